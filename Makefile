@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# `make` lists the targets. On Debian they install what they need, with apt as root
+# or through sudo, and say so; elsewhere they name what is missing.
+VENV := .venv
+BIN := $(VENV)/bin
+# Makes the virtual environment; 3.11 or later.
+PYTHON ?= python3
+# The rooms of the package, as setup.cfg names them (package_dir).
+PACKAGES := $(shell sed -n 's/^ *ovirt_rdma\.\([a-z_]*\) = \1$$/\1/p' setup.cfg)
+# The folders under their import names, for mypy and for tox.
+TREE := .cache/package
+# Pythons that pyenv keeps beside those on PATH, for tox.
+PYENV_ROOT ?= $(HOME)/.pyenv
+PYENV_PYTHONS := $(strip $(foreach v,3.9 3.11 3.12 3.13,\
+  $(lastword $(wildcard $(PYENV_ROOT)/versions/$(v).*/bin/python$(v)))))
+
+# What an engine's admin has exported must not change what the tests do; the lab's
+# own settings (docs/lab.md) stay.
+unexport $(filter-out OVIRT_RDMA_%,$(filter OVIRT_%,$(.VARIABLES)))
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## this list
+	@awk -F ': .*## ' '/^[a-z-]+:.* ## / { printf "%-20s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: venv
+venv: $(VENV)/.installed ## the virtual environment .venv, with the commands in it
+
+$(VENV)/.installed: setup.cfg tools/requirements.txt tools/test-requirements.txt
+	@tools/make-venv $(PYTHON) $(VENV)
+	@touch $@
+
+.PHONY: lab
+lab: venv ## QEMU, and a kernel and packages for the lab's guests, fetched once
+	@$(BIN)/python -m lab.provision
+
+.PHONY: demo
+demo: lab ## an NFS export becomes an RDMA-mounted storage connection, on real kernels
+	@$(BIN)/python -m lab.demo
+
+.PHONY: test
+test: venv tree ## unit tests on each Python of tox.ini that this machine has
+	@$(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
+	  --parallel 2 --parallel-no-spinner --quiet --skip-env lint
+
+.PHONY: lab-test
+lab-test: lab ## tests with real kernels and real mounts
+	@env -u VDSM_SOURCE $(BIN)/pytest -m lab
+
+.PHONY: lint
+lint: venv ## style, Python 3.9, YAML, shell and the house's own rules
+	@PATH="$(CURDIR)/$(BIN):$$PATH" tools/lint
+
+.PHONY: types
+types: venv tree ## mypy, strict
+	@MYPYPATH=$(TREE) $(BIN)/mypy -p ovirt_rdma
+	@MYPYPATH=$(TREE):tests $(BIN)/mypy lab tools
+
+.PHONY: check
+check: lint types test lab-test ## all of lint, types, test and lab-test
+	@echo "make check: lint, types, test and lab-test passed"
+
+.PHONY: clean
+clean: ## remove what make made here; downloads stay
+	@rm -rf $(VENV) .tox .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache \
+	  build dist *.egg-info
+	@find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
+
+# What the package ovirt-rdma-host puts on a hypervisor beside the Python code.
+.PHONY: install-host-files
+install-host-files: ## the launcher and its drop-in, below DESTDIR
+	install -D -m 755 storage/launcher/vdsmd $(DESTDIR)/usr/libexec/ovirt-rdma/launcher/vdsmd
+	install -D -m 644 storage/systemd/vdsmd.service.d/50-ovirt-rdma.conf \
+	  $(DESTDIR)/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf
+
+.PHONY: tree
+tree: $(TREE)/.made
+
+$(TREE)/.made: setup.cfg
+	@mkdir -p $(TREE)/ovirt_rdma
+	@for p in $(PACKAGES); do ln -sfn ../../../$$p $(TREE)/ovirt_rdma/$$p; done
+	@touch $@

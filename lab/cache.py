@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Where the lab keeps what it downloaded, and what is ready for use there.
+
+The folder is ``$OVIRT_RDMA_CACHE``, else ``$XDG_CACHE_HOME/ovirt-rdma``, else
+``~/.cache/ovirt-rdma``. It is outside the checkout, so ``make clean`` and a
+second clone cost no second download. Checkouts that want other packages have a layer
+and a record of their own there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lab.layer import GUEST_PACKAGES, debian_release, layer_key
+from lab.problem import NotProvisioned
+
+
+@dataclass(frozen=True)
+class Provision:
+    """What guests are made of.
+
+    ``key`` names the Debian release and the package list it was made from,
+    ``layer`` is the folder laid over the machine's root file system in guests,
+    ``kernel`` the image that QEMU starts, ``kernel_release`` its ``uname -r``.
+    """
+
+    key: str
+    layer: Path
+    kernel: Path
+    kernel_release: str
+
+    @property
+    def modules(self) -> Path:
+        """The kernel's modules, with modules.dep."""
+        return self.layer / "usr/lib/modules" / self.kernel_release
+
+
+def cache_folder() -> Path:
+    """Return the cache folder, absolute; it need not exist.
+
+    Raises NotProvisioned where no setting and no home folder says where it is.
+    """
+    own = os.environ.get("OVIRT_RDMA_CACHE")
+    if own:
+        return Path(own).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "ovirt-rdma"
+    except (RuntimeError, KeyError):  # KeyError: Python 3.9
+        raise NotProvisioned(
+            f"user {os.getuid()} has no home folder, and HOME is not set: set"
+            " OVIRT_RDMA_CACHE to a folder for what guests are made of"
+        ) from None
+
+
+def wanted_key() -> str:
+    """Return the key of the layer that this checkout's guests are made of."""
+    return layer_key(debian_release(), GUEST_PACKAGES)
+
+
+def record_of(key: str) -> Path:
+    """Return the file that says that layer ``key`` is ready for use."""
+    return cache_folder() / f"provisioned-{key}.json"
+
+
+def provisioned() -> Provision:
+    """Return what this checkout's guests are made of.
+
+    Raises NotProvisioned where that is not ready for use.
+    """
+    record = record_of(wanted_key())
+    try:
+        fields = json.loads(record.read_text())
+        found = Provision(
+            key=fields["key"],
+            layer=Path(fields["layer"]),
+            kernel=Path(fields["kernel"]),
+            kernel_release=fields["kernel_release"],
+        )
+        complete = found.kernel.is_file() and found.modules.is_dir()
+    except FileNotFoundError:
+        raise NotProvisioned(f"no {record}; run: python3 -m lab.provision") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NotProvisioned(
+            f"{record} cannot be used ({error}); run: python3 -m lab.provision"
+        ) from None
+    if not complete:
+        raise NotProvisioned(
+            f"{found.layer} is not complete; run: python3 -m lab.provision"
+        )
+    return found
+
+
+def record(provision: Provision) -> None:
+    """Write down that ``provision`` is ready for use."""
+    path = record_of(provision.key)
+    fields = {name: str(value) for name, value in asdict(provision).items()}
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(fields, indent=2) + "\n")
+    draft.replace(path)

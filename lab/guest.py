@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A guest: start it, run commands in it, cut its power.
+
+    with Guest("hypervisor") as guest:
+        print(guest.run("ip -brief link", timeout=20).stdout)
+
+The guest sees the machine's own files (writes stay in the guest), so the checkout
+and its .venv run there as they are. It ends with the ``with`` block, with Ctrl-C
+and with the process that started it, whatever ends that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Optional, Union
+
+from lab import qemu
+from lab.agent_link import AgentLink
+from lab.cache import Provision, cache_folder, provisioned
+from lab.command import COMMAND_TIMEOUT, Command, Process, Result
+from lab.initramfs import initramfs
+from lab.problem import GuestDied, LabProblem
+
+# Some 3 s on a quiet machine; others may be using its cores.
+BOOT_TIMEOUT = 180.0
+# Lines of console in an error: a whole oops.
+_TAIL = 60
+_KEEPER = Path(__file__).with_name("keeper.py")
+
+
+class Guest:
+    """One virtual machine, off until :meth:`power_on` or ``with``.
+
+    ``name`` is its host name, ``nics`` its eth0, eth1, ...; ``kernel_arguments``
+    are appended to ours. ``boot_seconds`` is what the last boot took.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        cpus: int = 1,
+        memory_mb: int = 1536,
+        nics: Sequence[qemu.Nic] = (),
+        kernel_arguments: str = "",
+    ) -> None:
+        self.name = name
+        self.boot_seconds = 0.0
+        self._cpus = cpus
+        self._memory_mb = memory_mb
+        self._nics = tuple(nics)
+        self._kernel_arguments = kernel_arguments
+        self._keeper: Optional[subprocess.Popen[bytes]] = None
+        self._console: Optional[IO[bytes]] = None
+        self._link: Optional[AgentLink] = None
+        self._started = 0.0
+
+    def __enter__(self) -> Guest:
+        self.power_on()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.kill()
+
+    @property
+    def running(self) -> bool:
+        """Whether QEMU runs."""
+        keeper = self._keeper
+        return keeper is not None and keeper.poll() is None
+
+    def power_on(self) -> None:
+        """Start QEMU and return at once; several guests boot side by side.
+
+        Raises NotProvisioned where there is nothing to start, and LabProblem where
+        the machine cannot start it.
+        """
+        self.kill()
+        provision = provisioned()
+        try:
+            self._power_on(provision)
+        except OSError as error:
+            self.kill()
+            raise LabProblem(
+                f"guest {self.name} cannot be started: {error}; it needs to write to"
+                f" {tempfile.gettempdir()} (TMPDIR) and {cache_folder()}"
+                " (OVIRT_RDMA_CACHE)"
+            ) from None
+
+    def _power_on(self, provision: Provision) -> None:
+        folder = Path(tempfile.gettempdir())
+        archive = initramfs(provision)
+        # Without a name, so it cannot be left behind; open as long as anybody reads.
+        self._console = tempfile.TemporaryFile()  # noqa: SIM115
+        ours, theirs = socket.socketpair()
+        self._link = AgentLink(ours)
+        with theirs:
+            machine = qemu.Machine(
+                name=self.name,
+                kernel=provision.kernel,
+                initramfs=archive,
+                layer=provision.layer,
+                agent_fd=theirs.fileno(),
+                folder=folder,
+                cpus=self._cpus,
+                memory_mb=self._memory_mb,
+                nics=self._nics,
+                kernel_arguments=self._kernel_arguments,
+            )
+            task = {
+                "command": qemu.arguments(machine, qemu.accelerator()),
+                "folder": str(folder),
+                "fd": theirs.fileno(),
+                "sockets": [str(nic.local) for nic in self._nics if nic.local],
+            }
+            self._started = time.monotonic()
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_KEEPER), json.dumps(task)],
+                stdin=subprocess.PIPE,
+                stdout=self._console,
+                stderr=self._console,
+                pass_fds=[theirs.fileno()],
+                # Ctrl-C reaches us, and we decide.
+                start_new_session=True,
+            )
+
+    def wait_ready(self, timeout: float = BOOT_TIMEOUT) -> None:
+        """Wait until the guest takes commands.
+
+        ``timeout`` in seconds since :meth:`power_on`. Raises GuestDied with the
+        console's last lines when the guest does not come up.
+        """
+        link = self._link
+        if link is None:
+            raise GuestDied(f"guest {self.name} is off, it cannot become ready")
+        try:
+            link.ready.result(max(0.0, self._started + timeout - time.monotonic()))
+        except ConnectionError:
+            why = "" if shutil.which(qemu.PROGRAM) else " (QEMU is not installed)"
+            raise self._gone(f"did not boot{why}") from None
+        except NotYet:
+            raise self._death(f"did not boot in {timeout:.0f} s") from None
+        self.boot_seconds = time.monotonic() - self._started
+
+    def run(
+        self,
+        command: Union[str, Sequence[str]],
+        *,
+        timeout: float = COMMAND_TIMEOUT,
+        check: bool = False,
+        input: Union[str, bytes] = b"",
+        uid: int = 0,
+        cwd: str = "/",
+        environment: Optional[Mapping[str, str]] = None,
+    ) -> Result:
+        """Run ``command`` and return what came of it.
+
+        A string is a bash line, a sequence an argument vector. It runs as user and
+        group ``uid`` with no other groups, its standard input is ``input``.
+        ``timeout`` in seconds of the machine's clock, after which the command's
+        process group is killed and CommandTimeout raised. With ``check`` a status
+        other than 0 raises CommandFailed. GuestDied if the guest goes meanwhile.
+        """
+        process = self.start(
+            command, input=input, uid=uid, cwd=cwd, environment=environment
+        )
+        return process.wait(timeout, check=check)
+
+    def start(
+        self,
+        command: Union[str, Sequence[str]],
+        *,
+        input: Union[str, bytes] = b"",
+        uid: int = 0,
+        cwd: str = "/",
+        environment: Optional[Mapping[str, str]] = None,
+    ) -> Process:
+        """Start ``command`` (see :meth:`run`) and return at once."""
+        link = self._link
+        if link is None:
+            raise GuestDied(f"guest {self.name} is off, it cannot run: {command}")
+        content = input.encode() if isinstance(input, str) else input
+        wanted = Command(command, content, uid, cwd, dict(environment or {}))
+        return Process(self.name, wanted, link, self._gone)
+
+    def kill(self) -> None:
+        """Cut the power: at once, nothing is written back. Again does nothing."""
+        if self._link is not None:
+            self._link.close()
+        if self._keeper is not None and self._keeper.stdin is not None:
+            self._keeper.stdin.close()
+            self._keeper.wait()
+        self._link = self._keeper = None
+
+    def console(self, lines: Optional[int] = None) -> str:
+        """Return what the guest's console showed, or its last ``lines``."""
+        if self._console is None:
+            return ""
+        # QEMU writes at the same offset: leave that alone.
+        file = self._console.fileno()
+        content = os.pread(file, os.fstat(file).st_size, 0)
+        text = content.decode(errors="backslashreplace")
+        shown = text.replace("\r", "").splitlines()
+        return "\n".join(shown if lines is None else shown[-lines:])
+
+    def _gone(self, what: str) -> GuestDied:
+        """Say it of a guest that hung up, when QEMU has written all it has to."""
+        keeper = self._keeper
+        if keeper is not None:
+            with suppress(subprocess.TimeoutExpired):
+                keeper.wait(10)
+        return self._death(what)
+
+    def _death(self, what: str) -> GuestDied:
+        tail = self.console(_TAIL) or "(nothing)"
+        return GuestDied(f"guest {self.name} {what}; its console ends with:\n{tail}")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The guest's initramfs: busybox, the few modules a root over 9p needs, lab/boot/.
+
+Made in Python (the cpio "newc" format is a header a file), once for each content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from lab.cache import Provision, cache_folder
+from lab.problem import LabProblem
+
+# To find the root, and to talk with the command agent.
+BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console")
+
+_BOOT = Path(__file__).parent / "boot"
+_DIRECTORY = 0o040755
+_PROGRAM = 0o100755
+
+
+def initramfs(provision: Provision) -> Path:
+    """Return the initramfs for guests made of ``provision``; make it if need be."""
+    content = archive(_files(provision))
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    path = cache_folder() / "initramfs" / digest
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(content)
+        draft.replace(path)
+    return path
+
+
+def _files(provision: Provision) -> dict[str, bytes]:
+    dependencies = (provision.modules / "modules.dep").read_text()
+    modules = load_order(dependencies, BOOT_MODULES)
+    files = {
+        "bin/busybox": (provision.layer / "usr/bin/busybox").read_bytes(),
+        "init": (_BOOT / "init").read_bytes(),
+        "lab/first-process": (_BOOT / "first-process").read_bytes(),
+        "lab/agent.py": (_BOOT / "agent.py").read_bytes(),
+        "modules/order": "".join(f"{Path(m).name}\n" for m in modules).encode(),
+    }
+    for module in modules:
+        path = provision.modules / module
+        files[f"modules/{path.name}"] = path.read_bytes()
+    return files
+
+
+def load_order(modules_dep: str, names: Iterable[str]) -> list[str]:
+    """Return the files to insert, in order, for ``names`` and what they need. Pure.
+
+    ``modules_dep`` is the text of modules.dep(5). Raises LabProblem for a module
+    that is not in it.
+    """
+    needs: dict[str, list[str]] = {}
+    by_name: dict[str, str] = {}
+    for line in modules_dep.splitlines():
+        file, _, needed = line.partition(":")
+        needs[file] = needed.split()
+        by_name[Path(file).name.partition(".")[0].replace("-", "_")] = file
+    order: list[str] = []
+
+    def add(file: str) -> None:
+        for other in needs[file]:
+            add(other)
+        if file not in order:
+            order.append(file)
+
+    for name in names:
+        if name not in by_name:
+            raise LabProblem(f"the guest kernel has no module {name}")
+        add(by_name[name])
+    return order
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """Return a cpio archive (newc) of ``files`` and their folders. Pure."""
+    folders = {
+        str(parent)
+        for name in files
+        for parent in Path(name).parents
+        if str(parent) != "."
+    }
+    entries = [(name, _DIRECTORY, b"") for name in sorted(folders)]
+    entries += [(name, _PROGRAM, content) for name, content in sorted(files.items())]
+    parts = [
+        _entry(number, name, mode, content)
+        for number, (name, mode, content) in enumerate(entries, start=1)
+    ]
+    return b"".join([*parts, _entry(0, "TRAILER!!!", 0, b"")])
+
+
+def _entry(inode: int, name: str, mode: int, content: bytes) -> bytes:
+    """One member: Documentation/driver-api/early-userspace/buffer-format.rst."""
+    path = name.encode() + b"\0"
+    fields = (inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(path), 0)
+    header = b"070701" + b"".join(b"%08X" % field for field in fields)
+    return _padded(header + path) + _padded(content)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a guest layer is made of, and the key that names it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+KERNEL_METAPACKAGE = "linux-image-amd64"
+GUEST_PACKAGES = (
+    "busybox-static",  # the initramfs
+    "ethtool",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "iproute2",  # ip, and rdma
+    "kmod",
+    "nfs-common",
+    "nfs-kernel-server",
+    "procps",
+    "python3",  # runs the command agent
+    "python3-pyverbs",
+    "rdma-core",
+    "rdmacm-utils",  # rping, ucmatose
+    "rpcbind",
+)
+# Counted up when what is done with the packages changes.
+LAYOUT = 2
+
+
+def layer_key(release: str, packages: tuple[str, ...]) -> str:
+    """Name what a layer is made from. Pure.
+
+    Not the packages' versions: a layer that works is not fetched again because
+    the archive moved on. Remove the cache folder to get the newest.
+    """
+    text = "\n".join([str(LAYOUT), release, KERNEL_METAPACKAGE, *sorted(packages)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def debian_release() -> str:
+    """Return the machine's release by its code name, or ``unknown``."""
+    try:
+        lines = Path("/etc/os-release").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    fields = dict(line.partition("=")[::2] for line in lines)
+    return fields.get("VERSION_CODENAME", "unknown").strip('"')

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Debian packages for guests: found and fetched by apt, unpacked, never installed.
+
+What guests need beside the machine's own files (an NFS server, RDMA user space, a
+kernel) must not be installed on the machine: it would start daemons and put a
+kernel into /boot. apt is asked as if nothing were installed at all, so that what
+it names is complete and does not change with what the machine has.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Optional
+
+from lab.problem import LabProblem
+
+# `Inst NAME [OLD] (VERSION ARCHIVE... [ARCH]) [...]`, apt-get(8) --simulate.
+_INST = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", re.MULTILINE)
+_IMAGE = re.compile(r"\blinux-image-\d\S*")
+# Debian's own folder links since the merged /usr; packages of Debian 12 still hold
+# files under both names.
+_MERGED = ("bin", "sbin", "lib", "lib64")
+
+
+class Apt:
+    """apt's view of the archive, without root and without the machine's state.
+
+    ``folder`` keeps the downloads and, where the machine's own package lists are
+    absent or out of date, lists of our own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.archives = folder / "archives"
+        self._lists = folder / "lists"
+        self._status = folder / "status"
+        self._own_lists = False
+        (self.archives / "partial").mkdir(parents=True, exist_ok=True)
+        self._status.write_text("")
+
+    def closure(self, names: Sequence[str]) -> dict[str, str]:
+        """Return ``{name: version}`` of ``names`` and all they depend on."""
+        answer = self._run(
+            "apt-get", "install", "--simulate", "--no-install-recommends", *names
+        )
+        return parse_simulation(answer)
+
+    def kernel_image(self, metapackage: str) -> str:
+        """Return the name of the image package that ``metapackage`` depends on now."""
+        answer = self._run("apt-cache", "show", "--no-all-versions", metapackage)
+        return parse_kernel_image(answer, metapackage)
+
+    def download(self, wanted: dict[str, str]) -> list[Path]:
+        """Fetch the packages that are not here yet; return the .deb files of all."""
+        absent = [
+            f"{name}={version}"
+            for name, version in wanted.items()
+            if self._deb(name, version) is None
+        ]
+        if absent:
+            self._run("apt-get", "download", "--quiet=2", *absent, cwd=self.archives)
+        debs = {name: self._deb(name, version) for name, version in wanted.items()}
+        for name, deb in debs.items():
+            if deb is None:
+                raise LabProblem(f"apt-get download left no file for {name}")
+        return [deb for deb in debs.values() if deb is not None]
+
+    def version(self, name: str) -> str:
+        """Return the version that apt would install of ``name``."""
+        answer = self._run("apt-cache", "show", "--no-all-versions", name)
+        return next(
+            line.split()[1]
+            for line in answer.splitlines()
+            if line.startswith("Version:")
+        )
+
+    def use_own_lists(self) -> None:
+        """Fetch package lists of our own (once) and use those from now on."""
+        self._own_lists = True
+        (self._lists / "partial").mkdir(parents=True, exist_ok=True)
+        self._run("apt-get", "update", "--quiet=2")
+
+    def _deb(self, name: str, version: str) -> Optional[Path]:
+        # apt writes an epoch's colon as %3a.
+        pattern = f"{name}_{version.replace(':', '%3a')}_*.deb"
+        return next(iter(sorted(self.archives.glob(pattern))), None)
+
+    def _run(self, *command: str, cwd: Optional[Path] = None) -> str:
+        settings = [
+            f"Dir::State::status={self._status}",
+            f"Dir::Cache::archives={self.archives}",
+            "Debug::NoLocking=1",
+            # The cache is ours alone: apt's own user cannot write there.
+            "APT::Sandbox::User=",
+        ]
+        if self._own_lists:
+            settings.append(f"Dir::State::lists={self._lists}")
+        options = [word for setting in settings for word in ("-o", setting)]
+        done = subprocess.run(
+            [command[0], *options, *command[1:]],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=cwd,
+        )
+        if done.returncode:
+            words = done.stderr.strip() or done.stdout.strip()
+            raise LabProblem(f"{' '.join(command[:2])} failed: {words}")
+        return done.stdout
+
+
+def parse_simulation(text: str) -> dict[str, str]:
+    """Read ``{name: version}`` off the output of ``apt-get --simulate install``."""
+    return {name.partition(":")[0]: version for name, version in _INST.findall(text)}
+
+
+def parse_kernel_image(text: str, metapackage: str) -> str:
+    """Read the image package's name off ``apt-cache show linux-image-ARCH``."""
+    for line in text.splitlines():
+        found = _IMAGE.search(line) if line.startswith("Depends:") else None
+        if found:
+            return found.group()
+    raise LabProblem(f"{metapackage} depends on no kernel image, as apt-cache shows it")
+
+
+def unpack(debs: Iterable[Path], folder: Path) -> None:
+    """Unpack ``debs`` into the new ``folder``, as dpkg would into a merged /usr."""
+    for name in _MERGED:
+        (folder / "usr" / name).mkdir(parents=True)
+        (folder / name).symlink_to(f"usr/{name}")
+    for deb in debs:
+        files = subprocess.Popen(
+            ["dpkg-deb", "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE
+        )
+        tar = subprocess.run(
+            ["tar", "-x", "--keep-directory-symlink", "-C", str(folder)],
+            stdin=files.stdout,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if files.wait() or tar.returncode:
+            raise LabProblem(f"{deb} cannot be unpacked: {tar.stderr.strip()}")

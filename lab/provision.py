@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``python3 -m lab.provision``: fetch once what guests are made of.
+
+QEMU is installed on the machine (tools/install-debian-packages); everything else
+is downloaded into the cache folder and unpacked there, as one layer for guests.
+A second run finds the layer and does nothing. Layers of other checkouts stay: their
+guests may be running.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab import cache
+from lab.kernel_image import unpacked
+from lab.layer import GUEST_PACKAGES, KERNEL_METAPACKAGE
+from lab.packages import Apt, unpack
+from lab.problem import LabProblem, NotProvisioned
+
+HOST_PACKAGES = ("qemu-system-x86",)
+# Megabytes that a layer takes, with what is downloaded for it.
+ROOM = 1000
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Provision this machine for the lab; the exit code is 0 or 1."""
+    try:
+        provision()
+    except LabProblem as problem:
+        print(f"lab: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def provision() -> cache.Provision:
+    """Make sure all that guests need is on this machine, and return where.
+
+    Raises LabProblem with what is missing where that cannot be done.
+    """
+    if platform.machine() != "x86_64":
+        raise LabProblem(
+            f"the lab runs on x86_64 machines, this is {platform.machine()}"
+        )
+    installer = _REPOSITORY / "tools/install-debian-packages"
+    purpose = "the lab's virtual machines"
+    if subprocess.run(
+        [str(installer), "--for", purpose, *HOST_PACKAGES], check=False
+    ).returncode:
+        raise LabProblem("QEMU is needed to start guests")
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise LabProblem(
+            "guests are made of Debian packages, and this machine has no apt-get and"
+            " dpkg-deb; run the lab on Debian 12"
+        )
+    folder = cache.cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(folder / "lock"):
+            try:
+                return cache.provisioned()
+            except NotProvisioned:
+                made = _make_layer(folder, cache.wanted_key())
+                cache.record(made)
+                return made
+    except OSError as error:
+        raise LabProblem(
+            f"what guests are made of cannot be kept in {folder} ({error}); set"
+            " OVIRT_RDMA_CACHE to another folder"
+        ) from None
+
+
+def _make_layer(folder: Path, key: str) -> cache.Provision:
+    free = shutil.disk_usage(folder).free >> 20
+    if free < ROOM:
+        raise LabProblem(
+            f"guests need {ROOM} MB in {folder}, and {free} MB are free; make room, or"
+            " set OVIRT_RDMA_CACHE to another folder"
+        )
+    print(
+        "Fetching a kernel, an NFS server and RDMA user space for the lab's guests"
+        f" into {folder} (installed nowhere)",
+        flush=True,
+    )
+    apt = Apt(folder / "apt")
+    try:
+        image, debs = _download(apt)
+    except LabProblem:
+        # The machine's package lists are absent, or name what the archive no
+        # longer holds: try once more with fresh ones.
+        apt.use_own_lists()
+        image, debs = _download(apt)
+    layer = folder / f"layer-{key}"
+    shutil.rmtree(layer, ignore_errors=True)
+    unpack(debs, layer)
+    release = image[len("linux-image-") :]
+    _run_from(layer, "usr/bin/kmod", "depmod", "-b", str(layer), release)
+    # A guest that has to compile the agent's imports boots 2 s later.
+    names = ("-s", str(layer), "-p", "/")  # as guests see them, for tracebacks
+    compiling = ("-m", "compileall", "-q", *names, str(layer))
+    _run_from(layer, "usr/bin/python3", "python3", *compiling)
+    packed = layer / f"boot/vmlinuz-{release}"
+    kernel = layer / f"boot/vmlinux-{release}"
+    content = unpacked(packed.read_bytes())
+    if content is None:
+        kernel = packed
+    else:
+        kernel.write_bytes(content)
+    return cache.Provision(key, layer, kernel, release)
+
+
+def _download(apt: Apt) -> tuple[str, list[Path]]:
+    image = apt.kernel_image(KERNEL_METAPACKAGE)
+    wanted = apt.closure(GUEST_PACKAGES)
+    # Without its dependencies: those make an initramfs, and we make our own.
+    wanted[image] = apt.version(image)
+    return image, apt.download(wanted)
+
+
+def _run_from(layer: Path, program: str, name: str, *arguments: str) -> None:
+    """Run one of the layer's programs as ``name``, with the layer's own libraries."""
+    libraries = layer / "usr/lib/x86_64-linux-gnu"
+    done = subprocess.run(
+        [
+            *(str(libraries / "ld-linux-x86-64.so.2"), "--argv0", name),
+            *("--library-path", str(libraries), str(layer / program), *arguments),
+        ],
+        env={"PYTHONHOME": str(layer / "usr"), "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        words = (done.stderr or done.stdout).strip()
+        raise LabProblem(f"{name} {' '.join(arguments)} failed: {words}")
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Let a second run wait until the first has finished."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The QEMU command line of a guest. Pure, but for the names of a wire's sockets.
+
+No guest reaches any network: no user networking, no bridge, only unix sockets
+between guests of one run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Union
+
+PROGRAM = "qemu-system-x86_64"
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A virtio NIC; ``eth0`` is the first in the guest.
+
+    ``local`` and ``remote`` are the unix datagram sockets of the two ends of a
+    wire (:class:`Wire`); without them the NIC has a link and nobody behind it.
+    """
+
+    mac: str
+    local: Optional[Path] = None
+    remote: Optional[Path] = None
+
+
+class Wire:
+    """Joins two NICs. Either guest may die and come back."""
+
+    def __init__(self) -> None:
+        # Made when a guest starts, removed by the last one's keeper.
+        folder = Path(tempfile.gettempdir()) / f"ovirt-rdma-wire-{secrets.token_hex(6)}"
+        self.a = Nic("52:54:00:99:00:01", folder / "a", folder / "b")
+        self.b = Nic("52:54:00:99:00:02", folder / "b", folder / "a")
+
+
+# A NIC with a link and nobody behind it: RDMA and NFS to one's own address.
+ALONE = Nic("52:54:00:99:00:01")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a guest's machine is made of.
+
+    ``agent_fd`` is the file descriptor of a connected stream socket. ``folder`` is
+    where QEMU runs; sockets are named from there, because a unix socket's path has
+    at most 107 bytes (unix(7)) and a TMPDIR may be longer.
+    """
+
+    name: str
+    kernel: Path
+    initramfs: Path
+    layer: Path
+    agent_fd: int
+    folder: Path
+    cpus: int = 1
+    memory_mb: int = 1536
+    nics: tuple[Nic, ...] = ()
+    kernel_arguments: str = ""
+
+
+def accelerator(environment: Mapping[str, str] = os.environ) -> str:
+    """Return QEMU's ``-accel``: emulation, unless ``OVIRT_RDMA_LAB_KVM=1``.
+
+    /dev/kvm may be there and not work (nested virtualisation), and QEMU then
+    aborts or hangs, so it is never tried unasked.
+    """
+    return "kvm" if environment.get("OVIRT_RDMA_LAB_KVM") == "1" else "tcg,thread=multi"
+
+
+def arguments(machine: Machine, accel: str) -> list[str]:
+    """Return the whole command line. The console is QEMU's standard output."""
+    return [
+        *(PROGRAM, "-accel", accel, "-M", "q35", "-cpu", "max"),
+        *("-smp", str(machine.cpus), "-m", str(machine.memory_mb)),
+        *("-nodefaults", "-no-user-config", "-display", "none"),
+        *("-serial", "stdio", "-no-reboot"),
+        *("-kernel", str(machine.kernel), "-initrd", str(machine.initramfs)),
+        *("-append", kernel_command_line(machine.name, machine.kernel_arguments)),
+        *_share("machine", Path("/")),
+        *_share("layer", machine.layer),
+        *("-device", "virtio-serial-pci"),
+        *("-chardev", f"socket,id=agent,fd={machine.agent_fd}"),
+        *("-device", "virtserialport,chardev=agent,name=lab"),
+        *(
+            word
+            for number, nic in enumerate(machine.nics)
+            for word in _nic(number, nic, machine.folder)
+        ),
+    ]
+
+
+def kernel_command_line(hostname: str, more: str) -> str:
+    """Return the kernel's arguments: an oops ends the guest, so that it is seen."""
+    # mitigations=off: they only cost time here.
+    base = "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic mitigations=off"
+    return f"{base} hostname={hostname} {more}".rstrip()
+
+
+def _share(tag: str, folder: Path) -> list[str]:
+    path = _value(folder)
+    return [
+        "-fsdev",
+        f"local,id={tag},path={path},security_model=none,readonly=on,multidevs=remap",
+        "-device",
+        f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
+    ]
+
+
+def _nic(number: int, nic: Nic, folder: Path) -> list[str]:
+    name = f"net{number}"
+    if nic.local is None or nic.remote is None:
+        backend = f"hubport,id={name},hubid={number}"
+    else:
+        local, remote = (
+            _value(os.path.relpath(end, folder)) for end in (nic.local, nic.remote)
+        )
+        backend = (
+            f"dgram,id={name},local.type=unix,local.path={local}"
+            f",remote.type=unix,remote.path={remote}"
+        )
+    # Without a speed rxe floods the console with complaints. No option ROM: no
+    # guest boots from its NIC.
+    device = (
+        f"virtio-net-pci,netdev={name},mac={nic.mac},speed=10000,duplex=full,romfile="
+    )
+    return ["-netdev", backend, "-device", device]
+
+
+def _value(path: Union[str, Path]) -> str:
+    """Write a path as an option's value: QEMU wants commas doubled."""
+    return str(path).replace(",", ",,")

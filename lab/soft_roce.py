@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Soft-RoCE: an RDMA device in software (rdma_rxe) over any Ethernet netdev."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab import modules
+from lab.guest import Guest
+
+
+class SoftRoce:
+    """One kind of fabric: see :class:`lab.topology.Fabric`.
+
+    Nothing outside this module knows how Soft-RoCE is set up.
+    """
+
+    # ib_uverbs and rdma_ucm are for pyverbs, rping and their like.
+    modules = ("virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm")
+
+    def bring_up(self, guest: Guest, netdev: str, addresses: Sequence[str]) -> None:
+        """Give ``netdev`` its addresses (``10.0.0.1/24``) and an RDMA device.
+
+        Addresses that are there already stay. Raises CommandFailed.
+        """
+        modules.load(guest, *self.modules)
+        # nodad: an IPv6 address is of use at once, and so is its GID.
+        lines = [
+            f"until [ -e /sys/class/net/{netdev} ]; do sleep 0.1; done",
+            f"ip link set {netdev} up",
+            *(
+                f"ip address replace {address} dev {netdev}"
+                + (" nodad" if ":" in address else "")
+                for address in addresses
+            ),
+            f"rdma link add {self.device(netdev)} type rxe netdev {netdev}",
+        ]
+        guest.run(" && ".join(lines), check=True)
+
+    def take_down(self, guest: Guest, netdev: str) -> None:
+        """Remove the RDMA device; the netdev keeps its addresses."""
+        guest.run(f"rdma link delete {self.device(netdev)}", check=True)
+
+    def device(self, netdev: str) -> str:
+        """Return the RDMA device's name on ``netdev``: rxe0 on eth0."""
+        return "rxe" + netdev.lstrip("abcdefghijklmnopqrstuvwxyz")

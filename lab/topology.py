@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ready-made labs: guests booted, fabric up, an export served.
+
+with two_guests() as lab:
+    lab.hypervisor.run(f"mount -t nfs -o rdma,port=20049 {lab.export} /mnt")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Optional, Protocol
+
+from lab import modules
+from lab.guest import Guest
+from lab.nfs_server import RDMA_PORT, NfsServer
+from lab.qemu import ALONE, Wire
+from lab.rpc_services import start_rpc_services
+from lab.soft_roce import SoftRoce
+
+NETDEV = "eth0"
+EXPORT_PATH = "/srv/data"
+SERVER_ADDRESSES = ("10.99.0.1/24", "fd00:99::1/64")
+HYPERVISOR_ADDRESSES = ("10.99.0.2/24", "fd00:99::2/64")
+# What mount.nfs would load one after the other.
+_CLIENT_MODULES = ("rpcrdma", "nfsv3", "nfsv4")
+
+
+class Fabric(Protocol):
+    """RDMA devices in guests; ``modules`` are loaded while others are."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of the kernel modules it needs."""
+
+    def bring_up(self, guest: Guest, netdev: str, addresses: Sequence[str]) -> None:
+        """Give ``netdev`` its addresses and an RDMA device."""
+
+    def take_down(self, guest: Guest, netdev: str) -> None:
+        """Remove the RDMA device; the netdev keeps its addresses."""
+
+
+SOFT_ROCE: Fabric = SoftRoce()
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A server and a hypervisor, which may be one guest."""
+
+    server: Guest
+    hypervisor: Guest
+    nfs: NfsServer
+    fabric: Fabric
+
+    address = SERVER_ADDRESSES[0].partition("/")[0]
+    address6 = SERVER_ADDRESSES[1].partition("/")[0]
+    export = f"{address}:{EXPORT_PATH}"
+    export6 = f"[{address6}]:{EXPORT_PATH}"
+
+    def start_server(self, rdma_port: Optional[int] = RDMA_PORT) -> None:
+        """Make an NFS server of ``server``, which is booting, or was cut off."""
+        if not self.server.running:
+            self.server.power_on()
+        self.server.wait_ready()
+        _prepare(self.server, self.fabric, SERVER_ADDRESSES, NfsServer.modules)
+        self.nfs.start(rdma_port)
+        self.nfs.add_export(EXPORT_PATH)
+
+
+@contextmanager
+def one_guest(
+    rdma_port: Optional[int] = RDMA_PORT, *, fabric: Fabric = SOFT_ROCE
+) -> Iterator[Topology]:
+    """Server and hypervisor in one guest; ``rdma_port`` None: no RDMA listener."""
+    guest = Guest("hypervisor", nics=[ALONE])
+    lab = Topology(guest, guest, NfsServer(guest), fabric)
+    try:
+        lab.start_server(rdma_port)
+        yield lab
+    finally:
+        guest.kill()
+
+
+@contextmanager
+def two_guests(
+    rdma_port: Optional[int] = RDMA_PORT, *, fabric: Fabric = SOFT_ROCE
+) -> Iterator[Topology]:
+    """A server and a hypervisor, joined by a wire and booted side by side."""
+    wire = Wire()
+    with ExitStack() as stack:
+        server = Guest("server", nics=[wire.a], memory_mb=1024)
+        hypervisor = Guest("hypervisor", nics=[wire.b])
+        for guest in (server, hypervisor):
+            stack.callback(guest.kill)
+            guest.power_on()
+        lab = Topology(server, hypervisor, NfsServer(server), fabric)
+
+        def prepare_hypervisor() -> None:
+            hypervisor.wait_ready()
+            _prepare(hypervisor, fabric, HYPERVISOR_ADDRESSES)
+
+        _side_by_side(
+            (server, hypervisor),
+            lambda: lab.start_server(rdma_port),
+            prepare_hypervisor,
+        )
+        yield lab
+
+
+def _prepare(
+    guest: Guest,
+    fabric: Fabric,
+    addresses: Sequence[str],
+    more_modules: Sequence[str] = (),
+) -> None:
+    names = "\n".join(
+        f"{address.partition('/')[0]} {name}"
+        for name, both in (
+            ("server", SERVER_ADDRESSES),
+            ("hypervisor", HYPERVISOR_ADDRESSES),
+        )
+        for address in both
+    )
+    guest.run("cat >> /etc/hosts", input=f"\n{names}\n", check=True)
+
+    def prepare_fabric() -> None:
+        modules.load(guest, *fabric.modules, *_CLIENT_MODULES, *more_modules)
+        fabric.bring_up(guest, NETDEV, addresses)
+
+    _side_by_side((guest,), prepare_fabric, lambda: start_rpc_services(guest))
+
+
+def _side_by_side(guests: Sequence[Guest], *tasks: Callable[[], None]) -> None:
+    """Do all at once; the first error, or Ctrl-C, ends ``guests`` and is raised."""
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        try:
+            for done in as_completed([pool.submit(task) for task in tasks]):
+                done.result()
+        except BaseException:
+            # Leaving the pool waits for the other tasks: let them fail at once.
+            for guest in guests:
+                guest.kill()
+            raise

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Guests for every test in this folder; they boot when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import topology
+from lab.cache import provisioned
+from lab.problem import NotProvisioned
+from lab.topology import Topology
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ours = [item for item in items if _HERE in item.path.parents]
+    marks = [pytest.mark.lab]
+    try:
+        provisioned()
+    except NotProvisioned as problem:
+        marks.append(pytest.mark.skip(reason=f"the lab is not provisioned: {problem}"))
+    for item in ours:
+        for mark in marks:
+            item.add_marker(mark)
+
+
+@pytest.fixture(scope="session")
+def one_guest() -> Iterator[Topology]:
+    """Server and hypervisor in one guest. A test that changes it puts it back."""
+    with topology.one_guest() as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def two_guests() -> Iterator[Topology]:
+    """A server and a hypervisor. A test that changes them puts them back."""
+    with topology.two_guests() as lab:
+        yield lab

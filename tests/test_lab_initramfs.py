@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The initramfs: the order of modules, the archive, and the unpacked kernel."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+from pathlib import Path
+
+import pytest
+
+from lab.initramfs import archive, load_order
+from lab.kernel_image import unpacked
+from lab.problem import LabProblem
+
+MODULES_DEP = """\
+kernel/fs/9p/9p.ko: kernel/net/9p/9pnet.ko kernel/fs/netfs/netfs.ko
+kernel/net/9p/9pnet.ko:
+kernel/fs/netfs/netfs.ko:
+kernel/net/9p/9pnet_virtio.ko: kernel/net/9p/9pnet.ko kernel/drivers/virtio/virtio.ko
+kernel/drivers/virtio/virtio.ko:
+kernel/drivers/infiniband/ulp/ipoib/ib-ipoib.ko.xz:
+"""
+
+
+def test_modules_come_after_what_they_need_and_once() -> None:
+    order = [Path(m).stem for m in load_order(MODULES_DEP, ["9pnet_virtio", "9p"])]
+    assert order == ["9pnet", "virtio", "9pnet_virtio", "netfs", "9p"]
+
+
+def test_dashes_and_compression_do_not_hide_a_module() -> None:
+    assert load_order(MODULES_DEP, ["ib_ipoib"]) == [
+        "kernel/drivers/infiniband/ulp/ipoib/ib-ipoib.ko.xz"
+    ]
+
+
+def test_a_module_that_is_not_there_is_named() -> None:
+    with pytest.raises(LabProblem, match="no module overlay"):
+        load_order(MODULES_DEP, ["overlay"])
+
+
+def test_the_archive_is_made_of_aligned_members_that_end_in_a_trailer() -> None:
+    made = archive({"a/bc": b"12345"})
+    names = []
+    while made:
+        assert made.startswith(b"070701")
+        size, name_size = int(made[54:62], 16), int(made[94:102], 16)
+        names.append(made[110 : 110 + name_size - 1].decode())
+        body = -(-(110 + name_size) // 4) * 4
+        made = made[body + -(-size // 4) * 4 :]
+    assert names == ["a", "a/bc", "TRAILER!!!"]
+
+
+def bz_image(payload: bytes) -> bytes:
+    header = bytearray(0x250)
+    header[0x1F1] = 1
+    header[0x202:0x206] = b"HdrS"
+    struct.pack_into("<II", header, 0x248, 16, len(payload))
+    return bytes(header).ljust(2 * 512 + 16, b"\0") + payload
+
+
+def test_a_packed_kernel_is_unpacked() -> None:
+    kernel = b"\x7fELF" + b"code" * 1000
+    payload = lzma.compress(kernel) + struct.pack("<I", len(kernel))
+    assert unpacked(bz_image(payload)) == kernel
+
+
+@pytest.mark.parametrize(
+    "image", [bz_image(b"\x28\xb5\x2f\xfd zstd"), b"\x7fELF".ljust(0x300, b"\0"), b""]
+)
+def test_a_kernel_packed_otherwise_is_left_to_unpack_itself(image: bytes) -> None:
+    assert unpacked(image) is None

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The QEMU command line: what a guest gets, and that nothing leaves the machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from lab.qemu import ALONE, Machine, Nic, Wire, accelerator, arguments
+
+
+def command_line(*nics: Nic, kernel_arguments: str = "") -> list[str]:
+    machine = Machine(
+        name="host1",
+        kernel=Path("/k"),
+        initramfs=Path("/i"),
+        layer=Path("/cache,1/layer"),
+        agent_fd=5,
+        folder=Path(tempfile.gettempdir()),
+        memory_mb=700,
+        cpus=2,
+        nics=nics,
+        kernel_arguments=kernel_arguments,
+    )
+    return arguments(machine, "tcg,thread=multi")
+
+
+def after(words: list[str], option: str) -> list[str]:
+    return [value for name, value in zip(words, words[1:]) if name == option]
+
+
+def test_size_name_and_more_kernel_arguments() -> None:
+    words = command_line(kernel_arguments="rdinit=/x")
+    assert (after(words, "-smp"), after(words, "-m")) == (["2"], ["700"])
+    kernel = after(words, "-append")[0].split()
+    assert "hostname=host1" in kernel
+    assert kernel[-1] == "rdinit=/x"
+
+
+def test_the_shared_file_systems_are_read_only_and_commas_survive() -> None:
+    shares = after(command_line(), "-fsdev")
+    assert len(shares) == 2
+    assert all(",readonly=on," in share for share in shares)
+    assert any(",path=/cache,,1/layer," in share for share in shares)
+
+
+def test_no_guest_has_a_way_out_of_the_machine() -> None:
+    wire = Wire()
+    words = command_line(wire.a, ALONE)
+    assert "-nodefaults" in words
+    kinds = [netdev.partition(",")[0] for netdev in after(words, "-netdev")]
+    assert kinds == ["dgram", "hubport"]
+    assert "type=unix" in after(words, "-netdev")[0]
+    assert "-nic" not in words
+    assert "-net" not in words
+
+
+def test_the_two_ends_of_a_wire_meet() -> None:
+    wire = Wire()
+    assert (wire.a.local, wire.a.remote) == (wire.b.remote, wire.b.local)
+    assert wire.a.mac != wire.b.mac
+    assert Wire().a.local != wire.a.local
+
+
+def test_a_long_temporary_folder_does_not_make_a_wires_sockets_too_long() -> None:
+    (netdev,) = after(command_line(Wire().a), "-netdev")
+    paths = [value for value in netdev.split(",") if ".path=" in value]
+    assert len(paths) == 2
+    assert all("path=ovirt-rdma-wire-" in path for path in paths)
+
+
+def test_kvm_only_when_asked_for() -> None:
+    assert accelerator({}).startswith("tcg")
+    assert accelerator({"OVIRT_RDMA_LAB_KVM": "0"}).startswith("tcg")
+    assert accelerator({"OVIRT_RDMA_LAB_KVM": "1"}) == "kvm"
