@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An NFS export, ``SERVER:/PATH``, as mount.nfs and VDSM write it."""
+
+from __future__ import annotations
+
+import ipaddress
+import posixpath
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from ovirt_rdma.host.problem import Problem
+
+IpAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+
+
+_FORM = "write it as SERVER:/PATH, an IPv6 address in brackets: [fd00::1]:/PATH"
+
+
+class ExportProblem(Problem):
+    """The text is not an export."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """A server and a path.
+
+    ``server`` is the name or address as written, without IPv6 brackets; ``path``
+    is absolute and normalised as VDSM does (doubled and trailing slashes go).
+    """
+
+    server: str
+    path: str
+
+    @classmethod
+    def parse(cls, text: str) -> Export:
+        """Read ``server:/path`` or ``[v6 address]:/path``.
+
+        Raises ExportProblem with a sentence that says what is missing.
+        """
+        server, path = _bracketed(text) if text.startswith("[") else _plain(text)
+        if not path.startswith("/"):
+            raise ExportProblem(
+                f"export {text!r}: the path {path!r} is not absolute", _FORM
+            )
+        if any(c < " " or c == "\x7f" for c in text):
+            raise ExportProblem(f"export {text!r} has a control character in it", _FORM)
+        normal = posixpath.normpath(path)
+        return cls(server, "/" + normal.lstrip("/"))
+
+    @property
+    def address(self) -> Optional[IpAddress]:
+        """The server as an IP address, or None where it is a name."""
+        return _address(self.server)
+
+    def __str__(self) -> str:
+        shown = f"[{self.server}]" if ":" in self.server else self.server
+        return f"{shown}:{self.path}"
+
+
+def _bracketed(text: str) -> tuple[str, str]:
+    """Split ``[address]:path``."""
+    server, closing, rest = text[1:].partition("]")
+    if not closing:
+        raise ExportProblem(f"export {text!r} has no closing bracket", _FORM)
+    if not isinstance(_address(server), ipaddress.IPv6Address):
+        raise ExportProblem(
+            f"export {text!r}: {server!r} in brackets is not an IPv6 address", _FORM
+        )
+    if not rest.startswith(":"):
+        raise ExportProblem(f"export {text!r} has no colon after the bracket", _FORM)
+    return server, rest[1:]
+
+
+def _plain(text: str) -> tuple[str, str]:
+    """Split ``server:path``."""
+    # An IPv6 address without brackets has colons of its own before the path.
+    server, separator, path = text.partition(":/")
+    if separator and isinstance(_address(server), ipaddress.IPv6Address):
+        raise ExportProblem(
+            f"export {text!r}: an IPv6 address needs brackets",
+            f"write [{server}]:/{path}",
+        )
+    server, colon, path = text.partition(":")
+    if not server or not colon:
+        raise ExportProblem(f"export {text!r} has no server before a colon", _FORM)
+    if "/" in server or any(c.isspace() for c in server):
+        raise ExportProblem(f"export {text!r}: {server!r} is not a server", _FORM)
+    return server, path
+
+
+def _address(text: str) -> Optional[IpAddress]:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

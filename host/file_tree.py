@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""/proc, /sys and /lib below a root folder, read so that nothing there can raise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional, Union
+
+Problems = Optional[list[str]]
+"""Where sentences about what could not be read go; None drops them."""
+
+
+class FileTree:
+    """The files of one host. Paths are absolute on that host: ``/sys/class/net``.
+
+    Kernel text may hold any bytes; they survive as surrogateescape.
+    """
+
+    def __init__(self, root: Union[str, Path]) -> None:
+        self.root = Path(root)
+
+    def data(self, path: str, problems: Problems = None) -> Optional[bytes]:
+        """Return the bytes of a file, or None with a sentence in ``problems``."""
+        try:
+            return self._below(path).read_bytes()
+        except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+            _say(problems, path, e)
+            return None
+
+    def text(self, path: str, problems: Problems = None) -> Optional[str]:
+        """Return a file's text without surrounding white space.
+
+        None, with a sentence in ``problems``, where it is unreadable or empty.
+        """
+        data = self.data(path, problems)
+        if data is None:
+            return None
+        text = data.decode("utf-8", "surrogateescape").strip()
+        if not text and problems is not None:
+            problems.append(f"{path} is empty")
+        return text or None
+
+    def names(self, folder: str, problems: Problems = None) -> list[str]:
+        """Return the sorted names in a folder; none where it is unreadable."""
+        try:
+            return sorted(entry.name for entry in self._below(folder).iterdir())
+        except (OSError, ValueError) as e:
+            _say(problems, folder, e)
+            return []
+
+    def is_folder(self, path: str) -> bool:
+        """Whether ``path`` is a folder or a link to one."""
+        try:
+            return self._below(path).is_dir()
+        except (OSError, ValueError):
+            return False
+
+    def real_path(self, link: str) -> Optional[Path]:
+        """Return where a link leads in the end, or None where it leads nowhere."""
+        try:
+            return self._below(link).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError):  # RuntimeError: a loop, < 3.13
+            return None
+
+    def _below(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+
+def _say(problems: Problems, path: str, error: Exception) -> None:
+    if problems is not None:
+        words = error.strerror if isinstance(error, OSError) else None
+        problems.append(f"{path} cannot be read: {words or error}")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The admin's policy file, policy.yaml, read strictly: all its mistakes at once.
+
+Nothing that runs inside vdsmd imports this module: it brings PyYAML and
+jsonschema, which only the commands load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Union
+
+from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy_checks import never_winning, nfs_mistakes, rule_name
+from ovirt_rdma.host.policy_remark import PolicyProblem, Remark, key_text
+from ovirt_rdma.host.policy_sentences import schema_remarks
+from ovirt_rdma.host.policy_yaml import YamlDocument, read_yaml
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    """A policy in order; ``warnings`` say what looks odd in its file."""
+
+    policy: Policy
+    warnings: tuple[Remark, ...] = ()
+
+
+def load_policy_file(path: Union[str, Path]) -> PolicyFile:
+    """Read the YAML file ``path``.
+
+    Raises PolicyProblem: the file is unreadable or not UTF-8, or what
+    :func:`parse_policy` finds.
+    """
+    where = str(path)
+    try:
+        raw = Path(path).read_bytes()
+    except FileNotFoundError as error:
+        fix = "write one; an empty file is a policy too, it touches nothing"
+        raise _unusable(where, "there is no such policy file", fix) from error
+    except IsADirectoryError as error:
+        fix = "name the file in it"
+        raise _unusable(where, "is a directory, not a policy file", fix) from error
+    except OSError as error:
+        raise _unusable(where, f"cannot be read: {error.strerror}") from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        sentence = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
+        fix = "save the file as UTF-8"
+        raise PolicyProblem(where, (Remark(line, "", sentence),), fix) from error
+    return parse_policy(text, where)
+
+
+def parse_policy(text: str, where: str) -> PolicyFile:
+    """Read a policy from YAML ``text``; ``where`` names it in sentences.
+
+    Text without content is the empty policy. Raises PolicyProblem with every
+    mistake, in the order of their lines.
+    """
+    document = read_yaml(text)
+    errors = list(document.mistakes)
+    if document.data is None:
+        if errors:
+            raise PolicyProblem(where, tuple(errors))
+        return PolicyFile(Policy())
+    errors += schema_remarks(document)
+    nfs = document.data.get("nfs") if isinstance(document.data, dict) else None
+    errors += [
+        Remark(document.line(path), key_text(path), sentence)
+        for path, sentence in nfs_mistakes(nfs)
+    ]
+    if errors:
+        raise PolicyProblem(where, tuple(sorted(set(errors), key=_by_line)))
+    policy = Policy(version=document.data["version"], nfs=_nfs_policy(nfs or {}))
+    return PolicyFile(policy, _warnings(policy, document))
+
+
+def _nfs_policy(nfs: Mapping[str, Any]) -> NfsPolicy:
+    defaults = nfs.get("defaults") or {}
+    return NfsPolicy(
+        tuple(
+            _rule({**defaults, **rule}, number)
+            for number, rule in enumerate(nfs.get("rules") or (), 1)
+        )
+    )
+
+
+def _rule(keys: Mapping[str, Any], number: int) -> NfsRule:
+    named = {"path": "*", **keys, "name": rule_name(keys, number)}
+    for key in ("readiness_timeout", "settle_timeout", "failure_cache"):
+        if key in named:
+            named[key] = float(named[key])
+    return NfsRule(number=number, **named)
+
+
+def _warnings(policy: Policy, document: YamlDocument) -> tuple[Remark, ...]:
+    return tuple(
+        Remark(document.line(path), key_text(path), sentence)
+        for path, sentence in never_winning(policy)
+    )
+
+
+def _unusable(where: str, sentence: str, fix: str = "") -> PolicyProblem:
+    return PolicyProblem(where, (Remark(None, "", sentence),), fix)
+
+
+def _by_line(remark: Remark) -> tuple[int, str, str]:
+    return (remark.line or 0, remark.key, remark.sentence)

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The loaded policy on disk, and how vdsmd follows it.
+
+``policy load`` writes it, vdsmd and the hooks read it; no YAML here. The file
+carries a digest of its policy, so an edit by hand is found.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Optional
+
+from ovirt_rdma.host import policy_json
+from ovirt_rdma.host.atomic_file import write_atomically
+from ovirt_rdma.host.paths import POLICY_JSON
+from ovirt_rdma.host.policy import Policy
+from ovirt_rdma.host.problem import Problem
+
+SCHEMA_VERSION = 1
+
+# Written by root, read by the user vdsm.
+FILE_MODE = 0o644
+DIRECTORY_MODE = 0o755
+
+_LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"
+
+_log = logging.getLogger("storage.ovirt_rdma")
+
+
+class StoredPolicyProblem(Problem):
+    """The stored policy cannot be written, read or believed."""
+
+
+@dataclass(frozen=True)
+class StoredPolicy:
+    """A policy with where it came from.
+
+    ``digest`` is ``sha256:`` and hex digits, ``source`` the YAML file's path,
+    ``loaded_at`` ISO 8601 in UTC.
+    """
+
+    policy: Policy
+    digest: str
+    source: str
+    loaded_at: str
+
+
+@dataclass(frozen=True)
+class StoreResult:
+    """What :func:`store` left on disk, and whether it had to write."""
+
+    stored: StoredPolicy
+    changed: bool
+
+
+def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreResult:
+    """Write ``policy`` to ``path``, unless the same policy is there already.
+
+    A missing directory is made. A broken file is replaced. Raises
+    StoredPolicyProblem where the file cannot be written.
+    """
+    digest = policy_json.digest(policy)
+    present = _intact(path)
+    if present is not None and present.digest == digest:
+        return StoreResult(present, changed=False)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    stored = StoredPolicy(policy, digest, source, now)
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "digest": digest,
+        "source": source,
+        "loaded_at": now,
+        "policy": policy_json.to_json_dict(policy),
+    }
+    try:
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True)
+            path.parent.chmod(DIRECTORY_MODE)
+        write_atomically(
+            path, json.dumps(content, indent=2).encode("ascii") + b"\n", FILE_MODE
+        )
+    except OSError as error:
+        raise StoredPolicyProblem(
+            f"{path}: the policy cannot be stored: {error.strerror}",
+            "run this command as root",
+        ) from error
+    return StoreResult(stored, changed=True)
+
+
+def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
+    """Return the stored policy, or None where none was ever loaded.
+
+    Raises StoredPolicyProblem for a file that is unreadable, no JSON, of another
+    schema version, or whose policy does not have the digest it claims.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoredPolicyProblem(
+            f"{path}: the stored policy cannot be read: {error.strerror}",
+            "it should be a file with mode 0644 in a directory with mode 0755",
+        ) from error
+    try:
+        return _decoded(json.loads(raw.decode("utf-8")))
+    except (ValueError, RecursionError) as error:
+        raise StoredPolicyProblem(
+            f"{path}: the stored policy is broken: {error}", _LOAD_AGAIN
+        ) from error
+
+
+def _decoded(data: object) -> StoredPolicy:
+    if not isinstance(data, dict):
+        raise ValueError("it is not an object")
+    version = data.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"its schema version is {version!r}, this program reads {SCHEMA_VERSION}"
+        )
+    wanted = {"schema_version", "digest", "source", "loaded_at", "policy"}
+    if set(data) != wanted:
+        odd = ", ".join(sorted(set(data) ^ wanted))
+        raise ValueError(f"keys are missing or unknown: {odd}")
+    for key in ("digest", "source", "loaded_at"):
+        if not isinstance(data[key], str):
+            raise ValueError(f"{key} is not of type str")
+    policy = policy_json.from_json_dict(data["policy"])
+    if policy_json.digest(policy) != data["digest"]:
+        raise ValueError("its policy was changed by hand (the digest differs)")
+    return StoredPolicy(policy, data["digest"], data["source"], data["loaded_at"])
+
+
+def _intact(path: Path) -> Optional[StoredPolicy]:
+    try:
+        if path.stat().st_mode & 0o777 != FILE_MODE:
+            return None
+        return read(path)
+    except (OSError, StoredPolicyProblem):
+        return None
+
+
+_Signature = tuple[int, int, int, int]
+
+
+class PolicySource:
+    """The policy in force inside vdsmd: the last good one, followed as it changes.
+
+    Thread-safe. A broken, unreadable or vanished file leaves the policy as it is
+    and writes one line to the log; so does every policy that comes into force.
+    """
+
+    def __init__(self, path: Path = Path(POLICY_JSON)) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._policy = Policy()
+        self._digest: Optional[str] = None
+        self._seen: Optional[_Signature] = None
+        self._said = ""
+
+    def current(self) -> Policy:
+        """Return the policy in force; empty before the first load. Never raises."""
+        with self._lock:
+            signature = self._signature()
+            if signature is None or signature != self._seen:
+                self._follow(signature)
+            return self._policy
+
+    def _signature(self) -> Optional[_Signature]:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116
+        except OSError:
+            return None
+        # The change time too: cp -p and rsync -t give a file an older one's time.
+        return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+    def _follow(self, signature: Optional[_Signature]) -> None:
+        try:
+            stored = read(self._path)
+        except StoredPolicyProblem as problem:
+            # An error of the system may pass without any change to the file.
+            failed_to_read = isinstance(problem.__cause__, OSError)
+            self._seen = None if failed_to_read else signature
+            self._say(logging.ERROR, f"{problem}; {self._in_force()}; {problem.fix}")
+            return
+        self._seen = signature
+        if stored is None:
+            if self._digest is not None:
+                self._say(
+                    logging.WARNING, f"{self._path} has vanished; {self._in_force()}"
+                )
+            return
+        came_back = bool(self._said)
+        self._said = ""
+        if stored.digest != self._digest or came_back:
+            self._policy, self._digest = stored.policy, stored.digest
+            rules = len(stored.policy.nfs.rules)
+            _log.info(
+                "policy %s of %s is in force (NFS rules: %d)",
+                stored.digest,
+                stored.source,
+                rules,
+            )
+
+    def _in_force(self) -> str:
+        if self._digest is None:
+            return "no policy is in force, NFS mounts are stock"
+        return f"policy {self._digest} stays in force"
+
+    def _say(self, level: int, sentence: str) -> None:
+        if sentence != self._said:
+            self._said = sentence
+            _log.log(level, "%s", sentence)

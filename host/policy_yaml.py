@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""YAML text as plain data in which every value knows its line.
+
+Only plain YAML: aliases, tags and repeated keys are mistakes here, because
+each makes a policy mean something else than what it looks like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import yaml
+
+from ovirt_rdma.host.policy_remark import KeyPath, Remark, key_text
+
+_QUOTES = "a value that starts with *, & or ! needs quotes"
+
+
+@dataclass
+class YamlDocument:
+    """``data`` is None for an empty document. ``lines`` and ``texts`` say for each
+    value where its key (or list item) starts and, for scalars, how it is written.
+    """
+
+    data: Any = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    texts: dict[KeyPath, str] = field(default_factory=dict)
+    mistakes: list[Remark] = field(default_factory=list)
+
+    def line(self, path: KeyPath) -> int:
+        """Return the line of ``path``, or of what contains it where it is absent."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def read_yaml(text: str) -> YamlDocument:
+    """Read one YAML document; never raises, what is wrong is in ``mistakes``.
+
+    After a mistake of syntax there is no data; after others there is, without
+    the keys concerned, so that the rest can be judged too.
+    """
+    document = YamlDocument()
+    try:
+        node = _PlainLoader(text).get_single_node()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        sentence = f"the character U+{error.character:04X} is not allowed in YAML"
+        document.mistakes.append(Remark(line, "", sentence))
+    except yaml.MarkedYAMLError as error:
+        document.mistakes.append(_syntax_mistake(error))
+    except RecursionError:
+        document.mistakes.append(Remark(None, "", "it is nested too deeply"))
+    else:
+        if node is not None:
+            document.data = _value(node, (), document)
+    return document
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Composes nodes without aliases and without explicit tags."""
+
+    def compose_node(
+        self, parent: Optional[yaml.Node], index: Any
+    ) -> Optional[yaml.Node]:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+            shown = "an alias" if isinstance(event, yaml.AliasEvent) else "a tag"
+            raise yaml.composer.ComposerError(
+                None, None, f"{shown} is not allowed here; {_QUOTES}", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+def _syntax_mistake(error: yaml.MarkedYAMLError) -> Remark:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else None
+    sentence = f"not valid YAML: {error.problem or error.context}"
+    if isinstance(error, yaml.composer.ComposerError):
+        if error.context:
+            sentence = "a second YAML document starts here; allowed: one"
+        else:
+            sentence = str(error.problem)
+    elif error.context == "while scanning an alias":
+        sentence += f"; {_QUOTES}"
+    elif error.problem == "mapping values are not allowed here":
+        sentence += "; check the indentation, and quote a value with a colon at its end"
+    elif error.problem and "cannot start any token" in error.problem:
+        sentence += "; indent with blanks only, and quote a value that starts so"
+    return Remark(line, "", sentence)
+
+
+def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
+    document.lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, document)
+    if isinstance(node, yaml.SequenceNode):
+        return [
+            _value(item, (*path, position), document)
+            for position, item in enumerate(node.value)
+        ]
+    document.texts[path] = node.value
+    try:
+        return yaml.constructor.SafeConstructor().construct_object(node)
+    except (ValueError, yaml.constructor.ConstructorError):
+        # YAML 1.1 takes 2001-13-45 for a date, 0b_ for a number, = for a default.
+        sentence = f"{node.value!r} is not plain text in YAML; write it in quotes"
+        document.mistakes.append(Remark(document.line(path), key_text(path), sentence))
+        return node.value
+
+
+def _mapping(
+    node: yaml.MappingNode, path: KeyPath, document: YamlDocument
+) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if key_node.tag != "tag:yaml.org,2002:str":
+            shown = f"the key {key_node.value}" if _is_scalar(key_node) else "a key"
+            sentence = f"{shown} is not text; write it in quotes"
+            document.mistakes.append(Remark(line, key_text(path), sentence))
+            continue
+        here = (*path, key_node.value)
+        if key_node.value in data:
+            sentence = f"is given twice, first in line {document.lines[here]}"
+            document.mistakes.append(Remark(line, key_text(here), sentence))
+            continue
+        document.lines[here] = line
+        data[key_node.value] = _value(value_node, here, document)
+    return data
+
+
+def _is_scalar(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode)

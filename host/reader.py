@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The one class through which a host is read; it changes nothing and never raises
+for what it finds there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional, Union
+
+from ovirt_rdma.host import ip_output
+from ovirt_rdma.host.commands import CommandFailed, Runner, run_command
+from ovirt_rdma.host.facts import (
+    UNKNOWN,
+    CmId,
+    Facts,
+    Modules,
+    Netdev,
+    NfsMount,
+    RdmaDevice,
+    Route,
+)
+from ovirt_rdma.host.file_tree import FileTree, Problems
+from ovirt_rdma.host.mountinfo import MOUNTINFO
+from ovirt_rdma.host.mountstats import MOUNTSTATS
+from ovirt_rdma.host.nfs_mounts import nfs_mounts
+from ovirt_rdma.host.read_modules import read_modules
+from ovirt_rdma.host.read_netdevs import read_netdevs
+from ovirt_rdma.host.read_rdma import RDMA_CLASS, read_rdma_devices
+
+# ip(8): "If an error was reported by the kernel, the exit status is 2."
+_KERNEL_SAID_NO = 2
+_UPTIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\b.*")
+_KERNEL_PREFIXES = ("RTNETLINK answers: ", "Error: ")
+
+
+class HostReader:
+    """Reads the host whose files are below ``root``.
+
+    Tools are run through ``run``; by default on this machine (``root`` is ``/``)
+    for real, and below any other root not at all: then what only they know is
+    absent. Every method but ``facts`` takes a list to which it adds sentences about
+    what it could not read. Reads are fresh each time; nothing is kept.
+    """
+
+    def __init__(
+        self, root: Union[str, Path] = "/", run: Optional[Runner] = None
+    ) -> None:
+        self._tree = FileTree(root)
+        if run is None and self._tree.root == Path("/"):
+            run = run_command
+        self._run = run
+
+    def facts(self, routes_to: Sequence[str] = ()) -> Facts:
+        """Return the whole snapshot, with the routes to the server addresses
+        ``routes_to`` and to the servers of all NFS mounts.
+        """
+        problems: list[str] = []
+        mounts = self.nfs_mounts(problems)
+        servers = [*routes_to, *(mount.address for mount in mounts if mount.address)]
+        routes = [self.route(server, problems) for server in dict.fromkeys(servers)]
+        return Facts(
+            hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
+            kernel_release=self.kernel_release(problems),
+            uptime_s=self.uptime(problems),
+            rdma_devices=self.rdma_devices(problems),
+            netdevs=self.netdevs(problems),
+            routes=tuple(route for route in routes if route),
+            modules=self.modules(problems),
+            nfs_mounts=mounts,
+            cm_ids=self.cm_ids(problems),
+            problems=tuple(dict.fromkeys(problems)),
+        )
+
+    def rdma_devices(self, problems: Problems = None) -> tuple[RdmaDevice, ...]:
+        """Return the RDMA devices; reads /sys only."""
+        return read_rdma_devices(self._tree, _list(problems))
+
+    def netdevs(self, problems: Problems = None) -> tuple[Netdev, ...]:
+        """Return the netdevs; runs ``ip`` once for their addresses."""
+        problems = _list(problems)
+        found = self._rows(["ip", "-j", "-d", "addr", "show"], problems)
+        return read_netdevs(self._tree, ip_output.links(found or []), problems)
+
+    def modules(self, problems: Problems = None) -> Modules:
+        """Return the modules that concern RDMA and NFS; reads /proc and /lib."""
+        problems = _list(problems)
+        return read_modules(self._tree, self.kernel_release(problems), problems)
+
+    def nfs_mounts(self, problems: Problems = None) -> tuple[NfsMount, ...]:
+        """Return the NFS mounts of this process's namespace; reads /proc only, so
+        it does not wait for a server that is gone.
+        """
+        problems = _list(problems)
+        mountinfo = self._tree.data(MOUNTINFO, problems) or b""
+        mountstats = self._tree.data(MOUNTSTATS, problems) or b""
+        return nfs_mounts(mountinfo, mountstats, problems)
+
+    def route(self, address: str, problems: Problems = None) -> Optional[Route]:
+        """Return how the kernel reaches an IP address (``fe80::1%eth0`` too).
+
+        None where that cannot be told; "no route" is a Route with a problem.
+        """
+        problems = _list(problems)
+        plain, _, scope = address.partition("%")
+        try:
+            ipaddress.ip_address(plain)
+        except ValueError:
+            problems.append(f"no route is known to {address!a}: not an IP address")
+            return None
+        argv = ["ip", "-j", "route", "get", plain]
+        if scope:  # /proc shows an index, to which ip gives a name of its own
+            argv += ["oif", f"if{scope}" if scope.isdecimal() else scope]
+        try:
+            found = self._rows(argv, problems, raise_no=True)
+        except CommandFailed as no:
+            return Route(address, problem=_kernel_words(str(no)))
+        if found is None:
+            return None
+        route = ip_output.route(address, found)
+        if route is None:
+            problems.append(f"{' '.join(argv)} shows no route")
+        return route
+
+    def cm_ids(self, problems: Problems = None) -> Optional[tuple[CmId, ...]]:
+        """Return the RDMA CM ids, or None where they cannot be told.
+
+        Without an RDMA device there are none (and ``rdma`` fails).
+        """
+        if not self._tree.names(RDMA_CLASS):
+            return ()
+        argv = ["rdma", "-j", "resource", "show", "cm_id"]
+        found = self._rows(argv, _list(problems))
+        return None if found is None else ip_output.cm_ids(found)
+
+    def uptime(self, problems: Problems = None) -> float:
+        """Return the seconds since boot; 0.0 where they cannot be read."""
+        problems = _list(problems)
+        path = "/proc/uptime"
+        text = self._tree.text(path, problems)
+        if text is None:
+            return 0.0
+        match = _UPTIME.fullmatch(text)
+        if not match:
+            problems.append(f"{path} reads {text!a}, not two numbers")
+            return 0.0
+        return float(match.group(1))
+
+    def kernel_release(self, problems: Problems = None) -> str:
+        """Return the running kernel's release, as ``uname -r`` has it."""
+        return self._tree.text("/proc/sys/kernel/osrelease", problems) or UNKNOWN
+
+    def _rows(
+        self, argv: list[str], problems: list[str], raise_no: bool = False
+    ) -> Optional[list[ip_output.Row]]:
+        """Run a tool that prints JSON; None, with a sentence, where it gives none.
+
+        With ``raise_no`` the kernel's own refusal is raised as CommandFailed.
+        """
+        command = " ".join(argv)
+        if self._run is None:
+            problems.append(
+                f"{command} was not run: {self._tree.root} is not this host's root"
+            )
+            return None
+        try:
+            return ip_output.rows(self._run(argv))
+        except CommandFailed as e:
+            if raise_no and e.returncode == _KERNEL_SAID_NO:
+                raise
+            problems.append(f"{command} failed: {e}")
+        except ValueError as e:
+            problems.append(f"{command} printed no JSON array: {e}")
+        return None
+
+
+def _list(problems: Problems) -> list[str]:
+    return [] if problems is None else problems
+
+
+def _kernel_words(text: str) -> str:
+    for prefix in _KERNEL_PREFIXES:
+        if text.startswith(prefix):
+            return text[len(prefix) :]
+    return text

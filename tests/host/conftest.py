@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+from host_fake_root import FakeRoot
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host with nothing but ``lo``."""
+    return FakeRoot(tmp_path)

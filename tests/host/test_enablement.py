@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.host import enablement
+from ovirt_rdma.host.commands import CommandFailed
+from ovirt_rdma.host.enablement import EnablementFailed, disable, enable
+from ovirt_rdma.host.enablement_plan import EnablementRefused
+from ovirt_rdma.host.enablement_state import MARKER_TEXT
+from ovirt_rdma.host.enablement_status import Advice, read_status
+from ovirt_rdma.host.paths import (
+    DROPIN_DIRECTORY,
+    DROPIN_LINK,
+    DROPIN_SOURCE,
+    ENABLED,
+    LAUNCHER,
+    POLICY_JSON,
+    STOCK_VDSMD,
+    VDSM_CONF,
+    under,
+)
+from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy_store import store
+from ovirt_rdma.host.problem import UsageProblem
+
+RELOAD = ("systemctl", "daemon-reload")
+RESTART = ("systemctl", "try-restart", "vdsmd.service")
+OTHER_DROPIN = "/usr/lib/systemd/system/vdsmd.service.d/10-other.conf"
+
+
+class Host:
+    """A fake root with the package installed and a strict systemctl."""
+
+    def __init__(self, root):
+        self.root = root
+        self.commands = []
+        for path in (LAUNCHER, DROPIN_SOURCE):
+            self.write(path, "packaged\n")
+        under(root, ENABLED).parent.mkdir(parents=True)
+        under(root, DROPIN_DIRECTORY).parent.mkdir(parents=True)
+
+    def write(self, path, text):
+        path = under(self.root, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def link(self, path, target):
+        path = under(self.root, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target)
+
+    def remove(self, path):
+        under(self.root, path).unlink()
+
+    def run(self, argv):
+        assert tuple(argv) in {RELOAD, RESTART}
+        self.commands.append(tuple(argv))
+        return ""
+
+    def enable(self, **options):
+        return enable(self.root, run=self.run, **options)
+
+    def disable(self, **options):
+        return disable(self.root, run=self.run, **options)
+
+    def process(self, pid, *argv):
+        self.write(f"/proc/{pid}/cmdline", "\0".join(argv) + "\0")
+
+    def tree(self):
+        """Everything below the root: what is where, with content."""
+        return {
+            str(path.relative_to(self.root)): (
+                ("link", str(path.readlink()))
+                if path.is_symlink()
+                else ("folder",)
+                if path.is_dir()
+                else ("file", path.read_bytes(), path.stat().st_mode)
+            )
+            for path in sorted(self.root.rglob("*"))
+        }
+
+
+@pytest.fixture
+def host(tmp_path):
+    return Host(tmp_path)
+
+
+def ids(result):
+    return [step.id for step in result.steps]
+
+
+class TestEnable:
+    def test_the_launcher_stands_before_vdsmd_and_systemd_knows(self, host):
+        result = host.enable()
+        assert str(under(host.root, DROPIN_LINK).readlink()) == DROPIN_SOURCE
+        assert under(host.root, ENABLED).read_text().splitlines()[1] == "mode: vdsmd"
+        assert host.commands == [RELOAD]
+        assert ids(result) == [
+            "make-directory",
+            "make-link",
+            "reload-systemd",
+            "write-marker",
+        ]
+
+    def test_a_second_run_changes_nothing(self, host):
+        host.enable()
+        before = host.tree()
+        host.commands.clear()
+        assert not host.enable().changed
+        assert host.tree() == before
+        assert host.commands == []
+
+    def test_the_marker_is_readable_by_the_user_vdsm(self, host):
+        host.enable()
+        assert under(host.root, ENABLED).stat().st_mode & 0o777 == 0o644
+        assert under(host.root, DROPIN_DIRECTORY).stat().st_mode & 0o777 == 0o755
+
+    def test_another_root_reloads_nothing_by_itself(self, host):
+        under(host.root, "/run/systemd/system").mkdir(parents=True)
+        assert "reload-systemd" not in ids(enable(host.root))
+        assert "reload-systemd" not in ids(disable(host.root))
+
+    @pytest.mark.parametrize("mode", ["nfsmount", "host", ""])
+    def test_a_mode_of_another_version_is_a_usage_error(self, host, mode):
+        before = host.tree()
+        with pytest.raises(UsageProblem) as caught:
+            host.enable(mode=mode)
+        assert str(caught.value) == (
+            f"there is no mode {mode!r} in this version; allowed: vdsmd"
+        )
+        assert host.tree() == before
+
+
+def refused(host, verb="enable"):
+    """The sentence of a refusal that changed nothing."""
+    before = host.tree()
+    with pytest.raises(EnablementRefused) as caught:
+        getattr(host, verb)()
+    assert caught.value.exit_code == 4
+    assert caught.value.fix
+    assert host.tree() == before
+    assert host.commands == []
+    return str(caught.value)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("path", [LAUNCHER, DROPIN_SOURCE])
+    def test_a_package_that_is_not_whole(self, host, path):
+        host.remove(path)
+        assert refused(host) == f"{path} is missing"
+
+    @pytest.mark.parametrize("verb", ["enable", "disable"])
+    @pytest.mark.parametrize("path", [ENABLED, DROPIN_LINK])
+    @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "folder"])
+    def test_what_is_not_ours_stays(self, host, verb, path, kind):
+        if kind == "file":
+            host.write(path, "mine\n")
+        elif kind == "folder":
+            under(host.root, path).mkdir(parents=True)
+        else:
+            host.link(path, "/dev/null" if kind == "link" else "/nowhere")
+        assert refused(host, verb) == f"{path} is there already and is not ours"
+
+    def test_a_drop_in_folder_that_is_a_symlink(self, host):
+        host.link(DROPIN_DIRECTORY, "/usr/lib/systemd/system/vdsmd.service.d")
+        assert refused(host) == f"{DROPIN_DIRECTORY} is there already and is not ours"
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            f"{DROPIN_DIRECTORY}/99-other.conf",
+            "/run/systemd/system/vdsmd.service.d/10-other.conf",
+            OTHER_DROPIN,
+        ],
+    )
+    @pytest.mark.parametrize(
+        "text", ["[Service]\nExecStart=\nExecStart=/other\n", "  ExecStart = /other"]
+    )
+    def test_another_drop_in_that_replaces_execstart(self, host, path, text):
+        host.write(path, text)
+        assert refused(host) == (
+            f"{path} replaces vdsmd's ExecStart too, and systemd lets only one drop-in "
+            "do that"
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("other.conf", "[Service]\nExecStartPre=/x\n#ExecStart=/y\nNice=1\n"),
+            ("other.conf.rpmsave", "[Service]\nExecStart=/x\n"),
+        ],
+    )
+    def test_other_drop_ins_do_no_harm(self, host, name, text):
+        host.write(f"{DROPIN_DIRECTORY}/{name}", text)
+        assert host.enable().changed
+
+    def test_a_drop_in_that_an_admin_has_masked_does_no_harm(self, host):
+        host.write(OTHER_DROPIN, "[Service]\nExecStart=/x\n")
+        host.link(f"{DROPIN_DIRECTORY}/{Path(OTHER_DROPIN).name}", "/dev/null")
+        assert host.enable().changed
+
+    def test_a_drop_in_of_a_package_that_is_gone_does_no_harm(self, host):
+        host.link(f"{DROPIN_DIRECTORY}/gone.conf", "/nowhere")
+        assert host.enable().changed
+
+
+class TestDisable:
+    def test_the_tree_is_as_before(self, host):
+        before = host.tree()
+        host.enable()
+        host.commands.clear()
+        result = host.disable()
+        assert host.tree() == before
+        assert host.commands == [RELOAD]
+        assert ids(result) == [
+            "remove-link",
+            "remove-directory",
+            "reload-systemd",
+            "remove-marker",
+        ]
+
+    def test_a_second_run_changes_nothing(self, host):
+        host.enable()
+        host.disable()
+        host.commands.clear()
+        assert not host.disable().changed
+        assert host.commands == []
+
+    def test_on_a_host_that_never_was_enabled_nothing_happens(self, host):
+        under(host.root, DROPIN_DIRECTORY).mkdir()
+        before = host.tree()
+        assert not host.disable().changed
+        assert host.tree() == before
+
+    def test_drop_ins_of_others_stay(self, host):
+        host.write(f"{DROPIN_DIRECTORY}/other.conf", "[Service]\nNice=1\n")
+        before = host.tree()
+        host.enable()
+        host.disable()
+        assert host.tree() == before
+
+    def test_a_package_that_is_gone_does_not_matter(self, host):
+        host.enable()
+        for path in (LAUNCHER, DROPIN_SOURCE):
+            host.remove(path)
+        host.disable()
+        assert not under(host.root, DROPIN_DIRECTORY).exists()
+        assert not under(host.root, ENABLED).exists()
+
+
+@given(
+    st.data(),
+    st.booleans(),
+    st.dictionaries(
+        st.sampled_from(["10-a.conf", "50-ovirt.conf", "90-z.conf"]),
+        st.sampled_from(["", "[Service]\nNice=1\n"]),
+        min_size=1,
+    ),
+    st.lists(st.sampled_from(["enable", "disable"]), max_size=4),
+)
+def test_after_any_runs_disable_restores_and_enable_completes(
+    tmp_path_factory, data, has_dropins, dropins, verbs
+):
+    host = Host(tmp_path_factory.mktemp("host"))
+    for name, text in dropins.items() if has_dropins else ():
+        host.write(f"{DROPIN_DIRECTORY}/{name}", text)
+    stock = host.tree()
+    for verb in verbs:
+        getattr(host, verb)()
+    host.disable()
+    assert host.tree() == stock
+    host.enable()
+    enabled = host.tree()
+    # Lose any of our own things: enable again mends it, disable takes the rest.
+    host.remove(data.draw(st.sampled_from([ENABLED, DROPIN_LINK])))
+    if data.draw(st.booleans()):
+        host.enable()
+        assert host.tree() == enabled
+    host.disable()
+    assert host.tree() == stock
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("verb", ["enable", "disable"])
+@pytest.mark.parametrize("done", range(4))
+def test_an_interrupted_run_leaves_stock_or_the_launcher_and_is_completed(
+    host, monkeypatch, verb, done
+):
+    stock = host.tree()
+    host.enable()
+    wanted = host.tree()
+    if verb == "enable":
+        host.disable()
+    else:
+        wanted = stock
+    host.commands.clear()
+    carry_out = enablement._carry_out_step
+    steps = []
+
+    def interrupted(step, *rest):
+        if len(steps) == done:
+            raise Interrupted
+        steps.append(step.id)
+        carry_out(step, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(enablement, "_carry_out_step", interrupted)
+        with pytest.raises(Interrupted):
+            getattr(host, verb)()
+    link = under(host.root, DROPIN_LINK)
+    assert not link.is_symlink() or str(link.readlink()) == DROPIN_SOURCE
+    assert under(host.root, LAUNCHER).is_file()
+    assert getattr(host, verb)().changed
+    assert host.tree() == wanted
+    assert RELOAD in host.commands
+    assert not getattr(host, verb)().changed
+
+
+def test_a_systemctl_that_fails_is_a_sentence_and_the_next_run_completes(host):
+    def fail(_):
+        raise CommandFailed("Failed to connect to bus")
+
+    with pytest.raises(EnablementFailed) as caught:
+        enable(host.root, run=fail)
+    assert str(caught.value) == (
+        "cannot make systemd read its units again: Failed to connect to bus"
+    )
+    assert ids(host.enable()) == ["reload-systemd", "write-marker"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(host, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(host.root), "mkdir", refuse)
+    with pytest.raises(EnablementFailed) as caught:
+        host.enable()
+    assert str(caught.value) == f"cannot make {DROPIN_DIRECTORY}: Permission denied"
+
+
+ADAPTER = "/usr/libexec/vdsm/daemonAdapter"
+STOCK = ("/usr/bin/python3", STOCK_VDSMD)
+OURS = ("/usr/bin/python3", LAUNCHER)
+
+
+class TestRestart:
+    def test_vdsmd_is_left_running_unless_asked(self, host):
+        host.process(700, *STOCK)
+        result = host.enable()
+        assert result.restart_needed
+        assert RESTART not in host.commands
+
+    def test_restart_is_the_last_step_and_only_where_it_changes_something(self, host):
+        host.process(700, *STOCK)
+        result = host.enable(restart_vdsmd=True)
+        assert ids(result)[-1] == "restart-vdsmd"
+        assert host.commands == [RELOAD, RESTART]
+        assert not result.restart_needed
+        host.process(700, *OURS)
+        assert not host.enable(restart_vdsmd=True).changed
+        assert ids(host.disable(restart_vdsmd=True))[-1] == "restart-vdsmd"
+
+    def test_a_stopped_vdsmd_is_not_started(self, host):
+        result = host.enable(restart_vdsmd=True)
+        assert host.commands == [RELOAD]
+        assert not result.restart_needed
+
+
+class TestStatus:
+    def test_a_host_with_the_package_only(self, host):
+        status = read_status(host.root)
+        assert asdict(status) == {
+            "schema_version": 1,
+            "enabled": {
+                "mode": None,
+                "marker": "absent",
+                "link": "absent",
+                "overrides": (),
+            },
+            "package": {"launcher": True, "dropin": True},
+            "running": None,
+            "policy": {
+                "loaded": False,
+                "digest": None,
+                "source": None,
+                "loaded_at": None,
+                "rules": 0,
+                "problem": None,
+                "fix": "",
+            },
+            "advice": (),
+        }
+        json.dumps(asdict(status))
+
+    def test_all_in_order(self, host):
+        host.enable()
+        host.process(700, *OURS)
+        rules = (NfsRule(1, "rule 1", "nas", "*", "tcp"),)
+        policy = Policy(nfs=NfsPolicy(rules))
+        stored = store(policy, "p.yaml", under(host.root, POLICY_JSON)).stored
+        status = read_status(host.root)
+        assert status.enabled.mode == "vdsmd"
+        assert (status.running.pid, status.running.program) == (700, "launcher")
+        assert status.policy.loaded
+        assert (status.policy.digest, status.policy.rules) == (stored.digest, 1)
+        assert status.advice == ()
+
+    @pytest.mark.parametrize(
+        ("argv", "program"),
+        [
+            (STOCK, "stock"),
+            (OURS, "launcher"),
+            (("/usr/bin/python3", "-s", LAUNCHER), "launcher"),
+            (("/usr/bin/python3.9", STOCK_VDSMD), "stock"),
+            (("/usr/bin/python3", ADAPTER, "-0", "/dev/null", LAUNCHER), None),
+            (("vim", LAUNCHER), None),
+            (("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd"), None),
+            (("/usr/bin/python3",), None),
+            (("",), None),
+        ],
+    )
+    def test_which_vdsmd_runs(self, host, argv, program):
+        host.write("/proc/self/cmdline", "x")
+        host.write("/proc/1/cmdline", "/sbin/init\0")
+        under(host.root, "/proc/2").mkdir()
+        host.process(700, *argv)
+        running = read_status(host.root).running
+        assert (running.program if running else None) == program
+
+    def advice(self, host):
+        return read_status(host.root).advice
+
+    def test_enabled_but_not_restarted_and_without_policy(self, host):
+        host.enable()
+        host.process(700, *STOCK)
+        assert self.advice(host) == (
+            Advice(
+                "Enabled, but the running vdsmd is stock",
+                "systemctl restart vdsmd; if it stays stock, the launcher has said "
+                "why: journalctl -t vdsmd",
+            ),
+            Advice(
+                "No policy is loaded, so NFS mounts are stock",
+                "ovirt-rdma-host policy load",
+            ),
+        )
+
+    def test_disabled_but_not_restarted(self, host):
+        host.process(700, *OURS)
+        assert self.advice(host) == (
+            Advice(
+                "Not enabled, but the running vdsmd came through the launcher",
+                "systemctl restart vdsmd",
+            ),
+        )
+
+    def test_half_enabled(self, host):
+        host.write(ENABLED, MARKER_TEXT)
+        assert self.advice(host)[0] == Advice(
+            f"{ENABLED} is there and {DROPIN_LINK} is not: an enable or disable was "
+            "interrupted",
+            "run it again: ovirt-rdma-host enable, or disable",
+        )
+        assert read_status(host.root).enabled.mode is None
+
+    def test_a_package_that_vanished_while_enabled(self, host):
+        host.enable()
+        host.remove(LAUNCHER)
+        assert Advice(
+            f"{LAUNCHER} is missing", "install ovirt-rdma-host again"
+        ) in self.advice(host)
+
+    def test_another_override_that_came_later(self, host):
+        host.enable()
+        host.write(OTHER_DROPIN, "[Service]\nExecStart=/x\n")
+        assert any(
+            advice.sentence.startswith(f"{OTHER_DROPIN} replaces vdsmd's ExecStart")
+            for advice in self.advice(host)
+        )
+
+    def test_nfs_options_of_vdsm_conf_count_only_where_the_launcher_runs(self, host):
+        host.write(VDSM_CONF, "[irs]\nnfs_mount_options = soft\n")
+        assert self.advice(host) == ()
+        host.enable()
+        sentence = self.advice(host)[-1].sentence
+        assert sentence.startswith("vdsm.conf sets the deprecated nfs_mount_options")
+
+    def test_a_broken_vdsm_conf(self, host):
+        host.enable()
+        host.write(VDSM_CONF, "no section")
+        sentence = self.advice(host)[-1].sentence
+        assert sentence.startswith("vdsm.conf or a drop-in of it cannot be read: ")
+
+    def test_a_broken_policy_is_not_loaded_and_says_why(self, host):
+        host.write(POLICY_JSON, "{")
+        status = read_status(host.root)
+        assert not status.policy.loaded
+        assert "the stored policy is broken" in status.policy.problem
+        assert "ovirt-rdma-host policy load" in status.advice[0].fix

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+import ipaddress
+import posixpath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.host.export import Export, ExportProblem
+
+FORM = "write it as SERVER:/PATH, an IPv6 address in brackets: [fd00::1]:/PATH"
+
+
+@pytest.mark.parametrize(
+    ("text", "server", "path"),
+    [
+        ("nas1.example.org:/export/vm", "nas1.example.org", "/export/vm"),
+        ("10.0.0.1:/x", "10.0.0.1", "/x"),
+        ("[fd00::1]:/x", "fd00::1", "/x"),
+        ("[fe80::1%eth0]:/x", "fe80::1%eth0", "/x"),
+        ("nas:/", "nas", "/"),
+        ("nas:/a//b/", "nas", "/a/b"),
+        ("nas://a", "nas", "/a"),
+        ("nas:/a/../..", "nas", "/"),
+        ("nas:/a:/b", "nas", "/a:/b"),
+        ("nas:/with blank", "nas", "/with blank"),
+        ("nas:/caf\u00e9", "nas", "/caf\u00e9"),
+        ("nas:/\udcff", "nas", "/\udcff"),
+    ],
+)
+def test_an_export_is_a_server_and_a_normal_path(text, server, path):
+    assert Export.parse(text) == Export(server, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence", "fix"),
+    [
+        ("", "export '' has no server before a colon", FORM),
+        ("nas", "export 'nas' has no server before a colon", FORM),
+        ("/x", "export '/x' has no server before a colon", FORM),
+        (":/x", "export ':/x' has no server before a colon", FORM),
+        ("nas:", "export 'nas:': the path '' is not absolute", FORM),
+        (
+            "nas:relative",
+            "export 'nas:relative': the path 'relative' is not absolute",
+            FORM,
+        ),
+        ("[fd00::1]:x", "export '[fd00::1]:x': the path 'x' is not absolute", FORM),
+        ("na s:/x", "export 'na s:/x': 'na s' is not a server", FORM),
+        ("/etc:/x", "export '/etc:/x': '/etc' is not a server", FORM),
+        (
+            "fd00::1:/x",
+            "export 'fd00::1:/x': an IPv6 address needs brackets",
+            "write [fd00::1]:/x",
+        ),
+        ("[fd00::1:/x", "export '[fd00::1:/x' has no closing bracket", FORM),
+        ("[fd00::1]/x", "export '[fd00::1]/x' has no colon after the bracket", FORM),
+        (
+            "[nas]:/x",
+            "export '[nas]:/x': 'nas' in brackets is not an IPv6 address",
+            FORM,
+        ),
+        ("nas:/a\nb", "export 'nas:/a\\nb' has a control character in it", FORM),
+    ],
+)
+def test_what_is_no_export_gets_a_sentence_and_the_form(text, sentence, fix):
+    with pytest.raises(ExportProblem) as caught:
+        Export.parse(text)
+    assert (str(caught.value), caught.value.fix) == (sentence, fix)
+
+
+def test_the_address_of_a_server_is_known_unless_it_is_a_name():
+    assert Export.parse("[fd00:0::1]:/x").address == ipaddress.ip_address("fd00::1")
+    assert Export.parse("10.0.0.1:/x").address == ipaddress.ip_address("10.0.0.1")
+    assert Export.parse("nas:/x").address is None
+
+
+@given(
+    st.one_of(
+        st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True),
+        st.ip_addresses().map(str),
+    ),
+    st.text(st.characters(exclude_categories=["Cc"]), max_size=30),
+)
+def test_an_export_reads_back_from_its_own_text(server, tail):
+    export = Export(server, "/" + posixpath.normpath("/" + tail).lstrip("/"))
+    assert Export.parse(str(export)) == export
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_an_export_or_a_problem(text):
+    try:
+        export = Export.parse(text)
+    except ExportProblem as problem:
+        assert "\n" not in str(problem)
+    else:
+        assert export.server
+        assert posixpath.normpath(export.path) == export.path

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+import json
+import logging
+import os
+import stat
+import threading
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.host import policy_json
+from ovirt_rdma.host.policy import TRANSPORTS, NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy_store import (
+    PolicySource,
+    StoredPolicyProblem,
+    read,
+    store,
+)
+
+LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"
+
+
+def policy(server="nas1", transport="require-rdma"):
+    return Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", server, "*", transport),)))
+
+
+seconds = st.floats(0, 3600) | st.integers(0, 3600).map(float)
+policies = st.lists(
+    st.builds(
+        NfsRule,
+        number=st.integers(1, 99),
+        name=st.text(min_size=1),
+        server=st.text(min_size=1),
+        path=st.text(min_size=1),
+        transport=st.sampled_from(TRANSPORTS),
+        port=st.integers(1, 65535),
+        options=st.text(),
+        readiness_timeout=seconds,
+        settle_timeout=seconds,
+        failure_cache=seconds,
+    ),
+    max_size=4,
+).map(lambda rules: Policy(nfs=NfsPolicy(tuple(rules))))
+
+
+@given(policies)
+def test_a_policy_survives_json(original):
+    text = json.dumps(policy_json.to_json_dict(original))
+    copy = policy_json.from_json_dict(json.loads(text))
+    assert copy == original
+    assert policy_json.digest(copy) == policy_json.digest(original)
+
+
+@given(policies, policies)
+def test_other_policies_have_other_digests(one, other):
+    same = policy_json.digest(one) == policy_json.digest(other)
+    assert same == (one == other)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "lib" / "policy.json"
+
+
+class TestStore:
+    def test_what_is_stored_can_be_read_by_everyone(self, path):
+        before = os.umask(0o077)
+        try:
+            result = store(policy(), "/etc/ovirt-rdma/policy.yaml", path)
+        finally:
+            os.umask(before)
+        assert result.changed
+        assert read(path) == result.stored
+        assert result.stored.policy == policy()
+        assert result.stored.source == "/etc/ovirt-rdma/policy.yaml"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+
+    def test_the_time_of_loading_is_utc(self, path):
+        loaded_at = datetime.fromisoformat(
+            store(policy(), "p.yaml", path).stored.loaded_at
+        )
+        assert loaded_at.utcoffset() == timedelta(0)
+        assert abs(datetime.now(timezone.utc) - loaded_at) < timedelta(minutes=1)
+
+    def test_the_same_policy_again_leaves_the_file_alone(self, path):
+        first = store(policy(), "p.yaml", path)
+        before = path.stat()
+        again = store(policy(), "elsewhere.yaml", path)
+        assert not again.changed
+        assert again.stored == first.stored
+        assert path.stat() == before
+
+    def test_another_policy_replaces_it(self, path):
+        store(policy("nas1"), "p.yaml", path)
+        assert store(policy("nas2"), "p.yaml", path).changed
+        assert read(path).policy == policy("nas2")
+
+    def test_a_broken_or_unreadable_file_is_replaced(self, path):
+        store(policy(), "p.yaml", path)
+        path.write_text("{")
+        assert store(policy(), "p.yaml", path).changed
+        path.chmod(0o600)
+        assert store(policy(), "p.yaml", path).changed
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+    def test_a_place_that_cannot_be_written_is_a_sentence(self, tmp_path):
+        (tmp_path / "lib").touch()
+        path = tmp_path / "lib" / "policy.json"
+        with pytest.raises(StoredPolicyProblem) as caught:
+            store(policy(), "p.yaml", path)
+        assert str(caught.value) == f"{path}: the policy cannot be stored: File exists"
+
+
+class TestRead:
+    def test_never_loaded_is_none(self, path):
+        assert read(path) is None
+
+    def broken(self, path, **changes):
+        store(policy(), "p.yaml", path)
+        content = json.loads(path.read_text())
+        content.update(changes)
+        path.write_text(json.dumps({k: v for k, v in content.items() if v != "gone"}))
+        return self.sentence(path)
+
+    def sentence(self, path):
+        with pytest.raises(StoredPolicyProblem) as caught:
+            read(path)
+        assert caught.value.fix == LOAD_AGAIN
+        prefix = f"{path}: the stored policy is broken: "
+        assert str(caught.value).startswith(prefix)
+        return str(caught.value).removeprefix(prefix)
+
+    def test_another_schema_version(self, path):
+        assert self.broken(path, schema_version=2) == (
+            "its schema version is 2, this program reads 1"
+        )
+
+    def test_missing_and_unknown_keys(self, path):
+        assert self.broken(path, source="gone", extra=1) == (
+            "keys are missing or unknown: extra, source"
+        )
+
+    def test_a_key_of_another_type(self, path):
+        assert self.broken(path, loaded_at=5) == "loaded_at is not of type str"
+
+    def test_a_changed_digest(self, path):
+        sentence = "its policy was changed by hand (the digest differs)"
+        assert self.broken(path, digest="sha256:0") == sentence
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"port": "20049"}, "policy.nfs.rules[1].port is not of type int"),
+            ({"port": True}, "policy.nfs.rules[1].port is not of type int"),
+            ({"server": None}, "policy.nfs.rules[1].server is not of type str"),
+            (
+                {"transport": "udp"},
+                "policy.nfs.rules[1].transport is not one of "
+                "require-rdma, prefer-rdma, tcp",
+            ),
+            ({"protocol": "x"}, "policy.nfs.rules[1].protocol is unknown"),
+            ({"path": "gone"}, "policy.nfs.rules[1].path is missing"),
+            (
+                {"server": "nas9"},
+                "its policy was changed by hand (the digest differs)",
+            ),
+        ],
+    )
+    def test_a_rule_changed_by_hand(self, path, change, sentence):
+        content = policy_json.to_json_dict(policy())
+        rule = content["nfs"]["rules"][0]
+        rule.update(change)
+        content["nfs"]["rules"] = [{k: v for k, v in rule.items() if v != "gone"}]
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize(
+        ("content", "sentence"),
+        [
+            ({"version": 2, "nfs": {"rules": []}}, "policy.version is not 1"),
+            ({"version": 1}, "policy.nfs is missing"),
+            ({"version": 1, "nfs": {}}, "policy.nfs.rules is missing"),
+            ({"version": 1, "nfs": {"rules": {}}}, "policy.nfs.rules is not a list"),
+            (
+                {"version": 1, "nfs": {"rules": [1]}},
+                "policy.nfs.rules[1] is not an object",
+            ),
+            ([], "policy is not an object"),
+        ],
+    )
+    def test_a_policy_that_is_none(self, path, content, sentence):
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100000])
+    def test_what_is_no_stored_policy_at_all(self, path, data):
+        path.parent.mkdir()
+        path.write_bytes(data)
+        assert self.sentence(path)
+
+    def test_a_directory_in_its_place(self, path):
+        path.mkdir(parents=True)
+        with pytest.raises(StoredPolicyProblem) as caught:
+            read(path)
+        assert str(caught.value) == (
+            f"{path}: the stored policy cannot be read: Is a directory"
+        )
+
+
+class TestPolicySource:
+    """What vdsmd sees, and what it writes to its log."""
+
+    @pytest.fixture
+    def log(self, caplog):
+        caplog.set_level(logging.DEBUG, "storage.ovirt_rdma")
+
+        def new_lines():
+            lines = [f"{r.levelname} {r.getMessage()}" for r in caplog.records]
+            caplog.clear()
+            return lines
+
+        return new_lines
+
+    def in_force(self, loaded):
+        return (
+            f"INFO policy {policy_json.digest(loaded)} of p.yaml is in force "
+            "(NFS rules: 1)"
+        )
+
+    def test_never_loaded_is_the_empty_policy_and_silent(self, path, log):
+        source = PolicySource(path)
+        assert source.current() == Policy()
+        assert source.current() == Policy()
+        assert log() == []
+
+    def test_a_policy_comes_into_force_while_vdsmd_runs(self, path, log):
+        source = PolicySource(path)
+        source.current()
+        store(policy(), "p.yaml", path)
+        assert source.current() == policy()
+        assert source.current() == policy()
+        assert log() == [self.in_force(policy())]
+
+    def test_an_edit_is_followed(self, path, log):
+        source = PolicySource(path)
+        for server in ("nas1", "nas2", "nas1"):
+            store(policy(server), "p.yaml", path)
+            assert source.current() == policy(server)
+            assert log() == [self.in_force(policy(server))]
+
+    def test_an_untouched_file_is_not_read_again(self, path, monkeypatch):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        monkeypatch.setattr(type(path), "read_bytes", lambda _: pytest.fail("read"))
+        assert source.current() == policy()
+
+    def test_an_edit_that_keeps_size_and_time_is_followed(self, path):
+        other = path.with_name("other.json")
+        store(policy("nas2"), "p.yaml", other)
+        store(policy("nas1"), "p.yaml", path)
+        source = PolicySource(path)
+        assert source.current() == policy("nas1")
+        before = path.stat()
+        while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock has ticks
+            path.write_bytes(other.read_bytes())
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        after = path.stat()
+        assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+        assert after.st_mtime_ns == before.st_mtime_ns
+        assert source.current() == policy("nas2")
+
+    def test_a_broken_edit_leaves_the_last_good_policy_and_one_line(self, path, log):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        log()
+        path.write_text("{}")
+        for _ in range(3):
+            assert source.current() == policy()
+        assert log() == [
+            f"ERROR {path}: the stored policy is broken: its schema version is None, "
+            f"this program reads 1; policy {policy_json.digest(policy())} stays in "
+            f"force; {LOAD_AGAIN}"
+        ]
+
+    def test_a_file_broken_from_the_start_means_stock(self, path, log):
+        path.parent.mkdir()
+        path.write_text("{}")
+        source = PolicySource(path)
+        assert source.current() == Policy()
+        (line,) = log()
+        assert "; no policy is in force, NFS mounts are stock; " in line
+
+    def test_a_vanished_file_leaves_the_last_good_policy_and_one_line(self, path, log):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        log()
+        path.unlink()
+        for _ in range(3):
+            assert source.current() == policy()
+        assert log() == [
+            f"WARNING {path} has vanished; policy {policy_json.digest(policy())} "
+            "stays in force"
+        ]
+
+    @pytest.mark.parametrize("harm", ["broken", "vanished"])
+    def test_a_restored_file_is_in_force_again(self, path, log, harm):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        path.write_text("{") if harm == "broken" else path.unlink()
+        source.current()
+        log()
+        store(policy(), "p.yaml", path)
+        assert source.current() == policy()
+        assert log() == [self.in_force(policy())]
+        path.unlink()
+        source.current()
+        assert len(log()) == 1
+
+    def test_an_error_that_passes_without_a_change_is_overcome(
+        self, path, log, monkeypatch
+    ):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+
+        def too_many(_):
+            raise OSError(24, "Too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(path), "read_bytes", too_many)
+            assert source.current() == Policy()
+            assert source.current() == Policy()
+        assert len(log()) == 1
+        assert source.current() == policy()
+        assert log() == [self.in_force(policy())]
+
+    def test_threads_see_whole_policies_while_the_file_changes(self, path):
+        store(policy("nas1"), "p.yaml", path)
+        source = PolicySource(path)
+        seen, stop = set(), threading.Event()
+
+        def look():
+            while not stop.is_set():
+                seen.add(source.current())
+
+        threads = [threading.Thread(target=look) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(50):
+            store(policy(f"nas{number % 2 + 1}"), "p.yaml", path)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert seen <= {policy("nas1"), policy("nas2")}
+        assert source.current() == policy("nas2")
+
+
+def test_what_runs_inside_vdsmd_loads_neither_yaml_nor_jsonschema():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, ovirt_rdma.host.policy_store\n"
+        "assert not {'yaml', 'jsonschema'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

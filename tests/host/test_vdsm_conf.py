@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ovirt_rdma.host.paths import under
+from ovirt_rdma.host.vdsm_conf import nfs_mount_options, replaces_nfs_connections
+
+CONF = "/etc/vdsm/vdsm.conf"
+VENDOR, RUN, ADMIN = (
+    f"{folder}/vdsm/vdsm.conf.d" for folder in ("/usr/lib", "/run", "/etc")
+)
+
+
+def irs(options):
+    return f"[vars]\nx = 1\n[irs]\nother = 2\nnfs_mount_options = {options}\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Write files below a root; return what VDSM takes from them."""
+    root = tmp_path / "root[1]"
+
+    def written(files):
+        for path, text in files.items():
+            file = under(root, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        problems = []
+        options = nfs_mount_options(root, problems)
+        assert (options is None) == bool(problems)
+        return problems[0] if problems else options
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("files", "options"),
+    [
+        ({}, "soft,nosharecache"),
+        ({CONF: ""}, "soft,nosharecache"),
+        ({CONF: "[irs]\nother = 1\n"}, "soft,nosharecache"),
+        ({CONF: "[DEFAULT]\nnfs_mount_options = a\n"}, "soft,nosharecache"),
+        ({CONF: irs("a, b")}, "a, b"),
+        ({CONF: irs("")}, ""),
+        ({CONF: "[irs]\n# nfs_mount_options = a\n"}, "soft,nosharecache"),
+        # A drop-in wins over vdsm.conf, wherever it is.
+        ({CONF: irs("a"), f"{VENDOR}/00.conf": irs("b")}, "b"),
+        ({CONF: irs("a"), f"{VENDOR}/00.conf": "[irs]\nother = 3\n"}, "a"),
+        # Among drop-ins the name decides, then the folder.
+        ({f"{VENDOR}/90.conf": irs("a"), f"{ADMIN}/10.conf": irs("b")}, "a"),
+        ({f"{RUN}/50-a.conf": irs("a"), f"{VENDOR}/50-b.conf": irs("b")}, "b"),
+        ({f"{VENDOR}/50.conf": irs("a"), f"{RUN}/50.conf": irs("b")}, "b"),
+        ({f"{RUN}/50.conf": irs("a"), f"{ADMIN}/50.conf": irs("b")}, "b"),
+        # Not drop-ins.
+        ({f"{ADMIN}/50.conf.rpmsave": irs("a")}, "soft,nosharecache"),
+        ({f"{ADMIN}/.50.conf": irs("a")}, "soft,nosharecache"),
+        ({f"{ADMIN}/x/50.conf": irs("a")}, "soft,nosharecache"),
+        # No file, so VDSM passes over it.
+        ({f"{CONF}/x": "", f"{ADMIN}/50.conf": irs("b")}, "b"),
+    ],
+)
+def test_what_vdsm_takes(read, files, options):
+    assert read(files) == options
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nfs_mount_options = a",
+        "[irs]\nnfs_mount_options\n",
+        "[irs\n",
+        f"{irs('a')}{irs('b')}",
+        irs("%(nothing)s"),
+        irs("50%"),
+        b"[irs]\nx = \xff\n",
+    ],
+)
+@pytest.mark.parametrize("path", [CONF, f"{ADMIN}/50.conf"])
+def test_a_broken_file_is_a_sentence(read, path, text):
+    sentence = read({path: text})
+    assert sentence.startswith("vdsm.conf or a drop-in of it cannot be read: ")
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "replaces"),
+    [
+        ("soft,nosharecache", False),
+        ("nosharecache, soft", False),
+        ("soft,nosharecache,soft", False),
+        ("soft", True),
+        ("soft,nosharecache,vers=3", True),
+        ("soft,nosharecache,", True),
+        ("", True),
+    ],
+)
+def test_which_options_take_the_place_of_nfs_connections(options, replaces):
+    assert replaces_nfs_connections(options) is replaces
