@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The NFS connection class that takes the place of VDSM's own.
+
+A subclass of the running VDSM's NFSConnection. For an export that no rule names
+it does nothing of its own: same options, same errors, same timing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Optional, Protocol
+
+from ovirt_rdma.host.export import Export, ExportProblem
+from ovirt_rdma.host.policy import Policy, rule_for
+from ovirt_rdma.storage.named_export import NamedExport
+from ovirt_rdma.storage.refusal import ConnectRefused
+from ovirt_rdma.storage.server_round import ask_all
+from ovirt_rdma.storage.shared import Shared
+from ovirt_rdma.storage.vdsm_shape import Vdsm
+
+log = logging.getLogger("storage.ovirt_rdma")
+
+
+class PolicyInForce(Protocol):
+    """Where the policy comes from; never raises."""
+
+    def current(self) -> Policy:
+        """Return the policy in force now."""
+
+
+def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[Any]:
+    """Make the class to register for ``"nfs"`` in the running ``vdsm``."""
+    stock_class: Any = vdsm.nfs_connection
+    reported_error: Any = vdsm.reported_error
+
+    class NfsConnectFailed(reported_error):  # type: ignore[misc]
+        """An export that a rule names could not be mounted (477, with the reason)."""
+
+        def __init__(self, sentence: str) -> None:
+            super().__init__()
+            self.msg = sentence
+
+        def __str__(self) -> str:
+            return str(self.msg)
+
+    class NFSConnection(stock_class):  # type: ignore[misc]
+        """VDSM's NFSConnection, with the policy's say for the exports it names."""
+
+        def __init__(  # noqa: PLR0917
+            self,
+            id: str,
+            export: str,
+            timeout: int = 100,
+            retrans: int = 3,
+            version: Optional[str] = None,
+            extraOptions: str = "",
+        ) -> None:
+            arguments = {
+                "id": id,
+                "export": export,
+                "timeout": timeout,
+                "retrans": retrans,
+                "version": version,
+                "extraOptions": extraOptions,
+            }
+            # Stock first: what it raises, stock VDSM raises too.
+            super().__init__(**arguments)
+            self._stock_arguments = arguments
+            self._named = _named(export, extraOptions, version, policy, shared)
+
+        def connect(self) -> None:
+            """Connect if not connected, as the policy says.
+
+            Raises what stock VDSM raises; for an export that a rule names, a
+            failure is VDSM's storage MountError (477) with the reason, unless it has
+            a code of its own, as the access check's 469 has.
+            """
+            if self._named is None:
+                super().connect()
+                return
+            try:
+                self._named.connect(_Stock(self))
+            except ConnectRefused as refused:
+                raise NfsConnectFailed(str(refused)) from refused
+            except Exception as error:
+                # What has no code of its own would reach the engine as 100.
+                if hasattr(error, "code"):
+                    raise
+                raise NfsConnectFailed(f"{self._named.export}: {error}") from error
+
+        @classmethod
+        def connect_all(cls, connections: list[Any]) -> list[tuple[Any, int]]:
+            """Connect all; nobody waits for answers that only others need.
+
+            First what is stock or mounted, then TCP rules, then RDMA rules; servers
+            are asked before each of the latter two. The results are in the order of
+            ``connections``, as stock VDSM's.
+            """
+            groups: dict[int, list[Any]] = {}
+            for con in connections:
+                groups.setdefault(_turn(con), []).append(con)
+            statuses = {}
+            for turn, group in sorted(groups.items()):
+                if turn != _AT_ONCE:
+                    _ask_servers(group)
+                for con, status in super().connect_all(group):
+                    statuses[id(con)] = status
+            return [(con, statuses[id(con)]) for con in connections]
+
+    class _Stock:
+        """The stock behaviour of one connection, as a named export needs it."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        @property
+        def local_path(self) -> str:
+            path: str = self._connection._mountCon._getLocalPath()
+            return path
+
+        def is_mounted(self) -> bool:
+            return bool(self._connection.isConnected())
+
+        def use(self, extra_options: str) -> None:
+            arguments = dict(self._connection._stock_arguments)
+            arguments["extraOptions"] = extra_options
+            stock_class.__init__(self._connection, **arguments)
+
+        def mount(self) -> Optional[bytes]:
+            try:
+                stock_class.connect(self._connection)
+            except vdsm.mount_error as error:
+                return _stderr(error)
+            return None
+
+        def unmount(self) -> None:
+            stock_class.disconnect(self._connection)
+
+    return NFSConnection
+
+
+_AT_ONCE, _TCP, _RDMA = range(3)
+
+
+def _turn(connection: Any) -> int:
+    named: Optional[NamedExport] = getattr(connection, "_named", None)
+    try:
+        if named is None or connection.isConnected():
+            return _AT_ONCE
+    except Exception:  # noqa: BLE001
+        # Its own connect() meets that again, and reports it for itself alone.
+        return _AT_ONCE
+    return _RDMA if named.needs_readiness else _TCP
+
+
+def _ask_servers(connections: list[Any]) -> None:
+    try:
+        ask_all([connection._named for connection in connections])
+    except Exception:
+        log.exception("Asking the servers beforehand failed; going on")
+
+
+def _named(
+    text: str,
+    engine_options: str,
+    version: Optional[str],
+    policy: PolicyInForce,
+    shared: Shared,
+) -> Optional[NamedExport]:
+    """Return the export with its rule, or None where it is to stay stock."""
+    try:
+        export = Export.parse(text)
+        match = rule_for(policy.current(), export)
+        if match is None:
+            return None
+        return NamedExport(export, match, engine_options, version, shared)
+    except ExportProblem:
+        return None
+    except Exception:
+        log.exception("Looking up a rule for %r failed; it stays stock", text)
+        return None
+
+
+def _stderr(error: Exception) -> bytes:
+    text = getattr(error, "err", b"")
+    return text if isinstance(text, bytes) else str(text).encode()

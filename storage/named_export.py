@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Connecting an export that a rule names: readiness, mount, fallback, proof.
+
+Knows nothing of VDSM's classes; :mod:`ovirt_rdma.storage.connection` lends it the
+stock connection's own mount and unmount.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import replace
+from typing import NoReturn, Optional
+
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.policy import REQUIRE_RDMA, TCP, RuleMatch
+from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.storage.failures import classify
+from ovirt_rdma.storage.proof import Proof, prove
+from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
+from ovirt_rdma.storage.refusal import ConnectRefused
+from ovirt_rdma.storage.server_readiness import ServerReadiness, is_ipv6
+from ovirt_rdma.storage.shared import Shared
+from ovirt_rdma.storage.stock_connection import StockConnection
+from ovirt_rdma.storage.transport import (
+    RDMA,
+    STOCK,
+    Attempt,
+    Choice,
+    Families,
+    choose,
+    tcp_options,
+    tcp_service_port,
+)
+
+_BY = {RDMA: "over RDMA", TCP: "over TCP", STOCK: "as stock VDSM does"}
+
+log = logging.getLogger("storage.ovirt_rdma")
+
+
+class NamedExport:
+    """One export with the rule that names it, about to be connected.
+
+    ``engine_options`` and ``version`` are what the engine sent: the extra mount
+    options, and ``"3"``, ``"4.2"`` or None for automatic.
+    """
+
+    def __init__(
+        self,
+        export: Export,
+        match: RuleMatch,
+        engine_options: str,
+        version: Optional[str],
+        shared: Shared,
+    ) -> None:
+        self.export = export
+        self.rule = match.rule
+        self._match = match
+        self._engine_options = engine_options
+        self._version = version
+        self._shared = shared
+        self._server: Optional[ServerReadiness] = None
+
+    @property
+    def needs_readiness(self) -> bool:
+        """Whether its server must be asked about RDMA before it can be mounted."""
+        return self.rule.transport != TCP
+
+    def ask_server(self) -> ServerReadiness:
+        """Return a fresh set of questions to the export's server."""
+        return ServerReadiness(self.export.server, self.rule, self._shared.surroundings)
+
+    def ask_ahead(self, server: ServerReadiness) -> None:
+        """Use the answers of ``server`` at the next connect; ask what that needs."""
+        self._server = server
+        # An engine's port that is no number: connect() says so.
+        with contextlib.suppress(Problem):
+            self.decide(server)
+
+    def connect(self, stock: StockConnection) -> None:
+        """Mount the export as its rule says, and prove it.
+
+        Returns at once where it is mounted already. Raises ConnectRefused with
+        the reason; what stock VDSM raises beside a failed mount passes through.
+        """
+        shared = self._shared
+        with shared.locks.hold(stock.local_path, shared.lock_timeout_s):
+            server, self._server = self._server or self.ask_server(), None
+            if stock.is_mounted():
+                self._report_existing(stock)
+                return
+            shared.not_taken_back.discard(stock.local_path)
+            choice = self._choose(server)
+            for note in choice.notes:
+                log.info("%s: %s", self.export, note)
+            if choice.first is None:
+                raise self._refused(choice.reason, choice.fix)
+            self._mount(stock, server, choice, choice.first)
+
+    def _choose(self, server: ServerReadiness) -> Choice:
+        try:
+            return self.decide(server)
+        except Problem as problem:
+            return Choice(None, None, str(problem), fix=problem.fix)
+        except Exception as error:
+            reason = f"deciding on a transport failed ({error!r}); please report this"
+            log.exception("%s: %s", self.export, reason)
+        # An error of ours is no reason to refuse a TCP mount, nor to break a promise.
+        if self.rule.transport == REQUIRE_RDMA:
+            return Choice(None, None, reason)
+        return Choice(Attempt(STOCK, self._engine_options), None, reason)
+
+    def decide(self, server: ServerReadiness) -> Choice:
+        """Ask ``server`` what must be known, and choose.
+
+        Raises OptionsProblem where the engine's port is no number.
+        """
+        readiness, rdma_ipv6, tcp_ipv6 = None, False, None
+        if self.needs_readiness:
+            readiness = self._remembered(server) or server.readiness()
+            rdma_address = server.rdma_address
+            rdma_ipv6 = rdma_address is not None and is_ipv6(rdma_address)
+        if readiness is not None and readiness.verdict != NOT_READY:
+            # What a fallback would use; asked only when it comes to that.
+            tcp_ipv6 = rdma_ipv6
+        elif self.rule.transport != REQUIRE_RDMA:
+            tcp_ipv6 = server.tcp_ipv6(self._tcp_port)
+        families = Families(rdma_ipv6, tcp_ipv6)
+        choice = choose(self._match, self._engine_options, families, readiness)
+        return self._unless_tcp_is_dead(choice, server) if choice.degraded else choice
+
+    def _unless_tcp_is_dead(self, choice: Choice, server: ServerReadiness) -> Choice:
+        if server.tcp_answers(self._tcp_port):
+            return choice
+        also = f"; TCP port {self._tcp_port} does not answer either"
+        return replace(choice, first=None, degraded=False, reason=choice.reason + also)
+
+    def _remembered(self, server: ServerReadiness) -> Optional[Readiness]:
+        """Return what a failed mount of the server tells, where it tells more than
+        the server's own answer: it is newer, or there is no answer.
+        """
+        failure = self._shared.failures.recall(self._failure_key)
+        verdict = server.readiness().verdict
+        if failure is None or verdict == NOT_READY:
+            return None
+        if verdict == READY and failure.at < server.asked_at:
+            return None
+        age = self._shared.surroundings.clock() - failure.at
+        reason = (
+            f"an RDMA mount of {self.export.server} failed {age:.0f} s ago: "
+            f"{failure.reason}"
+        )
+        return Readiness((Step("earlier mount", NOT_READY, reason),))
+
+    @property
+    def _failure_key(self) -> tuple[str, int, bool]:
+        # NFS 3 asks mountd over TCP first, so its failures say less about RDMA.
+        return self.export.server, self.rule.port, self._version == "3"
+
+    @property
+    def _tcp_port(self) -> int:
+        return tcp_service_port(self.rule, self._engine_options, self._version)
+
+    def _mount(
+        self,
+        stock: StockConnection,
+        server: ServerReadiness,
+        choice: Choice,
+        attempt: Attempt,
+    ) -> None:
+        if choice.degraded:
+            log.warning(
+                "%s: FALLING BACK TO TCP, this mount is degraded: %s%s",
+                self.export,
+                choice.reason,
+                _hint(choice.fix),
+            )
+        else:
+            log.info("%s: %s: %s", self.export, attempt.transport, choice.reason)
+        stock.use(attempt.extra_options)
+        failed = stock.mount()
+        if failed is None:
+            self._prove(stock, attempt.transport)
+            return
+        failure = classify(failed, over_rdma=attempt.transport == RDMA)
+        reason = f"mounting {_BY[attempt.transport]} failed: {failure.meaning}"
+        reason += f" ({failure.text})"
+        if choice.degraded:
+            reason = f"{choice.reason}; then {reason}"
+        if attempt.transport == RDMA and failure.about_server:
+            self._shared.failures.remember(
+                self._failure_key, failure.meaning, self.rule.failure_cache
+            )
+        if choice.fallback is None or failure.about_export:
+            raise self._refused(reason, failure.fix)
+        self._fall_back(stock, server, reason, failure.fix)
+
+    def _fall_back(
+        self, stock: StockConnection, server: ServerReadiness, reason: str, fix: str
+    ) -> None:
+        ipv6 = server.tcp_ipv6(self._tcp_port)
+        attempt = Attempt(TCP, tcp_options(self.rule, self._engine_options, ipv6))
+        second = Choice(attempt, None, reason, degraded=True, fix=fix)
+        second = self._unless_tcp_is_dead(second, server)
+        if second.first is None:
+            raise self._refused(second.reason, second.fix)
+        self._mount(stock, server, second, second.first)
+
+    def _prove(self, stock: StockConnection, wanted: str) -> None:
+        proof = self._proof(stock)
+        if proof is None or proof.transport is None:
+            log.warning("%s: mounted, transport not proven: %s", self.export, proof)
+            return
+        if wanted in (proof.transport, STOCK):
+            log.info(
+                "%s: mounted over %s, proven (%s)", self.export, proof.transport, proof
+            )
+            return
+        sentence = (
+            f"{wanted} was asked for, but the kernel mounted over "
+            f"{proof.transport} ({proof})"
+        )
+        fix = "look into /etc/nfsmount.conf and /etc/nfsmount.conf.d"
+        if self.rule.transport == REQUIRE_RDMA:
+            self._take_back(stock, sentence, fix)
+        log.warning(
+            "%s: %s; this mount is degraded; fix: %s", self.export, sentence, fix
+        )
+
+    def _take_back(self, stock: StockConnection, sentence: str, fix: str) -> NoReturn:
+        try:
+            stock.unmount()
+        except Exception as error:
+            self._shared.not_taken_back.add(stock.local_path)
+            sentence += f"; unmounting it again failed ({error})"
+            raise self._refused(sentence, fix) from error
+        raise self._refused(f"{sentence}; unmounted again", fix)
+
+    def _report_existing(self, stock: StockConnection) -> None:
+        proof = self._proof(stock)
+        if stock.local_path in self._shared.not_taken_back:
+            is_rdma = proof is not None and proof.transport == RDMA
+            if self.rule.transport == REQUIRE_RDMA and not is_rdma:
+                raise self._refused(
+                    "a TCP mount that could not be unmounted is in the way",
+                    f"umount -f -l {stock.local_path}",
+                )
+            self._shared.not_taken_back.discard(stock.local_path)
+        wanted = TCP if self.rule.transport == TCP else RDMA
+        if proof is not None and proof.transport not in (None, wanted):
+            log.warning(
+                "%s: already mounted over %s, while %s says %s: this mount is "
+                "degraded; put the host into maintenance and activate it again",
+                self.export,
+                proof.transport,
+                self.rule.title,
+                self.rule.transport,
+            )
+
+    def _proof(self, stock: StockConnection) -> Optional[Proof]:
+        try:
+            mounts = self._shared.surroundings.reader.nfs_mounts()
+        except Exception:
+            log.exception("%s: reading the mounts failed", self.export)
+            return None
+        for mount in mounts:
+            if mount.mountpoint == stock.local_path:
+                return prove(mount)
+        return None
+
+    def _refused(self, sentence: str, fix: str) -> ConnectRefused:
+        return ConnectRefused(f"{self.export}: {sentence}{_hint(fix)}")
+
+
+def _hint(fix: str) -> str:
+    return f"; fix: {fix}" if fix else ""

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whether an RDMA mount of a server can work: steps and their verdict. Pure.
+
+A step that is certain to fail makes the whole not ready; one that could not be
+tried makes it unknown, and then the mount itself is the test.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Optional
+
+from ovirt_rdma.host.facts import Facts, Netdev, RdmaDevice, RdmaPort, Route
+
+READY = "ready"
+NOT_READY = "not ready"
+UNKNOWN = "unknown"
+
+ACTIVE = "ACTIVE"
+INFINIBAND = "InfiniBand"
+# node_type of an iWARP device.
+IWARP = "RNIC"
+MODULE = "rpcrdma"
+# An IPoIB address has 20 bytes.
+_IPOIB_DIGITS = 40
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing looked at: its ``name``, a ``verdict``, what was seen, and a fix.
+
+    ``settling`` says that a port is still coming up, so waiting may help.
+    """
+
+    name: str
+    verdict: str
+    detail: str
+    fix: str = ""
+    settling: bool = False
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """All steps for one server, in the order in which they were tried."""
+
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """NOT_READY if a step failed, else UNKNOWN if one is, else READY."""
+        verdicts = {step.verdict for step in self.steps}
+        for verdict in (NOT_READY, UNKNOWN):
+            if verdict in verdicts:
+                return verdict
+        return READY
+
+    @property
+    def deciding_step(self) -> Optional[Step]:
+        """The step that makes the verdict what it is; None when all is ready."""
+        verdict = self.verdict
+        if verdict == READY:
+            return None
+        return next(step for step in self.steps if step.verdict == verdict)
+
+    @property
+    def fix(self) -> str:
+        """What to do about the verdict: the first step's that knows; or empty."""
+        steps = (step for step in self.steps if step.verdict == self.verdict)
+        return next((step.fix for step in steps if step.fix), "")
+
+    @property
+    def reason(self) -> str:
+        """The deciding step in words."""
+        step = self.deciding_step
+        return step.detail if step else "this host and the server are ready for RDMA"
+
+
+def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
+    """Say whether this host can reach ``route.destination`` over RDMA.
+
+    Looks at the module, the route (None where it cannot be told), and the port
+    behind the source address. While a port is still coming up it has no carrier,
+    so its netdev may have no address yet, and the route may leave by another one:
+    therefore these failures are settling as long as any port is not ACTIVE.
+    """
+    module = _module_step(facts)
+    if route is None:
+        unknown = Step("route", UNKNOWN, "the route to the server is not known")
+        # Without a device it does not matter where the route goes.
+        if not facts.rdma_devices:
+            return module, unknown, _no_device()
+        return module, unknown
+    settling = any(p.state != ACTIVE for d in facts.rdma_devices for p in d.ports)
+    if route.netdev is None or route.source is None:
+        problem = route.problem or "the kernel names no netdev"
+        return (
+            module,
+            Step(
+                "route",
+                NOT_READY,
+                f"no route to {route.destination}: {problem}",
+                "check this host's network attachment for the storage network",
+                settling,
+            ),
+        )
+    found = Step(
+        "route", READY, f"{route.destination} by {route.netdev} from {route.source}"
+    )
+    port = _port_step(facts, route.netdev, route.source)
+    if port.verdict == NOT_READY:
+        port = replace(port, settling=settling)
+    return module, found, port
+
+
+def ports_behind(
+    devices: Iterable[RdmaDevice],
+    netdevs: Sequence[Netdev],
+    netdev: str,
+    source: str,
+) -> list[tuple[RdmaDevice, RdmaPort]]:
+    """Return the ports that own the IP address ``source`` on ``netdev``, as RDMA CM
+    finds them.
+
+    RoCE: the GID table holds the address, also one on a bond, VLAN or bridge above
+    the port's netdev (drivers/infiniband/core/roce_gid_mgmt.c); an own address is
+    found so too, although its route says ``lo``. InfiniBand: the GID ends in the
+    port GUID in which the IPoIB netdev's 20-byte address ends, or that of one
+    below it. iWARP: the GID begins with the netdev's MAC address.
+    """
+    below = _with_lowers(netdevs, netdev)
+    hardware = {d.address.replace(":", "").lower() for d in netdevs if d.name in below}
+    guids = {address[-16:] for address in hardware if len(address) == _IPOIB_DIGITS}
+    wanted = _gid_of(source)
+    found = []
+    for device in devices:
+        for port in device.ports:
+            gids = {gid.gid.replace(":", "").lower() for gid in port.gids}
+            if device.node_type == IWARP:
+                owns = any(gid[:12] in hardware for gid in gids)
+            elif port.link_layer == INFINIBAND:
+                owns = any(gid[-16:] in guids for gid in gids)
+            else:
+                owns = wanted in gids
+            if owns:
+                found.append((device, port))
+    return found
+
+
+def _module_step(facts: Facts) -> Step:
+    if MODULE in facts.modules.loaded:
+        return Step("module", READY, f"{MODULE} is loaded")
+    available = facts.modules.available
+    if available is None:
+        return Step("module", UNKNOWN, f"{MODULE} is not loaded yet")
+    if MODULE in available:
+        return Step("module", READY, f"{MODULE} loads with the first mount")
+    return Step(
+        "module",
+        NOT_READY,
+        f"kernel {facts.kernel_release} has no {MODULE} module",
+        "install the kernel's extra modules, or the NFS part of the vendor's stack",
+    )
+
+
+def _port_step(facts: Facts, netdev: str, source: str) -> Step:
+    if not facts.rdma_devices:
+        return _no_device()
+    found = ports_behind(facts.rdma_devices, facts.netdevs, netdev, source)
+    if not found:
+        names = ", ".join(device.name for device in facts.rdma_devices)
+        return Step(
+            "port",
+            NOT_READY,
+            f"no RDMA port owns {source} on {netdev} (RDMA devices: {names})",
+            "put the storage address on the RDMA port's netdev, or on one above it",
+        )
+    states = [f"{device.name}/{port.number} is {port.state}" for device, port in found]
+    if any(port.state == ACTIVE for _, port in found):
+        return Step("port", READY, f"{' and '.join(states)} and owns {source}")
+    return Step(
+        "port",
+        NOT_READY,
+        f"the RDMA port is not ACTIVE: {', '.join(states)}",
+        "check the cable, the switch port and, on InfiniBand, the subnet manager",
+    )
+
+
+def _no_device() -> Step:
+    return Step(
+        "port",
+        NOT_READY,
+        "this host has no RDMA device",
+        "check that the adapter's driver is loaded: rdma link",
+    )
+
+
+def _with_lowers(netdevs: Sequence[Netdev], name: str) -> set[str]:
+    lowers = {dev.name: dev.lowers for dev in netdevs}
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        current = todo.pop()
+        if current not in found:
+            found.add(current)
+            todo.extend(lowers.get(current, ()))
+    # A route to an own address says lo, which is below nothing and says nothing.
+    return found - {"lo"}
+
+
+def _gid_of(source: str) -> str:
+    address = ipaddress.ip_address(source)
+    if address.version == 4:
+        address = ipaddress.ip_address(f"::ffff:{address}")
+    return address.packed.hex()

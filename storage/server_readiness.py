@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Is this host, and is this server, ready for RDMA? The asking, for one server."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Optional, Protocol
+
+from ovirt_rdma.host.facts import Facts
+from ovirt_rdma.host.policy import NfsRule
+from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.storage import network_probe
+from ovirt_rdma.storage.readiness import (
+    NOT_READY,
+    READY,
+    UNKNOWN,
+    Readiness,
+    Step,
+    local_steps,
+)
+
+SETTLE_POLL_S = 0.5
+# A resolver whose first server is dead answers after 5 s (resolv.conf(5), timeout).
+RESOLVE_TIMEOUT_S = 10.0
+
+
+class Network(Protocol):
+    """What :mod:`network_probe` can ask; tests put their own in its place."""
+
+    def resolve(self, server: str, timeout_s: float) -> tuple[str, ...]:
+        """Return the addresses of a server, in the order to try them."""
+
+    def tcp_answers(self, address: str, port: int, timeout_s: float) -> bool:
+        """Whether a TCP port accepts a connection."""
+
+    def rdma_listener(self, address: str, port: int, timeout_s: float) -> Step:
+        """Say whether an RDMA port accepts a connection."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where answers come from: the host's facts, the network, the clock."""
+
+    reader: HostReader
+    network: Network = network_probe
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+class ServerReadiness:
+    """What is known of one server for one connect; each question is asked once.
+
+    ``rule`` gives the RDMA port and the times. A name may have addresses of both
+    families; mount.nfs keeps to the family that ``proto=`` names, so each family's
+    first address is asked. Safe for several threads.
+    """
+
+    def __init__(self, server: str, rule: NfsRule, surroundings: Surroundings) -> None:
+        self.server = server
+        self._rule = rule
+        self._around = surroundings
+        self._lock = threading.RLock()
+        self._addresses: Optional[tuple[str, ...]] = None
+        self._readiness: Optional[Readiness] = None
+        self._asked_at = 0.0
+        self._rdma_address: Optional[str] = None
+        self._tcp: dict[tuple[str, int], bool] = {}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The server's first address of each family; none if it does not resolve."""
+        with self._lock:
+            if self._addresses is None:
+                first: dict[bool, str] = {}
+                for address in self._around.network.resolve(
+                    self.server, RESOLVE_TIMEOUT_S
+                ):
+                    first.setdefault(is_ipv6(address), address)
+                self._addresses = tuple(first.values())
+            return self._addresses
+
+    @property
+    def rdma_address(self) -> Optional[str]:
+        """The address that :meth:`readiness` speaks of; None if there is none."""
+        with self._lock:
+            self.readiness()
+            return self._rdma_address
+
+    def readiness(self) -> Readiness:
+        """Ask all that can be asked before a mount, the cheap questions first.
+
+        Speaks of the first address that can be reached over RDMA, or else of the
+        first address.
+        """
+        with self._lock:
+            if self._readiness is None:
+                self._readiness = self._ask()
+                self._asked_at = self._around.clock()
+            return self._readiness
+
+    @property
+    def asked_at(self) -> float:
+        """When readiness was asked, by the surroundings' clock."""
+        with self._lock:
+            self.readiness()
+            return self._asked_at
+
+    def tcp_answers(self, port: int) -> bool:
+        """Whether the server accepts TCP connections on ``port``."""
+        return any(self._answers(address, port) for address in self.addresses)
+
+    def tcp_ipv6(self, port: int) -> Optional[bool]:
+        """Whether a TCP mount is to use IPv6: the only family there is, or the first
+        that answers on ``port``, or else the first; None if nothing resolves.
+        """
+        addresses = self.addresses
+        if not addresses:
+            return None
+        best = addresses[0]
+        if len(addresses) > 1:
+            answering = (a for a in addresses if self._answers(a, port))
+            best = next(answering, best)
+        return is_ipv6(best)
+
+    def _answers(self, address: str, port: int) -> bool:
+        with self._lock:
+            if (address, port) not in self._tcp:
+                self._tcp[address, port] = self._around.network.tcp_answers(
+                    address, port, self._rule.readiness_timeout
+                )
+            return self._tcp[address, port]
+
+    def _ask(self) -> Readiness:
+        if not self.addresses:
+            return Readiness((_unresolved(self.server),))
+        asked = []
+        for address, steps in self._settled_local_steps().items():
+            readiness = Readiness((_address_step(self.server, address), *steps))
+            if readiness.verdict != NOT_READY:
+                listener = self._around.network.rdma_listener(
+                    address, self._rule.port, self._rule.readiness_timeout
+                )
+                readiness = Readiness((*readiness.steps, listener))
+            if readiness.verdict != NOT_READY:
+                self._rdma_address = address
+                return readiness
+            asked.append(readiness)
+        self._rdma_address = self.addresses[0]
+        return asked[0]
+
+    def _settled_local_steps(self) -> dict[str, tuple[Step, ...]]:
+        """Return the local steps for each address, once one of them is good, none
+        can become so by waiting, or it is too late to wait.
+        """
+        reader, clock = self._around.reader, self._around.clock
+        wait = self._rule.settle_timeout
+        # The clock too, because an unreadable /proc/uptime reads 0 for ever.
+        until = clock() + wait
+        while True:
+            facts = _local_facts(reader)
+            found = {
+                address: local_steps(facts, reader.route(address))
+                for address in self.addresses
+            }
+            good = any(Readiness(s).verdict != NOT_READY for s in found.values())
+            settling = any(step.settling for s in found.values() for step in s)
+            late = reader.uptime() >= wait or clock() >= until
+            if good or late or not settling:
+                return found
+            self._around.sleep(SETTLE_POLL_S)
+
+
+def is_ipv6(address: str) -> bool:
+    """Whether an IP address is of version 6."""
+    return ":" in address
+
+
+def steps_from_facts(facts: Facts, server: str) -> Readiness:
+    """Return what a facts dump can tell of a server; asks nobody, not even for a
+    name. The listener is UNKNOWN.
+    """
+    listener = Step(
+        "listener", UNKNOWN, "a facts file does not tell whether the server listens"
+    )
+    address = address_in_facts(facts, server)
+    if address is None:
+        unknown = Step(
+            "address",
+            UNKNOWN,
+            f"the facts file does not tell the address of {server}",
+            "give the server's address in place of its name",
+        )
+        return Readiness((unknown, *local_steps(facts, None), listener))
+    route = next((r for r in facts.routes if r.destination == address), None)
+    steps = local_steps(facts, route)
+    if route is None:
+        fix = f"make the facts file with --route-to {address}"
+        steps = tuple(replace(s, fix=fix) if s.name == "route" else s for s in steps)
+    return Readiness((_address_step(server, address), *steps, listener))
+
+
+def address_in_facts(facts: Facts, server: str) -> Optional[str]:
+    """Return the address of ``server``: itself, or that which a mount of it uses."""
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(server))
+    for mount in facts.nfs_mounts:
+        if mount.source.partition(":")[0].lower() == server.lower():
+            return mount.address
+    return None
+
+
+def _local_facts(reader: HostReader) -> Facts:
+    """Read only what :func:`local_steps` looks at."""
+    return Facts(
+        hostname="",
+        kernel_release=reader.kernel_release(),
+        uptime_s=reader.uptime(),
+        rdma_devices=reader.rdma_devices(),
+        netdevs=reader.netdevs(),
+        modules=reader.modules(),
+    )
+
+
+def _address_step(server: str, address: str) -> Step:
+    shown = "an IP address" if server == address else address
+    return Step("address", READY, f"{server} is {shown}")
+
+
+def _unresolved(server: str) -> Step:
+    return Step(
+        "address",
+        NOT_READY,
+        f"{server} does not resolve to an address",
+        "check the server's name, /etc/hosts and DNS",
+    )

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Put the connection class into the running VDSM, before its main() is called.
+
+Called by the launcher ``vdsmd`` only. Raises at the first doubt; the launcher
+then starts stock VDSM in place of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ovirt_rdma.host import __version__
+from ovirt_rdma.host.paths import ENABLED, POLICY_JSON, under
+from ovirt_rdma.host.policy import Policy
+from ovirt_rdma.host.policy_store import PolicySource
+from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.storage import vdsm_shape
+from ovirt_rdma.storage.connection import PolicyInForce, connection_class
+from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.shared import Shared
+
+# Version, extra options: the cases in which stock builds its options differently.
+_SAMPLES = ((None, ""), ("3", "lock"), ("4.2", "rdma,port=20049"))
+
+
+class LaunchRefused(Exception):
+    """VDSM must run without us; the text says why."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """VDSM's main function, to be called next, and sentences for the journal."""
+
+    main: Callable[[], Any]
+    remarks: tuple[str, ...]
+
+
+class _NoRules:
+    def current(self) -> Policy:
+        return Policy()
+
+
+def prepare(root: str = "/") -> Prepared:
+    """Install the class; the launcher logs the remarks and calls VDSM's main().
+
+    Raises LaunchRefused where the add-on is not enabled, UnknownShape where VDSM
+    is not as we know it, and whatever an import raises.
+    """
+    if not under(root, ENABLED).exists():
+        raise LaunchRefused(f"{ENABLED} is missing: run ovirt-rdma-host enable")
+    main = vdsm_shape.load_main()
+    vdsm = vdsm_shape.load()
+    shared = Shared(Surroundings(HostReader(root)))
+    install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
+    remarks = [f"NFS connections are made by ovirt-rdma {__version__}"]
+    if vdsm.nfs_mount_options != vdsm_shape.DEFAULT_OPTIONS:
+        remarks.append(
+            "vdsm.conf sets the deprecated irs/nfs_mount_options: connections for "
+            "which the engine sends no NFS version, timeout or retransmissions bypass "
+            "the policy; remove it"
+        )
+    return Prepared(main, tuple(remarks))
+
+
+def install(vdsm: vdsm_shape.Vdsm, policy: PolicyInForce, shared: Shared) -> None:
+    """Register the connection class for NFS in ``vdsm``, after trying it out.
+
+    Raises UnknownShape where an export without a rule would not be stock.
+    """
+    _check_stock_stays_stock(vdsm, connection_class(vdsm, _NoRules(), shared))
+    ours = connection_class(vdsm, policy, shared)
+    vdsm.connection_types["nfs"] = ours
+
+
+def _check_stock_stays_stock(vdsm: vdsm_shape.Vdsm, ours: Any) -> None:
+    for version, extra in _SAMPLES:
+        arguments = {
+            "id": "guard",
+            "export": "192.0.2.1:/guard",
+            "version": version,
+            "extraOptions": extra,
+        }
+        stock = vdsm.nfs_connection(**arguments)._mountCon
+        same = ours(**arguments)._mountCon
+        for name in ("options", "remotePath", "vfsType"):
+            if getattr(stock, name) != getattr(same, name):
+                raise vdsm_shape.UnknownShape(
+                    f"a connection without a rule has {name} {getattr(same, name)!r}, "
+                    f"stock has {getattr(stock, name)!r}"
+                )

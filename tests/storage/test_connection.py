@@ -1,0 +1,743 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The connection class in VDSM: the strict double, or VDSM_SOURCE."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fake_kernel import ACCESS_DENIED, NO_SUCH_PATH
+from fake_network import FakeNetwork
+from host_fake_hosts import soft_roce
+
+from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.storage import vdsm_shape
+from ovirt_rdma.storage.failure_memory import FailureMemory
+from ovirt_rdma.storage.readiness import READY, UNKNOWN
+from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.shared import Shared
+from ovirt_rdma.storage.vdsm_launch import install
+
+NAS, NAS6 = "10.99.0.2", "fd00:99::2"
+TIMED_OUT = b"mount.nfs: Connection timed out\n"
+GENERAL, ACCESS, MOUNT_FAILED = 100, 469, 477
+
+
+class Site:
+    """A hypervisor with Soft-RoCE whose vdsmd has our class registered."""
+
+    def __init__(self, vdsm, kernel) -> None:
+        self.vdsm, self.kernel = vdsm, kernel
+        self.root = soft_roce(kernel.root)
+        self.root.modules(loaded=("rpcrdma",))
+        for server in (NAS, NAS6):
+            source = "fd00::2" if ":" in server else "10.0.0.2"
+            self.root.route(server, "eth0", source)
+        self.network = FakeNetwork()
+        self.network.rdma = {(NAS, 20049): READY, (NAS6, 20049): READY}
+        self.network.tcp = {(NAS, 2049), (NAS, 111), (NAS6, 2049)}
+        self.now = 0.0
+        self.policy = Policy()
+        surroundings = Surroundings(
+            self.root.reader(), self.network, self._sleep, lambda: self.now
+        )
+        self.shared = Shared(
+            surroundings, FailureMemory(lambda: self.now), lock_timeout_s=0.3
+        )
+        self.stock = vdsm.storage_server.NFSConnection
+        install(vdsm_shape.load(), self, self.shared)
+
+    def current(self) -> Policy:
+        return self.policy
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.root.uptime(self.now)
+
+    def rule(self, transport: str, **more) -> None:
+        rule = NfsRule(1, "storage", more.pop("server", NAS), "*", transport, **more)
+        self.policy = Policy(nfs=NfsPolicy((rule,)))
+
+    def connect(self, *exports: str, **keys) -> list[int]:
+        """Connect all in one call, as engine does; give the status of each."""
+        keys = {"protocol_version": "4.2", **keys}
+        definitions = [
+            {"id": str(n), "connection": export, **keys}
+            for n, export in enumerate(exports)
+        ]
+        pairs = self.vdsm.connect(*definitions)
+        assert [con.id for con, _ in pairs] == [d["id"] for d in definitions]
+        return [status for _, status in pairs]
+
+    @property
+    def options(self) -> list[str]:
+        return [call.options for call in self.kernel.mounts]
+
+
+@pytest.fixture
+def site(vdsm, kernel) -> Site:
+    return Site(vdsm, kernel)
+
+
+STATE = "/sys/class/infiniband/rxe0/ports/1/state"
+BASE = "soft,nosharecache,timeo=100,retrans=3,nfsvers=4,minorversion=2"
+RDMA_STRING = f"{BASE},proto=rdma,port=20049,retry=0"
+TCP_STRING = f"{BASE},proto=tcp,retry=0"
+
+
+class TestExportWithoutRule:
+    @pytest.mark.parametrize(
+        "keys",
+        [
+            {},
+            {"protocol_version": "3"},
+            {"protocol_version": "auto"},
+            {"protocol_version": "4.1", "timeout": 30, "retrans": 2},
+            {"mnt_options": "rdma,port=20049"},
+            {"mnt_options": "proto=rdma,,rdma,proto=rdma"},
+            {"protocol_version": "3", "mnt_options": "lock,hard"},
+        ],
+    )
+    def test_is_stock_byte_for_byte(self, site, keys):
+        definition = {"id": "1", "connection": f"{NAS}:/e", **keys}
+        assert site.vdsm.connect(definition)[0][1] == 0
+        site.vdsm.disconnect(definition)
+        registry = site.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes
+        registry["nfs"] = site.stock
+        site.vdsm.connect(definition)
+        ours, stock = site.kernel.mounts
+        assert ours == stock
+        assert site.network.asked == []
+
+    def test_fails_with_the_stock_code(self, site):
+        site.rule("require-rdma", server="10.99.0.77")
+        site.kernel.fail(NAS)
+        assert site.connect(f"{NAS}:/e") == [GENERAL]
+
+    def test_keeps_stock_errors_of_the_constructor(self, site):
+        with pytest.raises(ValueError, match="Invalid NFS version"):
+            site.connect(f"{NAS}:/e", protocol_version="4.2.1")
+
+    def test_an_export_that_is_none_stays_stock(self, site, caplog):
+        site.rule("require-rdma", server="*")
+        site.kernel.fail("no", err=b"mount.nfs: bad\n")
+        stock = site.stock(id="1", export="no-colon")
+        ours = site.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes[
+            "nfs"
+        ](id="1", export="no-colon")
+        assert ours._mountCon.options == stock._mountCon.options
+
+    def test_posixfs_is_never_touched(self, site):
+        site.rule("require-rdma")
+        definition = {
+            "id": "1",
+            "connection": f"{NAS}:/e",
+            "vfs_type": "nfs",
+            "mnt_options": "tcp",
+        }
+        assert site.vdsm.connect(definition, dom_type=6)[0][1] == 0
+        assert site.options == ["tcp"]
+
+    def test_a_policy_that_cannot_be_had_leaves_stock(self, site, caplog):
+        site.policy = None  # current() gives what rule_for() cannot take
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.options == [BASE]
+        assert "stays stock" in caplog.text
+
+
+class TestRequireRdma:
+    def test_mounts_over_rdma_and_proves_it(self, site, caplog):
+        caplog.set_level("INFO")
+        site.rule("require-rdma", options="rsize=1048576,nconnect=4")
+        assert site.connect(f"{NAS}:/e") == [0]
+        extra = "rsize=1048576,nconnect=4,proto=rdma,port=20049,retry=0"
+        assert site.options == [f"{BASE},{extra}"]
+        assert site.kernel.mounted() == [(f"{NAS}:/e", "rdma")]
+        assert "mounted over rdma, proven (mountinfo: proto=rdma" in caplog.text
+
+    @pytest.mark.parametrize(
+        "version, before, after",
+        [
+            ("3", "nfsvers=3,", ",nolock"),
+            ("4", "nfsvers=4,", ""),
+            ("4.0", "nfsvers=4,minorversion=0,", ""),
+            ("auto", "", ",nolock"),
+        ],
+    )
+    def test_keeps_vdsms_own_options_around(self, site, version, before, after):
+        site.rule("require-rdma")
+        assert site.connect(f"{NAS}:/e", protocol_version=version) == [0]
+        start = "soft,nosharecache,timeo=100,retrans=3,"
+        rdma = "proto=rdma,port=20049,retry=0"
+        assert site.options == [f"{start}{before}{rdma}{after}"]
+
+    def test_is_refused_before_any_mount_when_nothing_listens(self, site, caplog):
+        site.rule("require-rdma")
+        site.network.rdma.clear()
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert site.kernel.mounts == []
+        assert f"{NAS} refuses RDMA connections" in caplog.text
+        assert not (Path(site.kernel.root).parent / "mnt" / f"{NAS}:_e").exists()
+
+    @pytest.mark.parametrize(
+        "spoil, reason",
+        [
+            (lambda root: root.no_route(NAS), "Network is unreachable"),
+            (lambda root: root.write(STATE, "1: DOWN"), "not ACTIVE: rxe0/1"),
+            (lambda root: root.modules(), "has no rpcrdma module"),
+        ],
+    )
+    def test_is_refused_for_what_this_host_lacks(self, site, caplog, spoil, reason):
+        site.rule("require-rdma")
+        spoil(site.root)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert site.kernel.mounts == []
+        assert reason in caplog.text
+        assert ("rdma", NAS, "20049") not in site.network.asked
+
+    def test_failed_mount_says_why_and_what_to_do(self, site, caplog):
+        site.rule("require-rdma")
+        site.kernel.fail(NAS, "rdma")
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert "nothing listens on the port" in caplog.text
+        assert "rdma=y" in caplog.text
+        assert len(site.kernel.mounts) == 1
+
+    def test_port_of_the_rule(self, site):
+        site.rule("require-rdma", port=20050)
+        site.network.rdma = {(NAS, 20050): READY}
+        site.kernel.listen(NAS, "rdma", 20050)
+        assert site.connect(f"{NAS}:/e", mnt_options="rdma,port=20049") == [0]
+        assert site.options == [f"{BASE},proto=rdma,port=20050,retry=0"]
+
+    def test_ipv6_server_needs_rdma6(self, site):
+        site.rule("require-rdma", server="fd00:99::/64")
+        assert site.connect(f"[{NAS6}]:/e") == [0]
+        assert site.options == [f"{BASE},proto=rdma6,port=20049,retry=0"]
+
+    def test_server_by_name(self, site):
+        site.rule("require-rdma", server="nas.example.org")
+        site.network.names["nas.example.org"] = (NAS6,)
+        site.kernel.addresses["nas.example.org"] = NAS6
+        assert site.connect("nas.example.org:/e") == [0]
+        assert "proto=rdma6" in site.options[0]
+
+    def test_name_that_does_not_resolve(self, site, caplog):
+        site.rule("require-rdma", server="nas.example.org")
+        assert site.connect("nas.example.org:/e") == [MOUNT_FAILED]
+        assert "does not resolve" in caplog.text
+
+    def test_waits_for_a_port_that_is_coming_up(self, site):
+        site.rule("require-rdma", settle_timeout=30)
+        site.root.uptime(0)
+        site.root.write(STATE, "2: INIT")
+
+        def sleep(seconds):
+            site._sleep(seconds)
+            if site.now >= 5:
+                site.root.write(STATE, "4: ACTIVE")
+
+        object.__setattr__(site.shared.surroundings, "sleep", sleep)
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.now == 5
+
+    def test_waits_no_longer_than_settle_timeout(self, site):
+        site.rule("require-rdma", settle_timeout=30)
+        site.root.uptime(0)
+        site.root.write(STATE, "2: INIT")
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert site.now == 30
+
+    def test_mount_that_lands_on_tcp_is_taken_back(self, site, caplog, monkeypatch):
+        site.rule("require-rdma")
+        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert site.kernel.mounted() == []
+        assert "nfsmount.conf" in caplog.text
+
+    def test_mount_that_cannot_be_taken_back_stays_refused(
+        self, site, caplog, monkeypatch
+    ):
+        site.rule("require-rdma")
+        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
+
+        def busy(*_arguments, **_keys):
+            raise site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
+
+        umount = site.vdsm.mount._umount
+        monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert "unmounting it again failed" in caplog.text
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert "is in the way; fix: umount" in caplog.text
+        # Whoever says TCP now may have it, and a rule that comes back may not.
+        rdma_rule = site.policy
+        site.rule("tcp")
+        assert site.connect(f"{NAS}:/e") == [0]
+        site.policy = rdma_rule
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert "already mounted over tcp" in caplog.text
+        # Once somebody has unmounted it, all is well again.
+        monkeypatch.setattr(site.vdsm.mount, "_mount", site.kernel.mount)
+        umount(_mountpoint(site), force=True, lazy=True)
+        assert site.connect(f"{NAS}:/e") == [0]
+
+    def test_port_of_the_engine_that_is_no_number(self, site, caplog):
+        site.rule("require-rdma")
+        assert site.connect(f"{NAS}:/e", mnt_options="port=abc") == [MOUNT_FAILED]
+        assert "mount option 'port=abc' has no valid port" in caplog.text
+        assert "report" not in caplog.text
+
+    def test_settling_ends_although_the_uptime_cannot_be_read(self, site):
+        site.rule("require-rdma", settle_timeout=30)
+        site.root.write("/proc/uptime", "odd")
+        site.root.write(STATE, "2: INIT")
+
+        def sleep(seconds):
+            site.now += seconds
+
+        object.__setattr__(site.shared.surroundings, "sleep", sleep)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert site.now == 30
+
+    def test_existing_tcp_mount_is_reported_and_left(self, site, caplog):
+        site.rule("require-rdma")
+        site.kernel.mount_before(f"{NAS}:/e", _mountpoint(site), "proto=tcp")
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.kernel.mounts == site.kernel.umounts == []
+        assert "already mounted over tcp" in caplog.text
+        assert "degraded" in caplog.text
+
+    def test_existing_rdma_mount_is_no_news(self, site, caplog):
+        site.rule("require-rdma")
+        assert site.connect(f"{NAS}:/e") == [0]
+        caplog.clear()
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert len(site.kernel.mounts) == 1
+        assert "WARNING" not in caplog.text
+
+    def test_permissions_stay_469(self, site):
+        site.rule("require-rdma")
+        site.kernel.deny_access(f"{NAS}:/e")
+        assert site.connect(f"{NAS}:/e") == [ACCESS]
+        assert site.kernel.mounted() == []
+
+    def test_an_error_without_a_code_is_477(self, site, caplog, monkeypatch):
+        site.rule("require-rdma")
+
+        def broken(*_arguments, **_keys):
+            raise RuntimeError("Broken communication with supervdsm")
+
+        monkeypatch.setattr(site.vdsm.mount, "_mount", broken)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert "Broken communication with supervdsm" in caplog.text
+
+    def test_disconnect(self, site):
+        site.rule("require-rdma")
+        site.connect(f"{NAS}:/e")
+        definition = {"id": "1", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
+        assert site.vdsm.disconnect(definition)[0][1] == 0
+        assert site.kernel.mounted() == []
+        assert not Path(_mountpoint(site)).exists()
+
+
+class TestPreferRdma:
+    def test_mounts_over_rdma(self, site):
+        site.rule("prefer-rdma")
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.options == [RDMA_STRING]
+
+    def test_falls_back_loudly_when_nothing_listens(self, site, caplog):
+        site.rule("prefer-rdma")
+        site.network.rdma.clear()
+        assert site.connect(f"{NAS}:/e", mnt_options="rdma,port=20049") == [0]
+        assert site.options == [TCP_STRING]
+        assert "FALLING BACK TO TCP" in caplog.text
+        assert "refuses RDMA connections" in caplog.text
+
+    def test_falls_back_when_the_mount_fails(self, site, caplog):
+        site.rule("prefer-rdma")
+        site.kernel.fail(NAS, "rdma", TIMED_OUT)
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.options == [RDMA_STRING, TCP_STRING]
+        assert "FALLING BACK TO TCP" in caplog.text
+        assert "Connection timed out" in caplog.text
+
+    def test_keeps_the_engines_tcp_port_for_tcp_only(self, site):
+        site.rule("prefer-rdma")
+        site.kernel.fail(NAS, "rdma")
+        site.kernel.listen(NAS, "tcp", 2050)
+        site.network.tcp.add((NAS, 2050))
+        assert site.connect(f"{NAS}:/e", mnt_options="proto=tcp,port=2050") == [0]
+        assert site.options == [RDMA_STRING, f"{BASE},port=2050,proto=tcp,retry=0"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            ACCESS_DENIED + b" h:/e\n",
+            b"mount.nfs: mounting h:/e failed, " + NO_SUCH_PATH,
+        ],
+    )
+    def test_does_not_fall_back_when_the_server_refuses_the_export(
+        self, site, caplog, text
+    ):
+        site.rule("prefer-rdma")
+        site.kernel.fail(NAS, "rdma", text)
+        assert site.connect(f"{NAS}:/e", f"{NAS}:/f") == [MOUNT_FAILED] * 2
+        assert len(site.kernel.mounts) == 2
+        assert "FALLING BACK" not in caplog.text
+
+    def test_does_not_fall_back_for_permissions(self, site):
+        site.rule("prefer-rdma")
+        site.kernel.deny_access(f"{NAS}:/e")
+        assert site.connect(f"{NAS}:/e") == [ACCESS]
+        assert len(site.kernel.mounts) == 1
+
+    @pytest.mark.parametrize("version, port", [("4.2", 2049), ("3", 111)])
+    def test_fails_at_once_when_tcp_is_dead_too(self, site, caplog, version, port):
+        site.rule("prefer-rdma")
+        site.network.rdma.clear()
+        site.network.tcp.clear()
+        assert site.connect(f"{NAS}:/e", protocol_version=version) == [MOUNT_FAILED]
+        assert site.kernel.mounts == []
+        assert f"TCP port {port} does not answer either" in caplog.text
+
+    def test_both_reasons_are_told_when_both_fail(self, site, caplog):
+        site.rule("prefer-rdma")
+        site.kernel.fail(NAS, "rdma", TIMED_OUT)
+        site.kernel.fail(NAS, "tcp")
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert "Connection timed out" in caplog.text
+        assert "mounting over TCP failed" in caplog.text
+
+    def test_ipv6_falls_back_to_tcp6(self, site):
+        site.rule("prefer-rdma", server=NAS6)
+        site.network.rdma.clear()
+        assert site.connect(f"[{NAS6}]:/e") == [0]
+        assert site.options == [f"{BASE},proto=tcp6,retry=0"]
+
+    def test_mount_that_lands_on_tcp_stays_and_is_told(self, site, caplog, monkeypatch):
+        site.rule("prefer-rdma")
+        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.kernel.mounted() == [(f"{NAS}:/e", "tcp")]
+        assert "degraded" in caplog.text
+
+
+class TestTcpRule:
+    def test_sets_an_engine_rdma_aside(self, site, caplog):
+        caplog.set_level("INFO")
+        site.rule("tcp", options="nconnect=4")
+        options = "rdma,port=20049,rsize=65536"
+        assert site.connect(f"{NAS}:/e", mnt_options=options) == [0]
+        assert site.options == [f"{BASE},rsize=65536,nconnect=4,proto=tcp,retry=0"]
+        assert "the engine's rdma is set aside" in caplog.text
+        assert [q for q in site.network.asked if q[0] != "resolve"] == []
+
+    def test_failure_is_477(self, site):
+        site.rule("tcp")
+        site.kernel.fail(NAS)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+
+
+class TestUnknownReadiness:
+    def test_one_failure_decides_for_the_servers_other_exports(self, site, caplog):
+        site.rule("require-rdma")
+        site.network.rdma = {(NAS, 20049): UNKNOWN}
+        site.kernel.fail(NAS, "rdma")
+        exports = [f"{NAS}:/e{n}" for n in range(5)]
+        assert site.connect(*exports) == [MOUNT_FAILED] * 5
+        assert len(site.kernel.mounts) == 1
+        assert "failed 0 s ago" in caplog.text
+
+    def test_is_forgotten_after_a_minute(self, site):
+        site.rule("require-rdma")
+        site.network.rdma = {(NAS, 20049): UNKNOWN}
+        site.kernel.fail(NAS, "rdma", times=1)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        site.now = 59
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        site.now = 60
+        assert site.connect(f"{NAS}:/e") == [0]
+
+    def test_an_option_the_kernel_refuses_is_no_fault_of_the_server(self, site):
+        site.rule("require-rdma")
+        text = b"mount.nfs: an incorrect mount option was specified\n"
+        site.kernel.fail(NAS, "rdma", text, times=1)
+        assert site.connect(f"{NAS}:/e", f"{NAS}:/f") == [MOUNT_FAILED, 0]
+
+
+class TestNewerEvidenceWins:
+    def test_a_probe_that_says_ready_overrules_an_older_failure(self, site):
+        site.rule("prefer-rdma")
+        site.kernel.fail(NAS, "rdma", TIMED_OUT, times=1)
+        assert site.connect(f"{NAS}:/e") == [0]
+        site.now = 5
+        assert site.connect(f"{NAS}:/f") == [0]
+        assert site.kernel.mounted() == [(f"{NAS}:/e", "tcp"), (f"{NAS}:/f", "rdma")]
+
+    def test_a_failure_newer_than_the_probe_decides_for_the_others(self, site):
+        # Such as a server whose RDMA CM answers while nfsd hangs: 40 s a mount.
+        site.rule("require-rdma")
+        site.kernel.fail(NAS, "rdma", TIMED_OUT)
+        exports = [f"{NAS}:/e{n}" for n in range(5)]
+        assert site.connect(*exports) == [MOUNT_FAILED] * 5
+        assert len(site.kernel.mounts) == 1
+
+    def test_a_failure_of_nfs_3_says_nothing_about_4(self, site):
+        # The MOUNT protocol of NFS 3 goes over TCP.
+        site.rule("require-rdma")
+        site.kernel.fail(NAS, "rdma", b"mount.nfs: No route to host\n", times=1)
+        definitions = [
+            {"id": version, "connection": f"{NAS}:/e{version}",
+             "protocol_version": version}
+            for version in ("3", "4.2")
+        ]  # fmt: skip
+        statuses = [status for _, status in site.vdsm.connect(*definitions)]
+        assert statuses == [MOUNT_FAILED, 0]
+
+
+class TestNameOfBothFamilies:
+    """Stock mount.nfs tries all addresses; ``proto=`` ties it to one family."""
+
+    @pytest.fixture
+    def nas(self, site):
+        site.network.names["nas"] = (NAS6, NAS)
+        return site
+
+    def test_rdma_by_the_family_that_is_ready(self, nas):
+        nas.rule("require-rdma", server="nas")
+        del nas.network.rdma[NAS6, 20049]
+        nas.kernel.addresses["nas"] = NAS
+        assert nas.connect("nas:/e") == [0]
+        assert nas.options == [RDMA_STRING]
+
+    def test_fallback_by_the_family_that_answers(self, nas):
+        nas.rule("prefer-rdma", server="nas")
+        nas.network.rdma.clear()
+        nas.network.tcp = {(NAS, 2049)}
+        nas.kernel.addresses["nas"] = NAS
+        assert nas.connect("nas:/e") == [0]
+        assert nas.options == [TCP_STRING]
+
+    def test_tcp_rule_by_the_family_that_answers(self, nas):
+        nas.rule("tcp", server="nas")
+        nas.network.tcp = {(NAS, 2049)}
+        nas.kernel.addresses["nas"] = NAS
+        assert nas.connect("nas:/e") == [0]
+        assert nas.options == [TCP_STRING]
+
+    def test_tcp_rules_ask_their_server_once_and_nobody_waits(self, nas):
+        nas.rule("tcp", server="nas")
+        mounted = []
+        answer = nas.network.tcp_answers
+
+        def slow(address, port, timeout_s):
+            mounted.extend(call.spec for call in nas.kernel.mounts)
+            return answer(address, port, timeout_s)
+
+        nas.network.tcp_answers = slow
+        nas.kernel.addresses["nas"] = NAS6
+        exports = ["nas:/1", "nas:/2", "10.99.0.8:/unnamed"]
+        assert nas.connect(*exports) == [0, 0, 0]
+        assert mounted == ["10.99.0.8:/unnamed"]
+        assert [q for q in nas.network.asked if q[0] == "resolve"] == [
+            ("resolve", "nas")
+        ]
+
+    def test_tcp_is_not_asked_while_rdma_is_ready(self, nas):
+        nas.rule("prefer-rdma", server="nas")
+        nas.kernel.addresses["nas"] = NAS6
+        assert nas.connect("nas:/e") == [0]
+        assert not any(q[0] == "tcp" for q in nas.network.asked)
+
+    def test_settling_does_not_hold_up_the_family_that_is_ready(self, nas):
+        nas.rule("require-rdma", server="nas", settle_timeout=30)
+        nas.kernel.addresses["nas"] = NAS
+        nas.root.no_route(NAS6)
+        # A second port that nothing is plugged into.
+        nas.root.rdma_device("rxe1")
+        nas.root.rdma_port("rxe1", state="1: DOWN", link_layer="Ethernet")
+        nas.root.uptime(0)
+        assert nas.connect("nas:/e") == [0]
+        assert nas.now == 0
+
+    def test_tcp_rule_for_a_name_that_mount_may_yet_resolve(self, site):
+        site.rule("tcp", server="slow")
+        assert site.connect("slow:/e") == [0]
+        assert site.options == [f"{BASE},retry=0"]
+
+
+class TestManyAtOnce:
+    def test_named_and_unnamed_in_one_call(self, site):
+        site.rule("require-rdma")
+        site.network.rdma.clear()
+        site.kernel.fail("10.99.0.9")
+        statuses = site.connect(f"{NAS}:/e", "10.99.0.8:/e", "10.99.0.9:/e")
+        assert statuses == [MOUNT_FAILED, 0, GENERAL]
+
+    def test_servers_are_asked_in_parallel_and_once(self, site):
+        servers = [f"10.99.1.{n}" for n in range(8)]
+        site.rule("require-rdma", server="10.99.1.0/24")
+        meeting = threading.Barrier(len(servers), timeout=10)
+        answer = site.network.rdma_listener
+
+        def all_at_once(address, port, timeout_s):
+            meeting.wait()
+            return answer(address, port, timeout_s)
+
+        site.network.rdma_listener = all_at_once
+        for server in servers:
+            site.root.route(server, "eth0", "10.0.0.2")
+            site.network.rdma[server, 20049] = READY
+        exports = [f"{s}:/{p}" for s in servers for p in "ab"]
+        assert site.connect(*exports) == [0] * 16
+        assert sum(q[0] == "rdma" for q in site.network.asked) == len(servers)
+
+    def test_who_needs_no_answer_does_not_wait_for_one(self, site):
+        site.policy = Policy(
+            nfs=NfsPolicy(
+                (
+                    NfsRule(1, "r", NAS, "/rdma", "require-rdma", settle_timeout=30),
+                    NfsRule(2, "t", NAS, "/tcp", "tcp"),
+                )
+            )
+        )
+        site.root.uptime(0)
+        site.root.write(STATE, "2: INIT")
+        mounted_at = {}
+        mount = site.kernel.mount
+
+        def note(spec, file, mntOpts=None, vfstype=None, cgroup=None):
+            mounted_at[spec] = site.now
+            mount(spec, file, mntOpts, vfstype, cgroup)
+
+        site.vdsm.mount._mount = note
+        exports = [f"{NAS}:/rdma", "10.99.0.8:/unnamed", f"{NAS}:/tcp"]
+        assert site.connect(*exports) == [MOUNT_FAILED, 0, 0]
+        assert mounted_at == {"10.99.0.8:/unnamed": 0, f"{NAS}:/tcp": 0}
+        assert site.now == 30
+
+    def test_an_error_of_one_export_is_its_own(self, site, monkeypatch):
+        site.rule("require-rdma")
+        good = site.vdsm.mount.Mount.isMounted
+
+        def odd(mount):
+            if mount.fs_spec == f"{NAS}:/odd":
+                raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd /proc/mounts")
+            return good(mount)
+
+        monkeypatch.setattr(site.vdsm.mount.Mount, "isMounted", odd)
+        exports = ["10.99.0.8:/unnamed", f"{NAS}:/odd", f"{NAS}:/e"]
+        assert site.connect(*exports) == [0, MOUNT_FAILED, 0]
+
+    def test_one_bad_engine_option_does_not_spoil_the_common_answer(self, site):
+        site.rule("require-rdma")
+        definitions = [
+            {"id": str(n), "connection": f"{NAS}:/e{n}", "mnt_options": options}
+            for n, options in enumerate(["port=abc", "hard", "hard"])
+        ]
+        statuses = [status for _, status in site.vdsm.connect(*definitions)]
+        assert statuses == [MOUNT_FAILED, 0, 0]
+        assert sum(question[0] == "rdma" for question in site.network.asked) == 1
+
+    def test_mounted_exports_ask_nobody(self, site):
+        site.rule("require-rdma")
+        site.connect(f"{NAS}:/e")
+        site.network.asked.clear()
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.network.asked == []
+
+    def test_tcp_is_asked_ahead_for_those_that_will_fall_back(self, site):
+        servers = [f"10.99.1.{n}" for n in range(4)]
+        site.rule("prefer-rdma", server="10.99.1.0/24")
+        meeting = threading.Barrier(len(servers), timeout=10)
+        answer = site.network.tcp_answers
+
+        def all_at_once(address, port, timeout_s):
+            meeting.wait()
+            return answer(address, port, timeout_s)
+
+        site.network.tcp_answers = all_at_once
+        for server in servers:
+            site.root.route(server, "eth0", "10.0.0.2")
+            site.network.tcp.add((server, 2049))
+        assert site.connect(*(f"{server}:/e" for server in servers)) == [0] * 4
+
+    def test_two_exports_do_not_wait_for_each_other(self, site):
+        site.rule("require-rdma", server="10.99.0.0/24")
+        site.root.route("10.99.0.3", "eth0", "10.0.0.2")
+        site.network.rdma["10.99.0.3", 20049] = READY
+        with ThreadPoolExecutor(1) as pool, site.kernel.hold(NAS) as hanging:
+            first = pool.submit(site.connect, f"{NAS}:/e")
+            assert hanging.wait(10)
+            assert site.connect("10.99.0.3:/e") == [0]
+        assert first.result(20) == [0]
+
+    def test_two_connects_of_one_export_mount_once(self, site):
+        site.rule("require-rdma")
+        object.__setattr__(site.shared, "lock_timeout_s", 20)
+        with ThreadPoolExecutor(2) as pool:
+            with site.kernel.hold(NAS) as hanging:
+                first = pool.submit(site.connect, f"{NAS}:/e")
+                assert hanging.wait(10)
+                second = pool.submit(site.connect, f"{NAS}:/e")
+            assert first.result(20) == second.result(20) == [0]
+        assert len(site.kernel.mounts) == 1
+
+    def test_a_second_caller_does_not_wait_for_ever(self, site, caplog):
+        site.rule("require-rdma")
+        with ThreadPoolExecutor(1) as pool, site.kernel.hold(NAS) as hanging:
+            first = pool.submit(site.connect, f"{NAS}:/e")
+            assert hanging.wait(10)
+            assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+            assert "still running after 0.3 s" in caplog.text
+        assert first.result(20) == [0]
+
+
+class TestOurOwnErrors:
+    def break_network(self, site):
+        def broken(*_arguments):
+            raise KeyError("a bug")
+
+        site.network.rdma_listener = broken
+
+    def test_prefer_rdma_is_mounted_as_stock(self, site, caplog):
+        site.rule("prefer-rdma")
+        self.break_network(site)
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.options == [BASE]
+        assert "please report" in caplog.text
+
+    def test_require_rdma_keeps_its_promise(self, site, caplog):
+        site.rule("require-rdma")
+        self.break_network(site)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert site.kernel.mounts == []
+
+    def test_a_proof_that_cannot_be_read_leaves_the_mount(self, site, caplog):
+        site.rule("require-rdma")
+
+        def broken(*_arguments):
+            raise OSError("a bug")
+
+        reader = site.shared.surroundings.reader
+        reader.nfs_mounts = broken
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert "not proven" in caplog.text
+
+
+def _mountpoint(site: Site) -> str:
+    con = site.stock(id="1", export=f"{NAS}:/e")
+    return con._mountCon._getLocalPath()
+
+
+def _nfsmount_conf(site: Site, monkeypatch, options: str) -> None:
+    """Let mount(8) append options, as an /etc/nfsmount.conf would."""
+
+    def mount(spec, file, mntOpts=None, vfstype=None, cgroup=None):
+        site.kernel.mount(spec, file, f"{mntOpts},{options}", vfstype, cgroup)
+
+    monkeypatch.setattr(site.vdsm.mount, "_mount", mount)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from ovirt_rdma.host import commands
+from ovirt_rdma.storage import network_probe
+from ovirt_rdma.storage.network_probe import (
+    mountd,
+    rdma_listener,
+    resolve,
+    tcp_answers,
+)
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
+
+
+@pytest.fixture
+def probe(tmp_path, monkeypatch):
+    """Put a script of the test's in the probe's place."""
+
+    def put(text: str) -> Path:
+        script = tmp_path / "probe.py"
+        script.write_text("import sys, time, os\n" + text)
+        monkeypatch.setattr(network_probe, "PROBE", script)
+        monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", sys.executable)
+        return tmp_path
+
+    return put
+
+
+ANSWER = """
+print("ready", flush=True)
+print('{"verdict": "%s", "detail": "what it saw"}', flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "said, verdict",
+    [
+        ("listening", READY),
+        ("refused", NOT_READY),
+        ("no route", NOT_READY),
+        ("unknown", UNKNOWN),
+    ],
+)
+def test_the_probes_answer(probe, said, verdict):
+    probe(ANSWER % said)
+    step = rdma_listener("10.0.0.1", 20049, 5)
+    assert (step.name, step.verdict) == ("listener", verdict)
+    assert step.detail == "what it saw"
+    assert bool(step.fix) is (verdict == NOT_READY)
+
+
+def test_only_the_lack_of_pyverbs_asks_for_pyverbs(probe):
+    probe(ANSWER % "no pyverbs")
+    step = rdma_listener("10.0.0.1", 20049, 5)
+    assert step.verdict == UNKNOWN
+    assert step.fix == "install python3-pyverbs to know beforehand"
+
+
+def test_refusal_tells_the_fix_for_the_server(probe):
+    probe(ANSWER % "refused")
+    step = rdma_listener("10.0.0.1", 20050, 5)
+    assert "rdma=y" in step.fix
+    assert "rdma-port=20050" in step.fix
+
+
+def test_silence_after_ready_is_no_answer_and_the_child_is_killed(probe):
+    place = probe(
+        "with open(__file__ + '.pid', 'w') as f: f.write(str(os.getpid()))\n"
+        "print('ready', flush=True)\ntime.sleep(600)\n"
+    )
+    step = rdma_listener("10.0.0.1", 20049, 0.2)
+    assert step.verdict == NOT_READY
+    assert "did not answer an RDMA connection within 0.2 s" in step.detail
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((place / "probe.py.pid").read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "print('hello', flush=True)",
+        "sys.exit('broken')",
+        "print('ready', flush=True); sys.exit(1)",
+        "print('ready', flush=True); print('no json', flush=True)",
+        "print('ready', flush=True); print('[]', flush=True)",
+        "print('ready', flush=True); print('{\"verdict\": 1}', flush=True)",
+    ],
+)
+def test_a_broken_probe_is_honestly_unknown(probe, text):
+    probe(text)
+    assert rdma_listener("10.0.0.1", 20049, 5).verdict == UNKNOWN
+
+
+def test_a_probe_that_never_starts_is_unknown(probe, monkeypatch):
+    probe("time.sleep(600)")
+    monkeypatch.setattr(network_probe, "STARTUP_TIMEOUT_S", 0.2)
+    assert rdma_listener("10.0.0.1", 20049, 5).verdict == UNKNOWN
+
+
+def test_no_python_for_the_probe(monkeypatch):
+    monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", "/nonexistent/python3")
+    step = rdma_listener("10.0.0.1", 20049, 5)
+    assert step.verdict == UNKNOWN
+    assert "cannot run" in step.detail
+
+
+def test_the_real_probe_without_pyverbs(monkeypatch):
+    monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", sys.executable)
+    step = rdma_listener("192.0.2.1", 20049, 5)
+    assert step.verdict == UNKNOWN
+    assert "python3-pyverbs" in step.detail
+    assert step.fix == "install python3-pyverbs to know beforehand"
+
+
+def test_tcp_answers():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert tcp_answers("127.0.0.1", port, 2)
+    assert not tcp_answers("127.0.0.1", port, 2)
+
+
+def test_resolve():
+    assert resolve("192.0.2.7", 2) == ("192.0.2.7",)
+    assert resolve("FD00:0::1", 2) == ("fd00::1",)
+    assert set(resolve("localhost", 5)) <= {"127.0.0.1", "::1"} != set()
+    assert resolve("no-such-name.invalid", 5) == ()
+    assert resolve("-x", 5) == ()
+
+
+@pytest.fixture
+def tool(monkeypatch, tmp_path):
+    """Put a shell script of the test's in a tool's place."""
+
+    def put(name: str, text: str) -> None:
+        script = tmp_path / name
+        script.write_text(f"#!/bin/sh\n{text}\n")
+        script.chmod(0o755)
+        path = f"{tmp_path}:/usr/bin:/bin"
+        monkeypatch.setitem(commands.ENVIRONMENT, "PATH", path)
+
+    return put
+
+
+def test_all_addresses_of_a_name_in_their_order(tool):
+    lines = "fd00::2 STREAM nas\\nfd00::2 DGRAM\\n10.0.0.2 STREAM\\n10.0.0.2 RAW\\n"
+    tool("getent", f"printf '{lines}'")
+    assert resolve("nas", 5) == ("fd00::2", "10.0.0.2")
+
+
+def test_a_process_with_many_open_files_can_ask(probe):
+    probe(ANSWER % "listening")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.enter_context(open(os.devnull))  # noqa: PTH123
+        assert rdma_listener("10.0.0.1", 20049, 5).verdict == READY
+
+
+def test_resolve_ends_at_its_deadline(tool):
+    tool("getent", "exec sleep 600")
+    assert resolve("slow.example.org", 0.2) == ()
+
+
+def test_mountd_without_rpcinfo(monkeypatch):
+    monkeypatch.setitem(commands.ENVIRONMENT, "PATH", "/nonexistent")
+    step = mountd("127.0.0.1", 2)
+    assert step.verdict == UNKNOWN
+    assert "rpcinfo cannot run" in step.detail
+
+
+def test_mountd_that_does_not_answer(tool):
+    tool("rpcinfo", "echo 'rpcinfo: RPC: Program not registered' >&2; exit 1")
+    step = mountd("127.0.0.1", 2)
+    assert step.verdict == NOT_READY
+    assert "Program not registered" in step.detail
+    assert "rpcbind" in step.fix
+
+
+def test_rpcbind_that_does_not_answer(tool):
+    tool("rpcinfo", "exec sleep 600")
+    step = mountd("127.0.0.1", 0.2)
+    assert step.verdict == NOT_READY
+    assert "rpcbind on 127.0.0.1 does not answer" in step.detail
+
+
+def test_mountd_that_answers(tool):
+    tool("rpcinfo", "exit 0")
+    assert mountd("127.0.0.1", 2).verdict == READY

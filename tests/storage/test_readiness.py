@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Local readiness on fake hosts, and how steps make a verdict."""
+
+from __future__ import annotations
+
+import pytest
+from host_fake_hosts import connectx3_ib, connectx5_roce, soft_roce, without_rdma
+
+from ovirt_rdma.storage.readiness import (
+    NOT_READY,
+    READY,
+    UNKNOWN,
+    Readiness,
+    Step,
+    local_steps,
+)
+
+SERVER = "10.77.0.1"
+
+
+def ready(host, netdev=None, source=None):
+    """Local readiness of a host that reaches SERVER by netdev from source."""
+    if netdev:
+        host.route(SERVER, netdev, source)
+    reader = host.reader()
+    return Readiness(local_steps(reader.facts([SERVER]), reader.route(SERVER)))
+
+
+@pytest.mark.parametrize(
+    "verdicts, whole",
+    [
+        ([], READY),
+        ([READY, READY], READY),
+        ([READY, UNKNOWN], UNKNOWN),
+        ([UNKNOWN, NOT_READY, READY], NOT_READY),
+    ],
+)
+def test_verdict(verdicts, whole):
+    steps = tuple(Step(str(n), v, f"seen {n}") for n, v in enumerate(verdicts))
+    found = Readiness(steps)
+    assert found.verdict == whole
+    if whole != READY:
+        assert found.reason == f"seen {verdicts.index(whole)}"
+
+
+def test_soft_roce_owns_the_address(tmp_path):
+    found = ready(soft_roce(tmp_path), "eth0", "10.0.0.2")
+    assert found.verdict == READY
+    assert "rxe0/1 is ACTIVE and owns 10.0.0.2" in found.steps[-1].detail
+
+
+def test_own_address_goes_by_lo_but_is_found_by_its_gid(tmp_path):
+    assert ready(soft_roce(tmp_path), "lo", "10.0.0.2").verdict == READY
+
+
+def test_loopback_address_is_refused(tmp_path):
+    found = ready(soft_roce(tmp_path), "lo", "127.0.0.1")
+    assert found.verdict == NOT_READY
+    assert "no RDMA port owns 127.0.0.1" in found.reason
+
+
+def test_address_on_a_netdev_without_rdma(tmp_path):
+    host = soft_roce(tmp_path)
+    host.netdev("eth9", addresses=("10.9.0.2/24",))
+    found = ready(host, "eth9", "10.9.0.2")
+    assert found.verdict == NOT_READY
+    assert found.deciding_step.fix
+
+
+def test_host_without_rdma(tmp_path):
+    host = without_rdma(tmp_path)
+    host.modules(loaded=("rpcrdma",))
+    found = ready(host, "eth0", "10.0.0.2")
+    assert found.reason == "this host has no RDMA device"
+
+
+@pytest.mark.parametrize(
+    "loaded, available, verdict",
+    [
+        (("rpcrdma",), (), READY),
+        ((), ("rpcrdma",), READY),
+        ((), ("nfs",), NOT_READY),
+    ],
+)
+def test_module(tmp_path, loaded, available, verdict):
+    host = soft_roce(tmp_path)
+    host.modules(loaded=loaded, available=available)
+    assert ready(host, "eth0", "10.0.0.2").steps[0].verdict == verdict
+
+
+def test_without_an_rdma_device_the_route_does_not_matter(tmp_path):
+    facts = without_rdma(tmp_path).reader().facts()
+    found = Readiness(local_steps(facts, None))
+    assert found.verdict == NOT_READY
+    assert "no RDMA device" in found.reason
+
+
+def test_no_route(tmp_path):
+    host = soft_roce(tmp_path)
+    host.no_route(SERVER)
+    assert "Network is unreachable" in ready(host).reason
+
+
+def test_port_that_is_down_is_settling(tmp_path):
+    host = soft_roce(tmp_path)
+    host.write("/sys/class/infiniband/rxe0/ports/1/state", "1: DOWN")
+    found = ready(host, "eth0", "10.0.0.2")
+    assert found.verdict == NOT_READY
+    assert found.deciding_step.settling
+
+
+def test_an_address_not_yet_there_is_settling_while_a_port_comes_up(tmp_path):
+    # At boot: no carrier, no address, and the route leaves by the management netdev.
+    host = soft_roce(tmp_path)
+    host.netdev("ovirtmgmt", addresses=("192.168.1.5/24",))
+    assert not ready(host, "ovirtmgmt", "192.168.1.5").deciding_step.settling
+    host.write("/sys/class/infiniband/rxe0/ports/1/state", "2: INIT")
+    assert ready(host, "ovirtmgmt", "192.168.1.5").deciding_step.settling
+    host.no_route(SERVER)
+    assert ready(host).deciding_step.settling
+
+
+def test_roce_port_without_the_address_is_not_ready(tmp_path):
+    # On the port's own netdev, but in no GID: RDMA CM says EPROTO to that.
+    found = ready(soft_roce(tmp_path), "eth0", "10.77.0.9")
+    assert found.verdict == NOT_READY
+    assert "no RDMA port owns 10.77.0.9 on eth0" in found.reason
+
+
+@pytest.mark.parametrize("netdev, port", [("ib0", "mlx4_0/1"), ("ib1", "mlx4_0/2")])
+def test_ipoib_finds_its_port_by_guid(tmp_path, netdev, port):
+    host = connectx3_ib(tmp_path)
+    detail = ready(host, netdev, "10.77.0.9").steps[-1].detail
+    assert f"{port} is " in detail
+    assert detail.count("mlx4_0/") == 1
+
+
+def test_bond_over_ipoib_needs_one_active_port(tmp_path):
+    host = connectx3_ib(tmp_path)
+    below = {dev.name: dev for dev in host.reader().netdevs()}
+    host.netdev(
+        "bond0",
+        type=32,
+        kind="bond",
+        address="80:00:00:00" + ":00" * 16,
+        lowers=("ib0", "ib1"),
+    )
+    assert {"ib0", "ib1"} <= set(below)
+    state = "/sys/class/infiniband/mlx4_0/ports/{}/state"
+    host.write(state.format(1), "1: DOWN")
+    host.write(state.format(2), "4: ACTIVE")
+    assert ready(host, "bond0", "10.77.0.9").steps[-1].verdict == READY
+    host.write(state.format(2), "1: DOWN")
+    assert ready(host, "bond0", "10.77.0.9").steps[-1].verdict == NOT_READY
+
+
+def test_roce_address_on_an_upper_leads_to_the_port(tmp_path):
+    host = connectx5_roce(tmp_path)
+    (upper,) = [d for d in host.reader().netdevs() if "10.0.0.2/24" in d.addresses]
+    assert upper.driver == "bridge"
+    assert ready(host, upper.name, "10.0.0.2").verdict == READY
+
+
+def test_iwarp_port_has_the_netdevs_mac_in_its_gid(tmp_path):
+    host = without_rdma(tmp_path)
+    host.modules(loaded=("rpcrdma",))
+    host.rdma_device("irdma0", node_type="4: RNIC", parent="eth0")
+    host.rdma_port("irdma0", link_layer="Ethernet", table_size=1)
+    (eth0,) = [d for d in host.reader().netdevs() if d.name == "eth0"]
+    mac = eth0.address.replace(":", "")
+    gid = f"{mac}{'0' * 20}"
+    host.gid("irdma0", 1, 0, ":".join(gid[i : i + 4] for i in range(0, 32, 4)))
+    found = ready(host, "eth0", "10.0.0.2")
+    assert found.verdict == READY
+    other = ready(host, "lo", "127.0.0.1")
+    assert other.verdict == NOT_READY

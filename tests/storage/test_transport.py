@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.host.policy import TRANSPORTS, NfsRule, RuleMatch
+from ovirt_rdma.storage.options import MountOptions
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
+from ovirt_rdma.storage.transport import (
+    RDMA,
+    STOCK,
+    TCP,
+    Families,
+    choose,
+    tcp_service_port,
+)
+
+
+def match(transport, **more):
+    return RuleMatch(NfsRule(1, "r", "nas", "*", transport, **more), "server is nas")
+
+
+def readiness(verdict):
+    return Readiness((Step("listener", verdict, "what was seen"),))
+
+
+@pytest.mark.parametrize(
+    "transport, verdict, first, fallback, degraded",
+    [
+        ("require-rdma", READY, RDMA, None, False),
+        ("require-rdma", UNKNOWN, RDMA, None, False),
+        ("require-rdma", NOT_READY, None, None, False),
+        ("prefer-rdma", READY, RDMA, TCP, False),
+        ("prefer-rdma", UNKNOWN, RDMA, TCP, False),
+        ("prefer-rdma", NOT_READY, TCP, None, True),
+        ("tcp", READY, TCP, None, False),
+        ("tcp", NOT_READY, TCP, None, False),
+    ],
+)
+def test_what_is_tried(transport, verdict, first, fallback, degraded):
+    choice = choose(match(transport), "", Families(), readiness(verdict))
+    assert (choice.first and choice.first.transport) == first
+    assert (choice.fallback and choice.fallback.transport) == fallback
+    assert choice.degraded is degraded
+    assert choice.refused is (first is None)
+    assert f"says {transport} (server is nas)" in choice.reason
+    if verdict == NOT_READY and transport != "tcp":
+        assert "but what was seen" in choice.reason
+
+
+@given(st.text(), st.booleans())
+def test_without_a_rule_the_engines_options_pass_untouched(engine, ipv6):
+    choice = choose(None, engine, Families(ipv6, ipv6), readiness(NOT_READY))
+    assert choice.first.transport == STOCK
+    assert choice.first.extra_options == engine
+    assert (choice.fallback, choice.notes) == (None, ())
+
+
+@pytest.mark.parametrize(
+    "engine, rule, ipv6, rdma, tcp",
+    [
+        ("", {}, False, "proto=rdma,port=20049,retry=0", "proto=tcp,retry=0"),
+        ("", {}, True, "proto=rdma6,port=20049,retry=0", "proto=tcp6,retry=0"),
+        ("rdma,port=20049", {}, False, "proto=rdma,port=20049,retry=0",
+         "proto=tcp,retry=0"),
+        # An RDMA port of another number is no TCP port either.
+        ("rdma,port=20050", {}, False, "proto=rdma,port=20049,retry=0",
+         "proto=tcp,retry=0"),
+        ("port=20051", {"port": 20051}, False, "proto=rdma,port=20051,retry=0",
+         "proto=tcp,retry=0"),
+        # No RDMA word, but the port that is nobody's but RDMA's.
+        ("port=20049", {"port": 20050}, False, "proto=rdma,port=20050,retry=0",
+         "proto=tcp,retry=0"),
+        ("tcp,port=2050", {}, False, "proto=rdma,port=20049,retry=0",
+         "port=2050,proto=tcp,retry=0"),
+        ("hard,rsize=65536,retry=2", {"options": "rsize=1048576,nconnect=4"}, False,
+         "hard,rsize=1048576,nconnect=4,proto=rdma,port=20049,retry=0",
+         "hard,rsize=1048576,nconnect=4,proto=tcp,retry=0"),
+    ],
+)  # fmt: skip
+def test_options(engine, rule, ipv6, rdma, tcp):
+    choice = choose(
+        match("prefer-rdma", **rule), engine, Families(ipv6, ipv6), readiness(READY)
+    )
+    assert choice.first.extra_options == rdma
+    assert choice.fallback.extra_options == tcp
+    as_tcp = choose(
+        match("tcp", **rule), engine, Families(ipv6, ipv6), readiness(READY)
+    )
+    assert as_tcp.first.extra_options == tcp
+
+
+ENGINE = st.lists(
+    st.sampled_from(
+        [
+            "rdma",
+            "proto=tcp",
+            "port=2049",
+            "port=20049",
+            "port=9",
+            "hard",
+            "",
+            "retry=5",
+        ]
+    ),
+    max_size=6,
+).map(",".join)
+
+
+@given(
+    st.sampled_from(TRANSPORTS),
+    ENGINE,
+    st.booleans(),
+    st.sampled_from([READY, UNKNOWN, NOT_READY]),
+)
+def test_every_attempt_says_one_transport_and_never_waits(transport, engine, v6, ready):
+    choice = choose(match(transport), engine, Families(v6, v6), readiness(ready))
+    for attempt in filter(None, (choice.first, choice.fallback)):
+        options = MountOptions.parse(attempt.extra_options)
+        assert options.conflicts() == ()
+        assert options.last("retry").text == "retry=0"
+        assert options.netid == attempt.transport + ("6" if v6 else "")
+        if attempt.transport == RDMA:
+            assert options.port == 20049
+        else:
+            assert options.port != 20049
+
+
+@pytest.mark.parametrize(
+    "transport, engine, notes",
+    [
+        ("prefer-rdma", "rdma,port=20049", []),
+        ("prefer-rdma", "proto=tcp,port=2050", [
+            "the engine's proto=tcp is set aside: the rule says prefer-rdma",
+            "the engine's port=2050 is set aside: the rule says port=20049"]),
+        ("tcp", "rdma,port=20049", [
+            "the engine's rdma is set aside: the rule says tcp"]),
+        ("require-rdma", "rdma,tcp", [
+            "engine's options: rdma and tcp contradict each other (transport); mount "
+            "would silently use tcp",
+            "the engine's tcp is set aside: the rule says require-rdma"]),
+        ("tcp", "rsize=4096", [
+            "the engine's rsize=4096 is set aside: the rule sets its own"]),
+    ],
+)  # fmt: skip
+def test_notes_say_what_is_set_aside(transport, engine, notes):
+    rule = match(transport, options="rsize=1048576")
+    assert list(choose(rule, engine, Families(), readiness(READY)).notes) == notes
+
+
+@pytest.mark.parametrize(
+    "engine, version, port",
+    [
+        ("", "4.2", 2049),
+        ("", None, 2049),
+        ("", "3", 111),
+        ("port=2050", "4", 2050),
+        ("rdma,port=20049", "4", 2049),
+    ],
+)
+def test_port_that_must_answer_before_tcp(engine, version, port):
+    assert tcp_service_port(match("prefer-rdma").rule, engine, version) == port
+
+
+def test_without_a_known_family_mount_finds_the_protocol():
+    choice = choose(match("tcp"), "rdma,hard", Families(tcp_ipv6=None), None)
+    assert choice.first.extra_options == "hard,retry=0"
+
+
+def test_families_may_differ():
+    families = Families(rdma_ipv6=True, tcp_ipv6=False)
+    choice = choose(match("prefer-rdma"), "", families, readiness(READY))
+    assert choice.first.extra_options == "proto=rdma6,port=20049,retry=0"
+    assert choice.fallback.extra_options == "proto=tcp,retry=0"
+
+
+def test_nobody_may_forget_to_ask():
+    with pytest.raises(ValueError, match="nobody asked"):
+        choose(match("prefer-rdma"), "", Families(), None)

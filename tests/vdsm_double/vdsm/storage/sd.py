@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The domain types of connectStorageServer that can be NFS."""
+
+from __future__ import annotations
+
+NFS_DOMAIN = 1
+POSIXFS_DOMAIN = 6
