@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``nfs check``: can an export be mounted over RDMA, step by step."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Optional
+
+from ovirt_rdma.cli.nfs_words import export_of
+from ovirt_rdma.cli.policy_verbs import policy_in_question
+from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.policy import PREFER_RDMA, NfsRule, RuleMatch, rule_for
+from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.storage import network_probe
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
+from ovirt_rdma.storage.server_readiness import (
+    ServerReadiness,
+    Surroundings,
+    steps_from_facts,
+)
+
+_RESULTS = {READY: "PASS", NOT_READY: "FAIL", UNKNOWN: "UNKNOWN"}
+_TONES = {"PASS": "good", "FAIL": "bad", "UNKNOWN": "doubtful"}
+
+
+def check(words: Namespace, screen: Screen) -> int:
+    """Try each step of readiness; 0 when all pass, else 3."""
+    export = export_of(words.export)
+    policy, source = policy_in_question(words, screen)
+    match = rule_for(policy, export)
+    rule = match.rule if match else _stand_in(export)
+    if words.facts is not None:
+        readiness = _by_facts(export, words)
+    else:
+        readiness = _ask(export, rule, words)
+    if screen.for_people:
+        _print(export, match, source, readiness, screen)
+    else:
+        screen.document(
+            "nfs-check",
+            {
+                "export": str(export),
+                "policy": source,
+                "rule": match.rule.name if match else None,
+                "port": rule.port,
+                "verdict": readiness.verdict,
+                "reason": readiness.reason,
+                "steps": [_document(step) for step in readiness.steps],
+            },
+        )
+    return 0 if readiness.verdict == READY else 3
+
+
+def _ask(export: Export, rule: NfsRule, words: Namespace) -> Readiness:
+    server = ServerReadiness(export.server, rule, Surroundings(HostReader(words.root)))
+    steps = list(server.readiness().steps)
+    address = server.rdma_address
+    if words.nfs_version == "3" and address is not None:
+        # The MOUNT protocol has no RDMA; it goes to rpcbind and mountd over TCP.
+        steps.append(network_probe.mountd(address, rule.readiness_timeout))
+    return Readiness(tuple(steps))
+
+
+def _by_facts(export: Export, words: Namespace) -> Readiness:
+    from ovirt_rdma.host.facts_file import load
+
+    readiness = steps_from_facts(load(words.facts), export.server)
+    if words.nfs_version != "3":
+        return readiness
+    mountd = Step(
+        "mountd", UNKNOWN, "a facts file does not tell whether mountd answers"
+    )
+    return Readiness((*readiness.steps, mountd))
+
+
+def _stand_in(export: Export) -> NfsRule:
+    # Checking is useful before a rule is written: built-in defaults stand in for
+    # it. A policy's own defaults are for its rules and went into them at loading.
+    return NfsRule(0, "none", export.server, "*", PREFER_RDMA)
+
+
+def _print(
+    export: Export,
+    match: Optional[RuleMatch],
+    source: str,
+    readiness: Readiness,
+    screen: Screen,
+) -> None:
+    if match:
+        named = f"{match.rule.title} says {match.rule.transport}: {match.reason}"
+    else:
+        named = f"no rule names it, so VDSM mounts it as stock ({source})"
+    screen.line(f"{export}: {named}")
+    screen.table(
+        ("RESULT", "STEP", "SEEN"),
+        [(_RESULTS[s.verdict], s.name, s.detail) for s in readiness.steps],
+        _TONES,
+    )
+    if readiness.verdict == READY:
+        screen.line(f"{export} is ready for RDMA.")
+    elif readiness.verdict == UNKNOWN:
+        screen.line(f"Whether {export} is ready is unknown: {readiness.reason}.")
+    else:
+        screen.line(f"{export} is not ready for RDMA: {readiness.reason}.")
+    for step in readiness.steps:
+        if step.verdict != READY:
+            screen.fix(step.fix)
+
+
+def _document(step: Step) -> dict[str, str]:
+    return {
+        "name": step.name,
+        "result": _RESULTS[step.verdict],
+        "detail": step.detail,
+        "fix": step.fix,
+    }

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``policy check``, ``policy load`` and ``policy show``."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ovirt_rdma.cli.nfs_words import export_of
+from ovirt_rdma.cli.screen import Screen, count
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.policy import TCP, NfsRule, Policy, rule_for
+from ovirt_rdma.host.policy_remark import PolicyProblem, Remark
+from ovirt_rdma.host.policy_store import read, store
+
+if TYPE_CHECKING:
+    from ovirt_rdma.host.policy_file import PolicyFile
+
+
+def check(words: Namespace, screen: Screen) -> int:
+    """Say whether a policy file is in order: 0, or 3 with all mistakes.
+
+    Raises PolicyProblem where there is nothing to check, because the file cannot
+    be read.
+    """
+    from ovirt_rdma.host.policy_file import load_policy_file
+
+    path = _file(words)
+    errors: tuple[Remark, ...] = ()
+    warnings: tuple[Remark, ...] = ()
+    fix, rules = "", 0
+    try:
+        found = load_policy_file(path)
+        warnings = found.warnings
+        rules = len(found.policy.nfs.rules)
+    except PolicyProblem as problem:
+        if isinstance(problem.__cause__, OSError):
+            raise
+        errors, fix = problem.errors, problem.fix
+    if screen.for_people:
+        for remark in errors:
+            screen.line(remark.at(str(path)))
+        for remark in warnings:
+            screen.line(f"{remark.at(str(path))} (warning)")
+        if errors:
+            screen.line(f"{path} is not in order: {count(len(errors), 'mistake')}.")
+            screen.fix(fix)
+        else:
+            screen.line(f"{path} is in order: {count(rules, 'NFS rule')}.")
+    else:
+        screen.document(
+            "policy-check",
+            {
+                "file": str(path),
+                "in_order": not errors,
+                "errors": [remark._asdict() for remark in errors],
+                "warnings": [remark._asdict() for remark in warnings],
+            },
+        )
+    return 3 if errors else 0
+
+
+def load(words: Namespace, screen: Screen) -> int:
+    """Validate a policy file and put it into force."""
+    from ovirt_rdma.host.policy_file import load_policy_file
+
+    path = _file(words)
+    found = load_policy_file(path)
+    _warn(found, path, screen)
+    result = store(found.policy, str(path.absolute()), under(words.root, POLICY_JSON))
+    if screen.for_people:
+        verb = "is in force now" if result.changed else "was in force already"
+        rules = count(len(found.policy.nfs.rules), "NFS rule")
+        screen.line(f"{path} {verb}: {rules}, {result.stored.digest}.")
+    else:
+        screen.document(
+            "policy-load",
+            {
+                "file": str(path),
+                "changed": result.changed,
+                "digest": result.stored.digest,
+                "rules": len(found.policy.nfs.rules),
+            },
+        )
+    return 0
+
+
+def show(words: Namespace, screen: Screen) -> int:
+    """Show the rules, or the rule that wins for an export and why."""
+    export = None if words.export is None else export_of(words.export)
+    policy, source = policy_in_question(words, screen)
+    if export is None:
+        _show_rules(policy, source, screen)
+    else:
+        _show_rule_for(policy, source, export, screen)
+    return 0
+
+
+def policy_in_question(words: Namespace, screen: Screen) -> tuple[Policy, str]:
+    """Return the policy of --policy, or the one in force, and where it is from.
+
+    What looks odd in a policy file goes to stderr.
+    """
+    if words.policy is not None:
+        from ovirt_rdma.host.policy_file import load_policy_file
+
+        path = Path(words.policy)
+        found = load_policy_file(path)
+        _warn(found, path, screen)
+        return found.policy, str(path)
+    stored = read(under(words.root, POLICY_JSON))
+    if stored is None:
+        return Policy(), "no policy is loaded"
+    return stored.policy, f"{stored.source}, loaded {stored.loaded_at}"
+
+
+def _file(words: Namespace) -> Path:
+    if words.file is None:
+        return under(words.root, POLICY_YAML)
+    return Path(words.file)
+
+
+def _warn(found: PolicyFile, path: Path, screen: Screen) -> None:
+    for remark in found.warnings:
+        screen.message(f"warning: {remark.at(str(path))}")
+
+
+def _show_rules(policy: Policy, source: str, screen: Screen) -> None:
+    rules = policy.nfs.rules
+    if not screen.for_people:
+        listed = [asdict(rule) for rule in rules]
+        screen.document("policy", {"source": source, "nfs": {"rules": listed}})
+        return
+    if not rules:
+        screen.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
+        return
+    screen.table(
+        ("RULE", "SERVER", "PATH", "TRANSPORT", "PORT", "OPTIONS"),
+        [
+            (r.name, r.server, r.path, r.transport, _port(r), r.options or "-")
+            for r in rules
+        ],
+    )
+    order = "; the first that names an export wins" if len(rules) > 1 else ""
+    screen.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
+
+
+def _show_rule_for(policy: Policy, source: str, export: Export, screen: Screen) -> None:
+    match = rule_for(policy, export)
+    if not screen.for_people:
+        found = None
+        if match:
+            found = {**asdict(match.rule), "reason": match.reason}
+        screen.document(
+            "policy-rule", {"export": str(export), "source": source, "rule": found}
+        )
+        return
+    if match is None:
+        screen.line(f"No rule names {export}: VDSM mounts it as stock ({source}).")
+        return
+    rule = match.rule
+    screen.fields(
+        (
+            ("export", str(export)),
+            ("rule", _rule_name(rule)),
+            ("why", match.reason),
+            ("transport", rule.transport),
+            ("port", _port(rule)),
+            ("options", rule.options or "-"),
+            ("policy", source),
+        )
+    )
+
+
+def _port(rule: NfsRule) -> str:
+    return "-" if rule.transport == TCP else str(rule.port)
+
+
+def _rule_name(rule: NfsRule) -> str:
+    plain = f"rule {rule.number}"
+    return plain if rule.name == plain else f"{rule.name} ({plain})"

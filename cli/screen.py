@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Printing results: aligned tables for people, JSON and YAML for programs.
+
+stdout gets the result, and only a whole one: it is kept until ``flush``, so an
+error leaves stdout empty. stderr gets the messages. Colour only on a terminal, and
+not where NO_COLOR is set (no-color.org) or TERM is ``dumb``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional, TextIO
+
+from ovirt_rdma.host.problem import Problem
+
+SCHEMA_VERSION = 1
+FORMATS = ("table", "json", "yaml")
+
+_COLOURS = {"good": "32", "bad": "31", "doubtful": "33"}
+_GAP = "  "
+# Text narrower than this is harder to read than a line that the terminal breaks.
+_NARROWEST = 20
+
+
+class Screen:
+    """Where a verb prints; ``output`` is one of FORMATS."""
+
+    def __init__(self, output: str = "table") -> None:
+        self.output = output
+        self._out = sys.stdout
+        self._lines: list[str] = []
+        self._width = _terminal_width(self._out)
+        self._colour = (
+            self._width is not None
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
+
+    @property
+    def for_people(self) -> bool:
+        """Whether a table is wanted, not a document."""
+        return self.output == "table"
+
+    def line(self, text: str = "") -> None:
+        """Add one line to a result for people."""
+        self._lines.append(_printable(text))
+
+    def message(self, text: str) -> None:
+        """Print a message to stderr at once."""
+        if sys.stderr is not None:
+            # Nobody is left to tell that stderr is gone.
+            with contextlib.suppress(OSError):
+                print(_encodable(_printable(text), sys.stderr), file=sys.stderr)
+
+    def document(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Add ``content`` as JSON or YAML, with schema_version and kind."""
+        self.raw_document({"schema_version": SCHEMA_VERSION, "kind": kind, **content})
+
+    def raw_document(self, whole: Mapping[str, Any]) -> None:
+        """Add ``whole``, which brings its own schema_version and kind."""
+        text = json.dumps(whole, indent=2)
+        if self.output == "yaml":
+            import yaml
+
+            text = yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
+        self._lines.append(text)
+
+    def table(
+        self,
+        headings: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        tones: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        """Add rows under headings, columns aligned, cells coloured by ``tones``.
+
+        On a terminal a long last cell goes on below itself.
+        """
+        lines = [list(headings), *([_printable(c) for c in row] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        indent = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+        for number, line in enumerate(lines):
+            cells = [cell.ljust(width) for cell, width in zip(line, widths)]
+            cells[-1] = self._folded(line[-1], indent)
+            if number and tones:
+                cells = [
+                    self._toned(cell, tones.get(word))
+                    for cell, word in zip(cells, line)
+                ]
+            self._lines.append(_GAP.join(cells).rstrip())
+
+    def fields(self, pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
+        """Add ``name  value`` lines, values aligned."""
+        pairs = list(pairs)
+        width = max((len(name) for name, _ in pairs), default=0)
+        for name, value in pairs:
+            start = f"{indent}{name.ljust(width)}{_GAP}"
+            text = self._folded(_printable(value), len(start))
+            self._lines.append(f"{start}{text}".rstrip())
+
+    def fix(self, text: str) -> None:
+        """Add the hint that tells what to do."""
+        if text:
+            self.line(f"fix: {text}")
+
+    def flush(self) -> None:
+        """Print the result to stdout.
+
+        A reader that went away, as ``head`` does, has seen what it wanted. Raises
+        Problem where the result cannot be written for another reason.
+        """
+        lines, self._lines = self._lines, []
+        if not lines:
+            return
+        text = "\n".join(lines) + "\n"
+        try:
+            if self._out is None:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self._out.write(_encodable(text, self._out))
+            self._out.flush()
+        except BrokenPipeError:
+            _discard_stdout()
+        except OSError as error:
+            _discard_stdout()
+            raise Problem(
+                f"the result cannot be written to stdout: {error.strerror}"
+            ) from error
+
+    def _folded(self, text: str, indent: int) -> str:
+        """Break ``text`` at spaces to fit a terminal when it starts at ``indent``."""
+        room = (self._width or 0) - indent
+        if self._width is None or len(text) <= room or room < _NARROWEST:
+            return text
+        import textwrap
+
+        # Words stay whole: an option string or a path is there to be copied.
+        lines = textwrap.wrap(
+            text, room, break_long_words=False, break_on_hyphens=False
+        )
+        return ("\n" + " " * indent).join(lines)
+
+    def _toned(self, text: str, tone: Optional[str]) -> str:
+        if not self._colour or tone is None:
+            return text
+        return f"\x1b[{_COLOURS[tone]}m{text}\x1b[0m"
+
+
+def count(number: int, noun: str) -> str:
+    """Return ``1 mount``, ``2 mounts``; for nouns whose plural ends in s."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _terminal_width(stream: Optional[TextIO]) -> Optional[int]:
+    """Return the columns of a terminal; None for a file, a pipe or nothing."""
+    if stream is None or not stream.isatty():
+        return None
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    return 80
+
+
+def _printable(text: str) -> str:
+    """Show what would not print, or would steer the terminal, as an escape.
+
+    Bytes of /proc that are no UTF-8 arrive as surrogates.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _discard_stdout() -> None:
+    """Keep Python from trying once more, and complaining, when it ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

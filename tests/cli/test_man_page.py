@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The man page and the parser say the same."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ovirt_rdma.cli.host_words import parser
+
+PAGE = Path(__file__).parents[2] / "docs" / "ovirt-rdma-host.8"
+OF_EVERY_VERB = {"-o", "--output", "-h", "--help"}
+
+
+def verbs(made: argparse.ArgumentParser, words: str = "") -> dict[str, set[str]]:
+    """Every verb with its visible options."""
+    found: dict[str, set[str]] = {}
+    shown = set()
+    for action in made._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, child in action.choices.items():
+                found.update(verbs(child, f"{words} {name}".strip()))
+        elif action.help != argparse.SUPPRESS:
+            shown.update(action.option_strings)
+    return found or {words: shown}
+
+
+def plain(text: str) -> str:
+    return text.replace("\\-", "-")
+
+
+def sections(kind: str, text: str) -> dict[str, str]:
+    parts = re.split(rf"^\.{kind} (.*)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def tags(text: str) -> list[str]:
+    """The lines that stand after .TP."""
+    return re.findall(r"^\.TP\n(.*)$", text, flags=re.MULTILINE)
+
+
+def options(text: str) -> set[str]:
+    found: set[str] = set()
+    for tag in tags(text):
+        found.update(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", tag))
+    return found
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, str]:
+    return sections("SH", plain(PAGE.read_text()))
+
+
+def test_each_verb_with_its_options_and_no_other(page):
+    written = sections("SS", page["VERBS"])
+    known = verbs(parser())
+    assert list(written) == list(known)
+    for verb, text in written.items():
+        assert options(text) == known[verb] - OF_EVERY_VERB, verb
+
+
+def test_options_of_every_verb(page):
+    assert options(page["OPTIONS"]) == OF_EVERY_VERB
+    assert all(shown >= OF_EVERY_VERB for shown in verbs(parser()).values())
+
+
+def test_exit_codes_are_those_of_the_help(page):
+    written = [tag.split()[-1] for tag in tags(page["EXIT STATUS"])]
+    shown = parser().format_help().partition("exit codes:")[2]
+    assert written == re.findall(r"^  (\d+) ", shown, flags=re.MULTILINE)
+
+
+def test_which_verbs_take_facts_files(page):
+    groups = [shlex.split(tag)[1::2] for tag in tags(page["FACTS FILES"])]
+    known = verbs(parser())
+    assert set(groups[0]) == {verb for verb in known if "--facts" in known[verb]}
+    assert sorted(verb for group in groups for verb in group) == sorted(known)
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
+def test_groff_has_no_warning():
+    done = subprocess.run(
+        ["groff", "-ww", "-man", "-Tutf8", str(PAGE)], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "ovirt-rdma-host" in done.stdout.decode()

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import NO_RDMA, RXE
+from fake_network import FakeNetwork
+from host_fake_hosts import soft_roce
+
+from ovirt_rdma.cli import nfs_check_verb
+from ovirt_rdma.host import facts_file
+from ovirt_rdma.storage import network_probe
+from ovirt_rdma.storage.readiness import READY, Step
+from ovirt_rdma.storage.server_readiness import Surroundings
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    def asked(*words):
+        raise AssertionError(f"the network was asked: {words}")
+
+    for name in ("resolve", "tcp_answers", "rdma_listener", "mountd"):
+        monkeypatch.setattr(network_probe, name, asked)
+
+
+def test_without_rdma(host, no_network):
+    result = host("nfs", "check", "10.0.0.1:/e", "--facts", NO_RDMA)
+    assert (result.code, result.err) == (3, "")
+    assert (
+        result.out
+        == """\
+10.0.0.1:/e: no rule names it, so VDSM mounts it as stock (no policy is loaded)
+RESULT   STEP      SEEN
+PASS     address   10.0.0.1 is an IP address
+PASS     module    rpcrdma loads with the first mount
+PASS     route     10.0.0.1 by eth0 from 10.0.0.2
+FAIL     port      this host has no RDMA device
+UNKNOWN  listener  a facts file does not tell whether the server listens
+10.0.0.1:/e is not ready for RDMA: this host has no RDMA device.
+fix: check that the adapter's driver is loaded: rdma link
+"""
+    )
+
+
+def test_facts_do_not_tell_of_the_server(host, no_network):
+    words = ("nfs", "check", "10.0.0.1:/e", "--facts", RXE)
+    result = host(*words)
+    assert result.code == 3
+    assert result.out.endswith(
+        "Whether 10.0.0.1:/e is ready is unknown: a facts file does not tell whether "
+        "the server listens.\n"
+    )
+    document = host(*words, "-o", "json").document
+    assert (document["kind"], document["verdict"]) == ("nfs-check", "unknown")
+    results = {step["name"]: step["result"] for step in document["steps"]}
+    assert results["port"] == "PASS"
+    assert results["listener"] == "UNKNOWN"
+
+
+def test_facts_do_not_tell_of_mountd_which_nfs_3_needs(host, no_network):
+    words = ("nfs", "check", "10.0.0.1:/e", "--facts", RXE)
+    result = host(*words, "--nfs-version", "3")
+    assert result.code == 3
+    line = "UNKNOWN  mountd    a facts file does not tell whether mountd answers\n"
+    assert line in result.out
+    assert "mountd" not in host(*words, "--nfs-version", "4.2").out
+
+
+def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
+    result = host("nfs", "check", "10.0.0.9:/e", "--facts", RXE)
+    assert result.code == 3
+    assert "fix: make the facts file with --route-to 10.0.0.9\n" in result.out
+
+
+@pytest.mark.parametrize("key", ["source", "destination"])
+def test_a_route_in_the_facts_that_has_no_address(host, no_network, key):
+    facts = json.loads(Path(RXE).read_text())
+    facts["routes"][0][key] = "nas1"
+    file = host.root / "f.json"
+    file.write_text(json.dumps(facts))
+    host("nfs", "check", "10.0.0.1:/e", "--facts", str(file)).refused(
+        1, f"facts file {file}: routes[0].{key} is 'nas1', not an IP address"
+    )
+
+
+def test_a_name_is_known_only_from_a_mount_in_the_facts(host, no_network):
+    root = soft_roce(host.root / "other")
+    root.nfs_mount("nas:/e", "/mnt/e", protocol="rdma", address="10.0.0.1")
+    facts = host.root / "f.json"
+    facts.write_text(facts_file.to_json(root.reader().facts()))
+    assert (
+        "PASS     address   nas is 10.0.0.1\n"
+        in host("nfs", "check", "nas:/x", "--facts", str(facts)).out
+    )
+    unknown = host("nfs", "check", "other:/x", "--facts", str(facts))
+    assert unknown.code == 3
+    assert "fix: give the server's address in place of its name\n" in unknown.out
+
+
+@pytest.fixture
+def network(monkeypatch, tmp_path):
+    """A network of our own behind ``nfs check`` on a Soft-RoCE host."""
+    fake = FakeNetwork()
+    reader = soft_roce(tmp_path / "soft-roce").reader()
+    around = Surroundings(reader, fake)
+    monkeypatch.setattr(nfs_check_verb, "Surroundings", lambda _: around)
+    return fake
+
+
+def test_ready(host, network, monkeypatch):
+    network.rdma[("10.0.0.1", 20049)] = READY
+    result = host("nfs", "check", "10.0.0.1:/e")
+    assert result.code == 0
+    assert result.out.endswith("10.0.0.1:/e is ready for RDMA.\n")
+    monkeypatch.setattr(
+        network_probe, "mountd", lambda *_: Step("mountd", "not ready", "dead", "go")
+    )
+    with_nfs3 = host("nfs", "check", "10.0.0.1:/e", "--nfs-version", "3")
+    assert with_nfs3.code == 3
+    assert with_nfs3.out.endswith("not ready for RDMA: dead.\nfix: go\n")
+
+
+def test_the_port_and_the_rule_come_from_the_policy(host, network):
+    policy = host.root / "p.yaml"
+    policy.write_text(
+        "version: 1\nnfs:\n  rules:\n"
+        "    - {server: 10.0.0.0/24, transport: require-rdma, port: 20050}\n"
+    )
+    network.rdma[("10.0.0.1", 20050)] = READY
+    result = host("nfs", "check", "10.0.0.1:/e", "--policy", str(policy))
+    assert result.code == 0
+    assert result.out.startswith("10.0.0.1:/e: rule 1 says require-rdma: ")
+    assert ("rdma", "10.0.0.1", "20050") in network.asked
+
+
+def test_without_a_rule_the_policys_own_defaults_do_not_count(host, network):
+    policy = host.root / "p.yaml"
+    policy.write_text(
+        "version: 1\nnfs:\n  defaults: {port: 20050}\n"
+        "  rules: [{server: nas, transport: prefer-rdma}]\n"
+    )
+    network.rdma[("10.0.0.1", 20049)] = READY
+    words = ("nfs", "check", "10.0.0.1:/e", "--policy", str(policy))
+    assert host(*words).code == 0
+    assert host(*words, "-o", "json").document["port"] == 20049

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+from command_line import NO_RDMA, RXE
+from host_fake_hosts import soft_roce
+
+from ovirt_rdma.host import facts_file
+
+
+@pytest.fixture
+def policy(tmp_path):
+    def write(transport, server="10.0.0.1", name="vm-store"):
+        path = tmp_path / "p.yaml"
+        path.write_text(
+            "version: 1\nnfs:\n  rules:\n"
+            f"    - {{name: {name}, server: {server}, transport: {transport}}}\n"
+        )
+        return str(path)
+
+    return write
+
+
+def test_as_the_rule_says(call, policy):
+    path = policy("require-rdma")
+    result = call("nfs", "list", "--facts", RXE, "--policy", path, "-v")
+    assert (result.code, result.err) == (0, "")
+    assert (
+        result.out
+        == f"""\
+EXPORT          TRANSPORT  NFS  RULE      VERDICT
+10.0.0.1:/data  rdma       4.2  vm-store  ok
+The mount named by a rule is as the rule says ({path}).
+
+10.0.0.1:/data
+  mounted at  /rhev/data-center/mnt/10.0.0.1:_data
+  mountinfo   proto=rdma
+  mountstats  xprt: rdma
+  rdma cm_id  rxe0 to 10.0.0.1:20049
+"""
+    )
+
+
+def test_degraded(call, policy):
+    path = policy("prefer-rdma", name='"rule 1"')
+    words = ["nfs", "list", "--facts", NO_RDMA, "--policy", path]
+    result = call(*words)
+    assert (result.code, result.err) == (0, "")
+    assert (
+        result.out
+        == f"""\
+EXPORT          TRANSPORT  NFS  RULE    VERDICT
+10.0.0.1:/data  tcp        4.2  rule 1  degraded
+1 of 1 mount named by a rule is not as the rule says ({path}).
+10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma: it fell back.
+fix: ovirt-rdma-host nfs check 10.0.0.1:/data; once it is ready, put the host into \
+maintenance and activate it again
+"""
+    )
+    assert call(*words, "--exit-code").code == 3
+    assert call(*words, "--exit-code", "-o", "json").code == 3
+
+
+def test_no_rule(call, policy):
+    words = ["nfs", "list", "--facts", RXE, "--exit-code", "--policy"]
+    result = call(*words, policy("tcp", server="10.0.0.9"))
+    assert result.code == 0
+    assert "not named" in result.out
+    assert "No rule names this mount (" in result.out
+
+
+def test_document(call, policy):
+    path = policy("tcp")
+    words = ["nfs", "list", "--facts", RXE, "--policy", path, "-o", "json"]
+    document = call(*words).document
+    assert (document["schema_version"], document["kind"]) == (1, "nfs-mounts")
+    assert document["policy"] == path
+    [mount] = document["mounts"]
+    assert mount["export"] == "10.0.0.1:/data"
+    assert (mount["transport"], mount["verdict"]) == ("rdma", "degraded")
+    assert mount["rule"] == "vm-store"
+    assert {signal["transport"] for signal in mount["signals"]} == {"rdma"}
+
+
+def test_a_host_that_cannot_be_read_is_not_one_without_mounts(host):
+    result = host("nfs", "list")
+    assert result.out == "This host has no NFS mount.\n"
+    assert "note: /proc/self/mountinfo cannot be read" in result.err
+    assert "mountinfo" in host("nfs", "list", "-o", "json").document["problems"][0]
+
+
+def test_several_mounts_of_this_host(host, policy):
+    root = soft_roce(host.root)
+    root.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="rdma")
+    root.nfs_mount("10.0.0.1:/b c", "/mnt/b", protocol="rdma")
+    root.nfs_mount("10.0.0.7:/c\udcff", "/mnt/c\udcff", protocol="tcp")
+    right = host("nfs", "list", "--policy", policy("prefer-rdma"))
+    assert "All 2 mounts named by a rule are as the rule says" in right.out
+    assert "10.0.0.7:/c\\udcff" in right.out
+    wrong = host("nfs", "list", "--policy", policy("tcp"))
+    assert "2 of 2 mounts named by a rule are not as the rule says" in wrong.out
+
+
+def test_the_fix_can_be_pasted(call, policy, tmp_path):
+    root = soft_roce(tmp_path)
+    root.nfs_mount("10.0.0.1:/b c", "/mnt/b", protocol="tcp")
+    facts = tmp_path / "f.json"
+    facts.write_text(facts_file.to_json(root.reader().facts()))
+    path = policy("require-rdma")
+    result = call("nfs", "list", "--facts", str(facts), "--policy", path)
+    assert "nfs check '10.0.0.1:/b c'" in result.out

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+import yaml
+
+RULES = """\
+version: 1
+nfs:
+  rules:
+    - {name: iso, server: nas1, path: /iso, transport: tcp}
+    - {server: nas1, transport: prefer-rdma, options: nconnect=4}
+"""
+ONE = "version: 1\nnfs: {rules: [{server: nas1, transport: tcp}]}\n"
+
+
+@pytest.fixture
+def written(host):
+    def write(text, path="etc/ovirt-rdma/policy.yaml"):
+        file = host.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return str(file)
+
+    return write
+
+
+def test_check_in_order(host, written):
+    path = written(RULES)
+    result = host("policy", "check")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"{path} is in order: 2 NFS rules.\n"
+    document = host("policy", "check", path, "-o", "json").document
+    assert (document["kind"], document["in_order"]) == ("policy-check", True)
+
+
+def test_check_names_all_mistakes(host, written):
+    path = written("version: 1\nnfs:\n  rules:\n    - {server: nas1}\ncolour: 1\n")
+    result = host("policy", "check")
+    assert (result.code, result.err) == (3, "")
+    lines = result.out.splitlines()
+    assert lines[0].startswith(f"{path}:4: nfs.rules[1].transport: ")
+    assert lines[1].startswith(f"{path}:5: colour: ")
+    assert lines[2] == f"{path} is not in order: 2 mistakes."
+    document = host("policy", "check", "-o", "json")
+    assert document.code == 3
+    assert [error["line"] for error in document.document["errors"]] == [4, 5]
+
+
+def test_check_that_cannot_be_done(host, written):
+    host("policy", "check").refused(1, "there is no such policy file")
+    host("policy", "check", str(host.root)).refused(1, "is a directory")
+
+
+def test_check_warns_of_a_rule_that_never_wins(host, written):
+    text = RULES.replace("path: /iso, ", "")
+    path = written(text)
+    result = host("policy", "check")
+    assert result.code == 0
+    assert result.out.startswith(f"{path}:5: ")
+    assert "(warning)\n" in result.out
+    loaded = host("policy", "load")
+    assert loaded.code == 0
+    assert loaded.err.startswith(f"warning: {path}:5: ")
+    assert "warning: " in host("policy", "show", "--policy", path).err
+
+
+def test_load_then_show(host, written):
+    path = written(RULES)
+    first = host("policy", "load")
+    assert (first.code, first.err) == (0, "")
+    assert first.out.startswith(f"{path} is in force now: 2 NFS rules, sha256:")
+    again = host("policy", "load")
+    assert again.out.startswith(f"{path} was in force already: 2 NFS rules, ")
+    shown = host("policy", "show").out.splitlines()
+    assert shown[:3] == [
+        "RULE    SERVER  PATH  TRANSPORT    PORT   OPTIONS",
+        "iso     nas1    /iso  tcp          -      -",
+        "rule 2  nas1    *     prefer-rdma  20049  nconnect=4",
+    ]
+    assert shown[3].startswith(
+        f"2 NFS rules; the first that names an export wins ({path}, loaded "
+    )
+
+
+def test_load_as_a_document(host, written):
+    path = written(ONE)
+    document = host("policy", "load", "-o", "json").document
+    assert (document["kind"], document["file"]) == ("policy-load", path)
+    assert (document["changed"], document["rules"]) == (True, 1)
+    assert not host("policy", "load", "-o", "json").document["changed"]
+
+
+def test_a_load_that_fails_leaves_the_policy_in_force(host, written):
+    written(ONE)
+    host("policy", "load")
+    stored = (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes()
+    written("version: 7")
+    assert host("policy", "load").code == 1
+    assert (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes() == stored
+
+
+def test_a_policy_of_another_version_in_force(host, written):
+    path = written('{"schema_version": 2}', "var/lib/ovirt-rdma/policy.json")
+    host("policy", "show").refused(1, path, "its schema version is 2")
+
+
+@pytest.mark.parametrize(
+    ("export", "shown"),
+    [
+        (
+            "nas1:/iso",
+            {"rule": "iso (rule 1)", "transport": "tcp", "port": "-", "options": "-"},
+        ),
+        (
+            "NAS1:/vm/",
+            {"export": "NAS1:/vm", "rule": "rule 2", "port": "20049"},
+        ),
+    ],
+)
+def test_which_rule_names_an_export(host, written, export, shown):
+    path = written(RULES)
+    result = host("policy", "show", "--policy", path, "--export", export)
+    assert result.code == 0
+    fields = dict(line.split(None, 1) for line in result.out.splitlines())
+    assert {key: fields[key] for key in shown} == shown
+    assert fields["policy"] == path
+
+
+def test_no_rule_names_an_export(host, written):
+    words = ("policy", "show", "--policy", written(RULES), "--export", "nas2:/x")
+    result = host(*words)
+    assert result.code == 0
+    assert result.out.startswith("No rule names nas2:/x: VDSM mounts it as stock (")
+    assert host(*words, "-o", "json").document["rule"] is None
+
+
+def test_documents_of_show(host, written):
+    path = written(RULES)
+    rules = host("policy", "show", "--policy", path, "-o", "json").document
+    assert (rules["schema_version"], rules["kind"]) == (1, "policy")
+    assert [rule["name"] for rule in rules["nfs"]["rules"]] == ["iso", "rule 2"]
+    words = ("policy", "show", "--policy", path, "--export", "nas1:/iso", "-o", "yaml")
+    assert yaml.safe_load(host(*words).out)["rule"]["transport"] == "tcp"
+
+
+@pytest.mark.parametrize("text", [None, "", "version: 1\n"])
+def test_an_empty_policy(host, written, text):
+    if text is not None:
+        written(text)
+        host("policy", "load")
+    result = host("policy", "show")
+    assert result.code == 0
+    assert result.out.startswith("No NFS rule: VDSM mounts every export as stock (")
+    assert ("no policy is loaded" in result.out) is (text is None)
+    assert host("policy", "show", "-o", "json").document["nfs"] == {"rules": []}
