@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The rooms and the direction of imports, as ARCHITECTURE.md has them."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import graphlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parent.parent
+PACKAGE = "ovirt_rdma"
+LAUNCHER = TOP / "storage/launcher/vdsmd"
+
+# A room may use itself and these.
+USES = {
+    "cli": {"storage", "host"},
+    "storage": {"host"},
+    "host": set(),
+}
+# What stock vdsmd loads of ours: nothing beyond these may come with it.
+VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm_launch", f"{PACKAGE}.storage.connection")
+DEPENDENCIES = {"yaml", "jsonschema"}  # setup.cfg, install_requires
+# Runs as a process of its own, with the system's Python.
+CM_PROBE = f"{PACKAGE}.storage.rdma_cm_probe"
+
+
+def _sources() -> dict[str, Path]:
+    """Return the package's modules by their import names."""
+    found = {}
+    for room in USES:
+        for path in (TOP / room).rglob("*.py"):
+            inside = path.relative_to(TOP).with_suffix("").parts
+            name = ".".join((PACKAGE, *inside))
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+SOURCES = _sources()
+
+
+def _imports(tree: ast.AST, package: str, *, inner: bool = True) -> Iterator[str]:
+    """Yield the modules that ``tree`` imports, by full name.
+
+    ``package`` is where relative imports start. ``inner``: also those in functions.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            for alias in node.names:
+                member = f"{base}.{alias.name}"
+                yield member if member in SOURCES else base
+        elif inner or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _imports(node, package, inner=inner)
+
+
+def _imported(name: str, *, inner: bool = True) -> set[str]:
+    path = SOURCES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    return set(_imports(ast.parse(path.read_bytes()), package, inner=inner))
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _room(name: str) -> str:
+    return name.split(".")[1]
+
+
+def test_every_room_is_in_the_package():
+    setup = configparser.ConfigParser()
+    setup.read(TOP / "setup.cfg")
+    packages = set(setup["options"]["packages"].split())
+    assert {name for name, path in SOURCES.items() if path.name == "__init__.py"} == (
+        packages
+    )
+    assert {_room(name) for name in packages} == set(USES)
+
+
+@pytest.mark.parametrize("room", sorted(USES))
+def test_imports_point_downwards(room):
+    allowed = USES[room] | {room}
+    assert [
+        f"{name} imports {other}"
+        for name in SOURCES
+        if _room(name) == room
+        for other in _imported(name)
+        if _top(other) == PACKAGE and _room(other) not in allowed
+    ] == []
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {name: _imported(name, inner=False) & set(SOURCES) for name in SOURCES}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, naming it
+
+
+def test_package_needs_what_setup_names_and_no_more():
+    """Neither the lab nor the tests, among others."""
+    allowed = sys.stdlib_module_names | DEPENDENCIES | {PACKAGE, "vdsm"}
+    assert [
+        f"{name} imports {other}"
+        for name in SOURCES
+        for other in _imported(name)
+        if _top(other) not in allowed
+        and not (name == CM_PROBE and _top(other) == "pyverbs")
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "start", [*VDSMD_SIDE, LAUNCHER], ids=["launch", "class", "vdsmd"]
+)
+def test_vdsmd_loads_no_library_for_us(start):
+    if start == LAUNCHER:
+        todo = set(_imports(ast.parse(LAUNCHER.read_bytes()), ""))
+    else:
+        todo = {start}
+    ours, others = set(), set()
+    while todo:
+        name = todo.pop()
+        if name in SOURCES and name not in ours:
+            ours.add(name)
+            todo |= {name.rpartition(".")[0], *_imported(name)}
+        elif name not in SOURCES and name != PACKAGE:
+            others.add(_top(name))
+    assert VDSMD_SIDE[1] in ours
+    assert others - sys.stdlib_module_names - {"vdsm"} == set()
