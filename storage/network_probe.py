@@ -14,6 +14,7 @@ import os
 import selectors
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import IO, Optional
@@ -28,6 +29,7 @@ PROBE = Path(__file__).with_name("rdma_cm_probe.py")
 STARTUP_TIMEOUT_S = 10.0
 
 _STEP = "listener"
+_asking: dict[str, threading.Lock] = {}
 
 
 def resolve(server: str, timeout_s: float) -> tuple[str, ...]:
@@ -62,6 +64,12 @@ def rdma_listener(address: str, port: int, timeout_s: float) -> Step:
     The ``timeout_s`` seconds count from the child's ready signal. The verdict is
     UNKNOWN where the child cannot tell, for want of pyverbs above all.
     """
+    # Two at once would be in each other's way; see PAUSES_S of the probe.
+    with _asking.setdefault(address, threading.Lock()):
+        return _ask_listener(address, port, timeout_s)
+
+
+def _ask_listener(address: str, port: int, timeout_s: float) -> Step:
     command = [SYSTEM_PYTHON, "-I", str(PROBE), address, str(port)]
     try:
         child = subprocess.Popen(

@@ -14,6 +14,7 @@ Exit code 0 whatever the answer; 2 for wrong arguments.
 
 import json
 import sys
+import time
 from typing import Any
 
 # rdma_cma.h: enum rdma_cm_event_type and enum rdma_port_space.
@@ -26,6 +27,10 @@ ESTABLISHED = 9
 RDMA_PS_TCP = 0x0106
 # For each resolution.
 RESOLVE_TIMEOUT_MS = 2000
+# A refusal is asked again: without a queue pair all probes of a host have the same
+# number for it, 0, and a server takes the second of two at once for a stale
+# connection and rejects it (drivers/infiniband/core/cm.c, cm_match_req).
+PAUSES_S = (0.0, 0.1, 0.2, 0.4)
 
 Answer = tuple[str, str]
 
@@ -39,18 +44,30 @@ def knock(address: str, port: int) -> Answer:
         return "no pyverbs", f"python3-pyverbs cannot be used: {error}"
     finally:
         print("ready", flush=True)
-    try:
-        channel = cmid.CMEventChannel()
-        connection = cmid.CMID(creator=channel)
-    except PyverbsError as error:
-        return "unknown", f"this host has no RDMA CM: {error}"
-    try:
-        return _connect(cmid, PyverbsError, channel, connection, (address, port))
-    except PyverbsError as error:
-        return "no route", f"RDMA CM cannot reach {address}: {error}"
+    answer = ("unknown", "nobody knocked")
+    for pause in PAUSES_S:
+        time.sleep(pause)
+        answer = _connect(cmid, PyverbsError, address, port)
+        if answer[0] != "refused":
+            break
+    return answer
 
 
 def _connect(
+    cmid: Any, error_class: type[Exception], address: str, port: int
+) -> Answer:
+    try:
+        channel = cmid.CMEventChannel()
+        connection = cmid.CMID(creator=channel)
+    except error_class as error:
+        return "unknown", f"this host has no RDMA CM: {error}"
+    try:
+        return _converse(cmid, error_class, channel, connection, (address, port))
+    except error_class as error:
+        return "no route", f"RDMA CM cannot reach {address}: {error}"
+
+
+def _converse(
     cmid: Any,
     error_class: type[Exception],
     channel: Any,

@@ -17,6 +17,7 @@ import pytest
 from lab import modules
 from lab.topology import HYPERVISOR_ADDRESSES, NETDEV, Topology
 from lab.vdsm_daemon import Outcome, VdsmDaemon, local_path
+from ovirt_rdma.storage import rdma_cm_probe
 
 ACCESS, MOUNT_FAILED = 469, 477
 V4, V6 = "10.99.0.1", "[fd00:99::1]"
@@ -256,6 +257,14 @@ def test_two_connects_of_one_export_mount_once(site: Site) -> None:
     assert len(site.mounted("/srv/require")) == 1
     mounting = [line for o in outcomes for line in o.log if "INFO mounting" in line]
     assert len(mounting) == 1
+
+
+def test_probes_at_the_same_time_are_not_refused(site: Site) -> None:
+    # To the server they look like stale connections of each other.
+    probe = f"/usr/bin/python3 -I {rdma_cm_probe.__file__} {V4} 20049"
+    three = f"for probe in 1 2 3; do {probe} & done; wait"
+    said = site.shell(f"for round in 1 2 3 4; do {three}; done")
+    assert said.count('"listening"') == 12, said
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,19 @@ def test_the_real_probe_without_pyverbs(monkeypatch):
     assert step.verdict == UNKNOWN
     assert "python3-pyverbs" in step.detail
     assert step.fix == "install python3-pyverbs to know beforehand"
+
+
+def test_one_probe_at_a_time_for_an_address(probe):
+    place = probe(
+        "os.mkdir(__file__ + '.busy')\n"
+        "print('ready', flush=True); time.sleep(0.2)\n"
+        "os.rmdir(__file__ + '.busy')\n"
+        'print(\'{"verdict": "listening", "detail": "alone"}\', flush=True)\n'
+    )
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(rdma_listener, "10.0.0.1", 20049, 5) for _ in range(4)]
+    assert [one.result().verdict for one in asked] == [READY] * 4
+    assert not (place / "probe.py.busy").exists()
 
 
 def test_tcp_answers():
