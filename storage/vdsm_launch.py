@@ -16,6 +16,7 @@ from ovirt_rdma.host.paths import ENABLED, POLICY_JSON, under
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.policy_store import PolicySource
 from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.vdsm_conf import replaces_nfs_connections
 from ovirt_rdma.storage import vdsm_shape
 from ovirt_rdma.storage.connection import PolicyInForce, connection_class
 from ovirt_rdma.storage.server_readiness import Surroundings
@@ -55,7 +56,7 @@ def prepare(root: str = "/") -> Prepared:
     shared = Shared(Surroundings(HostReader(root)))
     install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
     remarks = [f"NFS connections are made by ovirt-rdma {__version__}"]
-    if vdsm.nfs_mount_options != vdsm_shape.DEFAULT_OPTIONS:
+    if replaces_nfs_connections(vdsm.nfs_mount_options):
         remarks.append(
             "vdsm.conf sets the deprecated irs/nfs_mount_options: connections for "
             "which the engine sends no NFS version, timeout or retransmissions bypass "

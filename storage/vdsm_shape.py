@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ovirt_rdma.host import vdsm_conf
+
 CONSTRUCTOR = ("id", "export", "timeout", "retrans", "version", "extraOptions")
 DEFAULT_OPTIONS = frozenset(("soft", "nosharecache"))
 # The engine's code for "Problem while trying to mount target".
@@ -38,7 +40,7 @@ class Vdsm:
     connection_types: dict[str, Any]
     mount_error: type[Exception]
     reported_error: type[Exception]
-    nfs_mount_options: frozenset[str]
+    nfs_mount_options: str
 
 
 def load() -> Vdsm:
@@ -95,11 +97,11 @@ def check(vdsm: Vdsm) -> None:
             raise UnknownShape(f"NFSConnection's mount connection has no {name}")
 
 
-def _nfs_mount_options() -> frozenset[str]:
+def _nfs_mount_options() -> str:
     config = importlib.import_module("vdsm.config").config
     try:
-        options: str = config.get("irs", "nfs_mount_options")
+        options: str = config.get(vdsm_conf.SECTION, vdsm_conf.OPTION)
     except configparser.Error:
         # A VDSM that has dropped the setting has the defaults.
-        return DEFAULT_OPTIONS
-    return frozenset(options.replace(" ", "").split(","))
+        return vdsm_conf.DEFAULT
+    return options

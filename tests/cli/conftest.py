@@ -5,6 +5,8 @@ import pytest
 from command_line import Result, run
 from vdsm_fixtures import loaded_vdsm
 
+from ovirt_rdma.storage import network_probe
+
 __all__ = ["loaded_vdsm"]
 
 
@@ -23,3 +25,14 @@ def host(tmp_path, capsys):
 def call(capsys):
     """Run ovirt-rdma-host with exactly these words."""
     return lambda *words: run(capsys, *words)
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Fail where anybody asks the network."""
+
+    def asked(*words):
+        raise AssertionError(f"the network was asked: {words}")
+
+    for name in ("resolve", "tcp_answers", "rdma_listener", "mountd"):
+        monkeypatch.setattr(network_probe, name, asked)

@@ -16,15 +16,6 @@ from ovirt_rdma.storage.readiness import READY, Step
 from ovirt_rdma.storage.server_readiness import Surroundings
 
 
-@pytest.fixture
-def no_network(monkeypatch):
-    def asked(*words):
-        raise AssertionError(f"the network was asked: {words}")
-
-    for name in ("resolve", "tcp_answers", "rdma_listener", "mountd"):
-        monkeypatch.setattr(network_probe, name, asked)
-
-
 def test_without_rdma(host, no_network):
     result = host("nfs", "check", "10.0.0.1:/e", "--facts", NO_RDMA)
     assert (result.code, result.err) == (3, "")

@@ -19,7 +19,7 @@ from ovirt_rdma.cli.host_command import main
 from ovirt_rdma.host import facts_file
 from ovirt_rdma.host.policy import TRANSPORTS
 from ovirt_rdma.host.policy_file import load_policy_file
-from ovirt_rdma.storage import network_probe, vdsm_shape
+from ovirt_rdma.storage import vdsm_shape
 from ovirt_rdma.storage.engine_options import ENGINE_REFUSES
 from ovirt_rdma.storage.failure_memory import FailureMemory
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
@@ -34,15 +34,6 @@ def policy_file(folder, transport, **more):
     path = Path(folder) / "p.yaml"
     path.write_text(json.dumps({"version": 1, "nfs": {"rules": [rule]}}))
     return str(path)
-
-
-@pytest.fixture
-def no_network(monkeypatch):
-    def asked(*words):
-        raise AssertionError(f"the network was asked: {words}")
-
-    for name in ("resolve", "tcp_answers", "rdma_listener", "mountd"):
-        monkeypatch.setattr(network_probe, name, asked)
 
 
 def test_no_rule(host, no_network):
