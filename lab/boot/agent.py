@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -54,6 +55,10 @@ class Agent:
         # Files and not pipes: a daemon that a command leaves behind keeps its
         # output open, and the answer must not wait for it.
         files = {name: os.memfd_create(name) for name in ("input", "stdout", "stderr")}
+        for name in ("stdout", "stderr"):
+            # The kernel locks no memfd's position: without this, processes of the
+            # command that write at once write over each other.
+            fcntl.fcntl(files[name], fcntl.F_SETFL, os.O_APPEND)
         started = time.monotonic()
         try:
             process = _popen(request, files)

@@ -71,6 +71,13 @@ def test_large_output_and_input_arrive_whole(guest: Guest) -> None:
     assert len(guest.run(f"head -c {size} /dev/zero | tr '\\0' x").stdout) == size
 
 
+def test_processes_that_write_at_once_lose_nothing(guest: Guest) -> None:
+    # A lost line once read as a probe that was refused.
+    writers = "for w in 1 2 3; do sh -c 'echo ready; sleep 0.02; echo done' & done"
+    said = guest.run(f"for round in $(seq 20); do {writers}; wait; done", timeout=60)
+    assert sorted(said.stdout.split()) == ["done"] * 60 + ["ready"] * 60
+
+
 def test_commands_run_side_by_side(guest: Guest) -> None:
     waiting = guest.start("until [ -e /tmp/go ]; do sleep 0.1; done; echo gone")
     assert guest.run("echo quick").stdout == "quick\n"
