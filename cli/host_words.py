@@ -226,7 +226,7 @@ def _enablement(verbs: Verbs) -> None:
     add_verb(
         verbs,
         "status",
-        "enablement_verbs:status",
+        "status_verb:status",
         "show what is enabled, installed, running and loaded",
         codes="0 printed",
         examples=("", "-o json"),
