@@ -5,24 +5,45 @@ from __future__ import annotations
 
 import dataclasses
 from argparse import Namespace
+from collections.abc import Sequence
 
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.host import enablement
 from ovirt_rdma.host.enablement import EnablementResult
+from ovirt_rdma.host.enablement_state import MODE_NFSMOUNT
 
 
 def enable(words: Namespace, screen: Screen) -> int:
-    """Put the launcher before vdsmd; a second run changes nothing."""
+    """Turn a mode on; a second run changes nothing."""
     result = enablement.enable(
-        words.root, words.mode, restart_vdsmd=words.restart_vdsmd
+        words.root, words.mode, restart_vdsmd=words.restart_vdsmd, resolve=resolve
     )
-    return _report("enable", "enabled", result, screen)
+    say_notes(result.notes, screen)
+    code = _report("enable", "enabled", result, screen)
+    needless = words.mode == MODE_NFSMOUNT and not result.restart_needed
+    if screen.for_people and needless:
+        screen.line("mount.nfs reads the file at each mount; vdsmd needs no restart.")
+    return code
 
 
 def disable(words: Namespace, screen: Screen) -> int:
     """Take back what enable did; a second run changes nothing."""
     result = enablement.disable(words.root, restart_vdsmd=words.restart_vdsmd)
     return _report("disable", "disabled", result, screen)
+
+
+def resolve(server: str) -> tuple[str, ...]:
+    """Return the addresses of a server's name, none where it does not resolve."""
+    from ovirt_rdma.storage import network_probe
+    from ovirt_rdma.storage.server_readiness import RESOLVE_TIMEOUT_S
+
+    return network_probe.resolve(server, RESOLVE_TIMEOUT_S)
+
+
+def say_notes(notes: Sequence[str], screen: Screen) -> None:
+    """Print the notes as messages; a document has them in it."""
+    for note in notes if screen.for_people else ():
+        screen.message(f"note: {note}")
 
 
 def _report(verb: str, state: str, result: EnablementResult, screen: Screen) -> int:
@@ -32,6 +53,7 @@ def _report(verb: str, state: str, result: EnablementResult, screen: Screen) -> 
             {
                 "changed": result.changed,
                 "restart_needed": result.restart_needed,
+                "notes": list(result.notes),
                 "steps": [dataclasses.asdict(step) for step in result.steps],
             },
         )

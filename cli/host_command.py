@@ -13,12 +13,15 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Optional
 
 from ovirt_rdma.cli.host_words import PROGRAM, parser
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.cli.words import parse
 from ovirt_rdma.host.problem import Problem
+
+TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
+if TYPE_CHECKING:
+    from typing import Optional
 
 # Set to 1, it shows the traceback of an error that is ours.
 DEBUG = "OVIRT_RDMA_DEBUG"

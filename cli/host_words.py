@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from ovirt_rdma.cli.words import Parser, add_group, add_verb, add_verbs, file_name
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.storage.vdsm_options import AUTO, VERSIONS
 
+TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
 if TYPE_CHECKING:
     from ovirt_rdma.cli.words import Verbs
 
@@ -23,6 +23,7 @@ exit codes:
   2    wrong words on the command line
   3    checks failed
   4    refused as unsafe
+  75   another run is changing this host
   130  interrupted
 
 '{program} VERB --help' shows a verb's options and examples;
@@ -37,7 +38,6 @@ def parser() -> Parser:
         prog=PROGRAM,
         description="See and set how this oVirt hypervisor uses RDMA.",
         epilog=_EXIT_CODES.format(program=PROGRAM),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -91,10 +91,11 @@ def _policy(verbs: Verbs) -> None:
         "load",
         "policy_verbs:load",
         "put the policy file into force",
-        codes="0 in force, 1 not in order or not stored, and nothing changed",
+        codes="0 in force, 1 not in order or not stored, 4 mode nfsmount is on and\n"
+        "cannot carry it, 75 another run is changing this host",
         examples=("", "new.yaml"),
-        more="vdsmd follows with its next connect; mounts that are there stay as\n"
-        "they are.",
+        more="vdsmd follows with its next connect, or mount.nfs with its next mount;\n"
+        "mounts that are there stay as they are.",
     )
     load.add_argument("file", metavar="FILE", nargs="?", type=file_name, help=file_help)
     _acts(load)
@@ -197,18 +198,26 @@ def _nfs_version(made: Parser) -> None:
 
 
 def _enablement(verbs: Verbs) -> None:
-    codes = "0 done or nothing to do, 1 failed, 4 refused as unsafe"
-    more = "A second run changes nothing. vdsmd goes on as it is until it is restarted."
+    codes = (
+        "0 done or nothing to do, 1 failed, 4 refused as unsafe,\n"
+        "75 another run is changing this host"
+    )
+    more = "A second run changes nothing. "
     enable = add_verb(
         verbs,
         "enable",
         "enablement_verbs:enable",
-        "let vdsmd use the policy from its next start on",
+        "let the policy decide how NFS storage is mounted",
         codes=codes,
-        examples=("", "--restart-vdsmd"),
-        more=more,
+        examples=("", "--restart-vdsmd", "--mode nfsmount"),
+        more=f"{more}Mode vdsmd puts the policy into vdsmd, from its\n"
+        "next start on. Mode nfsmount writes the exports that the policy names into a\n"
+        "file that mount.nfs reads, and refuses what that cannot carry; nothing of it\n"
+        "runs inside vdsmd, and nothing is restarted. Only one mode can be on.",
     )
-    enable.add_argument("--mode", default="vdsmd", help="vdsmd, which is the default")
+    enable.add_argument(
+        "--mode", default="vdsmd", help="vdsmd, which is the default, or nfsmount"
+    )
     disable = add_verb(
         verbs,
         "disable",
@@ -216,7 +225,7 @@ def _enablement(verbs: Verbs) -> None:
         "take back what enable did",
         codes=codes,
         examples=("", "--restart-vdsmd"),
-        more=more,
+        more=f"{more}vdsmd goes on as it is until it is restarted.",
     )
     for made in (enable, disable):
         made.add_argument(

@@ -17,6 +17,7 @@ from ovirt_rdma.host.policy_remark import PolicyProblem, Remark
 from ovirt_rdma.host.policy_store import read, store
 
 if TYPE_CHECKING:
+    from ovirt_rdma.host.enablement_plan import Step
     from ovirt_rdma.host.policy_file import PolicyFile
 
 
@@ -64,14 +65,30 @@ def check(words: Namespace, screen: Screen) -> int:
 
 
 def load(words: Namespace, screen: Screen) -> int:
-    """Validate a policy file and put it into force."""
+    """Validate a policy file and put it into force.
+
+    In mode nfsmount the policy must fit the mode, and its file follows.
+    """
+    from ovirt_rdma.cli.enablement_verbs import resolve, say_notes
+    from ovirt_rdma.host.enablement import file_for, write_file
     from ovirt_rdma.host.policy_file import load_policy_file
+    from ovirt_rdma.host.run_lock import one_run
 
     path = _file(words)
     found = load_policy_file(path)
     _warn(found, path, screen)
-    result = store(found.policy, str(path.absolute()), under(words.root, POLICY_JSON))
+    source, place = str(path.absolute()), under(words.root, POLICY_JSON)
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+    with one_run(words.root):
+        wanted = file_for(found.policy, words.root, resolve=resolve)
+        result = store(found.policy, source, place)
+        if wanted is not None:
+            steps, notes = write_file(wanted, words.root).steps, wanted.notes
+    say_notes(notes, screen)
     if screen.for_people:
+        for step in steps:
+            screen.line(f"done: {step.sentence}")
         verb = "is in force now" if result.changed else "was in force already"
         rules = count(len(found.policy.nfs.rules), "NFS rule")
         screen.line(f"{path} {verb}: {rules}, {result.stored.digest}.")
@@ -80,9 +97,10 @@ def load(words: Namespace, screen: Screen) -> int:
             "policy-load",
             {
                 "file": str(path),
-                "changed": result.changed,
+                "changed": result.changed or bool(steps),
                 "digest": result.stored.digest,
                 "rules": len(found.policy.nfs.rules),
+                "notes": list(notes),
             },
         )
     return 0

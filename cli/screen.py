@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional, TextIO
 
 from ovirt_rdma.host.problem import Problem
+
+TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
+if TYPE_CHECKING:
+    from typing import Any, Optional, TextIO
 
 SCHEMA_VERSION = 1
 FORMATS = ("table", "json", "yaml")
@@ -34,7 +36,7 @@ class Screen:
         self.output = output
         self._out = sys.stdout
         self._lines: list[str] = []
-        self._width = _terminal_width(self._out)
+        self._width = terminal_width(self._out)
         self._colour = (
             self._width is not None
             and not os.environ.get("NO_COLOR")
@@ -63,6 +65,8 @@ class Screen:
 
     def raw_document(self, whole: Mapping[str, Any]) -> None:
         """Add ``whole``, which brings its own schema_version and kind."""
+        import json
+
         text = json.dumps(whole, indent=2)
         if self.output == "yaml":
             import yaml
@@ -154,7 +158,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _terminal_width(stream: Optional[TextIO]) -> Optional[int]:
+def terminal_width(stream: Optional[TextIO]) -> Optional[int]:
     """Return the columns of a terminal; None for a file, a pipe or nothing."""
     if stream is None or not stream.isatty():
         return None

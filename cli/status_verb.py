@@ -1,29 +1,76 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``status``: what is enabled, installed, running and loaded, apart."""
+"""``status``: what is enabled, installed, running, loaded and degraded, apart."""
 
 from __future__ import annotations
 
 import dataclasses
 from argparse import Namespace
+from typing import Optional
 
 from ovirt_rdma.cli.screen import Screen, count
 from ovirt_rdma.host.enablement_state import BY_LAUNCHER
 from ovirt_rdma.host.enablement_status import Status, read_status
+from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.policy import Policy
+from ovirt_rdma.host.policy_store import StoredPolicyProblem, read
+from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.storage.mount_review import DEGRADED, MountReview, review_all
 
 
 def status(words: Namespace, screen: Screen) -> int:
-    """Show what is enabled, installed, running and loaded, apart."""
+    """Show what is enabled, installed, running, loaded and degraded, apart."""
     found = read_status(words.root)
+    degraded, unknown, problems = _degraded(words.root)
     if not screen.for_people:
         content = dataclasses.asdict(found)
         del content["schema_version"]  # document() puts it first
-        screen.document("status", content)
+        listed = [_document(one) for one in degraded]
+        content["degraded"] = None if unknown else listed
+        screen.document("status", {**content, "problems": problems})
         return 0
-    screen.fields(_status_lines(found))
+    for sentence in problems:
+        screen.message(f"note: {sentence}")
+    count_shown = count(len(degraded), "mount") if degraded else "none"
+    shown = f"not known: {unknown}" if unknown else count_shown
+    screen.fields([*_status_lines(found), ("degraded", shown)])
+    for one in degraded:
+        screen.line(f"{one.sentence}.")
+        screen.fix(one.fix)
     for advice in found.advice:
         screen.line(f"{advice.sentence}.")
         screen.fix(advice.fix)
     return 0
+
+
+def _degraded(root: str) -> tuple[list[MountReview], str, list[str]]:
+    """Return the degraded mounts, or why they are not known, and what could not be
+    read of them.
+    """
+    try:
+        stored = read(under(root, POLICY_JSON))
+    except StoredPolicyProblem:
+        return [], "the stored policy cannot be used", []
+    reader = HostReader(root)
+    unread: list[str] = []
+    reader.nfs_mounts(unread)
+    if unread:
+        return [], unread[0], []
+    facts = reader.mount_facts(cm_ids=False)
+    reviews = review_all(facts, stored.policy if stored else Policy())
+    degraded = [one for one in reviews if one.verdict == DEGRADED]
+    return degraded, "", list(facts.problems)
+
+
+def _document(found: MountReview) -> dict[str, Optional[str]]:
+    return {
+        "export": found.mount.source,
+        "mountpoint": found.mount.mountpoint,
+        "transport": found.proof.transport,
+        "rule": found.match.rule.name if found.match else None,
+        "since": found.since,
+        "reason": found.reason,
+        "fix": found.fix,
+    }
 
 
 def _status_lines(found: Status) -> list[tuple[str, str]]:
@@ -50,4 +97,17 @@ def _status_lines(found: Status) -> list[tuple[str, str]]:
         ("package", package),
         ("running", running),
         ("policy", policy),
+        *_nfsmount_line(found),
     ]
+
+
+def _nfsmount_line(found: Status) -> list[tuple[str, str]]:
+    if found.nfsmount is None:
+        return []
+    exports = count(found.nfsmount.exports, "export")
+    verdict = f"as the policy says, {exports}"
+    if found.running is None or found.running.program != BY_LAUNCHER:
+        verdict += "; vdsmd needs no restart"
+    if not found.nfsmount.as_policy:
+        verdict = "not as the policy says"
+    return [("nfsmount", f"{found.nfsmount.file}: {verdict}")]

@@ -4,19 +4,45 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn, Optional
 
-from ovirt_rdma.cli.screen import FORMATS
+from ovirt_rdma.cli.screen import FORMATS, terminal_width
 from ovirt_rdma.host.problem import UsageProblem
+
+TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, Optional
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are UsageProblems."""
 
+    def __init__(self, **keys: Any) -> None:
+        super().__init__(formatter_class=_HelpFormatter, **keys)
+
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a UsageProblem."""
         raise UsageProblem(message, f"see {self.prog} --help")
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Knows the width: argparse would load shutil and three compressors for it."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """Return the terminal's width, found as argparse finds it."""
+    with contextlib.suppress(ValueError):
+        columns = int(os.environ.get("COLUMNS", ""))
+        if columns > 0:
+            return columns
+    # Help is collected before it is printed, so sys.stdout says nothing now.
+    return terminal_width(sys.__stdout__) or 80
 
 
 if TYPE_CHECKING:
@@ -99,7 +125,6 @@ def add_verb(
         help=help,
         description="\n".join(part for part in (_sentence(help), more) if part),
         epilog=f"exit codes: {codes}\n\nexamples:\n{shown}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -30,6 +31,19 @@ def write_atomically(path: Path, data: bytes, mode: int) -> None:
             temporary.unlink()
         raise
     sync_directory(path.parent)
+
+
+def unfinished_files(path: Path) -> list[Path]:
+    """Return what a :func:`write_atomically` of ``path`` that was killed has left."""
+    # mkstemp's eight characters; an editor's .NAME.swp is no file of ours.
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
+    if not path.parent.is_dir():
+        return []
+    return sorted(
+        entry
+        for entry in path.parent.iterdir()
+        if ours.fullmatch(entry.name) and entry.is_file() and not entry.is_symlink()
+    )
 
 
 def sync_directory(directory: Path) -> None:

@@ -1,39 +1,62 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Enable and disable the launcher: carry out the steps of enablement_plan."""
+"""Turn a mode on, turn it off, keep its file up to date: carry out the steps of
+enablement_plan.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional, Union
+from typing import Optional, Union
 
 from ovirt_rdma.host.atomic_file import sync_directory, write_atomically
 from ovirt_rdma.host.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.enablement_plan import (
-    MAKE_DIRECTORY,
     MAKE_LINK,
     RELOAD_SYSTEMD,
     REMOVE_DIRECTORY,
+    REMOVE_LEFT_OVER,
     RESTART_VDSMD,
+    SAVE_CONF,
+    WRITE_CONF,
     WRITE_MARKER,
+    WRITE_NOTE,
     Step,
+    modes_on,
     plan_disable,
     plan_enable,
+    plan_enable_nfsmount,
 )
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,
-    MARKER_TEXT,
+    MODE_NFSMOUNT,
     MODE_VDSMD,
+    MODES,
     EnablementState,
+    marker_text,
+    note_text,
     read_state,
 )
-from ovirt_rdma.host.paths import DROPIN_SOURCE, under
+from ovirt_rdma.host.nfsmount_conf import Resolver
+from ovirt_rdma.host.nfsmount_mode import WantedFile, stored_policy, wanted_file
+from ovirt_rdma.host.paths import (
+    DROPIN_DIRECTORY,
+    DROPIN_SOURCE,
+    ENABLED,
+    FOLDER_NOTE,
+    NFSMOUNT_DIRECTORY,
+    NFSMOUNT_FILE,
+    NFSMOUNT_SAVED,
+    under,
+)
+from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.problem import Problem, UsageProblem
-
-MODES = (MODE_VDSMD,)
+from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.whole_folder import make_in_folder
 
 _COMMANDS = {
     RELOAD_SYSTEMD: ("systemctl", "daemon-reload"),
@@ -53,10 +76,12 @@ class EnablementResult:
     """The steps carried out; none, if everything was as wanted.
 
     ``restart_needed`` says that the running vdsmd is still the one of before.
+    ``notes`` are sentences about what the mode does with the policy on this host.
     """
 
     steps: tuple[Step, ...]
     restart_needed: bool
+    notes: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -69,18 +94,31 @@ def enable(
     mode: str = MODE_VDSMD,
     run: Optional[Runner] = None,
     restart_vdsmd: bool = False,
+    resolve: Resolver = lambda server: (),
 ) -> EnablementResult:
-    """Carry out :func:`plan_enable` below ``root``.
+    """Carry out the plan for ``mode`` below ``root``.
 
-    Commands are run with ``run``; without it, only where ``root`` is ``/`` and
-    systemd is the init. Raises UsageProblem for an unknown mode,
-    EnablementRefused, and EnablementFailed where a step fails.
+    Commands are run with ``run``; without it, only where ``root`` is ``/``, and
+    systemctl only where systemd is the init. ``resolve`` gives server names'
+    addresses; mode nfsmount needs it. Raises UsageProblem for an unknown mode,
+    EnablementRefused or NfsmountRefused, StoredPolicyProblem where mode nfsmount has
+    no policy that it can read, LockHeld during another run, and EnablementFailed
+    where a step fails.
     """
     if mode not in MODES:
         raise UsageProblem(
             f"there is no mode {mode!r} in this version; allowed: {', '.join(MODES)}"
         )
-    return _carry_out(plan_enable, BY_STOCK, Path(root), run, restart_vdsmd)
+    host = _Host(Path(root), run)
+    with one_run(host.root):
+        state = host.state()
+        if mode == MODE_VDSMD:
+            return host.carry_out(plan_enable(state, restart_vdsmd), state, BY_STOCK)
+        # What stands in the way is said before the policy is looked at.
+        plan_enable_nfsmount(state, state.conf.text)
+        wanted = wanted_file(stored_policy(host.root), host.root, resolve, host.prover)
+        steps = plan_enable_nfsmount(state, wanted.text, restart_vdsmd)
+        return host.carry_out(steps, state, BY_LAUNCHER, wanted)
 
 
 def disable(
@@ -89,36 +127,101 @@ def disable(
     restart_vdsmd: bool = False,
 ) -> EnablementResult:
     """Carry out :func:`plan_disable` below ``root``; otherwise as :func:`enable`."""
-    return _carry_out(plan_disable, BY_LAUNCHER, Path(root), run, restart_vdsmd)
+    host = _Host(Path(root), run)
+    with one_run(host.root):
+        state = host.state()
+        return host.carry_out(plan_disable(state, restart_vdsmd), state, BY_LAUNCHER)
 
 
-def _carry_out(
-    plan: Callable[[EnablementState, bool], tuple[Step, ...]],
-    outdated: str,
-    root: Path,
-    run: Optional[Runner],
-    restart_vdsmd: bool,
+def file_for(
+    policy: Policy,
+    root: Union[str, Path] = "/",
+    run: Optional[Runner] = None,
+    resolve: Resolver = lambda server: (),
+) -> Optional[WantedFile]:
+    """Return the file that mode nfsmount needs before ``policy`` comes into force;
+    None where that mode is off. Changes nothing. The caller holds ``one_run`` from
+    here until :func:`write_file` is done.
+
+    Raises as :func:`enable` does where the mode cannot carry the policy.
+    """
+    host = _Host(Path(root), run)
+    state = host.state()
+    if MODE_NFSMOUNT not in modes_on(state):
+        return None
+    plan_enable_nfsmount(state, state.conf.text)
+    return wanted_file(policy, host.root, resolve, host.prover)
+
+
+def write_file(
+    wanted: WantedFile, root: Union[str, Path] = "/", run: Optional[Runner] = None
 ) -> EnablementResult:
-    try:
-        state = read_state(root)
-    except OSError as error:
-        raise EnablementFailed(f"{error.filename}: {error.strerror}") from error
-    reachable = run is not None or (root == Path("/") and state.systemd)
-    state = dataclasses.replace(state, systemd=reachable)
-    steps = plan(state, restart_vdsmd)
-    for step in steps:
-        _carry_out_step(step, root, run or _run)
-    outdated_runs = state.process is not None and state.process.program == outdated
-    restarted = any(step.id == RESTART_VDSMD for step in steps)
-    return EnablementResult(steps, restart_needed=outdated_runs and not restarted)
+    """Put a file of :func:`file_for` into place, once its policy is in force; does
+    nothing where mode nfsmount is off.
+    """
+    host = _Host(Path(root), run)
+    state = host.state()
+    if MODE_NFSMOUNT not in modes_on(state):
+        return EnablementResult((), restart_needed=False)
+    steps = plan_enable_nfsmount(state, wanted.text)
+    write = tuple(step for step in steps if step.id in {WRITE_NOTE, WRITE_CONF})
+    return host.carry_out(write, state, BY_LAUNCHER, wanted)
 
 
-def _carry_out_step(step: Step, root: Path, run: Runner) -> None:
+@dataclass(frozen=True)
+class _Host:
+    root: Path
+    run: Optional[Runner]
+
+    @property
+    def prover(self) -> Optional[Runner]:
+        return self.run or (_run if self.root == Path("/") else None)
+
+    def state(self) -> EnablementState:
+        try:
+            state = read_state(self.root)
+        except OSError as error:
+            raise EnablementFailed(f"{error.filename}: {error.strerror}") from error
+        here = self.root == Path("/") and state.systemd
+        return dataclasses.replace(state, systemd=here or self.run is not None)
+
+    def carry_out(
+        self,
+        steps: tuple[Step, ...],
+        state: EnablementState,
+        outdated: str,
+        wanted: Optional[WantedFile] = None,
+    ) -> EnablementResult:
+        """``outdated`` is the program of a vdsmd that should be restarted."""
+        texts = {
+            ENABLED: marker_text(MODE_VDSMD),
+            FOLDER_NOTE: note_text(DROPIN_DIRECTORY),
+        }
+        if wanted:
+            texts = {
+                ENABLED: marker_text(MODE_NFSMOUNT),
+                FOLDER_NOTE: note_text(NFSMOUNT_DIRECTORY),
+                NFSMOUNT_FILE: wanted.text,
+            }
+        for step in steps:
+            _carry_out_step(step, self.root, self.run or _run, texts)
+        outdated_runs = state.process is not None and state.process.program == outdated
+        restarted = any(step.id == RESTART_VDSMD for step in steps)
+        return EnablementResult(
+            steps,
+            restart_needed=outdated_runs and not restarted,
+            notes=wanted.notes if wanted else (),
+        )
+
+
+def _carry_out_step(
+    step: Step, root: Path, run: Runner, texts: Mapping[str, str]
+) -> None:
     try:
         if step.id in _COMMANDS:
             run(_COMMANDS[step.id])
         else:
-            _change_file(step.id, under(root, step.target))
+            _change_file(step, root, texts)
     except (OSError, CommandFailed) as error:
         words = getattr(error, "strerror", None) or str(error)
         raise EnablementFailed(
@@ -127,17 +230,19 @@ def _carry_out_step(step: Step, root: Path, run: Runner) -> None:
         ) from error
 
 
-def _change_file(step_id: str, path: Path) -> None:
-    if step_id == MAKE_DIRECTORY:
-        path.mkdir(parents=True)
-        path.chmod(0o755)
-    elif step_id == MAKE_LINK:
-        path.symlink_to(DROPIN_SOURCE)
-    elif step_id == WRITE_MARKER:
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, MARKER_TEXT.encode("ascii"), 0o644)
-    elif step_id == REMOVE_DIRECTORY:
+def _change_file(step: Step, root: Path, texts: Mapping[str, str]) -> None:
+    path = under(root, step.target)
+    if step.id == MAKE_LINK:
+        make_in_folder(path, lambda place: place.symlink_to(DROPIN_SOURCE))
+    elif step.id in {WRITE_CONF, WRITE_MARKER, WRITE_NOTE}:
+        text = texts[step.target].encode("utf-8", "surrogateescape")
+        make_in_folder(path, lambda place: write_atomically(place, text, 0o644))
+    elif step.id == SAVE_CONF:
+        path.rename(under(root, NFSMOUNT_SAVED))
+    elif step.id == REMOVE_DIRECTORY:
         path.rmdir()
+    elif step.id == REMOVE_LEFT_OVER and path.is_dir():
+        shutil.rmtree(path)
     else:
         path.unlink()
     sync_directory(path.parent)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which steps put the launcher before vdsmd, and which take it away. Pure.
+"""Which steps turn a mode on, and which turn everything off. Pure.
 
 The marker is the last thing that enable writes and the last that disable
-removes, so a run that was interrupted is seen and completed by the next one. At
-every point between, vdsmd starts either as stock or through a whole launcher.
+removes, so a run that was interrupted is seen and completed by the next one. A
+folder that has to be made is noted first, so disable knows it from one that was there
+before. At every point between, vdsmd starts either as stock or through a whole
+launcher, and mount.nfs reads our whole file or none.
 """
 
 from __future__ import annotations
@@ -12,30 +14,40 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ovirt_rdma.host.enablement_state import (
-    ABSENT,
     BY_LAUNCHER,
     BY_STOCK,
-    FOREIGN,
-    OURS,
+    MODE_NFSMOUNT,
+    MODE_VDSMD,
     PRESENT,
     EnablementState,
+    Folder,
 )
+from ovirt_rdma.host.nfsmount_conf_file import ABSENT, EDITED, FOREIGN, OURS
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
     ENABLED,
+    FOLDER_NOTE,
     LAUNCHER,
+    NFSMOUNT_DIRECTORY,
+    NFSMOUNT_FILE,
+    NFSMOUNT_SAVED,
 )
 from ovirt_rdma.host.problem import Problem
 
 # Step ids; stable, they appear in JSON.
-MAKE_DIRECTORY = "make-directory"
 MAKE_LINK = "make-link"
+WRITE_NOTE = "write-folder-note"
+WRITE_CONF = "write-nfsmount-conf"
 WRITE_MARKER = "write-marker"
 REMOVE_LINK = "remove-link"
+REMOVE_CONF = "remove-nfsmount-conf"
+SAVE_CONF = "save-nfsmount-conf"
 REMOVE_DIRECTORY = "remove-directory"
+REMOVE_NOTE = "remove-folder-note"
 REMOVE_MARKER = "remove-marker"
+REMOVE_LEFT_OVER = "remove-left-over"
 RELOAD_SYSTEMD = "reload-systemd"
 RESTART_VDSMD = "restart-vdsmd"
 
@@ -55,15 +67,26 @@ class Step:
     sentence: str
 
 
+def modes_on(state: EnablementState) -> tuple[str, ...]:
+    """Return the modes of which anything of ours is there, half done or whole."""
+    signs = {
+        MODE_VDSMD: state.link == OURS,
+        MODE_NFSMOUNT: state.conf.state in {OURS, EDITED},
+    }
+    return tuple(m for m, sign in signs.items() if sign or state.marker_mode == m)
+
+
 def plan_enable(
     state: EnablementState, restart_vdsmd: bool = False
 ) -> tuple[Step, ...]:
     """Return the steps that put the launcher before vdsmd.
 
-    Raises EnablementRefused where a package is not whole, something of another
-    stands in our place, or another drop-in replaces vdsmd's ExecStart.
+    Raises EnablementRefused where the other mode is on, a package is not whole,
+    something of another stands in our place, or another drop-in replaces vdsmd's
+    ExecStart.
     """
-    _refuse_foreign(state)
+    _refuse_other_mode(state, MODE_VDSMD)
+    _refuse_foreign(*_own_places(state), *_vdsmd_places(state))
     for present, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
         if not present:
             raise EnablementRefused(
@@ -75,53 +98,155 @@ def plan_enable(
             "lets only one drop-in do that",
             "remove ExecStart from that drop-in, or do without this mode",
         )
-    steps = []
-    if state.directory == ABSENT:
-        steps.append(Step(MAKE_DIRECTORY, DROPIN_DIRECTORY, f"make {DROPIN_DIRECTORY}"))
+    steps = _sweep(state)
     if state.link == ABSENT:
+        steps += _note(state, state.directory, DROPIN_DIRECTORY)
         sentence = f"link {DROPIN_LINK} to {DROPIN_SOURCE}"
         steps.append(Step(MAKE_LINK, DROPIN_LINK, sentence))
-    if steps or state.marker == ABSENT:
+    if ABSENT in {state.link, state.marker}:
         steps += _reload(state)
-    if state.marker == ABSENT:
-        steps.append(Step(WRITE_MARKER, ENABLED, f"write {ENABLED}"))
-    return (*steps, *_restart(state, restart_vdsmd, BY_STOCK))
+    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_STOCK))
+
+
+def plan_enable_nfsmount(
+    state: EnablementState, wanted: str, restart_vdsmd: bool = False
+) -> tuple[Step, ...]:
+    """Return the steps that make ``wanted`` the file that mount.nfs reads.
+
+    vdsmd is left alone, unless it still runs through the launcher of before. Raises
+    EnablementRefused where the other mode is on, or where something of another, or
+    an edited file, stands in our place.
+    """
+    _refuse_other_mode(state, MODE_NFSMOUNT)
+    _refuse_foreign(*_own_places(state), *_nfsmount_places(state))
+    if state.conf.state == EDITED:
+        raise EnablementRefused(
+            f"{NFSMOUNT_FILE} was edited since ovirt-rdma-host wrote it",
+            "move what you need of it into the policy or into a file of your own, "
+            "remove it, and run this command again",
+        )
+    steps = _sweep(state)
+    if state.conf.text != wanted:
+        steps += _note(state, state.conf_directory, NFSMOUNT_DIRECTORY)
+        steps.append(Step(WRITE_CONF, NFSMOUNT_FILE, f"write {NFSMOUNT_FILE}"))
+    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_LAUNCHER))
 
 
 def plan_disable(
     state: EnablementState, restart_vdsmd: bool = False
 ) -> tuple[Step, ...]:
-    """Return the steps that leave vdsmd as VDSM ships it.
+    """Return the steps that leave vdsmd and mount.nfs as they are shipped.
 
-    A package that is gone does not matter. Raises EnablementRefused where
-    something of another stands in our place.
+    A package that is gone does not matter. A file that was edited is kept where
+    mount.nfs does not read it. Raises EnablementRefused where something of another
+    stands in a place of the mode that is on.
     """
-    _refuse_foreign(state)
-    steps = []
+    on = modes_on(state)
+    _refuse_foreign(*_own_places(state))
+    if MODE_VDSMD in on:
+        _refuse_foreign(*_vdsmd_places(state))
+    if MODE_NFSMOUNT in on:
+        _refuse_foreign(*_nfsmount_places(state))
+    steps = _sweep(state)
     if state.link == OURS:
         steps.append(Step(REMOVE_LINK, DROPIN_LINK, f"remove {DROPIN_LINK}"))
-    if OURS in {state.link, state.marker}:
-        link_name = Path(DROPIN_LINK).name
-        if state.directory == PRESENT and set(state.directory_entries) <= {link_name}:
-            sentence = f"remove {DROPIN_DIRECTORY}, which is empty now"
-            steps.append(Step(REMOVE_DIRECTORY, DROPIN_DIRECTORY, sentence))
+    if MODE_VDSMD in on:
+        steps += _remove_folder(state, state.directory, DROPIN_LINK)
         steps += _reload(state)
+    if state.conf.state == OURS:
+        steps.append(Step(REMOVE_CONF, NFSMOUNT_FILE, f"remove {NFSMOUNT_FILE}"))
+    elif state.conf.state == EDITED:
+        steps.append(_save_conf(state))
+    if MODE_NFSMOUNT in on and state.conf.state != EDITED:
+        steps += _remove_folder(state, state.conf_directory, NFSMOUNT_FILE)
+    if state.note == OURS:
+        steps.append(Step(REMOVE_NOTE, FOLDER_NOTE, f"remove {FOLDER_NOTE}"))
     if state.marker == OURS:
         steps.append(Step(REMOVE_MARKER, ENABLED, f"remove {ENABLED}"))
     return (*steps, *_restart(state, restart_vdsmd, BY_LAUNCHER))
 
 
-def _refuse_foreign(state: EnablementState) -> None:
-    for found, path in (
-        (state.marker, ENABLED),
-        (state.directory, DROPIN_DIRECTORY),
+_Places = tuple[tuple[str, str], ...]
+
+
+def _own_places(state: EnablementState) -> _Places:
+    return ((state.marker, ENABLED), (state.note, FOLDER_NOTE))
+
+
+def _vdsmd_places(state: EnablementState) -> _Places:
+    return (
+        (state.directory.state, DROPIN_DIRECTORY),
         (state.link, DROPIN_LINK),
-    ):
+    )
+
+
+def _nfsmount_places(state: EnablementState) -> _Places:
+    return (
+        (state.conf_directory.state, NFSMOUNT_DIRECTORY),
+        (state.conf.state, NFSMOUNT_FILE),
+    )
+
+
+def _refuse_foreign(*places: tuple[str, str]) -> None:
+    for found, path in places:
         if found == FOREIGN:
             raise EnablementRefused(
                 f"{path} is there already and is not ours",
                 "look what it is for, move it away, and run this command again",
             )
+
+
+def _refuse_other_mode(state: EnablementState, wanted: str) -> None:
+    for mode in modes_on(state):
+        if mode != wanted:
+            raise EnablementRefused(
+                f"mode {mode} is on, and only one mode can be",
+                f"ovirt-rdma-host disable, then ovirt-rdma-host enable --mode {wanted}",
+            )
+
+
+def _save_conf(state: EnablementState) -> Step:
+    if state.conf_saved:
+        raise EnablementRefused(
+            f"{NFSMOUNT_FILE} was edited, and would be kept as {NFSMOUNT_SAVED}, which "
+            "is there already",
+            "move one of the two away, and run this command again",
+        )
+    sentence = f"keep {NFSMOUNT_FILE}, which was edited, as {NFSMOUNT_SAVED}"
+    return Step(SAVE_CONF, NFSMOUNT_FILE, sentence)
+
+
+def _sweep(state: EnablementState) -> list[Step]:
+    """Remove what runs that were killed have left."""
+    return [
+        Step(REMOVE_LEFT_OVER, path, f"remove {path}, left by a run that was killed")
+        for path in state.left_over
+    ]
+
+
+def _note(state: EnablementState, folder: Folder, path: str) -> list[Step]:
+    """Note that the folder at ``path`` is made by us."""
+    if folder.state != ABSENT or state.noted_folder == path:
+        return []
+    return [Step(WRITE_NOTE, FOLDER_NOTE, f"note in {FOLDER_NOTE} that {path} is new")]
+
+
+def _remove_folder(state: EnablementState, folder: Folder, ours: str) -> list[Step]:
+    """Remove the folder of ``ours`` if we made it and nothing else is in it."""
+    path = Path(ours)
+    swept = {Path(left).name for left in state.left_over}
+    if state.noted_folder != str(path.parent) or folder.state != PRESENT:
+        return []
+    if not set(folder.entries) <= {path.name} | swept:
+        return []
+    sentence = f"remove {path.parent}, which is empty now"
+    return [Step(REMOVE_DIRECTORY, str(path.parent), sentence)]
+
+
+def _mark(state: EnablementState) -> list[Step]:
+    if state.marker != ABSENT:
+        return []
+    return [Step(WRITE_MARKER, ENABLED, f"write {ENABLED}")]
 
 
 def _reload(state: EnablementState) -> list[Step]:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is there of the vdsmd launcher on a host: read, never changed.
+"""What is there of the two modes on a host: read, never changed.
+
+Mode vdsmd is a link that puts the launcher before vdsmd; mode nfsmount is a file of
+nfsmount.conf.d. A marker says that a mode is on, and which.
 
 Everything is read below a root directory, so that a fake tree is a test.
 """
@@ -8,33 +11,46 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from ovirt_rdma.host.atomic_file import unfinished_files
+from ovirt_rdma.host.nfsmount_conf_file import (
+    ABSENT,
+    FOREIGN,
+    OURS,
+    ConfFile,
+    read_conf_file,
+)
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
     ENABLED,
+    FOLDER_NOTE,
     LAUNCHER,
+    NFSMOUNT_DIRECTORY,
+    NFSMOUNT_FILE,
+    NFSMOUNT_SAVED,
     OTHER_DROPIN_DIRECTORIES,
     STOCK_VDSMD,
     SYSTEMD_BOOTED,
     under,
 )
+from ovirt_rdma.host.whole_folder import unfinished
 
-# Places that we write to: nothing there, our own thing there, or another's.
-ABSENT = "absent"
-OURS = "ours"
-FOREIGN = "foreign"
 PRESENT = "present"
 
 MODE_VDSMD = "vdsmd"
+MODE_NFSMOUNT = "nfsmount"
+MODES = (MODE_VDSMD, MODE_NFSMOUNT)
+# What enable may have to make, and disable to take away.
+FOLDERS = (DROPIN_DIRECTORY, NFSMOUNT_DIRECTORY)
 MARKER_HEADER = (
     "# Written by ovirt-rdma-host enable; ovirt-rdma-host disable removes it."
 )
-MARKER_TEXT = f"{MARKER_HEADER}\nmode: {MODE_VDSMD}\n"
 
 # Which program the running vdsmd was started with.
 BY_LAUNCHER = "launcher"
@@ -52,39 +68,73 @@ class VdsmdProcess:
 
 
 @dataclass(frozen=True)
+class Folder:
+    """A folder that we put something into: ABSENT, PRESENT or FOREIGN (no plain
+    folder), and the sorted names in it.
+    """
+
+    state: str
+    entries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class EnablementState:
     """What the plans for enable and disable are made from.
 
-    ``marker`` and ``link`` are ABSENT, OURS or FOREIGN. ``directory``, which is
-    vdsmd.service.d, is ABSENT, PRESENT or FOREIGN (no plain folder);
-    ``overrides`` are files of others that replace vdsmd's ExecStart too.
-    ``systemd`` says whether there is a systemd to reload.
+    ``marker`` and ``link`` are ABSENT, OURS or FOREIGN; ``marker_mode`` is what a
+    marker of ours says. ``note`` is the same for the note of the folder that enable
+    made, ``noted_folder`` that folder. ``directory`` is vdsmd.service.d,
+    ``conf_directory`` nfsmount.conf.d; ``conf`` our file in it, ``conf_saved`` whether
+    an edited one is kept beside it. ``overrides`` are files of others that replace
+    vdsmd's ExecStart too. ``left_over`` are paths of ours that a run that was killed
+    has left. ``systemd`` says whether there is a systemd to reload.
     """
 
     marker: str
+    marker_mode: Optional[str]
+    note: str
+    noted_folder: Optional[str]
     link: str
-    directory: str
-    directory_entries: tuple[str, ...]
+    directory: Folder
+    conf: ConfFile
+    conf_directory: Folder
+    conf_saved: bool
     overrides: tuple[str, ...]
+    left_over: tuple[str, ...]
     launcher: bool
     dropin: bool
     process: Optional[VdsmdProcess]
     systemd: bool
 
 
+def marker_text(mode: str) -> str:
+    """Return what the marker says where ``mode`` is on."""
+    return f"{MARKER_HEADER}\nmode: {mode}\n"
+
+
+def note_text(folder: str) -> str:
+    """Return what the note says where enable made ``folder``."""
+    return f"{MARKER_HEADER}\nmade: {folder}\n"
+
+
 def read_state(root: Path) -> EnablementState:
-    """Read the state below ``root``. Raises OSError where a folder is unreadable."""
-    directory = under(root, DROPIN_DIRECTORY)
+    """Read the state below ``root``. Raises OSError where a place is unreadable."""
+    modes = {marker_text(mode).encode(): mode for mode in MODES}
+    marker, mode = _one_of(modes, under(root, ENABLED))
+    folders = {note_text(folder).encode(): folder for folder in FOLDERS}
+    note, noted = _one_of(folders, under(root, FOLDER_NOTE))
     return EnablementState(
-        marker=_marker_state(under(root, ENABLED)),
+        marker=marker,
+        marker_mode=mode,
+        note=note,
+        noted_folder=noted,
         link=_link_state(under(root, DROPIN_LINK)),
-        directory=_directory_state(directory),
-        directory_entries=(
-            tuple(sorted(entry.name for entry in directory.iterdir()))
-            if directory.is_dir()
-            else ()
-        ),
+        directory=_folder(under(root, DROPIN_DIRECTORY)),
+        conf=read_conf_file(under(root, NFSMOUNT_FILE)),
+        conf_directory=_folder(under(root, NFSMOUNT_DIRECTORY)),
+        conf_saved=under(root, NFSMOUNT_SAVED).exists(),
         overrides=_overrides(root),
+        left_over=_left_over(root),
         launcher=under(root, LAUNCHER).is_file(),
         dropin=under(root, DROPIN_SOURCE).is_file(),
         process=vdsmd_process(root),
@@ -116,29 +166,44 @@ def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
     return None
 
 
-def _marker_state(path: Path) -> str:
+def _one_of(texts: Mapping[bytes, str], path: Path) -> tuple[str, Optional[str]]:
+    """Say whose file stands at ``path``, and for which of ``texts`` it is ours."""
     if path.is_symlink():
-        return FOREIGN
+        return FOREIGN, None
     try:
-        return OURS if path.read_bytes() == MARKER_TEXT.encode() else FOREIGN
+        found = path.read_bytes()
     except FileNotFoundError:
-        return ABSENT
+        return ABSENT, None
     except IsADirectoryError:
-        return FOREIGN
+        return FOREIGN, None
+    return (OURS, texts[found]) if found in texts else (FOREIGN, None)
 
 
-def _directory_state(path: Path) -> str:
+def _folder(path: Path) -> Folder:
     if path.is_symlink():
-        return FOREIGN
+        return Folder(FOREIGN)
     if path.is_dir():
-        return PRESENT
-    return FOREIGN if path.exists() else ABSENT
+        return Folder(PRESENT, tuple(sorted(entry.name for entry in path.iterdir())))
+    return Folder(FOREIGN if path.exists() else ABSENT)
 
 
 def _link_state(path: Path) -> str:
     if path.is_symlink():
         return OURS if str(path.readlink()) == DROPIN_SOURCE else FOREIGN
     return FOREIGN if path.exists() else ABSENT
+
+
+def _left_over(root: Path) -> tuple[str, ...]:
+    """What stands at the places where files and folders of ours are being made."""
+    found: list[Path] = []
+    for path in (ENABLED, FOLDER_NOTE, NFSMOUNT_FILE):
+        if not under(root, path).parent.is_symlink():
+            found += unfinished_files(under(root, path))
+    for folder in (posixpath.dirname(ENABLED), *FOLDERS):
+        place = unfinished(under(root, folder))
+        if place.is_dir() and not place.is_symlink():
+            found.append(place)
+    return tuple(f"/{path.relative_to(root)}" for path in found)
 
 
 def _overrides(root: Path) -> tuple[str, ...]:

@@ -11,24 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host import policy_store, vdsm_conf
+from ovirt_rdma.host import policy_store
+from ovirt_rdma.host.commands import Runner, run_command
+from ovirt_rdma.host.enablement_advice import Advice, advice_on
 from ovirt_rdma.host.enablement_state import (
-    BY_LAUNCHER,
-    BY_STOCK,
+    MODE_NFSMOUNT,
     MODE_VDSMD,
-    OURS,
     EnablementState,
     VdsmdProcess,
     read_state,
 )
-from ovirt_rdma.host.paths import (
-    DROPIN_LINK,
-    DROPIN_SOURCE,
-    ENABLED,
-    LAUNCHER,
-    POLICY_JSON,
-    under,
-)
+from ovirt_rdma.host.nfsmount_conf_file import EDITED, OURS
+from ovirt_rdma.host.nfsmount_mode import review, stored_policy
+from ovirt_rdma.host.paths import NFSMOUNT_FILE, POLICY_JSON, under
 from ovirt_rdma.host.problem import Problem
 
 SCHEMA_VERSION = 1
@@ -36,14 +31,27 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Enabled:
-    """``marker`` and ``link`` are ``absent``, ``ours`` or ``foreign``; ``mode`` is
-    None unless both are ours.
+    """``marker`` and ``link`` are ``absent``, ``ours`` or ``foreign``; ``conf``, the
+    file of mode nfsmount, may be ``edited`` too. ``mode`` is None unless the marker
+    and what the mode needs are both there.
     """
 
     mode: Optional[str]
     marker: str
     link: str
+    conf: str
     overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Nfsmount:
+    """The file of mode nfsmount: how many exports it names, and whether mount.nfs
+    reads in it what the policy in force says.
+    """
+
+    file: str
+    exports: int
+    as_policy: bool
 
 
 @dataclass(frozen=True)
@@ -68,14 +76,6 @@ class LoadedPolicy:
 
 
 @dataclass(frozen=True)
-class Advice:
-    """What does not fit together, in a sentence, and what to do."""
-
-    sentence: str
-    fix: str
-
-
-@dataclass(frozen=True)
 class Status:
     """The whole answer; ``advice`` is about what does not fit together."""
 
@@ -83,30 +83,64 @@ class Status:
     package: Package
     running: Optional[VdsmdProcess]
     policy: LoadedPolicy
+    nfsmount: Optional[Nfsmount]
     advice: tuple[Advice, ...]
     schema_version: int = SCHEMA_VERSION
 
 
-def read_status(root: Union[str, Path] = "/") -> Status:
+def read_status(root: Union[str, Path] = "/", run: Optional[Runner] = None) -> Status:
     """Read the status of the host below ``root``; changes nothing.
 
-    Raises Problem where a folder of the system cannot be read.
+    nfsconf is run with ``run``; without it, only where ``root`` is ``/``. Raises
+    Problem where a folder of the system cannot be read.
     """
+    root = Path(root)
     try:
-        state = read_state(Path(root))
+        state = read_state(root)
     except OSError as error:
         raise Problem(f"{error.filename}: {error.strerror}") from error
+    if run is None and root == Path("/"):
+        run = run_command
     policy = _loaded_policy(under(root, POLICY_JSON))
-    enabled = state.marker == OURS and state.link == OURS
+    nfsmount, findings = _nfsmount(state, policy, root, run)
     return Status(
         Enabled(
-            MODE_VDSMD if enabled else None, state.marker, state.link, state.overrides
+            _mode(state), state.marker, state.link, state.conf.state, state.overrides
         ),
         Package(state.launcher, state.dropin),
         state.process,
         policy,
-        (*_advice(state, policy), *_bypass_advice(state, Path(root))),
+        nfsmount,
+        (
+            *findings,
+            *advice_on(state, policy.loaded, policy.problem and policy.fix, root),
+        ),
     )
+
+
+def _mode(state: EnablementState) -> Optional[str]:
+    if state.marker_mode == MODE_VDSMD and state.link == OURS:
+        return MODE_VDSMD
+    if state.marker_mode == MODE_NFSMOUNT and state.conf.state in {OURS, EDITED}:
+        return MODE_NFSMOUNT
+    return None
+
+
+def _nfsmount(
+    state: EnablementState, policy: LoadedPolicy, root: Path, run: Optional[Runner]
+) -> tuple[Optional[Nfsmount], list[Advice]]:
+    if state.conf.state == EDITED:
+        sentence = f"{NFSMOUNT_FILE} was edited; mount.nfs reads it as it is now"
+        fix = (
+            "move what you need of it into the policy or into a file of your own, "
+            "remove it, then: ovirt-rdma-host enable --mode nfsmount"
+        )
+        return None, [Advice(sentence, fix)]
+    if state.conf.state != OURS or policy.problem:
+        return None, []
+    found = review(state.conf.text, stored_policy(root), root, run)
+    advice = [Advice(sentence, fix) for sentence, fix in found.findings]
+    return Nfsmount(NFSMOUNT_FILE, found.exports, not advice), advice
 
 
 def _loaded_policy(path: Path) -> LoadedPolicy:
@@ -123,83 +157,3 @@ def _loaded_policy(path: Path) -> LoadedPolicy:
         stored.loaded_at,
         len(stored.policy.nfs.rules),
     )
-
-
-def _advice(state: EnablementState, policy: LoadedPolicy) -> list[Advice]:
-    advice = []
-    marker, link = state.marker == OURS, state.link == OURS
-    if marker != link:
-        there, missing = (ENABLED, DROPIN_LINK) if marker else (DROPIN_LINK, ENABLED)
-        advice.append(
-            Advice(
-                f"{there} is there and {missing} is not: an enable or disable was "
-                "interrupted",
-                "run it again: ovirt-rdma-host enable, or disable",
-            )
-        )
-    for present, path in (
-        (state.launcher, LAUNCHER),
-        (state.dropin, DROPIN_SOURCE),
-    ):
-        if (marker or link) and not present:
-            advice.append(Advice(f"{path} is missing", "install ovirt-rdma-host again"))
-    if link and state.overrides:
-        names = ", ".join(state.overrides)
-        advice.append(
-            Advice(
-                f"{names} replaces vdsmd's ExecStart too, and only one can win",
-                "remove ExecStart from it, or run: ovirt-rdma-host disable",
-            )
-        )
-    program = state.process.program if state.process else None
-    if link and program == BY_STOCK:
-        advice.append(
-            Advice(
-                "Enabled, but the running vdsmd is stock",
-                "systemctl restart vdsmd; if it stays stock, the launcher has said "
-                "why: journalctl -t vdsmd",
-            )
-        )
-    if not link and program == BY_LAUNCHER:
-        advice.append(
-            Advice(
-                "Not enabled, but the running vdsmd came through the launcher",
-                "systemctl restart vdsmd",
-            )
-        )
-    if policy.problem:
-        advice.append(
-            Advice(
-                "The stored policy cannot be used; a vdsmd that starts now mounts "
-                "NFS as stock",
-                policy.fix,
-            )
-        )
-    elif link and not policy.loaded:
-        advice.append(
-            Advice(
-                "No policy is loaded, so NFS mounts are stock",
-                "ovirt-rdma-host policy load",
-            )
-        )
-    return advice
-
-
-def _bypass_advice(state: EnablementState, root: Path) -> list[Advice]:
-    if state.link != OURS:
-        return []
-    problems: list[str] = []
-    options = vdsm_conf.nfs_mount_options(root, problems)
-    folders = "/etc/vdsm /run/vdsm /usr/lib/vdsm"
-    advice = [Advice(problem, f"correct it below {folders}") for problem in problems]
-    if options is not None and vdsm_conf.replaces_nfs_connections(options):
-        advice.append(
-            Advice(
-                f"vdsm.conf sets the deprecated {vdsm_conf.OPTION} ({options}): where "
-                "the engine sends no NFS version, timeout or retransmissions, VDSM "
-                "mounts with these options alone, and no rule of the policy counts",
-                f"remove it (grep -r {vdsm_conf.OPTION} {folders}), restart vdsmd, and "
-                "set the NFS version in the storage connection",
-            )
-        )
-    return advice

@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Union
+TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Union
 
 # The admin's and the program's own.
 POLICY_YAML = "/etc/ovirt-rdma/policy.yaml"
 POLICY_JSON = "/var/lib/ovirt-rdma/policy.json"
 ENABLED = "/etc/ovirt-rdma/enabled"
+# Names the folder that enable had to make, which disable takes away again.
+FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
+# Held by the run that changes the host.
+RUN_LOCK = "/run/ovirt-rdma/lock"
+# Written by vdsmd, into a folder that the package's tmpfiles.d file makes.
+RUN_MOUNTS = "/run/ovirt-rdma/mounts"
+DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
 
 # What the package ovirt-rdma-host installs.
 LAUNCHER = "/usr/libexec/ovirt-rdma/launcher/vdsmd"
@@ -25,6 +34,17 @@ VDSM_CONF_DROPIN_DIRECTORIES = (
     "/etc/vdsm/vdsm.conf.d",
 )
 
+# Where VDSM mounts NFS exports: [irs] repository of vdsm.conf, which nobody changes
+# (SELinux and sanlock know the place), and "mnt" below it.
+VDSM_MOUNTS = "/rhev/data-center/mnt"
+
+# nfs-utils'; nfsmount.conf(5).
+NFSMOUNT_CONF = "/etc/nfsmount.conf"
+NFSMOUNT_DIRECTORY = f"{NFSMOUNT_CONF}.d"
+NFSMOUNT_FILE = f"{NFSMOUNT_DIRECTORY}/50-ovirt-rdma.conf"
+# An edited file of ours is kept here: nfs-utils reads names that end in .conf only.
+NFSMOUNT_SAVED = f"{NFSMOUNT_FILE}.saved"
+
 # systemd's; systemd.unit(5), "Unit File Load Path", the admin's folder first.
 SYSTEMD_BOOTED = "/run/systemd/system"
 DROPIN_DIRECTORY = "/etc/systemd/system/vdsmd.service.d"
@@ -38,4 +58,7 @@ OTHER_DROPIN_DIRECTORIES = (
 
 def under(root: Union[str, Path], path: str) -> Path:
     """Return the absolute ``path`` below ``root``, which is ``/`` on a real host."""
+    # Here, because --help names paths too and starts a tenth faster without.
+    from pathlib import Path  # noqa: PLC0415
+
     return Path(root) / path.lstrip("/")

@@ -2,15 +2,22 @@
 from __future__ import annotations
 
 import pytest
+from host_fake_root import FakeRoot
 
+from ovirt_rdma.cli import policy_verbs
+from ovirt_rdma.host.enablement import disable
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     DROPIN_SOURCE,
     ENABLED,
+    FOLDER_NOTE,
     LAUNCHER,
+    NFSMOUNT_DIRECTORY,
+    NFSMOUNT_FILE,
     STOCK_VDSMD,
     under,
 )
+from ovirt_rdma.host.run_lock import LockHeld, one_run
 
 
 @pytest.fixture
@@ -22,6 +29,7 @@ def installed(host):
         file.write_text("packaged\n")
     under(host.root, "/etc/ovirt-rdma").mkdir(parents=True)
     under(host.root, "/etc/systemd/system").mkdir(parents=True)
+    FakeRoot(host.root)
     return host
 
 
@@ -73,7 +81,7 @@ def test_a_step_that_fails(installed):
     under(installed.root, "/etc/systemd/system").rmdir()
     under(installed.root, "/etc/systemd").rmdir()
     under(installed.root, "/etc/systemd").write_text("no folder")
-    installed("enable").refused(1, "cannot make ")
+    installed("enable").refused(1, "cannot link ")
 
 
 def test_status_of_a_host_without_anything(host):
@@ -82,10 +90,11 @@ def test_status_of_a_host_without_anything(host):
     assert (
         result.out
         == """\
-enabled  no
-package  not installed
-running  vdsmd does not run
-policy   none loaded
+enabled   no
+package   not installed
+running   vdsmd does not run
+policy    none loaded
+degraded  not known: /proc/self/mountinfo cannot be read: No such file or directory
 """
     )
 
@@ -96,10 +105,11 @@ def test_status_says_what_to_do(installed):
     assert (
         installed("status").out
         == """\
-enabled  yes, mode vdsmd
-package  complete
-running  stock vdsmd (process 700)
-policy   none loaded
+enabled   yes, mode vdsmd
+package   complete
+running   stock vdsmd (process 700)
+policy    none loaded
+degraded  none
 Enabled, but the running vdsmd is stock.
 fix: systemctl restart vdsmd; if it stays stock, the launcher has said why: \
 journalctl -t vdsmd
@@ -116,9 +126,9 @@ def test_status_of_a_host_in_order(installed):
     installed("enable")
     vdsmd(installed, LAUNCHER)
     lines = installed("status").out.splitlines()
-    assert lines[2] == "running  the launcher (process 700)"
-    assert lines[3].startswith(f"policy   1 NFS rule from {policy}, loaded ")
-    assert len(lines) == 4
+    assert lines[2] == "running   the launcher (process 700)"
+    assert lines[3].startswith(f"policy    1 NFS rule from {policy}, loaded ")
+    assert lines[4:] == ["degraded  none"]
 
 
 def test_status_of_a_half_installed_package_and_a_broken_policy(installed):
@@ -129,7 +139,7 @@ def test_status_of_a_half_installed_package_and_a_broken_policy(installed):
     stored.write_text("{")
     shown = installed("status")
     assert shown.code == 0
-    assert "package  incomplete, missing: launcher\n" in shown.out
+    assert "package   incomplete, missing: launcher\n" in shown.out
     assert "the stored policy is broken" in shown.out
     assert "fix: load the policy again: ovirt-rdma-host policy load\n" in shown.out
     assert f"{LAUNCHER} is missing.\nfix: install ovirt-rdma-host" in shown.out
@@ -157,3 +167,152 @@ def test_status_document(installed):
     assert document["enabled"]["mode"] == "vdsmd"
     assert document["advice"][0]["fix"] == "ovirt-rdma-host policy load"
     assert under(installed.root, DROPIN_LINK).is_symlink()
+
+
+VM = "{name: vm, server: 10.0.0.1, path: /vm, transport: require-rdma}"
+ISO = "{name: iso, server: 10.0.0.1, path: /iso, transport: tcp}"
+
+
+@pytest.fixture
+def site(installed):
+    """``installed`` with a kernel of EL10 and a policy of one export, loaded."""
+    release = under(installed.root, "/proc/sys/kernel/osrelease")
+    release.parent.mkdir(parents=True, exist_ok=True)
+    release.write_text("6.12.0-55.el10.x86_64\n")
+    write_policy(installed, VM)
+    assert installed("policy", "load").code == 0
+    return installed
+
+
+def write_policy(host, *rules):
+    path = under(host.root, "/etc/ovirt-rdma/policy.yaml")
+    path.write_text(f"version: 1\nnfs: {{rules: [{', '.join(rules)}]}}\n")
+
+
+def test_mode_nfsmount_on_and_off(site):
+    first = site("enable", "--mode", "nfsmount")
+    assert (first.code, first.out) == (
+        0,
+        f"done: note in {FOLDER_NOTE} that {NFSMOUNT_DIRECTORY} is new\n"
+        f"done: write {NFSMOUNT_FILE}\n"
+        f"done: write {ENABLED}\n"
+        "Now enabled.\n"
+        "mount.nfs reads the file at each mount; vdsmd needs no restart.\n",
+    )
+    assert first.err == (
+        "note: 10.0.0.1:/vm: a storage connection with proto=tcp is still mounted over "
+        "TCP; one with tcp alone is mounted over RDMA\n"
+    )
+    again = site("enable", "--mode", "nfsmount")
+    assert again.out.startswith("Nothing to do: enabled already.\n")
+    site("enable").refused(
+        4,
+        "mode nfsmount is on, and only one mode can be",
+        "fix: ovirt-rdma-host disable, then ovirt-rdma-host enable --mode vdsmd",
+    )
+    lines = site("status").out.splitlines()
+    assert lines[0].split() == ["enabled", "yes,", "mode", "nfsmount"]
+    assert (
+        f"nfsmount  {NFSMOUNT_FILE}: as the policy says, 1 export; vdsmd needs no "
+        "restart"
+    ) in lines
+    assert site("disable").out.endswith("Now disabled.\n")
+    assert not under(site.root, NFSMOUNT_FILE).exists()
+
+
+def test_a_vdsmd_of_mode_vdsmd_that_still_runs_has_to_be_restarted(site):
+    vdsmd(site, LAUNCHER)
+    enabled = site("enable", "--mode", "nfsmount").out
+    assert "fix: systemctl restart vdsmd" in enabled
+    assert "needs no restart" not in enabled
+    status = site("status").out
+    assert "fix: systemctl restart vdsmd\n" in status
+    assert "needs no restart" not in status
+    vdsmd(site, STOCK_VDSMD)
+    assert "needs no restart" in site("enable", "--mode", "nfsmount").out
+    assert "needs no restart" in site("status").out
+
+
+@pytest.mark.parametrize(
+    "words", [("enable",), ("disable",), ("policy", "load")], ids=" ".join
+)
+def test_another_run_that_is_changing_the_host(site, words):
+    stored = under(site.root, "/var/lib/ovirt-rdma/policy.json")
+    before = stored.read_text()
+    write_policy(site, ISO)
+    with one_run(site.root):
+        site(*words).refused(
+            75, "another run of ovirt-rdma-host is changing this host", "fix: wait"
+        )
+        for reading in (("status",), ("policy", "check"), ("policy", "show")):
+            assert site(*reading).code == 0
+    assert stored.read_text() == before
+    assert not under(site.root, ENABLED).exists()
+    assert site(*words).code == 0
+
+
+def test_no_disable_comes_between_the_parts_of_a_policy_load(site, monkeypatch):
+    site("enable", "--mode", "nfsmount")
+    real, tried = policy_verbs.store, []
+
+    def disable_first(*words):
+        with pytest.raises(LockHeld):
+            disable(site.root)
+        tried.append(words)
+        return real(*words)
+
+    monkeypatch.setattr(policy_verbs, "store", disable_first)
+    assert site("policy", "load").code == 0
+    assert tried
+    assert under(site.root, ENABLED).exists()
+
+
+def test_mode_nfsmount_in_documents(site):
+    document = site("enable", "--mode", "nfsmount", "-o", "json").document
+    assert document["steps"][1]["id"] == "write-nfsmount-conf"
+    assert document["notes"][0].startswith("10.0.0.1:/vm: a storage connection with")
+    loaded = site("policy", "load", "-o", "json").document
+    assert (loaded["changed"], loaded["notes"]) == (False, document["notes"])
+    status = site("status", "-o", "json").document
+    assert status["enabled"]["conf"] == "ours"
+    assert status["nfsmount"] == {
+        "file": NFSMOUNT_FILE,
+        "exports": 1,
+        "as_policy": True,
+    }
+
+
+def test_policy_load_in_mode_nfsmount(site):
+    site("enable", "--mode", "nfsmount")
+    write_policy(site, VM.replace("/vm", "/new"), ISO)
+    loaded = site("policy", "load")
+    assert loaded.out.startswith(f"done: write {NFSMOUNT_FILE}\n")
+    assert "note: rule 'iso': in this mode tcp writes nothing" in loaded.err
+    assert "_new" in under(site.root, NFSMOUNT_FILE).read_text()
+    assert "done:" not in site("policy", "load").out
+
+
+def test_a_policy_that_mode_nfsmount_cannot_carry(site):
+    site("enable", "--mode", "nfsmount")
+    stored = under(site.root, "/var/lib/ovirt-rdma/policy.json")
+    before = stored.read_text(), under(site.root, NFSMOUNT_FILE).read_text()
+    write_policy(
+        site,
+        VM.replace("/vm", "/vm*"),
+        ISO.replace("transport: tcp", "transport: prefer-rdma"),
+    )
+    site("policy", "load").refused(
+        4,
+        "ovirt-rdma-host: rule 'vm': names server 10.0.0.1 and path /vm*",
+        "ovirt-rdma-host: rule 'iso': says prefer-rdma",
+        "fix: change the policy, or use --mode vdsmd",
+    )
+    after = stored.read_text(), under(site.root, NFSMOUNT_FILE).read_text()
+    assert after == before
+
+
+def test_a_broken_stored_policy_is_said_before_mode_nfsmount_is_on(site):
+    under(site.root, "/var/lib/ovirt-rdma/policy.json").write_text("{")
+    site("enable", "--mode", "nfsmount").refused(1, "the stored policy is broken")
+    assert not under(site.root, NFSMOUNT_FILE).exists()
+    assert not under(site.root, ENABLED).exists()

@@ -101,6 +101,15 @@ def test_long_text_is_folded_on_a_terminal_only(require):
     assert after.startswith(" " * folded.index("rule 1"))
 
 
+def test_help_fits_the_terminal():
+    for more in ({}, {"COLUMNS": "60"}):
+        shown = run_on_terminal(
+            "nfs", "list", "--help", columns=200 if more else 60, **more
+        )
+        options = shown[: shown.index("exit codes:")]
+        assert 50 < max(map(len, options.splitlines())) <= 60
+
+
 def test_an_option_string_stays_whole_on_a_narrow_terminal():
     words = ("nfs", "mount-options", "10.0.0.1:/e", "--facts", RXE)
     assert "soft,nosharecache,timeo=100,retrans=3,nolock" in run_on_terminal(
@@ -112,7 +121,7 @@ LIST = ("nfs", "list", "--facts", NO_RDMA, "--policy")
 
 
 def test_colour_on_a_terminal(require):
-    assert "\x1b[31mdegraded\x1b[0m\n" in run_on_terminal(*LIST, require)
+    assert "\x1b[31mdegraded\x1b[0m  2023" in run_on_terminal(*LIST, require)
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

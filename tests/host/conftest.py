@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import pytest
 from host_fake_root import FakeRoot
+from vdsm_fixtures import loaded_vdsm
+
+__all__ = ["loaded_vdsm"]
 
 
 @pytest.fixture

@@ -4,85 +4,45 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from host_fake_enablement import (
+    RELOAD,
+    RESTART,
+    Host,
+    policy_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host import enablement
 from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.enablement import EnablementFailed, disable, enable
+from ovirt_rdma.host.enablement import (
+    EnablementFailed,
+    disable,
+    enable,
+)
+from ovirt_rdma.host.enablement_advice import Advice
 from ovirt_rdma.host.enablement_plan import EnablementRefused
-from ovirt_rdma.host.enablement_state import MARKER_TEXT
-from ovirt_rdma.host.enablement_status import Advice, read_status
+from ovirt_rdma.host.enablement_state import MODES, marker_text
+from ovirt_rdma.host.enablement_status import read_status
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
     ENABLED,
+    FOLDER_NOTE,
     LAUNCHER,
+    NFSMOUNT_DIRECTORY,
+    NFSMOUNT_FILE,
     POLICY_JSON,
+    RUN_LOCK,
     STOCK_VDSMD,
     VDSM_CONF,
     under,
 )
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy import NfsRule
 from ovirt_rdma.host.policy_store import store
 from ovirt_rdma.host.problem import UsageProblem
 
-RELOAD = ("systemctl", "daemon-reload")
-RESTART = ("systemctl", "try-restart", "vdsmd.service")
 OTHER_DROPIN = "/usr/lib/systemd/system/vdsmd.service.d/10-other.conf"
-
-
-class Host:
-    """A fake root with the package installed and a strict systemctl."""
-
-    def __init__(self, root):
-        self.root = root
-        self.commands = []
-        for path in (LAUNCHER, DROPIN_SOURCE):
-            self.write(path, "packaged\n")
-        under(root, ENABLED).parent.mkdir(parents=True)
-        under(root, DROPIN_DIRECTORY).parent.mkdir(parents=True)
-
-    def write(self, path, text):
-        path = under(self.root, path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    def link(self, path, target):
-        path = under(self.root, path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(target)
-
-    def remove(self, path):
-        under(self.root, path).unlink()
-
-    def run(self, argv):
-        assert tuple(argv) in {RELOAD, RESTART}
-        self.commands.append(tuple(argv))
-        return ""
-
-    def enable(self, **options):
-        return enable(self.root, run=self.run, **options)
-
-    def disable(self, **options):
-        return disable(self.root, run=self.run, **options)
-
-    def process(self, pid, *argv):
-        self.write(f"/proc/{pid}/cmdline", "\0".join(argv) + "\0")
-
-    def tree(self):
-        """Everything below the root: what is where, with content."""
-        return {
-            str(path.relative_to(self.root)): (
-                ("link", str(path.readlink()))
-                if path.is_symlink()
-                else ("folder",)
-                if path.is_dir()
-                else ("file", path.read_bytes(), path.stat().st_mode)
-            )
-            for path in sorted(self.root.rglob("*"))
-        }
 
 
 @pytest.fixture
@@ -101,7 +61,7 @@ class TestEnable:
         assert under(host.root, ENABLED).read_text().splitlines()[1] == "mode: vdsmd"
         assert host.commands == [RELOAD]
         assert ids(result) == [
-            "make-directory",
+            "write-folder-note",
             "make-link",
             "reload-systemd",
             "write-marker",
@@ -125,13 +85,13 @@ class TestEnable:
         assert "reload-systemd" not in ids(enable(host.root))
         assert "reload-systemd" not in ids(disable(host.root))
 
-    @pytest.mark.parametrize("mode", ["nfsmount", "host", ""])
+    @pytest.mark.parametrize("mode", ["host", ""])
     def test_a_mode_of_another_version_is_a_usage_error(self, host, mode):
         before = host.tree()
         with pytest.raises(UsageProblem) as caught:
             host.enable(mode=mode)
         assert str(caught.value) == (
-            f"there is no mode {mode!r} in this version; allowed: vdsmd"
+            f"there is no mode {mode!r} in this version; allowed: vdsmd, nfsmount"
         )
         assert host.tree() == before
 
@@ -155,9 +115,11 @@ class TestRefusals:
         assert refused(host) == f"{path} is missing"
 
     @pytest.mark.parametrize("verb", ["enable", "disable"])
-    @pytest.mark.parametrize("path", [ENABLED, DROPIN_LINK])
+    @pytest.mark.parametrize("path", [ENABLED, FOLDER_NOTE, DROPIN_LINK])
     @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "folder"])
     def test_what_is_not_ours_stays(self, host, verb, path, kind):
+        if verb == "disable" and path == DROPIN_LINK:
+            host.write(ENABLED, marker_text("vdsmd"))
         if kind == "file":
             host.write(path, "mine\n")
         elif kind == "folder":
@@ -221,6 +183,7 @@ class TestDisable:
             "remove-link",
             "remove-directory",
             "reload-systemd",
+            "remove-folder-note",
             "remove-marker",
         ]
 
@@ -236,6 +199,37 @@ class TestDisable:
         before = host.tree()
         assert not host.disable().changed
         assert host.tree() == before
+
+    @pytest.mark.parametrize(
+        "mode, folder", [("vdsmd", DROPIN_DIRECTORY), ("nfsmount", NFSMOUNT_DIRECTORY)]
+    )
+    @pytest.mark.parametrize("there", [True, False])
+    def test_an_empty_folder_stays_if_it_was_there_before(
+        self, host, mode, folder, there
+    ):
+        if there:
+            under(host.root, folder).mkdir(parents=True)
+        else:
+            under(host.root, folder).parent.mkdir(parents=True, exist_ok=True)
+        before = host.tree()
+        host.enable(mode)
+        host.enable(mode)
+        host.disable()
+        assert host.tree() == before
+
+    def test_a_file_of_another_in_our_folder_keeps_it(self, host):
+        host.enable()
+        other = f"{DROPIN_DIRECTORY}/other.conf"
+        host.write(other, "[Service]\nNice=1\n")
+        host.disable()
+        assert [p.name for p in under(host.root, DROPIN_DIRECTORY).iterdir()] == [
+            "other.conf"
+        ]
+        # Now it is another's, also once it is empty.
+        host.enable()
+        host.remove(other)
+        host.disable()
+        assert under(host.root, DROPIN_DIRECTORY).is_dir()
 
     def test_drop_ins_of_others_stay(self, host):
         host.write(f"{DROPIN_DIRECTORY}/other.conf", "[Service]\nNice=1\n")
@@ -261,67 +255,31 @@ class TestDisable:
         st.sampled_from(["", "[Service]\nNice=1\n"]),
         min_size=1,
     ),
+    st.sampled_from(MODES),
     st.lists(st.sampled_from(["enable", "disable"]), max_size=4),
 )
 def test_after_any_runs_disable_restores_and_enable_completes(
-    tmp_path_factory, data, has_dropins, dropins, verbs
+    tmp_path_factory, data, has_dropins, dropins, mode, verbs
 ):
     host = Host(tmp_path_factory.mktemp("host"))
     for name, text in dropins.items() if has_dropins else ():
         host.write(f"{DROPIN_DIRECTORY}/{name}", text)
+        host.write(f"{NFSMOUNT_DIRECTORY}/{name}", "# mine\n")
     stock = host.tree()
     for verb in verbs:
-        getattr(host, verb)()
+        host.enable(mode) if verb == "enable" else host.disable()
     host.disable()
     assert host.tree() == stock
-    host.enable()
+    host.enable(mode)
     enabled = host.tree()
     # Lose any of our own things: enable again mends it, disable takes the rest.
-    host.remove(data.draw(st.sampled_from([ENABLED, DROPIN_LINK])))
+    ours = DROPIN_LINK if mode == "vdsmd" else NFSMOUNT_FILE
+    host.remove(data.draw(st.sampled_from([ENABLED, ours])))
     if data.draw(st.booleans()):
-        host.enable()
+        host.enable(mode)
         assert host.tree() == enabled
     host.disable()
     assert host.tree() == stock
-
-
-class Interrupted(Exception):
-    pass
-
-
-@pytest.mark.parametrize("verb", ["enable", "disable"])
-@pytest.mark.parametrize("done", range(4))
-def test_an_interrupted_run_leaves_stock_or_the_launcher_and_is_completed(
-    host, monkeypatch, verb, done
-):
-    stock = host.tree()
-    host.enable()
-    wanted = host.tree()
-    if verb == "enable":
-        host.disable()
-    else:
-        wanted = stock
-    host.commands.clear()
-    carry_out = enablement._carry_out_step
-    steps = []
-
-    def interrupted(step, *rest):
-        if len(steps) == done:
-            raise Interrupted
-        steps.append(step.id)
-        carry_out(step, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(enablement, "_carry_out_step", interrupted)
-        with pytest.raises(Interrupted):
-            getattr(host, verb)()
-    link = under(host.root, DROPIN_LINK)
-    assert not link.is_symlink() or str(link.readlink()) == DROPIN_SOURCE
-    assert under(host.root, LAUNCHER).is_file()
-    assert getattr(host, verb)().changed
-    assert host.tree() == wanted
-    assert RELOAD in host.commands
-    assert not getattr(host, verb)().changed
 
 
 def test_a_systemctl_that_fails_is_a_sentence_and_the_next_run_completes(host):
@@ -340,10 +298,13 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(host, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
+    under(host.root, RUN_LOCK).parent.mkdir(parents=True)
     monkeypatch.setattr(type(host.root), "mkdir", refuse)
     with pytest.raises(EnablementFailed) as caught:
         host.enable()
-    assert str(caught.value) == f"cannot make {DROPIN_DIRECTORY}: Permission denied"
+    assert str(caught.value) == (
+        f"cannot link {DROPIN_LINK} to {DROPIN_SOURCE}: Permission denied"
+    )
 
 
 ADAPTER = "/usr/libexec/vdsm/daemonAdapter"
@@ -383,6 +344,7 @@ class TestStatus:
                 "mode": None,
                 "marker": "absent",
                 "link": "absent",
+                "conf": "absent",
                 "overrides": (),
             },
             "package": {"launcher": True, "dropin": True},
@@ -396,6 +358,7 @@ class TestStatus:
                 "problem": None,
                 "fix": "",
             },
+            "nfsmount": None,
             "advice": (),
         }
         json.dumps(asdict(status))
@@ -403,8 +366,7 @@ class TestStatus:
     def test_all_in_order(self, host):
         host.enable()
         host.process(700, *OURS)
-        rules = (NfsRule(1, "rule 1", "nas", "*", "tcp"),)
-        policy = Policy(nfs=NfsPolicy(rules))
+        policy = policy_of(NfsRule(1, "rule 1", "nas", "*", "tcp"))
         stored = store(policy, "p.yaml", under(host.root, POLICY_JSON)).stored
         status = read_status(host.root)
         assert status.enabled.mode == "vdsmd"
@@ -463,11 +425,11 @@ class TestStatus:
         )
 
     def test_half_enabled(self, host):
-        host.write(ENABLED, MARKER_TEXT)
+        host.write(ENABLED, marker_text("vdsmd"))
         assert self.advice(host)[0] == Advice(
             f"{ENABLED} is there and {DROPIN_LINK} is not: an enable or disable was "
             "interrupted",
-            "run it again: ovirt-rdma-host enable, or disable",
+            "run it again: ovirt-rdma-host enable --mode vdsmd, or disable",
         )
         assert read_status(host.root).enabled.mode is None
 

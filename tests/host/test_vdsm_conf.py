@@ -4,7 +4,11 @@ from __future__ import annotations
 import pytest
 
 from ovirt_rdma.host.paths import under
-from ovirt_rdma.host.vdsm_conf import nfs_mount_options, replaces_nfs_connections
+from ovirt_rdma.host.vdsm_conf import (
+    mounts_folder,
+    nfs_mount_options,
+    replaces_nfs_connections,
+)
 
 CONF = "/etc/vdsm/vdsm.conf"
 VENDOR, RUN, ADMIN = (
@@ -97,3 +101,24 @@ def test_a_broken_file_is_a_sentence(read, path, text):
 )
 def test_which_options_take_the_place_of_nfs_connections(options, replaces):
     assert replaces_nfs_connections(options) is replaces
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ("", "/rhev/data-center/mnt"),
+        ("[irs]\nother = 1\n", "/rhev/data-center/mnt"),
+        ("[irs]\nrepository = /rhev/data-center/\n", "/rhev/data-center/mnt"),
+        ("[irs]\nrepository = /data\n", "/data/mnt"),
+        ("[DEFAULT]\nrepository = /data\n", "/rhev/data-center/mnt"),
+    ],
+)
+def test_where_vdsm_mounts(tmp_path, text, folder):
+    place = under(tmp_path, f"{ADMIN}/50.conf")
+    place.parent.mkdir(parents=True)
+    place.write_text(text)
+    assert mounts_folder(tmp_path, []) == folder
+    place.write_text("no section")
+    problems = []
+    assert mounts_folder(tmp_path, problems) is None
+    assert len(problems) == 1

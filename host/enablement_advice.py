@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What does not fit together on a host: packages, modes, running vdsmd, policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from ovirt_rdma.host import vdsm_conf
+from ovirt_rdma.host.enablement_plan import modes_on
+from ovirt_rdma.host.enablement_state import (
+    BY_LAUNCHER,
+    BY_STOCK,
+    MODE_NFSMOUNT,
+    MODE_VDSMD,
+    EnablementState,
+)
+from ovirt_rdma.host.nfsmount_conf_file import EDITED, OURS
+from ovirt_rdma.host.paths import (
+    DROPIN_LINK,
+    DROPIN_SOURCE,
+    ENABLED,
+    LAUNCHER,
+    NFSMOUNT_FILE,
+)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What does not fit together, in a sentence, and what to do."""
+
+    sentence: str
+    fix: str
+
+
+def advice_on(
+    state: EnablementState, loaded: bool, policy_fix: Optional[str], root: Path
+) -> tuple[Advice, ...]:
+    """Return what to say about ``state``.
+
+    ``loaded`` says whether a policy is in force; ``policy_fix`` is None unless the
+    stored one cannot be used. vdsm.conf is read below ``root``.
+    """
+    return (
+        *_half_done(state),
+        *_launcher(state),
+        *_policy(state, loaded, policy_fix),
+        *_bypass(state, root),
+    )
+
+
+def _half_done(state: EnablementState) -> list[Advice]:
+    places = {
+        MODE_VDSMD: (state.link == OURS, DROPIN_LINK),
+        MODE_NFSMOUNT: (state.conf.state in {OURS, EDITED}, NFSMOUNT_FILE),
+    }
+    advice = []
+    for mode, (found, path) in places.items():
+        marked = state.marker_mode == mode
+        if marked != found:
+            there, missing = (ENABLED, path) if marked else (path, ENABLED)
+            advice.append(
+                Advice(
+                    f"{there} is there and {missing} is not: an enable or disable was "
+                    "interrupted",
+                    f"run it again: ovirt-rdma-host enable --mode {mode}, or disable",
+                )
+            )
+    return advice
+
+
+def _launcher(state: EnablementState) -> list[Advice]:
+    advice = []
+    link = state.link == OURS
+    for present, path in (
+        (state.launcher, LAUNCHER),
+        (state.dropin, DROPIN_SOURCE),
+    ):
+        if MODE_VDSMD in modes_on(state) and not present:
+            advice.append(Advice(f"{path} is missing", "install ovirt-rdma-host again"))
+    if link and state.overrides:
+        names = ", ".join(state.overrides)
+        advice.append(
+            Advice(
+                f"{names} replaces vdsmd's ExecStart too, and only one can win",
+                "remove ExecStart from it, or run: ovirt-rdma-host disable",
+            )
+        )
+    program = state.process.program if state.process else None
+    if link and program == BY_STOCK:
+        advice.append(
+            Advice(
+                "Enabled, but the running vdsmd is stock",
+                "systemctl restart vdsmd; if it stays stock, the launcher has said "
+                "why: journalctl -t vdsmd",
+            )
+        )
+    if not link and program == BY_LAUNCHER:
+        mode = "Not enabled" if state.marker_mode is None else "Not in mode vdsmd"
+        advice.append(
+            Advice(
+                f"{mode}, but the running vdsmd came through the launcher",
+                "systemctl restart vdsmd",
+            )
+        )
+    return advice
+
+
+def _policy(
+    state: EnablementState, loaded: bool, policy_fix: Optional[str]
+) -> list[Advice]:
+    if policy_fix is not None:
+        effect = "a vdsmd that starts now mounts NFS as stock"
+        if MODE_NFSMOUNT in modes_on(state):
+            effect = f"mount.nfs goes on with {NFSMOUNT_FILE}"
+        sentence = f"The stored policy cannot be used; {effect}"
+        return [Advice(sentence, policy_fix)]
+    in_use = OURS in {state.link, state.conf.state}
+    if in_use and not loaded:
+        sentence = "No policy is loaded, so NFS mounts are stock"
+        return [Advice(sentence, "ovirt-rdma-host policy load")]
+    return []
+
+
+def _bypass(state: EnablementState, root: Path) -> list[Advice]:
+    if state.link != OURS:
+        return []
+    problems: list[str] = []
+    options = vdsm_conf.nfs_mount_options(root, problems)
+    folders = vdsm_conf.FOLDERS
+    advice = [Advice(problem, f"correct it below {folders}") for problem in problems]
+    if options is not None and vdsm_conf.replaces_nfs_connections(options):
+        advice.append(
+            Advice(
+                f"vdsm.conf sets the deprecated {vdsm_conf.OPTION} ({options}): where "
+                "the engine sends no NFS version, timeout or retransmissions, VDSM "
+                "mounts with these options alone, and no rule of the policy counts",
+                f"remove it (grep -r {vdsm_conf.OPTION} {folders}), restart vdsmd, and "
+                "set the NFS version in the storage connection",
+            )
+        )
+    return advice
