@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``nfs check``: can an export be mounted over RDMA, step by step."""
+"""``nfs check``: can an export be mounted over RDMA, step by step; and where it is
+mounted otherwise, how that is healed.
+"""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from typing import Optional
 
+from ovirt_rdma.cli.nfs_list_verb import mount_facts
 from ovirt_rdma.cli.nfs_words import export_of
 from ovirt_rdma.cli.policy_verbs import policy_in_question
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.policy import PREFER_RDMA, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.storage import network_probe
+from ovirt_rdma.storage.mount_review import (
+    DEGRADED,
+    MountReview,
+    heal,
+    is_of,
+    review_all,
+)
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
 from ovirt_rdma.storage.server_readiness import (
     ServerReadiness,
@@ -30,12 +41,22 @@ def check(words: Namespace, screen: Screen) -> int:
     policy, source = policy_in_question(words, screen)
     match = rule_for(policy, export)
     rule = match.rule if match else _stand_in(export)
+    facts = mount_facts(words)
     if words.facts is not None:
-        readiness = _by_facts(export, words)
+        readiness = _by_facts(export, facts, words)
     else:
         readiness = _ask(export, rule, words)
+    degraded = [
+        found
+        for found in review_all(facts, policy)
+        if found.verdict == DEGRADED and is_of(found, export)
+    ]
+    ready = readiness.verdict == READY
     if screen.for_people:
         _print(export, match, source, readiness, screen)
+        for found in degraded:
+            screen.line(f"{found.sentence}.")
+            screen.fix(heal(found, ready))
     else:
         screen.document(
             "nfs-check",
@@ -47,9 +68,10 @@ def check(words: Namespace, screen: Screen) -> int:
                 "verdict": readiness.verdict,
                 "reason": readiness.reason,
                 "steps": [_document(step) for step in readiness.steps],
+                "degraded": [_mount_document(found, ready) for found in degraded],
             },
         )
-    return 0 if readiness.verdict == READY else 3
+    return 0 if ready else 3
 
 
 def _ask(export: Export, rule: NfsRule, words: Namespace) -> Readiness:
@@ -62,10 +84,8 @@ def _ask(export: Export, rule: NfsRule, words: Namespace) -> Readiness:
     return Readiness(tuple(steps))
 
 
-def _by_facts(export: Export, words: Namespace) -> Readiness:
-    from ovirt_rdma.host.facts_file import load
-
-    readiness = steps_from_facts(load(words.facts), export.server)
+def _by_facts(export: Export, facts: Facts, words: Namespace) -> Readiness:
+    readiness = steps_from_facts(facts, export.server)
     if words.nfs_version != "3":
         return readiness
     mountd = Step(
@@ -106,6 +126,17 @@ def _print(
     for step in readiness.steps:
         if step.verdict != READY:
             screen.fix(step.fix)
+
+
+def _mount_document(found: MountReview, ready: bool) -> dict[str, Optional[str]]:
+    return {
+        "mountpoint": found.mount.mountpoint,
+        "transport": found.proof.transport,
+        "since": found.since,
+        "reason": found.reason,
+        "sentence": found.sentence,
+        "fix": heal(found, ready),
+    }
 
 
 def _document(step: Step) -> dict[str, str]:

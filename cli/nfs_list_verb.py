@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``nfs list``: every NFS mount, its transport, and whether its rule agrees."""
+"""``nfs list``: every NFS mount, its transport, whether its rule agrees, and if not,
+since when and why.
+"""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Optional
 
 from ovirt_rdma.cli.policy_verbs import policy_in_question
 from ovirt_rdma.cli.screen import Screen, count
+from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.storage.mount_review import (
     DEGRADED,
     OK,
     UNPROVEN,
     MountReview,
-    review,
+    review_all,
 )
 
 _TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful"}
@@ -24,21 +27,12 @@ _TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful"}
 def show(words: Namespace, screen: Screen) -> int:
     """List all NFS mounts; 3 with --exit-code when one is not as its rule says."""
     policy, source = policy_in_question(words, screen)
-    problems: list[str] = []
-    if words.facts is not None:
-        from ovirt_rdma.host.facts_file import load
-
-        facts = load(words.facts)
-        mounts, cm_ids = facts.nfs_mounts, facts.cm_ids
-        problems += facts.problems
-    else:
-        reader = HostReader(words.root)
-        mounts, cm_ids = reader.nfs_mounts(problems), reader.cm_ids(problems)
-    reviews = [review(mount, policy, cm_ids) for mount in mounts]
+    facts = mount_facts(words)
+    reviews = review_all(facts, policy)
     wrong = [found for found in reviews if found.verdict in _TONES.keys() - {OK}]
     if screen.for_people:
         # Without these a host that could not be read would look like one without.
-        for sentence in problems:
+        for sentence in facts.problems:
             screen.message(f"note: {sentence}")
         _print(reviews, source, screen)
         _print_verdict(reviews, wrong, source, screen)
@@ -51,16 +45,25 @@ def show(words: Namespace, screen: Screen) -> int:
             {
                 "policy": source,
                 "mounts": [_document(found) for found in reviews],
-                "problems": problems,
+                "problems": list(facts.problems),
             },
         )
     return 3 if wrong and words.exit_code else 0
 
 
+def mount_facts(words: Namespace) -> Facts:
+    """Return the facts about mounts: of this host, or of a facts file."""
+    if words.facts is None:
+        return HostReader(words.root).mount_facts()
+    from ovirt_rdma.host.facts_file import load
+
+    return load(words.facts)
+
+
 def _print(reviews: list[MountReview], source: str, screen: Screen) -> None:
     if reviews:
         screen.table(
-            ("EXPORT", "TRANSPORT", "NFS", "RULE", "VERDICT"),
+            ("EXPORT", "TRANSPORT", "NFS", "RULE", "VERDICT", "SINCE (UTC)"),
             [
                 (
                     found.mount.source,
@@ -68,6 +71,7 @@ def _print(reviews: list[MountReview], source: str, screen: Screen) -> None:
                     found.mount.version or "-",
                     found.match.rule.name if found.match else "-",
                     found.verdict,
+                    _minute(found.since),
                 )
                 for found in reviews
             ],
@@ -99,6 +103,10 @@ def _print_verdict(
         screen.fix(found.fix)
 
 
+def _minute(since: Optional[str]) -> str:
+    return since[: len("2026-11-21T02:51")].replace("T", " ") if since else "-"
+
+
 def _print_proof(found: MountReview, screen: Screen) -> None:
     screen.line()
     screen.line(found.mount.source)
@@ -117,6 +125,8 @@ def _document(found: MountReview) -> dict[str, Any]:
         "transport": found.proof.transport,
         "rule": found.match.rule.name if found.match else None,
         "verdict": found.verdict,
+        "since": found.since,
+        "reason": found.reason,
         "sentence": found.sentence,
         "fix": found.fix,
         "signals": [asdict(signal) for signal in found.proof.signals],

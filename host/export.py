@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import posixpath
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Export:
         normal = posixpath.normpath(path)
         return cls(server, "/" + normal.lstrip("/"))
 
-    @property
+    @functools.cached_property
     def address(self) -> Optional[IpAddress]:
         """The server as an IP address, or None where it is a name."""
         return _address(self.server)

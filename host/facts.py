@@ -142,9 +142,10 @@ class NfsMount:
 
     ``source`` is ``server:/path`` with the path normalised, ``options`` the text
     that /proc/mounts has, ``protocol`` and ``port`` what it says (``proto=``,
-    ``port=``), ``address`` the server address in use (``addr=``), ``transports``
-    what mountstats says, one a connection; empty where mountstats has no entry for
-    the mount point.
+    ``port=``), ``address`` the server address in use (``addr=``). From mountstats
+    come ``age_s``, the whole seconds since it was mounted (``age:``), and
+    ``transports``, one a connection; None and empty where mountstats has no entry
+    for the mount point.
     """
 
     source: str
@@ -155,6 +156,7 @@ class NfsMount:
     protocol: Optional[str] = None
     port: Optional[int] = None
     address: Optional[str] = None
+    age_s: Optional[int] = None
     transports: tuple[MountTransport, ...] = ()
 
 
@@ -174,22 +176,46 @@ class CmId:
 
 
 @dataclass(frozen=True)
+class DegradedMark:
+    """vdsmd's note that a mount is not what its rule says, and why.
+
+    ``rule`` is the rule's name and ``wanted`` what it said (``prefer-rdma``),
+    ``transport`` what the kernel uses (``tcp``). ``since`` is when it was mounted,
+    as ``2026-11-21T02:51:34Z``, and ``mounted_s`` the same in seconds after boot,
+    which no clock that is set changes; both are None where that is not known.
+    """
+
+    mountpoint: str
+    export: str
+    rule: str
+    wanted: str
+    transport: str
+    reason: str
+    fix: str = ""
+    since: Optional[str] = None
+    mounted_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything read off one host.
 
-    ``uptime_s`` in seconds, 0.0 where it could not be read. ``cm_ids`` is None where
-    the ``rdma`` tool could not tell. ``problems`` are sentences about what could not
-    be read.
+    ``uptime_s`` in seconds, 0.0 where it could not be read; ``booted_at`` in seconds
+    since 1970, UTC. ``cm_ids`` is None where the ``rdma`` tool could not tell.
+    ``degraded_marks`` is what vdsmd has noted, also on mounts that are gone by now.
+    ``problems`` are sentences about what could not be read.
     """
 
     hostname: str
     kernel_release: str
     uptime_s: float
+    booted_at: Optional[int] = None
     rdma_devices: tuple[RdmaDevice, ...] = ()
     netdevs: tuple[Netdev, ...] = ()
     routes: tuple[Route, ...] = ()
     modules: Modules = Modules()
     nfs_mounts: tuple[NfsMount, ...] = ()
     cm_ids: Optional[tuple[CmId, ...]] = None
+    degraded_marks: tuple[DegradedMark, ...] = ()
     problems: tuple[str, ...] = ()
     schema_version: int = SCHEMA_VERSION

@@ -6,6 +6,7 @@ Forms are those of iproute2 5.18 to 7.1; keys that are not needed are not looked
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -71,7 +72,7 @@ def route(destination: str, found: list[Row]) -> Optional[Route]:
             return Route(
                 destination=destination,
                 netdev=netdev,
-                source=_text(row, "prefsrc"),
+                source=_address(row, "prefsrc"),
                 gateway=_text(via if isinstance(via, dict) else {}, "host")
                 or _text(row, "gateway"),
             )
@@ -122,6 +123,16 @@ def _addresses(found: list[Any]) -> tuple[str, ...]:
         for row in found
         if isinstance(row, dict) and _text(row, "local") and "prefixlen" in row
     )
+
+
+def _address(row: Row, key: str) -> Optional[str]:
+    """Return an IP address; None for any other text, which nobody could use."""
+    text = _text(row, key)
+    try:
+        ipaddress.ip_address(text or "")
+    except ValueError:
+        return None
+    return text
 
 
 def _text(row: Row, key: str) -> Optional[str]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The transports in /proc/self/mountstats. Pure (fs/nfs/super.c, net/sunrpc)."""
+"""The transports and ages in /proc/self/mountstats. Pure (fs/nfs/super.c,
+net/sunrpc).
+"""
 
 from __future__ import annotations
 
@@ -50,16 +52,31 @@ def parse_mountstats(
     return {key: tuple(value) for key, value in found.items() if value}, problems
 
 
+def parse_ages(data: bytes) -> dict[str, int]:
+    """Return the seconds since each mount was made (``age:``), where it says so.
+
+    Any bytes are accepted; of mounts stacked on one mount point the last one counts.
+    """
+    ages: dict[str, int] = {}
+    here: Optional[str] = None
+    for line in data.split(b"\n"):
+        if line.startswith((b"device ", b"no device ")):
+            here = _mountpoint(line.split(b" "))
+            if here is not None:
+                ages.pop(here, None)
+            continue
+        words = line.split()
+        if here is None or len(words) != 2 or words[0] != b"age:":
+            continue
+        if words[1].isdigit() and len(words[1]) <= _DIGITS:
+            ages[here] = int(words[1])
+    return ages
+
+
 def _mountpoint(words: list[bytes]) -> Optional[str]:
     """Read ``device SOURCE mounted on PATH with fstype TYPE [...]``; the source is
     one word, for the kernel escapes spaces.
     """
-    try:
-        mounted = words.index(b"mounted")
-    except ValueError:
+    if words[2:4] != [b"mounted", b"on"] or words[5:7] != [b"with", b"fstype"]:
         return None
-    if words[mounted + 1 : mounted + 2] != [b"on"]:
-        return None
-    if words[mounted + 3 : mounted + 5] != [b"with", b"fstype"]:
-        return None
-    return unescape(words[mounted + 2])
+    return unescape(words[4])

@@ -7,7 +7,7 @@ from typing import Optional
 
 from ovirt_rdma.host.facts import NfsMount
 from ovirt_rdma.host.mountinfo import normalised_source, parse_mountinfo, visible
-from ovirt_rdma.host.mountstats import parse_mountstats
+from ovirt_rdma.host.mountstats import parse_ages, parse_mountstats
 
 NFS_TYPES = ("nfs", "nfs4")
 
@@ -22,6 +22,7 @@ def nfs_mounts(
     """
     entries, odd_mounts = parse_mountinfo(mountinfo)
     transports, odd_stats = parse_mountstats(mountstats)
+    ages = parse_ages(mountstats)
     problems += [*odd_mounts, *odd_stats]
     mounts = []
     for entry in visible(entries):
@@ -40,6 +41,7 @@ def nfs_mounts(
                 protocol=values.get("proto"),
                 port=_port(values.get("port")),
                 address=values.get("addr"),
+                age_s=ages.get(entry.mountpoint),
                 transports=transports.get(entry.mountpoint, ()),
             )
         )

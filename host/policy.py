@@ -8,9 +8,11 @@ vdsmd reads the JSON made from it, by :mod:`ovirt_rdma.host.policy_store`.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import ipaddress
+import re
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Union
 
 from ovirt_rdma.host.export import Export
 
@@ -23,6 +25,12 @@ TRANSPORTS = (REQUIRE_RDMA, PREFER_RDMA, TCP)
 
 # IANA: nfsrdma, RFC 5667 section 6; knfsd's and every vendor's default.
 DEFAULT_PORT = 20049
+
+# Every export is held against the same patterns again, so what they mean is kept:
+# room for a policy of some thousand rules, and for the one before it.
+_KEPT = 8192
+
+IpNetwork = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 @dataclass(frozen=True)
@@ -101,12 +109,9 @@ def server_match(pattern: str, export: Export) -> str:
     numbers, so ``fd00::1`` names ``[fd00:0::1]``. A network or an address never
     names a server that the export writes as a name.
     """
-    address = export.address
-    try:
-        network = ipaddress.ip_network(pattern)
-    except ValueError:
-        pass
-    else:
+    network = network_of(pattern)
+    if network is not None:
+        address = export.address
         if address is None or address not in network:
             return ""
         if "/" in pattern:
@@ -116,7 +121,7 @@ def server_match(pattern: str, export: Export) -> str:
     wanted = pattern.rstrip(".").lower()
     if name == wanted:
         return f"server is {pattern}"
-    if is_glob(pattern) and fnmatch.fnmatchcase(name, wanted):
+    if is_glob(pattern) and _glob(wanted).match(name):
         return f"server matches {pattern}"
     return ""
 
@@ -125,9 +130,24 @@ def path_match(pattern: str, path: str) -> bool:
     """Whether ``pattern`` names the export path ``path``: as a glob, or letter by
     letter, so that a path with ``[`` in it can be named as it is written.
     """
-    return pattern == path or fnmatch.fnmatchcase(path, pattern)
+    return pattern == path or (is_glob(pattern) and bool(_glob(pattern).match(path)))
 
 
 def is_glob(pattern: str) -> bool:
     """Whether ``pattern`` has a character that fnmatch gives a meaning."""
-    return any(c in pattern for c in "*?[")
+    return "*" in pattern or "?" in pattern or "[" in pattern
+
+
+@functools.lru_cache(_KEPT)
+def network_of(pattern: str) -> Optional[IpNetwork]:
+    """Return the network, or the address as a network of one, or None: no numbers."""
+    try:
+        return ipaddress.ip_network(pattern)
+    except ValueError:
+        return None
+
+
+@functools.lru_cache(_KEPT)
+def _glob(pattern: str) -> re.Pattern[str]:
+    # As fnmatch.fnmatchcase, which up to Python 3.10 keeps 256 patterns only.
+    return re.compile(fnmatch.translate(pattern))

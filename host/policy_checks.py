@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from ovirt_rdma.host.policy import TRANSPORTS, NfsRule, Policy, is_glob, path_match
+from ovirt_rdma.host.policy_glob import glob_mistake
 from ovirt_rdma.host.policy_options import option_mistakes
 from ovirt_rdma.host.policy_remark import KeyPath
 from ovirt_rdma.host.policy_server import names_all_servers_of, server_mistake
@@ -86,6 +87,9 @@ def _options_mistakes(keys: Mapping[str, Any], path: KeyPath) -> Iterator[Mistak
 def _path_mistake(glob: str) -> Optional[str]:
     if glob[0] != "/" and not is_glob(glob[0]):
         return f"{glob!r} names no export: a path starts with /"
+    mistake = glob_mistake(glob)
+    if mistake:
+        return mistake
     normal = posixpath.normpath(glob)
     normal = "/" + normal.lstrip("/") if glob[0] == "/" else normal
     if normal != glob:

@@ -20,6 +20,8 @@ from ovirt_rdma.host.policy import (
     Policy,
 )
 
+_RULE_TYPES = get_type_hints(NfsRule)
+
 
 def to_json_dict(policy: Policy) -> dict[str, object]:
     """Return the policy as dicts, lists, strings and numbers."""
@@ -58,11 +60,10 @@ def digest(policy: Policy) -> str:
 
 
 def _rule(data: object, where: str) -> NfsRule:
-    types = get_type_hints(NfsRule)
-    values = _mapping(data, set(types), where)
+    values = _mapping(data, set(_RULE_TYPES), where)
     arguments: dict[str, Any] = {
         key: _value(values[key], wanted, f"{where}.{key}")
-        for key, wanted in types.items()
+        for key, wanted in _RULE_TYPES.items()
     }
     if arguments["transport"] not in TRANSPORTS:
         raise ValueError(f"{where}.transport is not one of {', '.join(TRANSPORTS)}")
@@ -71,7 +72,10 @@ def _rule(data: object, where: str) -> NfsRule:
 
 def _value(value: object, wanted: type, where: str) -> object:
     if wanted is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{where} is a number too large") from None
     if isinstance(value, wanted) and not isinstance(value, bool):
         return value
     raise ValueError(f"{where} is not of type {wanted.__name__}")

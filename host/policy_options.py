@@ -40,6 +40,8 @@ def option_mistakes(options: str) -> Iterator[str]:
     """Yield a sentence for everything in ``options`` that a policy may not say."""
     if not options:
         return
+    if options.count('"') % 2:
+        yield "has a quote without its partner"
     seen: set[str] = set()
     for item in options.split(","):
         name, _, value = item.partition("=")
@@ -62,4 +64,5 @@ def option_mistakes(options: str) -> Iterator[str]:
 
 
 def _is_connection_count(text: str) -> bool:
-    return text.isdecimal() and text.isascii() and 1 <= int(text) <= _MAX_NCONNECT
+    number = text.isascii() and text.isdecimal() and len(text) < 10
+    return number and 1 <= int(text) <= _MAX_NCONNECT

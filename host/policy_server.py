@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Optional, Union
+from typing import Optional
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy import is_glob, server_match
-
-_Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+from ovirt_rdma.host.policy import is_glob, network_of, server_match
+from ovirt_rdma.host.policy_glob import glob_mistake
 
 _DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
 _NAME_OR_GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
@@ -18,10 +17,10 @@ _NAME_OR_GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
 def server_mistake(server: str) -> Optional[str]:
     """Return a sentence where no export's server can be meant by ``server``."""
-    if "%" in server and _network(server) is not None:
+    if "%" in server and network_of(server) is not None:
         address = server.partition("%")[0]
         return f"{server!r} has a zone; write {address}, it names every zone's"
-    if _network(server) is not None:
+    if network_of(server) is not None:
         return None
     return _export_mistake(server) or _number_mistake(server) or _name_mistake(server)
 
@@ -33,9 +32,9 @@ def names_all_servers_of(earlier: str, later: str) -> bool:
     """
     if earlier == "*":
         return True
-    network = _network(later)
+    network = network_of(later)
     if network is not None:
-        wider = _network(earlier)
+        wider = network_of(earlier)
         return (
             wider is not None
             and wider.version == network.version
@@ -88,11 +87,4 @@ def _name_mistake(server: str) -> Optional[str]:
         )
     if server.count("[") != server.count("]"):
         return f"{server!r} has a bracket without its partner"
-    return None
-
-
-def _network(server: str) -> Optional[_Network]:
-    try:
-        return ipaddress.ip_network(server)
-    except ValueError:
-        return None
+    return glob_mistake(server)

@@ -43,7 +43,7 @@ def read_yaml(text: str) -> YamlDocument:
     """
     document = YamlDocument()
     try:
-        node = _PlainLoader(text).get_single_node()
+        node = _composed(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         sentence = f"the character U+{error.character:04X} is not allowed in YAML"
@@ -56,6 +56,17 @@ def read_yaml(text: str) -> YamlDocument:
         if node is not None:
             document.data = _value(node, (), document)
     return document
+
+
+def _composed(text: str) -> Optional[yaml.Node]:
+    loader = _PlainLoader(text)
+    try:
+        return loader.get_single_node()
+    except (ValueError, OverflowError):
+        # PyYAML's int() and chr(), of "\UFFFFFFFF" and of %YAML with 5000 digits.
+        raise yaml.scanner.ScannerError(
+            None, None, "a number is too large", loader.get_mark()
+        ) from None
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -103,8 +114,9 @@ def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
     document.texts[path] = node.value
     try:
         return yaml.constructor.SafeConstructor().construct_object(node)
-    except (ValueError, yaml.constructor.ConstructorError):
-        # YAML 1.1 takes 2001-13-45 for a date, 0b_ for a number, = for a default.
+    except (ValueError, OverflowError, yaml.constructor.ConstructorError):
+        # YAML 1.1 takes 2001-13-45 for a date, 0b_ for a number, 1:1:1.5 for one to
+        # the base 60 (however long), = for a default.
         sentence = f"{node.value!r} is not plain text in YAML; write it in quotes"
         document.mistakes.append(Remark(document.line(path), key_text(path), sentence))
         return node.value

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host import ip_output
+from ovirt_rdma.host import degraded_file, ip_output
 from ovirt_rdma.host.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.facts import (
     UNKNOWN,
     CmId,
+    DegradedMark,
     Facts,
     Modules,
     Netdev,
@@ -27,6 +28,7 @@ from ovirt_rdma.host.file_tree import FileTree, Problems
 from ovirt_rdma.host.mountinfo import MOUNTINFO
 from ovirt_rdma.host.mountstats import MOUNTSTATS
 from ovirt_rdma.host.nfs_mounts import nfs_mounts
+from ovirt_rdma.host.paths import DEGRADED_JSON
 from ovirt_rdma.host.read_modules import read_modules
 from ovirt_rdma.host.read_netdevs import read_netdevs
 from ovirt_rdma.host.read_rdma import RDMA_CLASS, read_rdma_devices
@@ -34,6 +36,7 @@ from ovirt_rdma.host.read_rdma import RDMA_CLASS, read_rdma_devices
 # ip(8): "If an error was reported by the kernel, the exit status is 2."
 _KERNEL_SAID_NO = 2
 _UPTIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\b.*")
+_BOOTED_AT = re.compile(r"^btime (\d{1,12})$", re.MULTILINE)
 _KERNEL_PREFIXES = ("RTNETLINK answers: ", "Error: ")
 
 
@@ -60,18 +63,40 @@ class HostReader:
         """
         problems: list[str] = []
         mounts = self.nfs_mounts(problems)
+        # At once: with the mounts' ages it tells when they were made.
+        uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
         servers = [*routes_to, *(mount.address for mount in mounts if mount.address)]
         routes = [self.route(server, problems) for server in dict.fromkeys(servers)]
         return Facts(
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             kernel_release=self.kernel_release(problems),
-            uptime_s=self.uptime(problems),
+            uptime_s=uptime_s,
+            booted_at=booted_at,
             rdma_devices=self.rdma_devices(problems),
             netdevs=self.netdevs(problems),
             routes=tuple(route for route in routes if route),
             modules=self.modules(problems),
             nfs_mounts=mounts,
             cm_ids=self.cm_ids(problems),
+            degraded_marks=self.degraded_marks(problems),
+            problems=tuple(dict.fromkeys(problems)),
+        )
+
+    def mount_facts(self, problems: Problems = None, cm_ids: bool = True) -> Facts:
+        """Return what is known of the NFS mounts, and nothing else but the times.
+
+        Without ``cm_ids`` no tool is run.
+        """
+        problems = _list(problems)
+        mounts = self.nfs_mounts(problems)
+        return Facts(
+            hostname=UNKNOWN,
+            kernel_release=UNKNOWN,
+            uptime_s=self.uptime(problems),
+            booted_at=self.booted_at(problems),
+            nfs_mounts=mounts,
+            cm_ids=self.cm_ids(problems) if cm_ids else None,
+            degraded_marks=self.degraded_marks(problems),
             problems=tuple(dict.fromkeys(problems)),
         )
 
@@ -98,6 +123,19 @@ class HostReader:
         mountinfo = self._tree.data(MOUNTINFO, problems) or b""
         mountstats = self._tree.data(MOUNTSTATS, problems) or b""
         return nfs_mounts(mountinfo, mountstats, problems)
+
+    def degraded_marks(self, problems: Problems = None) -> tuple[DegradedMark, ...]:
+        """Return what vdsmd has noted on mounts; nothing where it never had to."""
+        problems = _list(problems)
+        folder, _, name = DEGRADED_JSON.rpartition("/")
+        if name not in self._tree.names(folder):
+            return ()
+        data = self._tree.data(DEGRADED_JSON, problems)
+        try:
+            return () if data is None else degraded_file.from_json(data)
+        except ValueError as odd:
+            problems.append(f"{DEGRADED_JSON} is of no use: {odd}")
+            return ()
 
     def route(self, address: str, problems: Problems = None) -> Optional[Route]:
         """Return how the kernel reaches an IP address (``fe80::1%eth0`` too).
@@ -148,6 +186,21 @@ class HostReader:
             problems.append(f"{path} reads {text!a}, not two numbers")
             return 0.0
         return float(match.group(1))
+
+    def booted_at(self, problems: Problems = None) -> Optional[int]:
+        """Return when the host booted, in seconds since 1970, UTC (``btime``, which
+        follows the clock when that is set); None where that cannot be read.
+        """
+        problems = _list(problems)
+        path = "/proc/stat"
+        text = self._tree.text(path, problems)
+        if text is None:
+            return None
+        match = _BOOTED_AT.search(text)
+        if not match:
+            problems.append(f"{path} has no btime")
+            return None
+        return int(match.group(1))
 
     def kernel_release(self, problems: Problems = None) -> str:
         """Return the running kernel's release, as ``uname -r`` has it."""

@@ -18,6 +18,14 @@ from ovirt_rdma.storage.server_round import ask_all
 from ovirt_rdma.storage.shared import Shared
 from ovirt_rdma.storage.vdsm_shape import Vdsm
 
+# VDSM's code for an export that is mounted and may not be used
+# (StorageServerAccessPermissionError); VDSM itself is uid and gid 36.
+_ACCESS_REFUSED = 469
+_LET_VDSM_IN = (
+    "on the server give the exported directory to VDSM: chown 36:36, chmod 755; and "
+    "check that the export does not map uid or gid 36 to others"
+)
+
 log = logging.getLogger("storage.ovirt_rdma")
 
 
@@ -83,6 +91,12 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
             except ConnectRefused as refused:
                 raise NfsConnectFailed(str(refused)) from refused
             except Exception as error:
+                if getattr(error, "code", None) == _ACCESS_REFUSED:
+                    log.warning(
+                        "%s: mounted, but its permissions keep VDSM out; fix: %s",
+                        self._named.export,
+                        _LET_VDSM_IN,
+                    )
                 # What has no code of its own would reach the engine as 100.
                 if hasattr(error, "code"):
                     raise

@@ -12,10 +12,13 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class Failure:
-    """An RDMA mount failed ``at`` a time of the memory's clock, for a ``reason``."""
+    """An RDMA mount failed ``at`` a time of the memory's clock, for a ``reason``;
+    ``fix`` is what to do about it, empty where nobody knows.
+    """
 
     at: float
     reason: str
+    fix: str = ""
 
 
 class FailureMemory:
@@ -26,11 +29,11 @@ class FailureMemory:
         self._lock = threading.Lock()
         self._failures: dict[Hashable, tuple[Failure, float]] = {}
 
-    def remember(self, key: Hashable, reason: str, seconds: float) -> None:
-        """Keep ``reason`` for ``seconds``."""
+    def remember(self, key: Hashable, reason: str, fix: str, seconds: float) -> None:
+        """Keep ``reason`` and ``fix`` for ``seconds``."""
         now = self._clock()
         with self._lock:
-            self._failures[key] = (Failure(now, reason), now + seconds)
+            self._failures[key] = (Failure(now, reason, fix), now + seconds)
 
     def recall(self, key: Hashable) -> Optional[Failure]:
         """Return the failure, or None when there is none or it is too old."""

@@ -29,12 +29,16 @@ class MountFailure:
 
 @dataclass(frozen=True)
 class _Known:
-    """A text of mount.nfs and what it means; ``rdma_fix`` where RDMA has its own."""
+    """A text of mount.nfs and what it means; ``rdma_fix`` where RDMA has its own.
+
+    ``rdma_only``: over another transport it means something else.
+    """
 
     part: str
     meaning: str
     fix: str
     rdma_fix: str = ""
+    rdma_only: bool = False
     about_export: bool = False
     about_server: bool = False
 
@@ -64,6 +68,7 @@ _KNOWN = (
         "Protocol error",
         "no RDMA device leads to the server",
         "check that the route to the server leaves by an RDMA netdev",
+        rdma_only=True,
         about_server=True,
     ),
     _Known(
@@ -106,7 +111,7 @@ _KNOWN = (
     _Known(
         "requested NFS version or transport protocol is not supported",
         "the server does not offer this NFS version over this transport",
-        "check the NFS versions that the server offers",
+        "check that the server's NFS service runs, and which NFS versions it offers",
     ),
 )
 
@@ -116,6 +121,8 @@ def classify(stderr: bytes, over_rdma: bool) -> MountFailure:
     lines = stderr.decode("utf-8", "replace").strip().splitlines()
     text = lines[-1].strip() if lines else "mount said nothing"
     for known in _KNOWN:
+        if known.rdma_only and not over_rdma:
+            continue
         if any(known.part in line for line in lines):
             return MountFailure(
                 text,

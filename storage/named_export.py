@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Connecting an export that a rule names: readiness, mount, fallback, proof.
+"""Connecting an export that a rule names: readiness, choice, mount, fallback.
 
+What comes of the mount, :mod:`ovirt_rdma.storage.mount_verification` finds out.
 Knows nothing of VDSM's classes; :mod:`ovirt_rdma.storage.connection` lends it the
 stock connection's own mount and unmount.
 """
@@ -10,15 +11,15 @@ from __future__ import annotations
 import contextlib
 import logging
 from dataclasses import replace
-from typing import NoReturn, Optional
+from typing import Optional
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy import REQUIRE_RDMA, TCP, RuleMatch
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.storage.failures import classify
-from ovirt_rdma.storage.proof import Proof, prove
+from ovirt_rdma.storage.mount_verification import MountVerification
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
-from ovirt_rdma.storage.refusal import ConnectRefused
+from ovirt_rdma.storage.refusal import hint, refused
 from ovirt_rdma.storage.server_readiness import ServerReadiness, is_ipv6
 from ovirt_rdma.storage.shared import Shared
 from ovirt_rdma.storage.stock_connection import StockConnection
@@ -60,6 +61,7 @@ class NamedExport:
         self._version = version
         self._shared = shared
         self._server: Optional[ServerReadiness] = None
+        self._verification = MountVerification(export, match.rule, shared)
 
     @property
     def needs_readiness(self) -> bool:
@@ -87,14 +89,20 @@ class NamedExport:
         with shared.locks.hold(stock.local_path, shared.lock_timeout_s):
             server, self._server = self._server or self.ask_server(), None
             if stock.is_mounted():
-                self._report_existing(stock)
+                self._verification.existing(stock)
                 return
             shared.not_taken_back.discard(stock.local_path)
             choice = self._choose(server)
+            if server.settled_s:
+                log.info(
+                    "%s: waited %.1f s for an RDMA port to come up",
+                    self.export,
+                    server.settled_s,
+                )
             for note in choice.notes:
                 log.info("%s: %s", self.export, note)
             if choice.first is None:
-                raise self._refused(choice.reason, choice.fix)
+                raise refused(self.export, choice.reason, choice.fix)
             self._mount(stock, server, choice, choice.first)
 
     def _choose(self, server: ServerReadiness) -> Choice:
@@ -133,7 +141,7 @@ class NamedExport:
         if server.tcp_answers(self._tcp_port):
             return choice
         also = f"; TCP port {self._tcp_port} does not answer either"
-        return replace(choice, first=None, degraded=False, reason=choice.reason + also)
+        return replace(choice, first=None, degraded_by="", reason=choice.reason + also)
 
     def _remembered(self, server: ServerReadiness) -> Optional[Readiness]:
         """Return what a failed mount of the server tells, where it tells more than
@@ -150,7 +158,7 @@ class NamedExport:
             f"an RDMA mount of {self.export.server} failed {age:.0f} s ago: "
             f"{failure.reason}"
         )
-        return Readiness((Step("earlier mount", NOT_READY, reason),))
+        return Readiness((Step("earlier mount", NOT_READY, reason, failure.fix),))
 
     @property
     def _failure_key(self) -> tuple[str, int, bool]:
@@ -173,14 +181,15 @@ class NamedExport:
                 "%s: FALLING BACK TO TCP, this mount is degraded: %s%s",
                 self.export,
                 choice.reason,
-                _hint(choice.fix),
+                hint(choice.fix),
             )
         else:
             log.info("%s: %s: %s", self.export, attempt.transport, choice.reason)
         stock.use(attempt.extra_options)
         failed = stock.mount()
         if failed is None:
-            self._prove(stock, attempt.transport)
+            why = choice.degraded_by or choice.reason
+            self._verification.after_mount(stock, attempt.transport, why, choice.fix)
             return
         failure = classify(failed, over_rdma=attempt.transport == RDMA)
         reason = f"mounting {_BY[attempt.transport]} failed: {failure.meaning}"
@@ -189,10 +198,13 @@ class NamedExport:
             reason = f"{choice.reason}; then {reason}"
         if attempt.transport == RDMA and failure.about_server:
             self._shared.failures.remember(
-                self._failure_key, failure.meaning, self.rule.failure_cache
+                self._failure_key,
+                failure.meaning,
+                failure.fix,
+                self.rule.failure_cache,
             )
         if choice.fallback is None or failure.about_export:
-            raise self._refused(reason, failure.fix)
+            raise refused(self.export, reason, failure.fix)
         self._fall_back(stock, server, reason, failure.fix)
 
     def _fall_back(
@@ -200,77 +212,8 @@ class NamedExport:
     ) -> None:
         ipv6 = server.tcp_ipv6(self._tcp_port)
         attempt = Attempt(TCP, tcp_options(self.rule, self._engine_options, ipv6))
-        second = Choice(attempt, None, reason, degraded=True, fix=fix)
+        second = Choice(attempt, None, reason, degraded_by=reason, fix=fix)
         second = self._unless_tcp_is_dead(second, server)
         if second.first is None:
-            raise self._refused(second.reason, second.fix)
+            raise refused(self.export, second.reason, second.fix)
         self._mount(stock, server, second, second.first)
-
-    def _prove(self, stock: StockConnection, wanted: str) -> None:
-        proof = self._proof(stock)
-        if proof is None or proof.transport is None:
-            log.warning("%s: mounted, transport not proven: %s", self.export, proof)
-            return
-        if wanted in (proof.transport, STOCK):
-            log.info(
-                "%s: mounted over %s, proven (%s)", self.export, proof.transport, proof
-            )
-            return
-        sentence = (
-            f"{wanted} was asked for, but the kernel mounted over "
-            f"{proof.transport} ({proof})"
-        )
-        fix = "look into /etc/nfsmount.conf and /etc/nfsmount.conf.d"
-        if self.rule.transport == REQUIRE_RDMA:
-            self._take_back(stock, sentence, fix)
-        log.warning(
-            "%s: %s; this mount is degraded; fix: %s", self.export, sentence, fix
-        )
-
-    def _take_back(self, stock: StockConnection, sentence: str, fix: str) -> NoReturn:
-        try:
-            stock.unmount()
-        except Exception as error:
-            self._shared.not_taken_back.add(stock.local_path)
-            sentence += f"; unmounting it again failed ({error})"
-            raise self._refused(sentence, fix) from error
-        raise self._refused(f"{sentence}; unmounted again", fix)
-
-    def _report_existing(self, stock: StockConnection) -> None:
-        proof = self._proof(stock)
-        if stock.local_path in self._shared.not_taken_back:
-            is_rdma = proof is not None and proof.transport == RDMA
-            if self.rule.transport == REQUIRE_RDMA and not is_rdma:
-                raise self._refused(
-                    "a TCP mount that could not be unmounted is in the way",
-                    f"umount -f -l {stock.local_path}",
-                )
-            self._shared.not_taken_back.discard(stock.local_path)
-        wanted = TCP if self.rule.transport == TCP else RDMA
-        if proof is not None and proof.transport not in (None, wanted):
-            log.warning(
-                "%s: already mounted over %s, while %s says %s: this mount is "
-                "degraded; put the host into maintenance and activate it again",
-                self.export,
-                proof.transport,
-                self.rule.title,
-                self.rule.transport,
-            )
-
-    def _proof(self, stock: StockConnection) -> Optional[Proof]:
-        try:
-            mounts = self._shared.surroundings.reader.nfs_mounts()
-        except Exception:
-            log.exception("%s: reading the mounts failed", self.export)
-            return None
-        for mount in mounts:
-            if mount.mountpoint == stock.local_path:
-                return prove(mount)
-        return None
-
-    def _refused(self, sentence: str, fix: str) -> ConnectRefused:
-        return ConnectRefused(f"{self.export}: {sentence}{_hint(fix)}")
-
-
-def _hint(fix: str) -> str:
-    return f"; fix: {fix}" if fix else ""

@@ -137,7 +137,9 @@ def step_of(answer: str, address: str, port: int) -> Step:
     try:
         data = json.loads(answer)
         verdict, detail = data["verdict"], str(data["detail"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
+        verdict, detail = "", ""
+    if not detail:
         return Step(_STEP, UNKNOWN, f"the RDMA probe answered {answer!r}")
     if verdict == "listening":
         return Step(_STEP, READY, detail)
@@ -154,8 +156,10 @@ def step_of(answer: str, address: str, port: int) -> Step:
 def server_side_fix(port: int) -> str:
     """Say what makes a Linux NFS server listen on RDMA ``port`` (nfs.conf(5))."""
     return (
-        f"on a Linux server put rdma=y and rdma-port={port} into the [nfsd] part of "
-        "/etc/nfs.conf, then systemctl restart nfs-server"
+        "check the rule's port, and that the server's NFS service runs; on a Linux "
+        "server put rdma=y and "
+        f"rdma-port={port} into the [nfsd] part of /etc/nfs.conf, then systemctl "
+        "restart nfs-server"
     )
 
 

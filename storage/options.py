@@ -198,7 +198,9 @@ class MountOptions:
         if option is None:
             return None
         value = option.value or ""
-        if not (value.isascii() and value.isdigit() and int(value) <= 65535):
+        # int() does not take thousands of digits.
+        number = value.isascii() and value.isdigit() and len(value) < 10
+        if not number or int(value) > 65535:
             raise OptionsProblem(
                 f"mount option {option.text!r} has no valid port",
                 "give a number from 0 to 65535, as in port=20049",

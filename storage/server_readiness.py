@@ -8,13 +8,14 @@ import ipaddress
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Optional, Protocol
 
 from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.policy import NfsRule
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.storage import network_probe
+from ovirt_rdma.storage.local_facts import LocalFacts
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
@@ -44,12 +45,19 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where answers come from: the host's facts, the network, the clock."""
+    """Where answers come from: the host's facts, the network, the clock.
+
+    ``local_facts`` are read through ``reader``, for all servers together.
+    """
 
     reader: HostReader
     network: Network = network_probe
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    local_facts: LocalFacts = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "local_facts", LocalFacts(self.reader))
 
 
 class ServerReadiness:
@@ -69,6 +77,7 @@ class ServerReadiness:
         self._readiness: Optional[Readiness] = None
         self._asked_at = 0.0
         self._rdma_address: Optional[str] = None
+        self._settled_s = 0.0
         self._tcp: dict[tuple[str, int], bool] = {}
 
     @property
@@ -102,6 +111,14 @@ class ServerReadiness:
                 self._readiness = self._ask()
                 self._asked_at = self._around.clock()
             return self._readiness
+
+    @property
+    def settled_s(self) -> float:
+        """For how long readiness has waited for a port to come up, 0 where it has not
+        been asked.
+        """
+        with self._lock:
+            return self._settled_s
 
     @property
     def asked_at(self) -> float:
@@ -160,9 +177,10 @@ class ServerReadiness:
         reader, clock = self._around.reader, self._around.clock
         wait = self._rule.settle_timeout
         # The clock too, because an unreadable /proc/uptime reads 0 for ever.
-        until = clock() + wait
+        began = clock()
+        until = began + wait
         while True:
-            facts = _local_facts(reader)
+            facts = self._around.local_facts.read()
             found = {
                 address: local_steps(facts, reader.route(address))
                 for address in self.addresses
@@ -173,6 +191,7 @@ class ServerReadiness:
             if good or late or not settling:
                 return found
             self._around.sleep(SETTLE_POLL_S)
+            self._settled_s = clock() - began
 
 
 def is_ipv6(address: str) -> bool:
@@ -212,18 +231,6 @@ def address_in_facts(facts: Facts, server: str) -> Optional[str]:
         if mount.source.partition(":")[0].lower() == server.lower():
             return mount.address
     return None
-
-
-def _local_facts(reader: HostReader) -> Facts:
-    """Read only what :func:`local_steps` looks at."""
-    return Facts(
-        hostname="",
-        kernel_release=reader.kernel_release(),
-        uptime_s=reader.uptime(),
-        rdma_devices=reader.rdma_devices(),
-        netdevs=reader.netdevs(),
-        modules=reader.modules(),
-    )
 
 
 def _address_step(server: str, address: str) -> Step:

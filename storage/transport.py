@@ -39,15 +39,15 @@ class Choice:
     """What to try, and why.
 
     ``first`` is None when the export is refused; ``fallback`` is tried when
-    ``first`` fails for want of RDMA. ``degraded`` says that ``first`` is already
-    the second best; ``fix`` is what would mend that, or would tell more. ``notes``
-    say what of the engine's options was set aside.
+    ``first`` fails for want of RDMA. ``degraded_by`` says why ``first`` is already
+    the second best, and is empty where it is not; ``fix`` is what would mend that,
+    or would tell more. ``notes`` say what of the engine's options was set aside.
     """
 
     first: Optional[Attempt]
     fallback: Optional[Attempt]
     reason: str
-    degraded: bool = False
+    degraded_by: str = ""
     fix: str = ""
     notes: tuple[str, ...] = ()
 
@@ -55,6 +55,11 @@ class Choice:
     def refused(self) -> bool:
         """Whether nothing may be tried."""
         return self.first is None
+
+    @property
+    def degraded(self) -> bool:
+        """Whether ``first`` is already the second best."""
+        return bool(self.degraded_by)
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ def choose(
             tcp if prefers else None,
             None,
             f"{by_rule}, but {readiness.reason}",
-            degraded=prefers,
+            degraded_by=readiness.reason if prefers else "",
             fix=readiness.fix,
             notes=notes,
         )

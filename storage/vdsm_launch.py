@@ -9,25 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ovirt_rdma.host import __version__
-from ovirt_rdma.host.paths import ENABLED, POLICY_JSON, under
+from ovirt_rdma.host import __version__, policy_store
+from ovirt_rdma.host.enablement_state import MODE_VDSMD
+from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, POLICY_JSON, under
 from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_store import PolicySource
+from ovirt_rdma.host.policy_store import PolicySource, StoredPolicyProblem
+from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.vdsm_conf import replaces_nfs_connections
-from ovirt_rdma.storage import vdsm_shape
+from ovirt_rdma.storage import network_probe, vdsm_shape
 from ovirt_rdma.storage.connection import PolicyInForce, connection_class
+from ovirt_rdma.storage.degraded_marks import DegradedMarks
+from ovirt_rdma.storage.recent_answers import RecentAnswers
 from ovirt_rdma.storage.server_readiness import Surroundings
 from ovirt_rdma.storage.shared import Shared
 
 # Version, extra options: the cases in which stock builds its options differently.
 _SAMPLES = ((None, ""), ("3", "lock"), ("4.2", "rdma,port=20049"))
+# Without it, the marker of `enable` is about another mode.
+_MARK = f"mode: {MODE_VDSMD}".encode()
 
 
-class LaunchRefused(Exception):
-    """VDSM must run without us; the text says why."""
+class LaunchRefused(Problem):
+    """VDSM must run without us."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +56,17 @@ def prepare(root: str = "/") -> Prepared:
     Raises LaunchRefused where the add-on is not enabled, UnknownShape where VDSM
     is not as we know it, and whatever an import raises.
     """
-    if not under(root, ENABLED).exists():
-        raise LaunchRefused(f"{ENABLED} is missing: run ovirt-rdma-host enable")
+    _check_enabled(under(root, ENABLED))
     main = vdsm_shape.load_main()
     vdsm = vdsm_shape.load()
-    shared = Shared(Surroundings(HostReader(root)))
+    marks = DegradedMarks(under(root, DEGRADED_JSON))
+    network = RecentAnswers(network_probe)
+    shared = Shared(Surroundings(HostReader(root), network), marks=marks)
     install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
-    remarks = [f"NFS connections are made by ovirt-rdma {__version__}"]
+    remarks = [
+        f"NFS connections are made by ovirt-rdma {__version__}",
+        *_policy_remarks(under(root, POLICY_JSON)),
+    ]
     if replaces_nfs_connections(vdsm.nfs_mount_options):
         remarks.append(
             "vdsm.conf sets the deprecated irs/nfs_mount_options: connections for "
@@ -63,6 +74,30 @@ def prepare(root: str = "/") -> Prepared:
             "the policy; remove it"
         )
     return Prepared(main, tuple(remarks))
+
+
+def _check_enabled(marker: Path) -> None:
+    try:
+        lines = marker.read_bytes().splitlines()
+    except FileNotFoundError:
+        lines = []
+    if _MARK not in lines:
+        raise LaunchRefused(
+            f"{ENABLED} does not say that mode vdsmd is on",
+            "run ovirt-rdma-host enable, or disable",
+        )
+
+
+def _policy_remarks(path: Path) -> list[str]:
+    """A stored policy that cannot be used is no reason to run stock VDSM: without
+    rules our class is as good as stock, and follows the next `policy load`.
+    """
+    try:
+        policy_store.read(path)
+    except StoredPolicyProblem as problem:
+        without = "no policy is in force, NFS mounts are stock"
+        return [f"{problem}; {without}; {problem.fix}"]
+    return []
 
 
 def install(vdsm: vdsm_shape.Vdsm, policy: PolicyInForce, shared: Shared) -> None:

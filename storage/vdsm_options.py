@@ -7,7 +7,9 @@ compare both, letter for letter.
 
 from __future__ import annotations
 
-from typing import Optional
+TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
+if TYPE_CHECKING:
+    from typing import Optional
 
 DEFAULT_TIMEOUT = 100
 DEFAULT_RETRANS = 3

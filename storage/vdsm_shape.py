@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host import vdsm_conf
+from ovirt_rdma.host.problem import Problem
 
 CONSTRUCTOR = ("id", "export", "timeout", "retrans", "version", "extraOptions")
 DEFAULT_OPTIONS = frozenset(("soft", "nosharecache"))
@@ -21,8 +22,14 @@ DEFAULT_OPTIONS = frozenset(("soft", "nosharecache"))
 MOUNT_FAILED = 477
 
 
-class UnknownShape(Exception):
-    """The running VDSM is not one that we know; the text says what differs."""
+class UnknownShape(Problem):
+    """The running VDSM is not one that we know; ``difference`` is a whole clause."""
+
+    def __init__(self, difference: str) -> None:
+        super().__init__(
+            f"this VDSM is not as ovirt-rdma knows it: {difference}",
+            "update ovirt-rdma, or run: ovirt-rdma-host disable",
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def load() -> Vdsm:
             nfs_mount_options=_nfs_mount_options(),
         )
     except AttributeError as error:
-        raise UnknownShape(f"this VDSM lacks a name: {error}") from error
+        raise UnknownShape(f"a name is missing ({error})") from error
     check(vdsm)
     return vdsm
 
@@ -92,8 +99,9 @@ def check(vdsm: Vdsm) -> None:
     if code != MOUNT_FAILED:
         raise UnknownShape(f"exception.MountError has code {code}, not {MOUNT_FAILED}")
     sample = stock(id="guard", export="192.0.2.1:/guard", version="4.2")
-    for name in ("options", "_getLocalPath"):
-        if not hasattr(sample._mountCon, name):
+    mount_connection = getattr(sample, "_mountCon", None)
+    for name in ("options", "remotePath", "vfsType", "_getLocalPath"):
+        if not hasattr(mount_connection, name):
             raise UnknownShape(f"NFSConnection's mount connection has no {name}")
 
 

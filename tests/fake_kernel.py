@@ -19,7 +19,7 @@ import ipaddress
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -163,6 +163,12 @@ class FakeKernel:
         call = MountCall(spec, file, options, "nfs")
         with self._lock:
             self._add(call)
+
+    def pass_time(self, seconds: int) -> None:
+        """Let the mounts that stand grow older."""
+        with self._lock:
+            self._table = [replace(m, age_s=m.age_s + seconds) for m in self._table]
+            self._show()
 
     # What the mount table says
 

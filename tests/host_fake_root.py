@@ -69,6 +69,7 @@ class FakeRoot(FakeMounts):
         self.write("/proc/sys/kernel/osrelease", self.kernel)
         self.write("/proc/sys/kernel/hostname", self.hostname)
         self.uptime(3600.0)
+        self.booted_at(1_700_000_000)
         self.modules()
         self._write_mounts()
         self.runner.answer(
@@ -97,6 +98,10 @@ class FakeRoot(FakeMounts):
     def uptime(self, seconds: float) -> None:
         """Set the time since boot."""
         self.write("/proc/uptime", f"{seconds:.2f} {seconds * 3:.2f}")
+
+    def booted_at(self, seconds: int) -> None:
+        """Set the time of boot, in seconds since 1970."""
+        self.write("/proc/stat", f"cpu  1 2 3\nctxt 4\nbtime {seconds}\nprocesses 5")
 
     def modules(
         self,

@@ -58,13 +58,16 @@ def escape(text: str) -> str:
 
 @dataclass(frozen=True)
 class ShownMount:
-    """A mount as /proc shows it; ``protocol`` with the 6 of IPv6."""
+    """A mount as /proc shows it; ``protocol`` with the 6 of IPv6, ``age_s`` in
+    seconds.
+    """
 
     spec: str
     file: str
     vfstype: str
     options: str
     protocol: str
+    age_s: int = 3
 
     def mounts_line(self) -> str:
         """Return the line of /proc/self/mounts."""
@@ -85,7 +88,7 @@ class ShownMount:
             f"device {escape(self.spec)} mounted on {escape(self.file)}"
             f" with fstype {self.vfstype} statvers=1.1\n"
             f"\topts:\trw,{self.options}\n"
-            "\tage:\t3\n"
+            f"\tage:\t{self.age_s}\n"
             "\tcaps:\tcaps=0x3ffdf,wtmult=512,dtsize=1048576,bsize=0,namlen=255\n"
             "\tsec:\tflavor=1,pseudoflavor=1\n"
             f"\tevents:\t{'0 ' * 27}\n"

@@ -16,6 +16,7 @@ def command_line(*nics: Nic, kernel_arguments: str = "") -> list[str]:
         initramfs=Path("/i"),
         layer=Path("/cache,1/layer"),
         agent_fd=5,
+        monitor_fd=6,
         folder=Path(tempfile.gettempdir()),
         memory_mb=700,
         cpus=2,
@@ -62,11 +63,22 @@ def test_the_two_ends_of_a_wire_meet() -> None:
     assert Wire().a.local != wire.a.local
 
 
+def test_each_nic_of_a_pairs_wires_has_an_address_of_its_own() -> None:
+    wires = [Wire(number) for number in range(3)]
+    assert len({nic.mac for wire in wires for nic in (wire.a, wire.b)}) == 6
+
+
 def test_a_long_temporary_folder_does_not_make_a_wires_sockets_too_long() -> None:
     (netdev,) = after(command_line(Wire().a), "-netdev")
     paths = [value for value in netdev.split(",") if ".path=" in value]
     assert len(paths) == 2
     assert all("path=ovirt-rdma-wire-" in path for path in paths)
+
+
+def test_agent_and_monitor_have_a_socket_each() -> None:
+    chardevs = after(command_line(), "-chardev")
+    assert chardevs == ["socket,id=agent,fd=5", "socket,id=monitor,fd=6"]
+    assert after(command_line(), "-mon") == ["chardev=monitor,mode=control"]
 
 
 def test_kvm_only_when_asked_for() -> None:

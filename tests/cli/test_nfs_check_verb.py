@@ -35,6 +35,51 @@ fix: check that the adapter's driver is loaded: rdma link
     )
 
 
+RULE = "version: 1\nnfs: {rules: [{server: 10.0.0.1, transport: prefer-rdma}]}\n"
+REMOUNT = (
+    "put the host into maintenance in the engine and activate it again (its VMs "
+    "migrate), or deactivate and activate only this storage domain (no running VM may "
+    "use it); the hosted engine's own domain takes a reboot of the host"
+)
+
+
+def test_mounted_degraded_and_not_ready_yet(host, no_network):
+    policy = host.root / "p.yaml"
+    policy.write_text(RULE)
+    words = ("nfs", "check", "10.0.0.1:/data", "--facts", NO_RDMA, "--policy")
+    assert host(*words, str(policy)).out.endswith(
+        "fix: check that the adapter's driver is loaded: rdma link\n"
+        "10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 "
+        "23:13:18 UTC, because this host has no RDMA device.\n"
+        f"fix: once it is ready, {REMOUNT}\n"
+    )
+    [mount] = host(*words, str(policy), "-o", "json").document["degraded"]
+    assert mount["since"] == "2023-11-14T23:13:18Z"
+    assert mount["reason"] == "this host has no RDMA device"
+    assert mount["fix"] == f"once it is ready, {REMOUNT}"
+
+
+def test_mounted_degraded_and_ready_again(host, network):
+    root = soft_roce(host.root)
+    root.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="tcp")
+    root.nfs_mount("10.0.0.1:/other", "/mnt/other", protocol="tcp")
+    policy = host.root / "p.yaml"
+    policy.write_text(RULE)
+    network.rdma[("10.0.0.1", 20049)] = READY
+    words = ("nfs", "check", "10.0.0.1:/data", "--policy", str(policy))
+    result = host(*words)
+    assert result.code == 0
+    assert result.out.endswith(
+        "10.0.0.1:/data is ready for RDMA.\n"
+        "10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 "
+        "23:13:18 UTC, and vdsmd has not noted why.\n"
+        f"fix: {REMOUNT}\n"
+    )
+    policy.write_text(RULE.replace("prefer-rdma", "tcp"))
+    assert host(*words).out.endswith("is ready for RDMA.\n")
+    assert host(*words, "-o", "json").document["degraded"] == []
+
+
 def test_facts_do_not_tell_of_the_server(host, no_network):
     words = ("nfs", "check", "10.0.0.1:/e", "--facts", RXE)
     result = host(*words)

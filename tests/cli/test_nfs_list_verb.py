@@ -28,8 +28,8 @@ def test_as_the_rule_says(call, policy):
     assert (
         result.out
         == f"""\
-EXPORT          TRANSPORT  NFS  RULE      VERDICT
-10.0.0.1:/data  rdma       4.2  vm-store  ok
+EXPORT          TRANSPORT  NFS  RULE      VERDICT  SINCE (UTC)
+10.0.0.1:/data  rdma       4.2  vm-store  ok       2023-11-14 23:13
 The mount named by a rule is as the rule says ({path}).
 
 10.0.0.1:/data
@@ -49,12 +49,14 @@ def test_degraded(call, policy):
     assert (
         result.out
         == f"""\
-EXPORT          TRANSPORT  NFS  RULE    VERDICT
-10.0.0.1:/data  tcp        4.2  rule 1  degraded
+EXPORT          TRANSPORT  NFS  RULE    VERDICT   SINCE (UTC)
+10.0.0.1:/data  tcp        4.2  rule 1  degraded  2023-11-14 23:13
 1 of 1 mount named by a rule is not as the rule says ({path}).
-10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma: it fell back.
-fix: ovirt-rdma-host nfs check 10.0.0.1:/data; once it is ready, put the host into \
-maintenance and activate it again
+10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 23:13:18 \
+UTC, because this host has no RDMA device.
+fix: check that the adapter's driver is loaded: rdma link; then ovirt-rdma-host nfs \
+check 10.0.0.1:/data; once it is ready, put the host into maintenance and activate it \
+again
 """
     )
     assert call(*words, "--exit-code").code == 3
@@ -79,7 +81,24 @@ def test_document(call, policy):
     assert mount["export"] == "10.0.0.1:/data"
     assert (mount["transport"], mount["verdict"]) == ("rdma", "degraded")
     assert mount["rule"] == "vm-store"
+    assert (mount["since"], mount["reason"]) == ("2023-11-14T23:13:18Z", None)
     assert {signal["transport"] for signal in mount["signals"]} == {"rdma"}
+
+
+def test_document_says_since_when_and_why(call, policy):
+    words = ["nfs", "list", "--facts", NO_RDMA, "--policy", policy("prefer-rdma")]
+    [mount] = call(*words, "-o", "json").document["mounts"]
+    assert mount["since"] == "2023-11-14T23:13:18Z"
+    assert mount["reason"] == "this host has no RDMA device"
+
+
+def test_marks_that_cannot_be_read_are_no_secret(host, policy):
+    root = soft_roce(host.root)
+    root.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")
+    root.write("/run/ovirt-rdma/mounts/degraded.json", "{")
+    result = host("nfs", "list", "--policy", policy("prefer-rdma"))
+    assert "note: /run/ovirt-rdma/mounts/degraded.json is of no use: " in result.err
+    assert "since 2023-11-14 23:13:18 UTC, and vdsmd has not noted why." in result.out
 
 
 def test_a_host_that_cannot_be_read_is_not_one_without_mounts(host):

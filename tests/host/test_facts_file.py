@@ -12,8 +12,8 @@ from host_fake_hosts import connectx3_ib, connectx5_roce, soft_roce, without_rdm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.facts import Facts, Route
+from ovirt_rdma.host import degraded_file, facts_file
+from ovirt_rdma.host.facts import DegradedMark, Facts, Route
 from ovirt_rdma.host.facts_file import FactsProblem
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
@@ -33,11 +33,28 @@ def one_mount(build, protocol):
     return host
 
 
+def degraded(path):
+    made = one_mount(without_rdma, "tcp")(path)
+    mark = DegradedMark(
+        mountpoint="/rhev/data-center/mnt/10.0.0.1:_data",
+        export="10.0.0.1:/data",
+        rule="vm-store",
+        wanted="prefer-rdma",
+        transport="tcp",
+        reason="this host has no RDMA device",
+        fix="check that the adapter's driver is loaded: rdma link",
+        since="2023-11-14T23:13:18Z",
+        mounted_s=3598.0,
+    )
+    made.write("/run/ovirt-rdma/mounts/degraded.json", degraded_file.to_json([mark]))
+    return made
+
+
 GOLDEN = {
     "rxe-one-mount": one_mount(soft_roce, "rdma"),
     "connectx3-ib": one_mount(connectx3_ib, "rdma"),
     "connectx5-roce-bridge": one_mount(connectx5_roce, "rdma"),
-    "no-rdma-tcp-mount": one_mount(without_rdma, "tcp"),
+    "no-rdma-tcp-mount": degraded,
 }
 
 

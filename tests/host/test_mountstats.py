@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.facts import MountTransport
-from ovirt_rdma.host.mountstats import parse_mountstats
+from ovirt_rdma.host.mountstats import parse_ages, parse_mountstats
 
 RDMA = (0, 0, 1, 0, 0, 44, 44, 0, 80, 0, 37, 64, 4, 8411456, 8389512, 0, 0, 64320)
 RDMA += (3, 0, 0, 0, 0, 44, 96, 0, 0)
@@ -81,6 +81,11 @@ def test_of_stacked_mounts_the_last_counts():
     assert parse_mountstats(SECTION + b"\n" + covered)[0] == {}
 
 
+def test_a_source_that_reads_like_the_line_around_it():
+    section = SECTION.replace(b"10.0.0.1:/data", b"mounted")
+    assert parse_mountstats(section)[0] == FOUND
+
+
 def test_escapes_and_bytes_that_are_not_utf8():
     section = SECTION.replace(b"/mnt/a", rb"/mnt/\040" + b"\xff")
     assert list(parse_mountstats(section)[0]) == ["/mnt/ \udcff"]
@@ -98,3 +103,28 @@ def test_a_valid_section_survives_any_bytes_around_it(before, after):
 @given(st.lists(st.sampled_from([*DEVICE.split(), *XPRT.split(), b"\n", b"no"])))
 def test_no_order_of_words_raises(words):
     parse_mountstats(b" ".join(words))
+
+
+@pytest.mark.parametrize(
+    "line, ages",
+    [
+        (b"\tage:\t59", {"/mnt/a": 59}),
+        (b"\tage:\t-1", {}),
+        (b"\tage:", {}),
+        (b"\tage:\t" + b"9" * 5000, {}),
+        (b"\topts:\trw", {}),
+    ],
+)
+def test_age(line, ages):
+    assert parse_ages(DEVICE + b"\n" + line + b"\n" + XPRT) == ages
+
+
+def test_the_age_of_a_stacked_mount_is_that_of_the_last():
+    aged = DEVICE + b"\n\tage:\t59\n"
+    assert parse_ages(aged + DEVICE + b"\n\tage:\t7") == {"/mnt/a": 7}
+    assert parse_ages(aged + DEVICE) == {}
+
+
+@given(st.binary())
+def test_any_bytes_have_ages_or_none(data):
+    parse_ages(DEVICE + b"\n" + data)

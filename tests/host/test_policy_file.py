@@ -339,6 +339,26 @@ nfs:
             rule(server="nas[12"),
             "4: nfs.rules[1].server: 'nas[12' has a bracket without its partner",
         ),
+        (
+            rule(server="nas[9-1]"),
+            "4: nfs.rules[1].server: 'nas[9-1]' has a range that ends before it "
+            "begins: 9-1",
+        ),
+        (
+            rule(path="/vm[!z-a]"),
+            "6: nfs.rules[1].path: '/vm[!z-a]' has a range that ends before it "
+            "begins: z-a",
+        ),
+        # YAML 1.1 takes colons for the base 60.
+        (
+            rule(name="1" + ":1" * 200 + ".5"),
+            f"6: nfs.rules[1].name: '1{':1' * 200}.5' is not plain text in YAML; "
+            "write it in quotes",
+        ),
+        (
+            rule(name='"\\UFFFFFFFF"'),
+            "6: not valid YAML: a number is too large",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_line_number_key_and_what_is_allowed(text, sentence):
@@ -376,6 +396,11 @@ def test_a_mistake_is_one_line_with_line_number_key_and_what_is_allowed(text, se
         ("nconnect=0", "nconnect=0 is out of range; allowed: nconnect=1 to 16"),
         ("nconnect=17", "nconnect=17 is out of range; allowed: nconnect=1 to 16"),
         ("nconnect", "nconnect is out of range; allowed: nconnect=1 to 16"),
+        (
+            f"nconnect={'9' * 5000}",
+            f"nconnect={'9' * 5000} is out of range; allowed: nconnect=1 to 16",
+        ),
+        ('context="a:b', "has a quote without its partner"),
         (
             "ro, rsize=8",
             "' rsize=8' has a blank in it; write a,b without blanks",

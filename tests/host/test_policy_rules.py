@@ -79,3 +79,12 @@ def test_the_first_rule_that_names_the_export_wins():
 
 def test_an_empty_policy_names_nothing():
     assert rule_for(Policy(), Export.parse("nas:/x")) is None
+
+
+def test_more_globs_than_fnmatch_keeps_each_name_their_own():
+    globs = [(f"rack{n}-*.example.org", f"/e{n}/*") for n in range(600)]
+    large = policy(*globs)
+    for _ in range(2):
+        for number in (1, 300, 600):
+            export = Export.parse(f"rack{number - 1}-a.example.org:/e{number - 1}/vm")
+            assert rule_for(large, export).rule.number == number

@@ -155,6 +155,10 @@ class TestRead:
         [
             ({"port": "20049"}, "policy.nfs.rules[1].port is not of type int"),
             ({"port": True}, "policy.nfs.rules[1].port is not of type int"),
+            (
+                {"settle_timeout": 10**400},
+                "policy.nfs.rules[1].settle_timeout is a number too large",
+            ),
             ({"server": None}, "policy.nfs.rules[1].server is not of type str"),
             (
                 {"transport": "udp"},

@@ -109,6 +109,19 @@ def test_routes_to_what_is_asked_for_and_to_mounted_servers(tmp_path):
     assert facts.problems == ("no route is known to 'nas': not an IP address",)
 
 
+def test_uptime_is_of_the_moment_when_mounts_were_read(tmp_path):
+    # With the mounts' ages it tells when they were made; asking for routes takes time.
+    host = soft_roce(tmp_path)
+    host.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")
+    before = host.reader().uptime()
+
+    def slow(command):
+        host.uptime(before + 60)
+        return host.runner(command)
+
+    assert HostReader(tmp_path, slow).facts().uptime_s == before
+
+
 def test_the_whole_host(tmp_path):
     host = soft_roce(tmp_path)
     facts = host.reader().facts()

@@ -141,6 +141,7 @@ def test_routes(tmp_path):
             '{"dev":"eth0","prefsrc":"10.0.0.2","via":{"family":"inet6","host":"fe80::9"}}',
             Route("10.0.0.1", "eth0", "10.0.0.2", "fe80::9"),
         ),
+        ('{"dev":"eth0","prefsrc":"10.0.0.2/24"}', Route("10.0.0.1", "eth0")),
         (
             '{"type":"unreachable","dst":"2001:db8::1","dev":"lo"}',
             Route("10.0.0.1", problem="unreachable route"),

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from vdsm_fixtures import kernel, loaded_vdsm, vdsm
+from vdsm_site import site
 
-__all__ = ["kernel", "loaded_vdsm", "vdsm"]
+__all__ = ["kernel", "loaded_vdsm", "site", "vdsm"]

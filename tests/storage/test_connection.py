@@ -9,78 +9,12 @@ from pathlib import Path
 
 import pytest
 from fake_kernel import ACCESS_DENIED, NO_SUCH_PATH
-from fake_network import FakeNetwork
-from host_fake_hosts import soft_roce
+from vdsm_site import ACCESS, GENERAL, MOUNT_FAILED, NAS, NAS6, Site
 
 from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.storage import vdsm_shape
-from ovirt_rdma.storage.failure_memory import FailureMemory
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
-from ovirt_rdma.storage.server_readiness import Surroundings
-from ovirt_rdma.storage.shared import Shared
-from ovirt_rdma.storage.vdsm_launch import install
 
-NAS, NAS6 = "10.99.0.2", "fd00:99::2"
 TIMED_OUT = b"mount.nfs: Connection timed out\n"
-GENERAL, ACCESS, MOUNT_FAILED = 100, 469, 477
-
-
-class Site:
-    """A hypervisor with Soft-RoCE whose vdsmd has our class registered."""
-
-    def __init__(self, vdsm, kernel) -> None:
-        self.vdsm, self.kernel = vdsm, kernel
-        self.root = soft_roce(kernel.root)
-        self.root.modules(loaded=("rpcrdma",))
-        for server in (NAS, NAS6):
-            source = "fd00::2" if ":" in server else "10.0.0.2"
-            self.root.route(server, "eth0", source)
-        self.network = FakeNetwork()
-        self.network.rdma = {(NAS, 20049): READY, (NAS6, 20049): READY}
-        self.network.tcp = {(NAS, 2049), (NAS, 111), (NAS6, 2049)}
-        self.now = 0.0
-        self.policy = Policy()
-        surroundings = Surroundings(
-            self.root.reader(), self.network, self._sleep, lambda: self.now
-        )
-        self.shared = Shared(
-            surroundings, FailureMemory(lambda: self.now), lock_timeout_s=0.3
-        )
-        self.stock = vdsm.storage_server.NFSConnection
-        install(vdsm_shape.load(), self, self.shared)
-
-    def current(self) -> Policy:
-        return self.policy
-
-    def _sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.root.uptime(self.now)
-
-    def rule(self, transport: str, **more) -> None:
-        rule = NfsRule(1, "storage", more.pop("server", NAS), "*", transport, **more)
-        self.policy = Policy(nfs=NfsPolicy((rule,)))
-
-    def connect(self, *exports: str, **keys) -> list[int]:
-        """Connect all in one call, as engine does; give the status of each."""
-        keys = {"protocol_version": "4.2", **keys}
-        definitions = [
-            {"id": str(n), "connection": export, **keys}
-            for n, export in enumerate(exports)
-        ]
-        pairs = self.vdsm.connect(*definitions)
-        assert [con.id for con, _ in pairs] == [d["id"] for d in definitions]
-        return [status for _, status in pairs]
-
-    @property
-    def options(self) -> list[str]:
-        return [call.options for call in self.kernel.mounts]
-
-
-@pytest.fixture
-def site(vdsm, kernel) -> Site:
-    return Site(vdsm, kernel)
-
-
 STATE = "/sys/class/infiniband/rxe0/ports/1/state"
 BASE = "soft,nosharecache,timeo=100,retrans=3,nfsvers=4,minorversion=2"
 RDMA_STRING = f"{BASE},proto=rdma,port=20049,retry=0"
@@ -229,7 +163,8 @@ class TestRequireRdma:
         assert site.connect("nas.example.org:/e") == [MOUNT_FAILED]
         assert "does not resolve" in caplog.text
 
-    def test_waits_for_a_port_that_is_coming_up(self, site):
+    def test_waits_for_a_port_that_is_coming_up(self, site, caplog):
+        caplog.set_level("INFO")
         site.rule("require-rdma", settle_timeout=30)
         site.root.uptime(0)
         site.root.write(STATE, "2: INIT")
@@ -242,6 +177,10 @@ class TestRequireRdma:
         object.__setattr__(site.shared.surroundings, "sleep", sleep)
         assert site.connect(f"{NAS}:/e") == [0]
         assert site.now == 5
+        assert f"{NAS}:/e: waited 5.0 s for an RDMA port to come up" in caplog.text
+        caplog.clear()
+        assert site.connect(f"{NAS}:/e2") == [0]
+        assert "waited" not in caplog.text
 
     def test_waits_no_longer_than_settle_timeout(self, site):
         site.rule("require-rdma", settle_timeout=30)
@@ -318,11 +257,14 @@ class TestRequireRdma:
         assert len(site.kernel.mounts) == 1
         assert "WARNING" not in caplog.text
 
-    def test_permissions_stay_469(self, site):
+    def test_permissions_stay_469_and_the_log_says_what_to_do(self, site, caplog):
         site.rule("require-rdma")
         site.kernel.deny_access(f"{NAS}:/e")
         assert site.connect(f"{NAS}:/e") == [ACCESS]
         assert site.kernel.mounted() == []
+        assert f"{NAS}:/e: mounted, but its permissions keep VDSM out" in caplog.text
+        assert "; fix: on the server give the exported directory" in caplog.text
+        assert "chown 36:36" in caplog.text
 
     def test_an_error_without_a_code_is_477(self, site, caplog, monkeypatch):
         site.rule("require-rdma")
@@ -450,7 +392,10 @@ class TestUnknownReadiness:
         exports = [f"{NAS}:/e{n}" for n in range(5)]
         assert site.connect(*exports) == [MOUNT_FAILED] * 5
         assert len(site.kernel.mounts) == 1
-        assert "failed 0 s ago" in caplog.text
+        told = [line for line in caplog.text.splitlines() if "failed 0 s ago" in line]
+        assert told
+        # The fix that the failed mount had.
+        assert all("; fix: on a Linux server put rdma=y" in line for line in told)
 
     def test_is_forgotten_after_a_minute(self, site):
         site.rule("require-rdma")
@@ -730,8 +675,7 @@ class TestOurOwnErrors:
 
 
 def _mountpoint(site: Site) -> str:
-    con = site.stock(id="1", export=f"{NAS}:/e")
-    return con._mountCon._getLocalPath()
+    return site.local_path(f"{NAS}:/e")
 
 
 def _nfsmount_conf(site: Site, monkeypatch, options: str) -> None:

@@ -31,8 +31,10 @@ def test_known_texts(text, about_export, about_server, fix):
     assert failure.text == text.decode().strip()
 
 
-def test_tcp_gets_no_advice_about_rdma():
-    assert "rdma" not in classify(b"mount.nfs: Connection refused", over_rdma=False).fix
+@pytest.mark.parametrize("text", [b"Connection refused", b"Protocol error"])
+def test_tcp_gets_no_advice_about_rdma(text):
+    failure = classify(b"mount.nfs: " + text, over_rdma=False)
+    assert "rdma" not in (failure.fix + failure.meaning).lower()
 
 
 @given(st.binary(), st.booleans())

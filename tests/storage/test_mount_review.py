@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Proof and verdict of a mount, from what the kernel shows."""
 
+from dataclasses import replace
+
 import pytest
 
-from ovirt_rdma.host.facts import CmId, MountTransport, NfsMount
+from ovirt_rdma.host.facts import (
+    CmId,
+    DegradedMark,
+    Facts,
+    MountTransport,
+    NfsMount,
+)
 from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage.mount_review import (
     DEGRADED,
     OK,
     UNNAMED,
     UNPROVEN,
+    heal,
     review,
+    review_all,
 )
 from ovirt_rdma.storage.proof import prove
 
@@ -73,10 +83,10 @@ def test_ipv6_cm_id():
     "transport, found, verdict, words",
     [
         ("require-rdma", mount(), OK, "runs over rdma, as rule 'r' says require-rdma"),
-        ("require-rdma", mount("tcp", ["tcp"]), DEGRADED, "it is wrong"),
-        ("prefer-rdma", mount("tcp", ["tcp"]), DEGRADED, "it fell back"),
+        ("require-rdma", mount("tcp", ["tcp"]), DEGRADED, "says require-rdma"),
+        ("prefer-rdma", mount("tcp", ["tcp"]), DEGRADED, "has not noted why"),
         ("tcp", mount("tcp", ["tcp"]), OK, "runs over tcp"),
-        ("tcp", mount(), DEGRADED, "it is wrong"),
+        ("tcp", mount(), DEGRADED, "runs over rdma, but rule 'r' says tcp"),
         ("prefer-rdma", mount("rdma", ["tcp"]), UNPROVEN, "do not agree"),
     ],
 )
@@ -91,3 +101,77 @@ def test_verdict(transport, found, verdict, words):
 def test_mount_that_no_rule_names_is_listed(source):
     judged = review(mount(source=source), policy("require-rdma"))
     assert (judged.verdict, judged.match, judged.fix) == (UNNAMED, None, "")
+
+
+FELL_BACK = replace(mount("tcp", ["tcp"]), age_s=60)
+MARK = DegradedMark(
+    mountpoint=FELL_BACK.mountpoint,
+    export="10.0.0.1:/e",
+    rule="r",
+    wanted="prefer-rdma",
+    transport="tcp",
+    reason="the cable is out",
+    fix="put it in",
+    since="2026-11-21T02:51:34Z",
+    mounted_s=940.0,
+)
+
+
+def history(mark=MARK, found=FELL_BACK, booted_at=1_700_000_000, rule="prefer-rdma"):
+    facts = Facts(
+        hostname="h",
+        kernel_release="k",
+        uptime_s=1000.0,
+        booted_at=booted_at,
+        nfs_mounts=(found,),
+        degraded_marks=(mark,),
+    )
+    (judged,) = review_all(facts, policy(rule))
+    return judged
+
+
+def test_degraded_since_when_and_why():
+    judged = history()
+    assert judged.sentence.endswith("; since 2026-11-21 02:51:34 UTC, because the "
+                                    "cable is out")  # fmt: skip
+    assert judged.fix.startswith("put it in; then ovirt-rdma-host nfs check")
+    assert (judged.since, judged.reason) == (MARK.since, MARK.reason)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        replace(MARK, mountpoint="/elsewhere"),
+        replace(MARK, mounted_s=100.0),  # an earlier mount in its place
+        replace(MARK, transport="rdma"),
+    ],
+)
+def test_a_mark_that_is_about_something_else(mark):
+    judged = history(mark)
+    # Mounted 940 s after boot, which was at 22:13:20.
+    assert judged.since == "2023-11-14T22:29:00Z"
+    assert judged.reason is None
+    assert "has not noted why" in judged.sentence
+
+
+def test_nothing_is_told_that_is_not_known():
+    judged = history(replace(MARK, mountpoint="/elsewhere"), booted_at=None)
+    assert judged.since is None
+    assert judged.sentence.endswith("says prefer-rdma; and vdsmd has not noted why")
+
+
+def test_a_mount_that_is_right_has_no_reason_left_over():
+    judged = history(rule="tcp")
+    assert (judged.verdict, judged.reason) == (OK, None)
+    assert judged.since == "2023-11-14T22:29:00Z"
+
+
+def test_healing_waits_for_readiness_where_rdma_is_wanted():
+    # What readiness cannot see would do it again.
+    first = "put it in (unless that is done); then put the host into maintenance"
+    assert heal(history(), ready=True).startswith(first)
+    not_noted = history(replace(MARK, mountpoint="/elsewhere"))
+    assert heal(not_noted, ready=True).startswith("put the host into maintenance")
+    assert heal(history(), ready=False).startswith("once it is ready, put the host")
+    over_rdma = history(found=mount(), rule="tcp")
+    assert heal(over_rdma, ready=False).startswith("put the host into maintenance")

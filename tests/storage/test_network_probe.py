@@ -94,6 +94,9 @@ def test_silence_after_ready_is_no_answer_and_the_child_is_killed(probe):
         "print('ready', flush=True); sys.exit(1)",
         "print('ready', flush=True); print('no json', flush=True)",
         "print('ready', flush=True); print('[]', flush=True)",
+        "print('ready', flush=True); "
+        'print(\'{"verdict": "listening", "detail": ""}\', flush=True)',
+        "print('ready', flush=True); print('[' * 100_000, flush=True)",
         "print('ready', flush=True); print('{\"verdict\": 1}', flush=True)",
     ],
 )

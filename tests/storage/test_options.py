@@ -108,7 +108,9 @@ def test_port(text, port):
     assert parse(text).port == port
 
 
-@pytest.mark.parametrize("text", ["port", "port=", "port=x", "port=65536", "port=²"])
+@pytest.mark.parametrize(
+    "text", ["port", "port=", "port=x", "port=65536", "port=²", f"port={'9' * 5000}"]
+)
 def test_bad_port_is_said(text):
     with pytest.raises(OptionsProblem, match="has no valid port"):
         _ = parse(text).port

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What ``status`` says of degraded mounts; the rest is in test_enablement_verbs."""
+
+from __future__ import annotations
+
+import pytest
+from host_fake_hosts import soft_roce
+
+from ovirt_rdma.host import degraded_file
+from ovirt_rdma.host.facts import DegradedMark
+from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_JSON, under
+
+MARK = DegradedMark(
+    mountpoint="/mnt/a",
+    export="10.0.0.1:/a",
+    rule="storage",
+    wanted="prefer-rdma",
+    transport="tcp",
+    reason="10.0.0.1 refuses RDMA connections",
+    fix="start it",
+    since="2023-11-14T23:13:18Z",
+    mounted_s=3598.0,
+)
+
+
+@pytest.fixture
+def degraded(host):
+    """A host with a policy, one mount that fell back and one that is right."""
+    root = soft_roce(host.root)
+    root.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")
+    root.nfs_mount("10.0.0.1:/b", "/mnt/b", protocol="rdma")
+    root.write(DEGRADED_JSON, degraded_file.to_json([MARK]))
+    policy = host.root / "p.yaml"
+    policy.write_text(
+        "version: 1\nnfs:\n  rules:\n"
+        "    - {name: storage, server: 10.0.0.1, transport: prefer-rdma}\n"
+    )
+    host("policy", "load", str(policy))
+    return host
+
+
+def test_a_degraded_mount(degraded):
+    result = degraded("status")
+    assert (result.code, result.err) == (0, "")
+    _, _, shown = result.out.partition("\ndegraded")
+    assert shown == (
+        "  1 mount\n"
+        "10.0.0.1:/a runs over tcp, but rule 'storage' says prefer-rdma; since "
+        "2023-11-14 23:13:18 UTC, because 10.0.0.1 refuses RDMA connections.\n"
+        "fix: start it; then ovirt-rdma-host nfs check 10.0.0.1:/a; once it is ready, "
+        "put the host into maintenance and activate it again\n"
+    )
+
+
+def test_document(degraded):
+    (mount,) = degraded("status", "-o", "json").document["degraded"]
+    assert (mount["export"], mount["mountpoint"]) == ("10.0.0.1:/a", "/mnt/a")
+    assert (mount["rule"], mount["transport"]) == ("storage", "tcp")
+    assert mount["since"] == "2023-11-14T23:13:18Z"
+    assert mount["reason"] == "10.0.0.1 refuses RDMA connections"
+    assert mount["fix"]
+
+
+def test_no_degraded_mount(host):
+    soft_roce(host.root).nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")
+    assert "\ndegraded  none\n" in host("status").out
+    assert host("status", "-o", "json").document["degraded"] == []
+
+
+def test_what_cannot_be_judged_is_not_called_good(degraded):
+    under(degraded.root, POLICY_JSON).write_text("{")
+    shown = degraded("status").out
+    assert "degraded  not known: the stored policy cannot be used\n" in shown
+    assert degraded("status", "-o", "json").document["degraded"] is None
+
+
+def test_marks_that_cannot_be_read_are_said(degraded):
+    under(degraded.root, DEGRADED_JSON).write_text("{")
+    result = degraded("status")
+    assert "degraded  1 mount" in result.out
+    assert "and vdsmd has not noted why" in result.out
+    assert result.err.startswith("note: ")
+    assert DEGRADED_JSON in result.err
+    assert degraded("status", "-o", "json").document["problems"]
+
+
+def test_no_mount_is_degraded_where_there_is_none(host):
+    root = soft_roce(host.root)
+    root.nfs_mount("10.0.0.1:/b", "/mnt/b", protocol="rdma")
+    root.write(DEGRADED_JSON, b"{")
+    assert "degraded  none" in host("status").out

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The whole way from the unit's ExecStart to vdsmd, held to stock's own way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launcher_host import DROPIN, LAUNCHER_PATH, STOCK_PATH, Host
+
+from lab import systemd_unit, vdsm_packages
+
+ADAPTER_PATH = "/usr/libexec/vdsm/daemonAdapter"
+VDSM_HOST = vdsm_packages.CHECKOUT / "lab/vdsm_host"
+STOCK_UNIT = (VDSM_HOST / "vdsmd.service").read_text()
+LOGGER_TEXT = """#!/bin/sh
+[ "$1 $2" = "-t vdsmd" ] && [ "$3 $4" = "-p user.warning" ] && echo "$5" > {log}
+"""
+
+
+class Service(Host):
+    """A host with daemonAdapter, on which units' ExecStart are run."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        text = (VDSM_HOST / "daemonAdapter").read_text()
+        adapter = self.root / ADAPTER_PATH[1:]
+        adapter.write_text(text.replace("#!/usr/bin/python3", f"#!{sys.executable}"))
+        adapter.chmod(0o755)
+        # Less than 0 is root's to ask for.
+        self.change_vdsm("config", "\nconfig.set('vars', 'vdsm_nice', '1')")
+        self.programs = self.root / "programs"
+        self.programs.mkdir()
+        logger = self.programs / "logger"
+        logger.write_text(LOGGER_TEXT.format(log=self.root / "log"))
+        logger.chmod(0o755)
+
+    def run_unit(self, *files: str, shell: str = "") -> tuple[int, str]:
+        """Run what systemd would of the unit's ``files``; exit code and output."""
+        words = systemd_unit.exec_start(files)
+        for path in (ADAPTER_PATH, STOCK_PATH, LAUNCHER_PATH):
+            words = [word.replace(path, str(self.root) + path) for word in words]
+        output = self.root / "output"
+        output.write_text("")
+        # The unit sends it to /dev/null.
+        words = [word.replace("-1 /dev/null", f"-1 {output}") for word in words]
+        if "-1" in words:
+            words[words.index("-1") + 1] = str(output)
+        if shell:
+            words[words.index("/bin/sh")] = shell
+        path = f"{self.programs}:{os.environ['PATH']}"
+        code, _, _ = self.run(words, self.environment(PATH=path, LANG="C.UTF-8"))
+        return code, output.read_text()
+
+    def state(self, *files: str, shell: str = "") -> dict:
+        code, output = self.run_unit(*files, shell=shell)
+        assert code == 0
+        return json.loads(output)
+
+
+@pytest.fixture
+def service(loaded_vdsm, tmp_path):
+    made = Service(tmp_path, loaded_vdsm.path)
+    yield made
+    made.close()
+
+
+def _shells():
+    return [shell for shell in ("/bin/dash", "/bin/bash") if Path(shell).exists()]
+
+
+OF_STOCK = ("folder", "umask", "nice", "files", "signals", "environment", "sys.path")
+
+
+@pytest.mark.parametrize("shell", _shells())
+def test_the_dropin_starts_the_launcher_with_everything_as_stock(service, shell):
+    stock = service.state(STOCK_UNIT)
+    ours = service.state(STOCK_UNIT, DROPIN.read_text(), shell=shell)
+    assert (stock["ran"], ours["ran"]) == ("stock", "main")
+    assert {key: ours[key] for key in OF_STOCK} == {key: stock[key] for key in OF_STOCK}
+    assert stock["nice"] == 1
+    (line,) = service.log
+    assert "NFS connections are made by" in line
+
+
+def _remove(path):
+    path.unlink()
+
+
+def _empty(path):
+    path.write_text("")
+
+
+def _not_executable(path):
+    path.chmod(0o644)
+
+
+@pytest.mark.parametrize("shell", _shells())
+@pytest.mark.parametrize("damage", [_remove, _empty, _not_executable])
+def test_a_launcher_that_cannot_run_gives_stock_and_one_line(service, shell, damage):
+    damage(service.launcher)
+    stock = service.state(STOCK_UNIT)
+    ours = service.state(STOCK_UNIT, DROPIN.read_text(), shell=shell)
+    assert ours == stock
+    (line,) = service.log
+    assert line.startswith("ovirt-rdma: starting stock vdsmd instead: ")
+    assert f"{service.launcher} is missing, or may not be run" in line
+
+
+def test_a_fault_in_the_launcher_gives_stock_as_if_started_at_once(service):
+    service.replace_our_package("1 / 0")
+    assert service.state(STOCK_UNIT, DROPIN.read_text()) == service.state(STOCK_UNIT)
+    assert len(service.log) == 1
+
+
+def test_without_a_logger_stock_runs_all_the_same(service):
+    service.launcher.unlink()
+    (service.programs / "logger").write_text("#!/bin/sh\nexit 1\n")
+    assert service.state(STOCK_UNIT, DROPIN.read_text())["ran"] == "stock"
+    assert service.log == []
+
+
+def test_the_exit_code_of_vdsms_main_reaches_systemd(service):
+    service.change_vdsm("vdsmd", "def main(): raise SystemExit(3)")
+    assert service.run_unit(STOCK_UNIT, DROPIN.read_text()) == (3, "")
+
+
+def test_the_dropin_changes_execstart_only():
+    lines = [
+        line
+        for line in DROPIN.read_text().replace("\\\n", "").splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert lines[:2] == ["[Service]", "ExecStart="]
+    assert [line.partition("=")[0] for line in lines[2:]] == ["ExecStart"]
+
+
+def test_systemd_reads_the_dropin_as_we_do(tmp_path):
+    """systemd's own check of the unit, where it is installed."""
+    unit = tmp_path / "vdsmd.service"
+    unit.write_text(STOCK_UNIT)
+    folder = tmp_path / "vdsmd.service.d"
+    folder.mkdir()
+    (folder / DROPIN.name).write_text(DROPIN.read_text())
+    try:
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        pytest.skip("systemd-analyze is not installed")
+    about_us = [line for line in done.stderr.splitlines() if DROPIN.name in line]
+    assert about_us == []

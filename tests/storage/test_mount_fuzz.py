@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Mount options, mount's words, the probe's answers: decided, and nothing lost.
+
+Many examples: make fuzz.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import ipaddress
+import json
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mutation import mutated
+from nfs_mount_text import last_value, named_transport
+
+from ovirt_rdma.host import facts_file
+from ovirt_rdma.host.facts import Route
+from ovirt_rdma.host.policy import TRANSPORTS, NfsRule, RuleMatch
+from ovirt_rdma.storage.engine_options import ENGINE_LIMIT, engine_problems
+from ovirt_rdma.storage.failures import classify
+from ovirt_rdma.storage.network_probe import step_of
+from ovirt_rdma.storage.options import (
+    PORT,
+    RETRY,
+    TRANSPORT,
+    MountOptions,
+    OptionsProblem,
+)
+from ovirt_rdma.storage.readiness import (
+    NOT_READY,
+    READY,
+    UNKNOWN,
+    Readiness,
+    Step,
+    local_steps,
+)
+from ovirt_rdma.storage.server_readiness import steps_from_facts
+from ovirt_rdma.storage.stock_options import stock_warnings
+from ovirt_rdma.storage.transport import RDMA, Families, choose
+from ovirt_rdma.storage.vdsm_options import AUTO, VERSIONS, option_string
+
+DATA = Path(__file__).parents[1] / "data" / "facts"
+DUMPS = [facts_file.load(path) for path in sorted(DATA.glob("*.json"))]
+
+# Of nfs(5) and mount(8), and what an admin may have typed in the engine.
+ENGINE_OPTIONS = [
+    "rdma,port=20049",
+    "proto=rdma6,port=20049,nconnect=4,hard,lookupcache=pos",
+    "tcp,rsize=1048576,wsize=1048576,sec=krb5p,actimeo=3,noac",
+    'context="system_u:object_r:nfs_t:s0:c1,c2",nosharecache,lock,retry=2',
+    "proto=udp,port=2049,local_lock=none,fsc,softreval,noatime,nodiratime,_netdev",
+    "",
+]
+PIECES = st.sampled_from(
+    [",", ",,", "=", " ", "rdma", "proto=", "port=", "port=00020049", "port=65536",
+     "port=" + "9" * 5000, "retry=5", "no", "nolock", "v4.2", "nfsvers=4", "bg", "\t",
+     "RDMA", "Proto=tcp", "x-systemd.automount", "\udcff", "\n", "٣", "port=٣"]
+) | st.text(max_size=3)  # fmt: skip
+ENGINE = mutated(ENGINE_OPTIONS, PIECES).filter(lambda text: text.count('"') % 2 == 0)
+RULE_OPTIONS = st.sampled_from(
+    ["", "nconnect=4", "rsize=65536,hard", 'context="a:b:c0,c1"', "noatime,lock"]
+)
+
+
+@st.composite
+def choices(draw):
+    """A rule, the engine's options, and what choose() makes of them."""
+    transport = draw(st.sampled_from(TRANSPORTS))
+    options, port = draw(RULE_OPTIONS), draw(st.sampled_from([20049, 20050]))
+    rule = NfsRule(1, "r", "nas", "*", transport, port, options)
+    verdict = draw(st.sampled_from([READY, UNKNOWN, NOT_READY]))
+    families = Families(draw(st.booleans()), draw(st.booleans()))
+    return rule, families, Readiness((Step("listener", verdict, "seen"),))
+
+
+@given(choices(), ENGINE)
+def test_every_attempt_keeps_each_word_that_no_rule_names(made, engine):
+    rule, families, readiness = made
+    try:
+        choice = choose(RuleMatch(rule, "s"), engine, families, readiness)
+    except OptionsProblem as problem:
+        assert problem.fix
+        return
+    named = MountOptions.parse(rule.options).subjects() | {TRANSPORT, PORT, RETRY}
+    kept = MountOptions.parse(engine).without(*named).normalised().items
+    for attempt in filter(None, (choice.first, choice.fallback)):
+        words = attempt.extra_options
+        options = MountOptions.parse(words)
+        assert options.items[: len(kept)] == kept
+        assert str(options) == words
+        assert options.conflicts() == ()
+        for option in MountOptions.parse(rule.options).items:
+            assert option in options.items
+        # As mount.nfs reads it, which knows nothing of quotes.
+        ipv6 = families.tcp_ipv6
+        if attempt.transport == RDMA:
+            ipv6 = families.rdma_ipv6
+            assert last_value(words, "port") == str(rule.port)
+        assert named_transport(words) == attempt.transport + ("6" if ipv6 else "")
+        assert last_value(words, "retry") == "0"
+
+
+@given(choices(), ENGINE)
+def test_choosing_again_from_what_was_chosen_changes_nothing(made, engine):
+    rule, families, readiness = made
+    with contextlib.suppress(OptionsProblem):
+        first = choose(RuleMatch(rule, "s"), engine, families, readiness).first
+        if first is not None:
+            words = first.extra_options
+            again = choose(RuleMatch(rule, "s"), words, families, readiness).first
+            options = [MountOptions.parse(o) for o in (words, again.extra_options)]
+            assert set(options[0].items) == set(options[1].items)
+
+
+@given(ENGINE, ENGINE, ENGINE)
+def test_merging_is_idempotent_and_associative_in_what_wins(low, middle, high):
+    base, mid, top = (MountOptions.parse(text) for text in (low, middle, high))
+    merged = base.merged(mid)
+    assert merged.merged(mid) == merged
+    assert merged.merged(MountOptions()) == merged
+    left, right = merged.merged(top), base.merged(mid.merged(top))
+    assert set(left.items) == set(right.items)
+    assert left.subjects() == base.subjects() | mid.subjects() | top.subjects()
+
+
+@given(ENGINE | st.text())
+def test_engine_options_are_judged_in_sentences(text):
+    assert (len(text) > ENGINE_LIMIT) == any(
+        "stores at most" in sentence for sentence in engine_problems(text)
+    )
+    try:
+        sentences = stock_warnings(text, ipaddress.ip_address("fd00::1"))
+    except OptionsProblem as problem:
+        assert problem.fix
+        assert len(str(problem).splitlines()) == 1
+    else:
+        assert all(sentences)
+
+
+@given(ENGINE)
+def test_an_export_without_rule_gets_the_engines_own_text(engine):
+    readiness = Readiness((Step("listener", NOT_READY, "seen"),))
+    choice = choose(None, engine, Families(), readiness)
+    assert (choice.first.extra_options, choice.notes) == (engine, ())
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(
+    version=st.sampled_from(VERSIONS),
+    extra=ENGINE,
+    timeout=st.integers(0, 10**6),
+    retrans=st.integers(0, 100),
+)
+def test_stock_options_are_vdsms_own(vdsm, version, extra, timeout, retrans):
+    version = None if version == AUTO else version
+    stock = vdsm.storage_server.NFSConnection(
+        id="1",
+        export="10.0.0.1:/e",
+        timeout=timeout,
+        retrans=retrans,
+        version=version,
+        extraOptions=extra,
+    )
+    assert option_string(version, extra, timeout, retrans) == stock._mountCon.options
+
+
+WORDS = [
+    b"mount.nfs: Connection refused\n",
+    b"mount.nfs: access denied by server while mounting 10.0.0.1:/data\n",
+    b"mount.nfs: mounting 10.0.0.1:/data failed, reason given by server: No such file "
+    b"or directory\nmount.nfs: Operation not permitted\n",
+    b"mount.nfs: an incorrect mount option was specified for /rhev/data-center/mnt/x\n",
+    b"mount.nfs: rpc.statd is not running but is required for remote locking.\n"
+    b"mount.nfs: Either use '-o nolock' to keep locks local, or start statd.\n",
+]
+MOUNT_PIECES = st.sampled_from(
+    [b"\n", b"\r", b"\xff", b"\x00", b"\xc2\x85", b"mount.nfs: ", b"Protocol error"]
+) | st.binary(max_size=3)
+
+
+@given(mutated(WORDS, MOUNT_PIECES), st.booleans())
+def test_whatever_mount_says_is_shown_in_one_line_and_explained(stderr, over_rdma):
+    failure = classify(stderr, over_rdma)
+    assert failure.meaning
+    assert len(failure.text.splitlines()) == 1
+    if stderr in WORDS[:2]:
+        assert failure.about_export is (stderr == WORDS[1])
+    if not over_rdma:
+        assert "rdma" not in (failure.fix + failure.meaning).lower()
+
+
+ANSWERS = [
+    json.dumps({"verdict": verdict, "detail": "10.0.0.1 said so"})
+    for verdict in ("listening", "refused", "no route", "no pyverbs", "unknown")
+]
+JSON = st.sampled_from(
+    ["[", "{", "}", '"', "null", "7", "[" * 3000, "9" * 5000, '"verdict"', "\x00"]
+) | st.text(max_size=3)
+
+
+@given(mutated(ANSWERS, JSON))
+def test_only_a_whole_answer_says_ready_or_not(answer):
+    step = step_of(answer, "10.0.0.1", 20049)
+    assert step.name == "listener"
+    assert step.detail
+    if step.verdict == READY:
+        assert json.loads(answer)["verdict"] == "listening"
+    elif step.verdict == NOT_READY:
+        assert json.loads(answer)["verdict"] in ("refused", "no route")
+
+
+# Readiness over facts of real guests and HCAs, with something else in them
+
+STATES = st.sampled_from(["ACTIVE", "DOWN", "INIT", "unknown"])
+
+
+@st.composite
+def changed_facts(draw):
+    """A dump in which ports, GIDs, netdevs and the route may be others."""
+    facts = draw(st.sampled_from(DUMPS))
+    other = draw(st.sampled_from(DUMPS))
+    devices = []
+    for device in facts.rdma_devices:
+        ports = [
+            dataclasses.replace(
+                port,
+                state=draw(STATES) if draw(st.booleans()) else port.state,
+                gids=tuple(draw(st.permutations(port.gids)))[: draw(st.integers(0, 9))],
+            )
+            for port in device.ports
+        ]
+        devices.append(dataclasses.replace(device, ports=tuple(ports)))
+    route = Route(
+        "10.0.0.1",
+        draw(st.sampled_from([None, "lo", *(dev.name for dev in facts.netdevs)])),
+        draw(st.sampled_from([None, "10.0.0.2", "10.98.0.2", "fd00::2", "fe80::1%x"])),
+    )
+    return dataclasses.replace(
+        facts,
+        rdma_devices=tuple(devices),
+        netdevs=draw(st.sampled_from([facts.netdevs, other.netdevs])),
+        routes=draw(st.sampled_from([(), (route,), facts.routes])),
+    ), route
+
+
+@given(changed_facts())
+def test_readiness_only_says_ready_where_an_active_port_owns_the_address(made):
+    facts, route = made
+    readiness = Readiness(local_steps(facts, route))
+    assert readiness.reason
+    assert steps_from_facts(facts, "10.0.0.1").verdict != READY
+    if readiness.verdict == READY:
+        step = readiness.steps[-1]
+        device, number = step.detail.split(" ")[0].split("/")
+        (port,) = (
+            port
+            for found in facts.rdma_devices
+            if found.name == device
+            for port in found.ports
+            if port.number == int(number)
+        )
+        assert route.source in step.detail
+        assert port.gids
+        assert "ACTIVE" in step.detail
+    elif readiness.verdict == NOT_READY:
+        assert readiness.fix

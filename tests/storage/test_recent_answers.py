@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Calls in quick succession wait once for a server that says nothing."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fake_network import FakeNetwork
+
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
+from ovirt_rdma.storage.recent_answers import (
+    BURST_GAP_S,
+    LONGEST_S,
+    RecentAnswers,
+)
+
+NAS = ("10.0.0.1", 20049)
+
+
+class Asking:
+    """A network whose servers are dead at first, and a clock to turn."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.network = FakeNetwork()
+        self.recent = RecentAnswers(self.network, lambda: self.now)
+
+    def rdma(self, timeout_s: float = 2) -> str:
+        return self.recent.rdma_listener(*NAS, timeout_s).verdict
+
+    def tcp(self) -> bool:
+        return self.recent.tcp_answers("10.0.0.1", 2049, 2)
+
+
+@pytest.fixture
+def asking() -> Asking:
+    return Asking()
+
+
+def test_a_burst_of_calls_asks_a_dead_server_once(asking):
+    for _ in range(20):
+        assert asking.rdma() == NOT_READY
+        assert asking.tcp() is False
+        asking.now += 0.3
+    assert len(asking.network.asked) == 2
+
+
+def test_the_time_that_asking_itself_takes_is_no_pause(asking):
+    # Two addresses and TCP, each silent for as long as a pause is: one caller's round.
+    def silent(name):
+        answer = getattr(asking.network, name)
+
+        def ask(address, port, timeout_s):
+            asking.now += BURST_GAP_S + 0.1
+            return answer(address, port, timeout_s)
+
+        return ask
+
+    for name in ("rdma_listener", "tcp_answers"):
+        setattr(asking.network, name, silent(name))
+    for _ in range(20):
+        assert asking.rdma() == NOT_READY
+        assert asking.recent.rdma_listener("fd00::1", 20049, 2).verdict == NOT_READY
+        assert asking.tcp() is False
+    assert len(asking.network.asked) == 3
+
+
+def test_an_answer_that_is_used_again_says_how_old_it_is(asking):
+    asking.recent.rdma_listener(*NAS, 2)
+    asking.now += 1.2
+    step = asking.recent.rdma_listener(*NAS, 2)
+    assert step.detail == "10.0.0.1 refuses RDMA connections (asked 1 s ago)"
+
+
+def test_after_a_pause_a_server_that_was_mended_is_seen(asking):
+    assert asking.rdma() == NOT_READY
+    assert asking.tcp() is False
+    asking.network.rdma[NAS] = READY
+    asking.network.tcp.add(("10.0.0.1", 2049))
+    asking.now += BURST_GAP_S + 0.1
+    assert asking.rdma() == READY
+    assert asking.tcp() is True
+
+
+def test_calls_without_a_pause_do_not_hide_for_ever_that_it_was_mended(asking):
+    assert asking.rdma() == NOT_READY
+    asking.network.rdma[NAS] = READY
+    seen = []
+    for _ in range(int(LONGEST_S) + 2):
+        asking.now += 1
+        seen.append(asking.rdma())
+    assert seen[0] == NOT_READY
+    assert seen[-1] == READY
+
+
+@pytest.mark.parametrize("verdict", [READY, UNKNOWN])
+def test_only_a_no_is_kept(asking, verdict):
+    asking.network.rdma[NAS] = verdict
+    assert asking.rdma() == verdict
+    asking.network.rdma[NAS] = NOT_READY
+    assert asking.rdma() == NOT_READY
+
+
+def test_who_would_have_waited_longer_asks_for_themselves(asking):
+    assert asking.rdma(timeout_s=0.5) == NOT_READY
+    asking.network.rdma[NAS] = READY
+    assert asking.rdma(timeout_s=10) == READY
+
+
+def test_callers_at_the_same_time_wait_for_one_answer():
+    class Slow(FakeNetwork):
+        def tcp_answers(self, address, port, timeout_s):
+            going.wait(30)
+            return super().tcp_answers(address, port, timeout_s)
+
+    going = threading.Event()
+    network = Slow()
+    recent = RecentAnswers(network, lambda: 100.0)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(recent.tcp_answers, "10.0.0.1", 2049, 2) for _ in "8" * 8]
+        going.set()
+        assert [one.result() for one in asked] == [False] * 8
+    assert len(network.asked) == 1
