@@ -17,6 +17,7 @@ from lab.command import Result
 from lab.problem import LabProblem
 from lab.topology import Topology, two_guests
 from lab.vdsm_daemon import Outcome, VdsmDaemon, local_path
+from ovirt_rdma.host.paths import LAUNCHER
 
 REQUIRED = "/srv/data"
 PREFERRED = "/srv/iso"
@@ -68,12 +69,15 @@ class Story:
         return result.stdout
 
     def start_vdsmd(self) -> None:
-        """Start VDSM's storage part with our class in it."""
-        print(
-            "   vdsmd starts (its storage part: VDSM_SOURCE, or this project's strict"
-        )
-        print("   double of it) and the launcher's code registers the connection class")
+        """Start vdsmd as systemd does; show the program and what it says."""
+        print("   vdsmd starts: ExecStart, daemonAdapter, our launcher, VDSM's main()")
+        print("   (storage part only: VDSM_SOURCE, or this project's strict double)")
         self._vdsmd.start()
+        about = self._vdsmd.about()
+        print(f"     {about.program} runs as uid {about.uid}; syslog:")
+        for text in self._vdsmd.syslog():
+            _indented(text, "     ")
+        expect(about.program == LAUNCHER, "vdsmd was started by the launcher")
 
     def connect(self, path: str, status: int) -> Outcome:
         """Let VDSM connect an export; show the status and vdsm.log."""

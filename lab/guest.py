@@ -31,6 +31,7 @@ from lab.agent_link import AgentLink
 from lab.cache import Provision, cache_folder, provisioned
 from lab.command import COMMAND_TIMEOUT, Command, Process, Result
 from lab.initramfs import initramfs
+from lab.monitor import Monitor
 from lab.problem import GuestDied, LabProblem
 
 # Some 3 s on a quiet machine; others may be using its cores.
@@ -65,6 +66,7 @@ class Guest:
         self._keeper: Optional[subprocess.Popen[bytes]] = None
         self._console: Optional[IO[bytes]] = None
         self._link: Optional[AgentLink] = None
+        self._monitor: Optional[Monitor] = None
         self._started = 0.0
 
     def __enter__(self) -> Guest:
@@ -90,6 +92,13 @@ class Guest:
         keeper = self._keeper
         return keeper is not None and keeper.poll() is None
 
+    @property
+    def monitor(self) -> Monitor:
+        """For what happens to the machine from outside. GuestDied while it is off."""
+        if self._monitor is None:
+            raise GuestDied(f"guest {self.name} is off")
+        return self._monitor
+
     def power_on(self) -> None:
         """Start QEMU and return at once; several guests boot side by side.
 
@@ -114,24 +123,28 @@ class Guest:
         # Without a name, so it cannot be left behind; open as long as anybody reads.
         self._console = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket.socketpair()
+        our_monitor, their_monitor = socket.socketpair()
         self._link = AgentLink(ours)
-        with theirs:
+        self._monitor = Monitor(self.name, our_monitor)
+        with theirs, their_monitor:
             machine = qemu.Machine(
                 name=self.name,
                 kernel=provision.kernel,
                 initramfs=archive,
                 layer=provision.layer,
                 agent_fd=theirs.fileno(),
+                monitor_fd=their_monitor.fileno(),
                 folder=folder,
                 cpus=self._cpus,
                 memory_mb=self._memory_mb,
                 nics=self._nics,
                 kernel_arguments=self._kernel_arguments,
             )
+            fds = [machine.agent_fd, machine.monitor_fd]
             task = {
                 "command": qemu.arguments(machine, qemu.accelerator()),
                 "folder": str(folder),
-                "fd": theirs.fileno(),
+                "fds": fds,
                 "sockets": [str(nic.local) for nic in self._nics if nic.local],
             }
             self._started = time.monotonic()
@@ -140,7 +153,7 @@ class Guest:
                 stdin=subprocess.PIPE,
                 stdout=self._console,
                 stderr=self._console,
-                pass_fds=[theirs.fileno()],
+                pass_fds=fds,
                 # Ctrl-C reaches us, and we decide.
                 start_new_session=True,
             )
@@ -208,10 +221,12 @@ class Guest:
         """Cut the power: at once, nothing is written back. Again does nothing."""
         if self._link is not None:
             self._link.close()
+        if self._monitor is not None:
+            self._monitor.close()
         if self._keeper is not None and self._keeper.stdin is not None:
             self._keeper.stdin.close()
             self._keeper.wait()
-        self._link = self._keeper = None
+        self._link = self._monitor = self._keeper = None
 
     def console(self, lines: Optional[int] = None) -> str:
         """Return what the guest's console showed, or its last ``lines``."""

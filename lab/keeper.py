@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Runs one command for as long as whoever started it lives; then tidies up.
 
-``python keeper.py JSON`` with ``{"command": ARGV, "folder": PATH, "fd": NUMBER,
-"sockets": [PATH...]}``: the command runs in the folder with the file descriptor, and
+``python keeper.py JSON`` with ``{"command": ARGV, "folder": PATH, "fds": [NUMBER...],
+"sockets": [PATH...]}``: the command runs in the folder with the file descriptors, and
 makes the sockets. Its standard input is a pipe whose other end the starter holds: when
 that closes, on purpose, by Ctrl-C or by kill -9, the command is killed. The sockets'
 folders are made before, shared with others, and removed after by the last one. So
@@ -29,7 +29,7 @@ def main(text: str) -> int:
     try:
         for path in task["sockets"]:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        status = _run_while_wanted(task["command"], task["folder"], task["fd"])
+        status = _run_while_wanted(task["command"], task["folder"], task["fds"])
     except OSError as error:
         print(f"lab: cannot start {task['command'][0]}: {error}", file=sys.stderr)
     for path in task["sockets"]:
@@ -40,9 +40,9 @@ def main(text: str) -> int:
     return status
 
 
-def _run_while_wanted(command: list[str], folder: str, fd: int) -> int:
+def _run_while_wanted(command: list[str], folder: str, fds: list[int]) -> int:
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, cwd=folder, pass_fds=[fd]
+        command, stdin=subprocess.DEVNULL, cwd=folder, pass_fds=fds
     ) as process:
         ended = os.pidfd_open(process.pid)
         poll = select.poll()

@@ -25,19 +25,38 @@ def load(guest: Guest, *names: str) -> None:
     guest.run(["bash", "-c", _LOAD, "modprobe", *names], check=True)
 
 
+# By hand: depmod reads every module there is, under emulation for 20 s.
+_HIDE = """
+file=$(modinfo -F filename "$1")
+listing=/lib/modules/$(uname -r)/modules.dep
+modprobe -r "$1"
+mv "$file" "$file.hidden"
+echo "$file" > "/run/$1.hidden"
+cp "$listing" "/run/$1.dep"
+sed -i "/^[^:]*$1.ko/d" "$listing"
+"""
+_UNHIDE = """
+file=$(cat "/run/$1.hidden")
+mv "$file.hidden" "$file"
+mv "/run/$1.dep" "/lib/modules/$(uname -r)/modules.dep"
+"""
+
+
+def hide(guest: Guest, name: str) -> None:
+    """Unload an idle module and take it away, as on a host that does not have it."""
+    guest.run(["bash", "-ec", _HIDE, "hide", name], check=True)
+
+
+def unhide(guest: Guest, name: str) -> None:
+    """Put a hidden module back; it loads when it is needed."""
+    guest.run(["bash", "-ec", _UNHIDE, "unhide", name], check=True)
+
+
 @contextmanager
 def hidden(guest: Guest, name: str) -> Iterator[None]:
-    """Unload a module and take it away, as on a host that does not have it."""
-    file = guest.run(f"modinfo -F filename {name}", check=True).stdout.strip()
-    # By hand: depmod reads every module there is, under emulation for 20 s.
-    listing = "/lib/modules/$(uname -r)/modules.dep"
-    take_away = (
-        f"modprobe -r {name} && mv {file} {file}.hidden"
-        f" && cp {listing} /run/{name}.dep && sed -i '/^[^:]*{name}.ko/d' {listing}"
-    )
-    put_back = f"mv {file}.hidden {file} && mv /run/{name}.dep {listing}"
-    guest.run(take_away, check=True)
+    """Hide a module for as long as the context lasts."""
+    hide(guest, name)
     try:
         yield
     finally:
-        guest.run(put_back, check=True)
+        unhide(guest, name)

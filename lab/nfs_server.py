@@ -81,9 +81,12 @@ class NfsServer:
         self.start(rdma_port)
 
     def add_export(self, path: str, clients: str = "*") -> None:
-        """Export ``path``, an empty folder that vdsm:kvm owns, to ``clients``."""
+        """Export ``path``, an empty folder that vdsm:kvm owns, to ``clients``; what is
+        exported already stays as it is.
+        """
         options = "rw,no_root_squash,insecure,no_subtree_check"
         lines = [
+            f"grep -qF '{path} {clients}(' /etc/exports && exit",
             f"mkdir -p {_ROOT}{path}",
             f"chown {_OWNER} {_ROOT}{path}",
             # A tmpfs has no UUID: the number is what tells exports apart.

@@ -32,13 +32,16 @@ class Nic:
 
 
 class Wire:
-    """Joins two NICs. Either guest may die and come back."""
+    """Joins two NICs; ``number`` tells a pair's wires apart. Either guest may die and
+    come back.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         # Made when a guest starts, removed by the last one's keeper.
         folder = Path(tempfile.gettempdir()) / f"ovirt-rdma-wire-{secrets.token_hex(6)}"
-        self.a = Nic("52:54:00:99:00:01", folder / "a", folder / "b")
-        self.b = Nic("52:54:00:99:00:02", folder / "b", folder / "a")
+        mac = f"52:54:00:99:{number:02x}"
+        self.a = Nic(f"{mac}:01", folder / "a", folder / "b")
+        self.b = Nic(f"{mac}:02", folder / "b", folder / "a")
 
 
 # A NIC with a link and nobody behind it: RDMA and NFS to one's own address.
@@ -49,8 +52,9 @@ ALONE = Nic("52:54:00:99:00:01")
 class Machine:
     """What a guest's machine is made of.
 
-    ``agent_fd`` is the file descriptor of a connected stream socket. ``folder`` is
-    where QEMU runs; sockets are named from there, because a unix socket's path has
+    ``agent_fd`` and ``monitor_fd`` are file descriptors of connected stream sockets,
+    for the command agent and for QMP (:mod:`lab.monitor`). ``folder`` is where QEMU
+    runs; sockets are named from there, because a unix socket's path has
     at most 107 bytes (unix(7)) and a TMPDIR may be longer.
     """
 
@@ -59,6 +63,7 @@ class Machine:
     initramfs: Path
     layer: Path
     agent_fd: int
+    monitor_fd: int
     folder: Path
     cpus: int = 1
     memory_mb: int = 1536
@@ -89,6 +94,8 @@ def arguments(machine: Machine, accel: str) -> list[str]:
         *("-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=agent,fd={machine.agent_fd}"),
         *("-device", "virtserialport,chardev=agent,name=lab"),
+        *("-chardev", f"socket,id=monitor,fd={machine.monitor_fd}"),
+        *("-mon", "chardev=monitor,mode=control"),
         *(
             word
             for number, nic in enumerate(machine.nics)
@@ -114,8 +121,13 @@ def _share(tag: str, folder: Path) -> list[str]:
     ]
 
 
+def nic_id(number: int) -> str:
+    """Return QEMU's name for the guest's NIC ``eth<number>``."""
+    return f"net{number}"
+
+
 def _nic(number: int, nic: Nic, folder: Path) -> list[str]:
-    name = f"net{number}"
+    name = nic_id(number)
     if nic.local is None or nic.remote is None:
         backend = f"hubport,id={name},hubid={number}"
     else:

@@ -85,13 +85,19 @@ def one_guest(
 
 @contextmanager
 def two_guests(
-    rdma_port: Optional[int] = RDMA_PORT, *, fabric: Fabric = SOFT_ROCE
+    rdma_port: Optional[int] = RDMA_PORT,
+    *,
+    fabric: Fabric = SOFT_ROCE,
+    spare_wires: int = 0,
 ) -> Iterator[Topology]:
-    """A server and a hypervisor, joined by a wire and booted side by side."""
-    wire = Wire()
+    """A server and a hypervisor, joined by a wire and booted side by side.
+
+    ``spare_wires`` more join eth1, eth2, ...; nothing is set up on those.
+    """
+    wires = [Wire(number) for number in range(1 + spare_wires)]
     with ExitStack() as stack:
-        server = Guest("server", nics=[wire.a], memory_mb=1024)
-        hypervisor = Guest("hypervisor", nics=[wire.b])
+        server = Guest("server", nics=[wire.a for wire in wires], memory_mb=1024)
+        hypervisor = Guest("hypervisor", nics=[wire.b for wire in wires])
         for guest in (server, hypervisor):
             stack.callback(guest.kill)
             guest.power_on()

@@ -1,38 +1,54 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor guest with ovirt-rdma installed and a stand-in for vdsmd running.
+"""A hypervisor guest with ovirt-rdma and vdsmd, started as systemd starts it.
 
     vdsmd = VdsmDaemon(guest)
     vdsmd.load_policy("version: 1 ...")
     vdsmd.start()
     outcome = vdsmd.connect({"connection": "10.99.0.1:/srv/data"})
 
-The stand-in is the storage part of VDSM only: see lab/vdsm_daemon_main.py.
+The chain is the real one: the unit's ExecStart (with the drop-in that ``enable``
+links), daemonAdapter, the launcher or stock vdsmd, VDSM's main(), as uid 36. Of VDSM
+there is the storage part only: see lab/vdsm_packages.py, lab/vdsm_daemon_main.py.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
+from lab import systemd_unit, vdsm_packages
 from lab.command import Process, Result
 from lab.guest import Guest
 from lab.problem import LabProblem
+from lab.vdsm_daemon_main import LOG, MOUNTS, PORT
+from ovirt_rdma.host.paths import DROPIN_DIRECTORY
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-# The stand-in's start, in seconds; some 5 on a quiet machine.
+# The start, in seconds; some 5 on a quiet machine.
 START_TIMEOUT = 120.0
 _STOP_TIMEOUT = 30.0
 # What engine waits for connectStorageServer.
 CONNECT_TIMEOUT = 180.0
-PORT = 54321  # vdsmd's own
-MOUNTS = "/rhev/data-center/mnt"
+_SYSLOG = "/var/log/messages"
+# Each file is followed by a line of its own; a link that leads nowhere is no file.
+_READ_UNIT = f"""
+for file in {vdsm_packages.UNIT} {DROPIN_DIRECTORY}/*.conf; do
+    if [ -f "$file" ]; then cat "$file"; echo; echo '# end of file'; fi
+done
+echo '# environment'
+cat /etc/sysconfig/vdsm 2>/dev/null || :
+"""
+# As systemd does it (Nice=, User=, Group=): first the priority, then the user.
+_AS_VDSM = [
+    *("nice", "-n", "-20"),
+    *("setpriv", "--reuid", "36", "--regid", "36", "--clear-groups"),
+    *("env", "-i", "LANG=C.UTF-8", "HOME=/var/lib/vdsm", "LOGNAME=vdsm", "USER=vdsm"),
+    *("SHELL=/sbin/nologin", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"),
+]
 
 
 @dataclass(frozen=True)
@@ -46,13 +62,31 @@ class Outcome:
     log: list[str]
 
 
+@dataclass(frozen=True)
+class About:
+    """How the running vdsmd was started: ``program`` is the script, the launcher's or
+    stock's; ``nfs_class`` the module of the class that mounts NFS; ``path`` Python's;
+    ``children`` the number of its child processes.
+    """
+
+    program: str
+    arguments: list[str]
+    nfs_class: str
+    environment: dict[str, str]
+    path: list[str]
+    uid: int
+    nice: int
+    children: int
+
+
 class VdsmDaemon:
     """ovirt-rdma on the hypervisor ``guest``, as its package installs it."""
 
     def __init__(self, guest: Guest) -> None:
         self.guest = guest
         self._process: Optional[Process] = None
-        guest.run(["make", "-s", "install-host-files"], cwd=str(CHECKOUT), check=True)
+        self._said_before = 0
+        vdsm_packages.install(guest)
 
     def command(self, *words: str, timeout: float = 60.0) -> Result:
         """Run ``ovirt-rdma-host`` in the guest."""
@@ -75,39 +109,44 @@ class VdsmDaemon:
                 raise LabProblem(f"{' '.join(words)} failed: {result.stderr}")
 
     def start(self) -> None:
-        """Start the stand-in; returns when it answers.
+        """Start vdsmd as systemd would now; returns when it answers.
 
-        Raises LabProblem, with what it said, if it ends or does not answer within
-        START_TIMEOUT.
+        Raises LabProblem, with what its logs say, if it ends or does not answer
+        within START_TIMEOUT.
         """
-        environment = {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'tests'}"}
-        if "VDSM_SOURCE" in os.environ:
-            environment["VDSM_SOURCE"] = os.environ["VDSM_SOURCE"]
-        process = self.guest.start(
-            [sys.executable, "-m", "lab.vdsm_daemon_main"],
-            cwd=str(CHECKOUT),
-            environment=environment,
+        unit, _, variables = self.guest.run(_READ_UNIT, check=True).stdout.partition(
+            "# environment\n"
         )
-        up = f"until (exec 3<>/dev/tcp/127.0.0.1/{PORT}) 2>&-; do sleep 0.1; done"
+        environment = systemd_unit.environment_file(variables)
+        command = systemd_unit.exec_start(unit.split("# end of file\n"))
+        self._said_before = len(self._syslog_lines())
+        process = self.guest.start(
+            [*_AS_VDSM, *(f"{k}={v}" for k, v in environment.items()), *command]
+        )
+        up = (
+            f"until [ -S {vdsm_packages.SOCKET} ] && "
+            f"(exec 3<>/dev/tcp/127.0.0.1/{PORT}) 2>&-; do sleep 0.1; done"
+        )
         waiting = self.guest.start(up)
         deadline = time.monotonic() + START_TIMEOUT
         while not waiting.ended:
             if process.ended:
                 waiting.signal(signal.SIGKILL)
-                raise LabProblem(f"vdsmd ended: {process.wait()}")
+                raise LabProblem(f"vdsmd ended: {process.wait()}\n{self._last_words()}")
             if time.monotonic() > deadline:
                 for each in (waiting, process):
                     each.signal(signal.SIGKILL)
                 raise LabProblem(
                     f"vdsmd does not listen on port {PORT} {START_TIMEOUT:.0f} s after"
-                    f" its start; killed: {process.wait(_STOP_TIMEOUT)}"
+                    f" its start; killed: {process.wait(_STOP_TIMEOUT)}\n"
+                    f"{self._last_words()}"
                 )
             time.sleep(0.1)
         waiting.wait(check=True)  # the guest may have died
         self._process = process
 
     def stop(self) -> None:
-        """Stop the stand-in, if it runs; mounts stay, as with vdsmd."""
+        """Stop vdsmd, if it runs; mounts stay."""
         if self._process is not None:
             self._process.signal(signal.SIGTERM)
             self._process.wait(_STOP_TIMEOUT)
@@ -121,19 +160,41 @@ class VdsmDaemon:
         """Let engine disconnect storage."""
         return self._call("disconnect", definitions)
 
+    def about(self) -> About:
+        """Ask the running vdsmd how it was started."""
+        return About(**self._ask({"verb": "about"}))
+
+    def syslog(self) -> list[str]:
+        """Return what processes named vdsmd have said to syslog since the last
+        :meth:`start`, each with its priority: ``warn: ovirt-rdma: ...``.
+        """
+        return self._syslog_lines()[self._said_before :]
+
+    def _syslog_lines(self) -> list[str]:
+        # busybox: "Nov 21 03:00:00 hypervisor daemon.warn vdsmd: text"
+        line = r"s/^.{15} [^ ]+ [a-z0-9]+\.([a-z]+) vdsmd: /\1: /p"
+        return self.guest.run(["sed", "-nE", line, _SYSLOG]).stdout.splitlines()
+
+    def _last_words(self) -> str:
+        return self.guest.run(f"tail -n 20 {_SYSLOG} {LOG}").stdout
+
     def _call(self, verb: str, definitions: tuple[Mapping[str, str], ...]) -> Outcome:
         whole = [
             {"id": str(number), "protocol_version": "4.2", **definition}
             for number, definition in enumerate(definitions)
         ]
-        request = json.dumps({"verb": verb, "definitions": whole})
+        return Outcome(**self._ask({"verb": verb, "definitions": whole}))
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         result = self.guest.run(
             f"exec 3<>/dev/tcp/127.0.0.1/{PORT}; cat >&3; cat <&3",
-            input=request + "\n",
-            timeout=CONNECT_TIMEOUT + 60,
+            input=json.dumps(request) + "\n",
+            # vdsmd goes on when the engine has given up.
+            timeout=2 * CONNECT_TIMEOUT,
             check=True,
         )
-        return Outcome(**json.loads(result.stdout))
+        answer: dict[str, Any] = json.loads(result.stdout)
+        return answer
 
 
 def local_path(export: str) -> str:

@@ -1,27 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs in the hypervisor guest and stands in for vdsmd's storage part.
+"""Stands in for the rest of vdsmd, in the hypervisor guest: VDSM's main().
 
-Loads the strict double of VDSM (or VDSM_SOURCE), puts our connection class into it
-by the launcher's own code, and answers connectStorageServer and
-disconnectStorageServer, one JSON line each, on a loopback port, with real mounts.
+Answers connectStorageServer and disconnectStorageServer, one JSON line each, on a
+loopback port, with VDSM's storage code and real mounts. Imported by the guest's
+vdsm/vdsmd.py, by Debian's own Python; so it imports nothing of the lab.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import os
 import socketserver
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from vdsm_under_test import VdsmUnderTest, load_vdsm
-
-from lab.vdsm_daemon import MOUNTS, PORT
-from ovirt_rdma.storage.vdsm_launch import prepare
-
-LOG = Path("/var/log/vdsm/vdsm.log")
+PORT = 54321  # vdsmd's own
+MOUNTS = "/rhev/data-center/mnt"
+LOG = "/var/log/vdsm/vdsm.log"
+_NFS_DOMAIN = 1
 
 
 class _LogOfThread(logging.Handler):
@@ -29,7 +30,6 @@ class _LogOfThread(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
         self._lines = threading.local()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -46,41 +46,68 @@ class _LogOfThread(logging.Handler):
 
 def main() -> None:
     """Serve until killed."""
-    vdsm = load_vdsm()
-    LOG.parent.mkdir(parents=True, exist_ok=True)
-    mounts = Path(MOUNTS)
-    mounts.mkdir(parents=True, exist_ok=True)
     kept = _LogOfThread()
     logging.basicConfig(
         level=logging.INFO, handlers=[kept, logging.FileHandler(LOG)], force=True
     )
-    with vdsm.fresh(mounts), vdsm.real_mounts():
-        for remark in prepare().remarks:
-            logging.info(remark)
-        with _server(vdsm, kept) as server:
-            server.serve_forever()
+    try:
+        server = importlib.import_module("vdsm.storage.storageServer")
+        server.MountConnection.setLocalPathBase(MOUNTS)
+        _replace_what_the_guest_lacks()
+        with _listener(server, kept) as listener:
+            listener.serve_forever()
+    except Exception:
+        logging.exception("vdsmd ends")
+        raise
 
 
-def _server(vdsm: VdsmUnderTest, kept: _LogOfThread) -> socketserver.TCPServer:
+def _replace_what_the_guest_lacks() -> None:
+    """ioprocess and udevd, which only a real VDSM source asks for."""
+    file_sd = importlib.import_module("vdsm.storage.fileSD")
+    if hasattr(file_sd, "getProcPool"):
+        access = importlib.import_module("vdsm_access")
+        file_sd.getProcPool = access.LocalProcessPool  # type: ignore[attr-defined]
+    mount = importlib.import_module("vdsm.storage.mount")
+    if hasattr(mount, "udevadm") and not Path("/run/udev/control").exists():
+        mount.udevadm.settle = lambda timeout: None
+
+
+def _about(server: Any) -> dict[str, Any]:
+    """How this process was started, and what it would mount NFS with."""
+    nfs = server.ConnectionFactory.registeredConnectionTypes["nfs"]
+    me = os.getpid()
+    children = Path(f"/proc/{me}/task/{me}/children").read_text(encoding="ascii")
+    return {
+        "program": sys.argv[0],
+        "arguments": sys.argv[1:],
+        "nfs_class": nfs.__module__,
+        "environment": dict(os.environ),
+        "path": sys.path,
+        "uid": os.geteuid(),
+        "nice": os.nice(0),
+        "children": len(children.split()),
+    }
+
+
+def _listener(server: Any, kept: _LogOfThread) -> socketserver.TCPServer:
     class Call(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             request: dict[str, Any] = json.loads(self.rfile.readline())
-            verb = {"connect": vdsm.connect, "disconnect": vdsm.disconnect}
-            started = time.monotonic()
-            pairs = verb[request["verb"]](*request["definitions"])
-            answer = {
-                "statuses": [status for _, status in pairs],
-                "seconds": time.monotonic() - started,
-                "log": kept.take(),
-            }
+            if request["verb"] == "about":
+                answer = _about(server)
+            else:
+                verb = {"connect": server.connect, "disconnect": server.disconnect}
+                started = time.monotonic()
+                pairs = verb[request["verb"]](_NFS_DOMAIN, request["definitions"])
+                answer = {
+                    "statuses": [status for _, status in pairs],
+                    "seconds": time.monotonic() - started,
+                    "log": kept.take(),
+                }
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
-    class Server(socketserver.ThreadingTCPServer):
+    class Listener(socketserver.ThreadingTCPServer):
         allow_reuse_address = True
         daemon_threads = True
 
-    return Server(("127.0.0.1", PORT), Call)
-
-
-if __name__ == "__main__":
-    main()
+    return Listener(("127.0.0.1", PORT), Call)

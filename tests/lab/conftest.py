@@ -37,6 +37,8 @@ def one_guest() -> Iterator[Topology]:
 
 @pytest.fixture(scope="session")
 def two_guests() -> Iterator[Topology]:
-    """A server and a hypervisor. A test that changes them puts them back."""
-    with topology.two_guests() as lab:
+    """A server and a hypervisor; eth1 and eth2 join them too and are nobody's. A test
+    that changes anything puts it back.
+    """
+    with topology.two_guests(spare_wires=2) as lab:
         yield lab

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The pair of guests that faults are tried on: exports, names, rules, and VDSM.
+
+Each case, a rule's transport and an NFS version, has an export of its own, so that
+all can be mounted at once. The name under which the server is addressed chooses the
+rule, so one server serves for an odd port and for short waits too.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from lab.command import Process
+from lab.topology import Topology
+from lab.vdsm_daemon import Outcome, VdsmDaemon, local_path
+from ovirt_rdma.host.nfs_mounts import nfs_mounts
+from ovirt_rdma.storage.proof import prove
+
+RULES = ("require-rdma", "prefer-rdma")
+VERSIONS = ("4.2", "3")
+SERVER_ADDRESS = "10.99.0.1"
+# What the engine sends in every case: VDSM makes timeo and retrans of them.
+TIMEO, RETRANS = 30, 2
+# How long one call to a dead server lasts: timeo is in tenths of a second.
+RPC_SECONDS = TIMEO / 10 * (RETRANS + 1)
+
+# Name -> address, and what its rules say beside the transport. An emulated guest may
+# need more than 2 s to answer; where the answer cannot come, nobody waits longer.
+_SERVERS = {
+    "nas": (SERVER_ADDRESS, "readiness_timeout: 10"),
+    "quick": (SERVER_ADDRESS, "readiness_timeout: 2"),
+    "odd-port": (SERVER_ADDRESS, "readiness_timeout: 10, port: 20050"),
+    "booting": (SERVER_ADDRESS, "readiness_timeout: 10, settle_timeout: 60"),
+    "remembering": (SERVER_ADDRESS, "readiness_timeout: 10, failure_cache: 300"),
+    "forgetting": (SERVER_ADDRESS, "readiness_timeout: 10, failure_cache: 1"),
+    "absent": ("10.99.0.77", "readiness_timeout: 2"),
+    "unreachable": ("10.98.0.1", "readiness_timeout: 2"),
+    "unrouted": ("192.0.2.1", "readiness_timeout: 2"),
+}
+FOLDER = "/srv"
+# Exported, but to others.
+PRIVATE_FOLDER = "/srv/private"
+_HOSTS = "/etc/hosts"
+# Ends each line that is added there, so that it is found again.
+_OWN = "# a fault's server"
+_WRITER = Path(__file__).with_name("fault_writer.py")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rule's transport and the NFS version that the engine asks for."""
+
+    rule: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}-{self.version}"
+
+    def export(self, server: str, folder: str = FOLDER) -> str:
+        """Return the case's export as the engine writes it."""
+        return f"{server}:{folder}/{self}"
+
+
+CASES = tuple(Case(rule, version) for rule in RULES for version in VERSIONS)
+
+
+def policy() -> str:
+    """Return the policy: two rules for each name, told apart by the path."""
+    lines = ["version: 1", "nfs:", "  rules:"]
+    for server, (_, settings) in _SERVERS.items():
+        for rule in RULES:
+            lines.append(
+                f"    - {{name: {server}-{rule}, server: {server},"
+                f' path: "*/{rule}-*", transport: {rule}, {settings}}}'
+            )
+    return "\n".join(lines) + "\n"
+
+
+class FaultSite:
+    """``lab`` made ready for faults; nothing is mounted when a fault begins."""
+
+    def __init__(self, lab: Topology) -> None:
+        self.lab = lab
+        self.vdsmd = VdsmDaemon(lab.hypervisor)
+        self._forget_names()
+        names = "".join(f"{a} {name} {_OWN}\n" for name, (a, _) in _SERVERS.items())
+        lab.hypervisor.run(f"cat >> {_HOSTS}", input=names, check=True)
+        self.add_exports()
+        self.vdsmd.load_policy(policy())
+        self.vdsmd.start()
+
+    def close(self) -> None:
+        """Stop vdsmd and forget the servers' names."""
+        self.vdsmd.stop()
+        self._forget_names()
+
+    def _forget_names(self) -> None:
+        self.shell(f'sed -i "/ {_OWN}$/d" {_HOSTS}')
+
+    def add_exports(self) -> None:
+        """Export what the cases mount; also after the server was cut off."""
+        for case in CASES:
+            self.lab.nfs.add_export(f"{FOLDER}/{case}")
+            self.lab.nfs.add_export(f"{PRIVATE_FOLDER}/{case}", clients="192.0.2.9")
+
+    def shell(self, line: str, timeout: float = 60.0) -> str:
+        """Run a line on the hypervisor; its output. CommandFailed if it fails."""
+        return self.lab.hypervisor.run(line, check=True, timeout=timeout).stdout
+
+    def connect(self, case: Case, export: str) -> Outcome:
+        """Let the engine connect ``export``."""
+        return self.vdsmd.connect(definition(case, export))
+
+    def disconnect(self, case: Case, export: str) -> Outcome:
+        """Let the engine disconnect it."""
+        return self.vdsmd.disconnect(definition(case, export))
+
+    def transport(self, export: str) -> Optional[str]:
+        """Return over what ``export`` is mounted where VDSM mounts it, None if not."""
+        read = self.shell("cat /proc/self/mountinfo; echo =; cat /proc/self/mountstats")
+        mountinfo, _, mountstats = read.partition("\n=\n")
+        place = local_path(export)
+        for mount in nfs_mounts(mountinfo.encode(), mountstats.encode(), []):
+            if mount.mountpoint == place:
+                return prove(mount).transport
+        return None
+
+    def unmount_all(self) -> None:
+        """Take every NFS mount away, whatever its server does."""
+        self.shell("umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*")
+
+
+def definition(case: Case, export: str) -> dict[str, str]:
+    """Return the connection as the engine sends it."""
+    return {
+        "connection": export,
+        "protocol_version": case.version,
+        "timeout": str(TIMEO),
+        "retrans": str(RETRANS),
+    }
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a writer got: an errno's name or None, and its longest write in seconds."""
+
+    error: Optional[str]
+    longest: float
+    writes: int
+
+
+class Writers:
+    """A writer on each of ``exports``, all writing at once when this is made."""
+
+    def __init__(self, site: FaultSite, exports: Sequence[str]) -> None:
+        self._site = site
+        self._state = f"/run/writer-{time.monotonic_ns()}"
+        self._processes: list[Process] = []
+        for number, export in enumerate(exports):
+            file = shlex.quote(f"{local_path(export)}/disk")
+            line = f"/usr/bin/python3 -I -S {_WRITER} {file} {self._state}-{number}"
+            self._processes.append(site.lab.hypervisor.start(line))
+        for number, _ in enumerate(self._processes):
+            started = f"{self._state}-{number}.started"
+            site.shell(f"until [ -e {started} ]; do sleep 0.1; done")
+
+    def stop(self) -> None:
+        """Have them end after the write under way."""
+        for number, _ in enumerate(self._processes):
+            self._site.shell(f"touch {self._state}-{number}.stop")
+
+    def wait(self, timeout: float) -> list[Written]:
+        """Return what each got; CommandTimeout if one hangs longer than ``timeout``."""
+        deadline = time.monotonic() + timeout
+        results = []
+        for process in self._processes:
+            left = max(1.0, deadline - time.monotonic())
+            results.append(Written(**json.loads(process.wait(left, check=True).stdout)))
+        return results

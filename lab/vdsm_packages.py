@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""VDSM's package and ours on a hypervisor guest, for Debian's own Python.
+
+They are copies on the guest's disk, and root's: they can be damaged and removed
+there, and vdsmd (uid 36) reads them wherever the checkout is. VDSM is the strict
+double in ``tests/``, or the source tree that ``VDSM_SOURCE`` names; its vdsmd.py has
+the lab's main() in place of its own (lab/vdsm_daemon_main.py).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import tarfile
+from pathlib import Path
+
+from lab.guest import Guest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+OURS = "/usr/lib/python3/dist-packages/ovirt_rdma"
+VDSM = "/usr/local/lib/vdsm-python"
+UNIT = "/usr/lib/systemd/system/vdsmd.service"
+LIBEXEC = "/usr/libexec/vdsm"
+SOCKET = "/run/vdsm/svdsm.sock"
+# Of the rooms, those that vdsmd imports.
+_ROOMS = ("host", "storage")
+_ADDITION = "\n\nfrom vdsm_daemon_main import main  # noqa: E402, F401, F811\n"
+# A real source asks for these; they are in the tests' virtual environment.
+_LIBRARIES = ("decorator", "six")
+
+_SET_UP = f"""
+set -e
+rm -rf {OURS} {VDSM}
+tar -x -C /
+echo {VDSM} > /usr/lib/python3/dist-packages/vdsm.pth
+make -s -C "$1" install-host-files
+grep -q ^kvm: /etc/group || echo kvm:x:36: >> /etc/group
+grep -q ^vdsm: /etc/passwd || echo vdsm:x:36:36::/:/sbin/nologin >> /etc/passwd
+# As systemd-tmpfiles does at boot.
+grep ^d /usr/lib/tmpfiles.d/ovirt-rdma.conf | while read -r _ path mode user group _; do
+    install -d -m "$mode" -o "$user" -g "$group" "$path"
+done
+for folder in /var/lib/vdsm /var/log/vdsm /run/vdsm /rhev/data-center{{,/mnt}}; do
+    install -d -o 36 -g 36 "$folder"
+done
+if [ -n "$2" ]; then
+    mkdir /run/source
+    cd "$1/tests"
+    /usr/bin/python3 -c 'from pathlib import Path; import sys, vdsm_source
+vdsm_source.build(*map(Path, sys.argv[1:]))' "$2" /run/source
+    cp -RL /run/source/. {VDSM}
+    rm -rf /run/source
+    echo '{_ADDITION}' >> {VDSM}/vdsm/vdsmd.py
+fi
+chmod -R a+rX {VDSM}
+[ -e /dev/log ] || busybox syslogd -O /var/log/messages
+if ! [ -e {SOCKET} ]; then
+    setsid {LIBEXEC}/supervdsmd </dev/null >/var/log/vdsm/supervdsm.log 2>&1 &
+fi
+"""
+
+
+def install(guest: Guest) -> None:
+    """Install both in ``guest``, whole again if they were there, and start what vdsmd
+    needs: supervdsmd and a syslog (``/var/log/messages``). Raises CommandFailed.
+    """
+    source = os.environ.get("VDSM_SOURCE", "")
+    guest.run(
+        ["bash", "-c", _SET_UP, "install", str(CHECKOUT), source and _absolute(source)],
+        input=_archive(with_double=not source),
+        timeout=300,
+        check=True,
+    )
+
+
+def _absolute(folder: str) -> str:
+    return str(Path(folder).resolve())
+
+
+def _archive(with_double: bool) -> bytes:
+    """Return a tar archive of all files but VDSM's source, to be unpacked in ``/``."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for room in _ROOMS:
+            _add_modules(archive, CHECKOUT / room, f"{OURS}/{room}")
+        for path in (CHECKOUT / "lab/vdsm_host").iterdir():
+            if path.suffix == ".service":
+                _add(archive, path.read_bytes(), UNIT)
+            else:
+                _add(archive, path.read_bytes(), f"{LIBEXEC}/{path.name}", 0o755)
+        tests = CHECKOUT / "tests"
+        modules = [CHECKOUT / "lab/vdsm_daemon_main.py", tests / "vdsm_access.py"]
+        if with_double:
+            _add_modules(archive, tests / "vdsm_double", VDSM)
+        else:
+            for name in _LIBRARIES:
+                _add_library(archive, name)
+        for path in modules:
+            _add(archive, path.read_bytes(), f"{VDSM}/{path.name}")
+    return content.getvalue()
+
+
+def _add_modules(archive: tarfile.TarFile, folder: Path, place: str) -> None:
+    for path in folder.rglob("*.py"):
+        text = path.read_bytes()
+        if path.parts[-2:] == ("vdsm", "vdsmd.py"):
+            text += _ADDITION.encode()
+        _add(archive, text, f"{place}/{path.relative_to(folder)}")
+
+
+def _add(archive: tarfile.TarFile, text: bytes, place: str, mode: int = 0o644) -> None:
+    member = tarfile.TarInfo(place.lstrip("/"))
+    member.size, member.mode = len(text), mode
+    archive.addfile(member, io.BytesIO(text))
+
+
+def _add_library(archive: tarfile.TarFile, name: str) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise RuntimeError(f"VDSM_SOURCE: importing VDSM needs {name}: pip install it")
+    origin = Path(spec.origin)
+    if origin.name == "__init__.py":
+        _add_modules(archive, origin.parent, f"{VDSM}/{name}")
+    else:
+        _add(archive, origin.read_bytes(), f"{VDSM}/{origin.name}")

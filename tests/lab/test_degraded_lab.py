@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A degraded mount from falling back to healing, on a real kernel."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab.topology import Topology
+from lab.vdsm_daemon import VdsmDaemon, local_path
+
+EXPORT = "10.99.0.1:/srv/degraded"
+CONNECTION = {"connection": EXPORT}
+NOT_LISTENING = "10.99.0.1 refuses RDMA connections on port 20049"
+POLICY = """\
+version: 1
+nfs:
+  defaults: {readiness_timeout: 20}    # emulated guests are slow
+  rules:
+    - {name: prefer, server: 10.99.0.1, path: /srv/degraded, transport: prefer-rdma}
+"""
+
+
+@pytest.fixture(scope="module")
+def whole_vdsmd(two_guests: Topology) -> Iterator[VdsmDaemon]:
+    two_guests.nfs.add_export("/srv/degraded")
+    daemon = VdsmDaemon(two_guests.hypervisor)
+    daemon.load_policy(POLICY)
+    daemon.start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def vdsmd(whole_vdsmd: VdsmDaemon) -> Iterator[VdsmDaemon]:
+    """vdsmd with the policy, and nothing mounted afterwards."""
+    yield whole_vdsmd
+    unmount = "umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*"
+    whole_vdsmd.guest.run(unmount)
+
+
+def document(vdsmd: VdsmDaemon, *words: str) -> Any:
+    return json.loads(vdsmd.command(*words, "-o", "json").stdout)
+
+
+def warnings(vdsmd: VdsmDaemon) -> list[str]:
+    """Connect, which succeeds; return what vdsm.log warns of."""
+    outcome = vdsmd.connect(CONNECTION)
+    assert outcome.statuses == [0], outcome
+    return [line for line in outcome.log if line.startswith(("WARNING", "ERROR"))]
+
+
+def test_from_fallback_to_healing(vdsmd: VdsmDaemon, two_guests: Topology) -> None:
+    two_guests.nfs.restart(rdma_port=None)
+    try:
+        (told,) = warnings(vdsmd)
+        assert "FALLING BACK TO TCP" in told
+
+        # Since when and why, wherever one looks.
+        (mark,) = document(vdsmd, "facts")["degraded_marks"]
+        assert (mark["export"], mark["reason"]) == (EXPORT, NOT_LISTENING)
+        assert re.fullmatch(r"\d{4}(-\d\d){2}T\d\d(:\d\d){2}Z", mark["since"])
+        since = mark["since"].replace("T", " ").replace("Z", " UTC")
+        history = f"since {since}, because {NOT_LISTENING}.\n"
+        assert history in vdsmd.command("nfs", "list").stdout
+        checked = vdsmd.command("nfs", "check", EXPORT)
+        assert checked.exit_code == 3
+        assert history in checked.stdout
+        assert "fix: once it is ready, put the host into maintenance" in checked.stdout
+
+        # Told once, also by a vdsmd that was restarted.
+        vdsmd.stop()
+        vdsmd.start()
+        assert warnings(vdsmd) == []
+        status = vdsmd.command("status").stdout
+        assert "\ndegraded  1 mount\n" in status
+        assert history in status
+    finally:
+        two_guests.nfs.restart()
+
+    # The server is mended: the mount stays as it is until it is made anew.
+    assert warnings(vdsmd) == []
+    checked = vdsmd.command("nfs", "check", EXPORT)
+    assert checked.exit_code == 0, checked
+    assert f"{EXPORT} is ready for RDMA.\n{EXPORT} runs over tcp" in checked.stdout
+    assert history in checked.stdout
+    assert "fix: put the host into maintenance in the engine" in checked.stdout
+
+    # As maintenance and activation do it.
+    assert vdsmd.disconnect(CONNECTION).statuses == [0]
+    assert warnings(vdsmd) == []
+    (listed,) = document(vdsmd, "nfs", "list")["mounts"]
+    assert (listed["transport"], listed["verdict"]) == ("rdma", "ok")
+    assert listed["since"] > mark["since"]
+    assert document(vdsmd, "status")["degraded"] == []
+    assert document(vdsmd, "facts")["degraded_marks"] == []
+
+
+def test_a_mount_made_by_hand_is_told_once(vdsmd: VdsmDaemon) -> None:
+    place = local_path(EXPORT)
+    by_hand = f"mkdir -p {place} && mount -t nfs -o tcp {EXPORT} {place}"
+    vdsmd.guest.run(by_hand, check=True)
+    (told,) = warnings(vdsmd)
+    assert "already mounted over tcp" in told
+    assert warnings(vdsmd) == []
+    (first,) = document(vdsmd, "nfs", "list")["mounts"]
+    assert first["reason"].startswith("it was mounted already when vdsmd first saw it")
+
+    # The kernel often gives a new mount the number of the old one; its time differs.
+    vdsmd.guest.run(f"umount {place} && sleep 7 && {by_hand}", check=True)
+    (told,) = warnings(vdsmd)
+    assert "already mounted over tcp" in told
+    (second,) = document(vdsmd, "nfs", "list")["mounts"]
+    assert second["since"] > first["since"]
