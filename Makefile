@@ -45,9 +45,23 @@ test: venv tree ## unit tests on each Python of tox.ini that this machine has
 	@$(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
 	  --parallel 2 --parallel-no-spinner --quiet --skip-env lint
 
+.PHONY: fuzz
+fuzz: venv ## the tests of parsers with 20000 examples each (OVIRT_RDMA_FUZZ_EXAMPLES)
+	@$(BIN)/python tools/fuzz.py
+
 .PHONY: lab-test
 lab-test: lab ## tests with real kernels and real mounts
-	@env -u VDSM_SOURCE $(BIN)/pytest -m lab
+	@env -u VDSM_SOURCE $(BIN)/pytest -m "lab and not faults" -n 2 --dist loadfile
+
+.PHONY: faults
+faults: lab ## every fault on real kernels, which takes long; writes docs/faults.md
+	@env -u VDSM_SOURCE OVIRT_RDMA_FAULTS_REPORT=docs/faults.md $(BIN)/pytest -m faults
+
+# VDSM_SOURCE names the rival; BENCH passes words on (python -m bench --help).
+.PHONY: bench
+bench: lab tree ## measure against named rivals, VDSM of VDSM_SOURCE among them
+	@$(BIN)/python -m bench $(BENCH) \
+	  $(addprefix --python ,$(wildcard /usr/bin/python3) $(PYENV_PYTHONS))
 
 .PHONY: lint
 lint: venv ## style, Python 3.9, YAML, shell and the house's own rules
@@ -56,7 +70,7 @@ lint: venv ## style, Python 3.9, YAML, shell and the house's own rules
 .PHONY: types
 types: venv tree ## mypy, strict
 	@MYPYPATH=$(TREE) $(BIN)/mypy -p ovirt_rdma
-	@MYPYPATH=$(TREE):tests $(BIN)/mypy lab tools
+	@MYPYPATH=$(TREE):tests $(BIN)/mypy lab tools bench
 
 .PHONY: check
 check: lint types test lab-test ## all of lint, types, test and lab-test
@@ -70,10 +84,12 @@ clean: ## remove what make made here; downloads stay
 
 # What the package ovirt-rdma-host puts on a hypervisor beside the Python code.
 .PHONY: install-host-files
-install-host-files: ## the launcher and its drop-in, below DESTDIR
+install-host-files: ## the launcher, its drop-in and its folder in /run, below DESTDIR
 	install -D -m 755 storage/launcher/vdsmd $(DESTDIR)/usr/libexec/ovirt-rdma/launcher/vdsmd
 	install -D -m 644 storage/systemd/vdsmd.service.d/50-ovirt-rdma.conf \
 	  $(DESTDIR)/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf
+	install -D -m 644 storage/tmpfiles.d/ovirt-rdma.conf \
+	  $(DESTDIR)/usr/lib/tmpfiles.d/ovirt-rdma.conf
 
 .PHONY: tree
 tree: $(TREE)/.made

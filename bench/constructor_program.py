@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The pyperf program of :mod:`bench.constructor`: VDSM_SOURCE against our class."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyperf
+from vdsm_under_test import load_vdsm
+
+from bench import thousand_rules
+from bench.constructor import CASES, CHOICE, PROGRAM, STOCK
+from bench.thousand_rules import FIRST
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.policy import rule_for
+from ovirt_rdma.host.policy_store import PolicySource, store
+from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.storage import vdsm_shape
+from ovirt_rdma.storage.connection import connection_class
+from ovirt_rdma.storage.readiness import READY, Readiness, Step
+from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.shared import Shared
+from ovirt_rdma.storage.transport import Families, choose
+
+
+def main() -> None:
+    """Be the pyperf program."""
+    runner = pyperf.Runner(program_args=("-m", PROGRAM))
+    vdsm = load_vdsm()
+    shape = vdsm_shape.load()
+    shared = Shared(Surroundings(HostReader("/")))
+    with tempfile.TemporaryDirectory() as name, vdsm.fresh(Path(name)):
+        runner.bench_func(STOCK, _maker(shape.nfs_connection, FIRST))
+        for case, rules, export in CASES:
+            path = Path(name) / f"policy-{rules}.json"
+            if rules is not None:
+                store(thousand_rules.policy(rules), "policy.yaml", path)
+            ours = connection_class(shape, PolicySource(path), shared)
+            runner.bench_func(case, _maker(ours, export))
+    runner.bench_func(CHOICE, _choosing())
+
+
+def _maker(connection: Any, export: str) -> Callable[[], Any]:
+    return lambda: connection(id="1", export=export, version="4.2")
+
+
+def _choosing() -> Callable[[], Any]:
+    match = rule_for(thousand_rules.policy(1), Export.parse(FIRST))
+    if match is None:
+        raise AssertionError(f"the first rule does not name {FIRST}")
+    ready = Readiness((Step("listener", READY, "it accepts RDMA connections"),))
+    families = Families(rdma_ipv6=False, tcp_ipv6=None)
+    return lambda: choose(match, "", families, ready)
+
+
+if __name__ == "__main__":
+    main()

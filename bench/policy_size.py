@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A policy with 1,000 rules: loading it, following it in vdsmd, finding a rule."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench import thousand_rules
+from bench.report import Section, Table, Verdict
+from bench.rounds import PACKAGE, BenchmarkFailed, measure
+from bench.spread import Timing, duration, durations, kilobytes, megabytes, times
+from bench.thousand_rules import MANY
+from ovirt_rdma.host.policy_store import read, store
+
+PROGRAM = "bench.policy_size_program"
+
+SIZES = (1, MANY)
+# What is measured, and the most it may take with MANY rules, in seconds. Ours, not
+# the issue's: an admin waits for the first, the engine for the others.
+LOAD, READ, CURRENT, FIRST, LAST, NONE = (
+    "`policy load`, a new policy",
+    "vdsmd reads policy.json",
+    "vdsmd looks whether it changed",
+    "finding the rule: the first",
+    "finding the rule: the last",
+    "finding the rule: none",
+)
+LIMITS_S = {LOAD: 5.0, READ: 0.1, CURRENT: 0.001, FIRST: 0.01, LAST: 0.01, NONE: 0.01}
+
+# Prints the process's highest resident memory in kB after the command has run.
+_WITH_MEMORY = """\
+import sys
+from ovirt_rdma.cli.host_command import main
+code = main(sys.argv[1:])
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")))
+sys.exit(code)
+"""
+
+
+def benchmark_name(what: str, rules: int) -> str:
+    """Return the name by which program and section know a measurement."""
+    return f"{what} ({rules})"
+
+
+def section(rounds: int) -> Section:
+    """Measure, and say what came of it."""
+    timings = measure(PROGRAM, rounds, {"PYTHONPATH": str(PACKAGE)})
+    text = f"""
+        The policy of the constructors above, with 1 and with {MANY} rules. `policy
+        load` is the whole command, from YAML to a policy.json that was not there.
+        The rest happens inside vdsmd at every connect, but for the reading: that
+        happens when the policy has changed. What patterns mean is kept, so the first
+        search after a change costs more, some 40 ms for {MANY} globs."""
+    return Section(
+        f"A policy with {MANY} rules",
+        text,
+        (_times(timings), _memory()),
+        (verdict({what: timings[benchmark_name(what, MANY)] for what in LIMITS_S}),),
+    )
+
+
+def verdict(timings: Mapping[str, Timing]) -> Verdict:
+    """Hold what was measured with MANY rules against LIMITS_S; pure."""
+    shares = {
+        what: timing.spread.median / LIMITS_S[what] for what, timing in timings.items()
+    }
+    worst = max(shares, key=lambda what: shares[what])
+    holds = shares[worst] <= 1
+    seen = duration(timings[worst].spread.median)
+    sentence = (
+        f"{'nearest to' if holds else 'beyond'} its limit with {MANY} rules is: "
+        f"{worst}, {seen} of {duration(LIMITS_S[worst])}; these limits are our own."
+    )
+    return Verdict(holds, sentence)
+
+
+def _times(timings: dict[str, Timing]) -> Table:
+    rows = []
+    for what, limit in LIMITS_S.items():
+        few, many = (timings[benchmark_name(what, size)] for size in SIZES)
+        rows += [
+            (what, str(SIZES[0]), *durations(few.spread), "1.00", ""),
+            (
+                *(what, str(SIZES[1]), *durations(many.spread)),
+                *(times(many.ratio(few)), duration(limit)),
+            ),
+        ]
+    heads = ("what", "rules", "median", "min", "max", "times one rule", "limit")
+    return Table(heads, tuple(rows))
+
+
+def _memory() -> Table:
+    rows = []
+    for rules in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            command = _highest_memory(rules, Path(folder))
+            stored = _memory_of_stored(rules, Path(folder) / "policy.json")
+        rows.append((str(rules), megabytes(command), kilobytes(stored)))
+    heads = ("rules", "`policy load`, highest resident", "policy in vdsmd's memory")
+    return Table(heads, tuple(rows))
+
+
+def _highest_memory(rules: int, folder: Path) -> int:
+    """Run ``policy load`` once; return the bytes of its highest resident memory.
+
+    Raises BenchmarkFailed.
+    """
+    policy = folder / "policy.yaml"
+    policy.write_text(thousand_rules.yaml_text(rules), encoding="ascii")
+    words = ["policy", "load", str(policy), "--root", str(folder / "root")]
+    done = subprocess.run(
+        [sys.executable, "-c", _WITH_MEMORY, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
+        sentence = f"policy load with {rules} rules failed ({done.returncode}): {said}"
+        raise BenchmarkFailed(sentence)
+    highest = re.search(r"VmHWM:\s+(\d+) kB", done.stdout)
+    if highest is None:
+        raise AssertionError(f"no VmHWM in {done.stdout!r}")
+    return int(highest[1]) * 1024
+
+
+def _memory_of_stored(rules: int, path: Path) -> int:
+    """Return the bytes that the policy, read from policy.json, occupies."""
+    store(thousand_rules.policy(rules), "policy.yaml", path)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    stored = read(path)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    if stored is None:
+        raise AssertionError(f"{path} was not written")
+    return after - before

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The pyperf program of :mod:`bench.startup`: whole processes of one interpreter."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pyperf
+
+from bench.startup import BARE, INTERPRETER, PROGRAM, VERBS
+
+# What pip writes for the entry point, without its shebang.
+_SCRIPT = """\
+import sys
+from ovirt_rdma.cli.host_command import main
+if __name__ == '__main__':
+    sys.exit(main())
+"""
+
+
+def main() -> None:
+    """Be the pyperf program."""
+    runner = pyperf.Runner(program_args=("-m", PROGRAM))
+    python = os.environ[INTERPRETER]
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "ovirt-rdma-host"
+        script.write_text(_SCRIPT, encoding="ascii")
+        runner.bench_command(BARE, [python, "-c", "pass"])
+        for verb in VERBS:
+            command = [python, str(script), *verb.split()]
+            runner.bench_command(f"{script.name} {verb}", command)
+
+
+if __name__ == "__main__":
+    main()

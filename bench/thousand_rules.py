@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Policies of any number of rules, and exports that their rules name. Pure."""
+
+from __future__ import annotations
+
+from ovirt_rdma.host.policy import REQUIRE_RDMA, NfsPolicy, NfsRule, Policy
+
+MANY = 1000
+
+# Named by the first rule, by the last of MANY, and by none.
+FIRST = "10.20.0.0:/exports/vm0"
+LAST = f"rack{MANY - 1}-a.example.org:/exports/vm"
+NONE = "192.0.2.1:/exports/vm"
+
+
+def policy(rules: int) -> Policy:
+    """Return a policy of ``rules`` rules of four kinds, in turns: an address, a
+    network, a name and a glob; half of them with a path.
+    """
+    kinds = (_address, _network, _name, _glob)
+    return Policy(
+        nfs=NfsPolicy(tuple(kinds[n % len(kinds)](n, n + 1) for n in range(rules)))
+    )
+
+
+def yaml_text(rules: int) -> str:
+    """Return policy.yaml for :func:`policy` of the same number."""
+    lines = ["version: 1", "nfs:", "  rules:"]
+    for rule in policy(rules).nfs.rules:
+        lines += [
+            f"    - name: {rule.name}",
+            f'      server: "{rule.server}"',
+            f'      path: "{rule.path}"',
+            f"      transport: {rule.transport}",
+            f"      options: {rule.options}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _address(index: int, number: int) -> NfsRule:
+    server = f"10.20.{index // 256}.{index % 256}"
+    return _rule(number, server, f"/exports/vm{index}")
+
+
+def _network(index: int, number: int) -> NfsRule:
+    return _rule(number, f"10.{64 + index // 256}.{index % 256}.0/24", "*")
+
+
+def _name(index: int, number: int) -> NfsRule:
+    return _rule(number, f"nas{index}.example.org", "/exports/*")
+
+
+def _glob(index: int, number: int) -> NfsRule:
+    return _rule(number, f"rack{index}-*.example.org", "*")
+
+
+def _rule(number: int, server: str, path: str) -> NfsRule:
+    return NfsRule(
+        number,
+        f"storage-{number}",
+        server,
+        path,
+        REQUIRE_RDMA,
+        options="rsize=1048576,wsize=1048576",
+    )

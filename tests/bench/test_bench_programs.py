@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The programs measure what the tables show; how long it takes is not looked at."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyperf", reason="one Python is enough (tox.ini)")
+
+from bench import __main__ as bench_main
+from bench import constructor, failing_connect, machine, policy_size, rounds, startup
+from bench.__main__ import main
+from bench.report import Section
+from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
+from bench.spread import Timing
+
+
+@pytest.fixture(autouse=True)
+def one_quick_value(monkeypatch):
+    monkeypatch.setattr(rounds, "_ONCE", ("--debug-single-value", "--quiet"))
+
+
+def test_constructors():
+    # The double stands in for the rival here; the section refuses it.
+    environment = {"PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"}
+    measured = measure(constructor.PROGRAM, 1, environment)
+    cases = [name for name, _, _ in constructor.CASES]
+    assert list(measured) == [constructor.STOCK, *cases, constructor.CHOICE]
+
+
+def test_constructors_are_left_out_without_a_rival(monkeypatch):
+    monkeypatch.delenv("VDSM_SOURCE", raising=False)
+    section = constructor.section(1)
+    assert (section.tables, section.verdicts) == ((), ())
+    assert "VDSM_SOURCE" in section.left_out
+
+
+def test_start_up_on_the_python_of_the_virtual_environment():
+    pythons = startup.interpreters([])
+    assert [python.path for python in pythons] == [
+        Path(sys.base_prefix, "bin", "python3").resolve()
+    ]
+    section = startup.section(pythons, 1)
+    (table,) = section.tables
+    names = [startup.BARE, *(f"ovirt-rdma-host {verb}" for verb in startup.VERBS)]
+    assert [row[:2] for row in table.rows] == [(pythons[0].version, n) for n in names]
+    assert table.rows[0][-1] == "1.00"
+
+
+def test_a_python_that_does_not_start_is_passed_over(tmp_path):
+    shim = tmp_path / "python3.9"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    own = Path(sys.base_prefix, "bin", "python3")
+    found = startup.interpreters([shim, own])
+    assert [python.path for python in found] == [own.resolve()]
+
+
+def test_no_python_that_starts_is_one_sentence(tmp_path):
+    shim = tmp_path / "python3.9"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    with pytest.raises(BenchmarkFailed, match="no Python of these starts: /"):
+        startup.interpreters([shim])
+
+
+def test_a_python_that_is_not_there_is_one_sentence(capsys):
+    assert main(["--without-lab", "--python", "/nonexistent"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("bench: /nonexistent cannot be run (No such file")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("rounds", ["0", "-1", "many"])
+def test_rounds_are_a_number_from_1_on(capsys, rounds):
+    with pytest.raises(SystemExit) as ended:
+        main(["--rounds", rounds])
+    assert ended.value.code == 2
+    assert f"'{rounds}' is not a number from 1 on" in capsys.readouterr().err
+
+
+def test_a_place_for_the_output_that_is_not_there_is_told_at_once(capsys, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        main(["--output", str(tmp_path / "no" / "results.md")])
+    assert ended.value.code == 2
+    assert "is not a directory" in capsys.readouterr().err
+
+
+def test_a_policy_that_does_not_load_is_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(policy_size.thousand_rules, "yaml_text", lambda _: "odd: 1\n")
+    with pytest.raises(
+        BenchmarkFailed, match=r"^policy load with 1 rules failed \(\d"
+    ) as e:
+        policy_size._highest_memory(1, tmp_path)
+    assert "\n" not in str(e.value)
+
+
+@pytest.fixture
+def nothing_measured(monkeypatch, tmp_path):
+    """Sections are empty; gives the file that stands for RESULTS.md."""
+    results = tmp_path / "RESULTS.md"
+    monkeypatch.setattr(bench_main, "RESULTS", results)
+    monkeypatch.setattr(machine, "lab_facts", lambda: [])
+    for room in (failing_connect, constructor, policy_size):
+        monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
+    monkeypatch.setattr(startup, "section", lambda *_: Section("Whole", ""))
+    return results
+
+
+def test_a_complete_run_writes_results(nothing_measured, capsys):
+    assert main([]) == 0
+    assert "## Whole" in nothing_measured.read_text()
+    printed = capsys.readouterr()
+    assert f"{nothing_measured}: written" in printed.out
+    assert printed.err == ""
+
+
+@pytest.mark.parametrize("without_lab", [True, False])
+def test_an_incomplete_run_leaves_results_alone(
+    nothing_measured, monkeypatch, capsys, without_lab
+):
+    nothing_measured.write_text("before")
+    if not without_lab:
+        part = Section("Part", "", left_out="the rival.")
+        monkeypatch.setattr(failing_connect, "section", lambda _: part)
+    assert main(["--without-lab"] if without_lab else []) == 0
+    assert nothing_measured.read_text() == "before"
+    printed = capsys.readouterr()
+    assert "**Left out:** " in printed.out
+    assert "RESULTS.md is not written" in printed.err
+
+
+def test_help_and_contributing_agree_how_long_it_takes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    long, short = bench_main.MINUTES, bench_main.MINUTES_WITHOUT_LAB
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{short} min, not {long}" in told
+    text = (CHECKOUT / "CONTRIBUTING.md").read_text()
+    assert f"| {long} min; {short} min with `BENCH=--without-lab` |" in text
+
+
+def test_policies():
+    section = policy_size.section(1)
+    times, memory = section.tables
+    assert [row[:2] for row in times.rows[:2]] == [
+        (policy_size.LOAD, "1"),
+        (policy_size.LOAD, "1000"),
+    ]
+    assert len(times.rows) == 2 * len(policy_size.LIMITS_S)
+    assert [row[0] for row in memory.rows] == ["1", "1000"]
+
+
+def test_a_limit_of_the_policy_is_held_by_the_worst_measurement():
+    good = {what: Timing(((s / 2,),)) for what, s in policy_size.LIMITS_S.items()}
+    assert policy_size.verdict(good).holds
+    slow = {**good, policy_size.LAST: Timing(((0.02,),))}
+    verdict = policy_size.verdict(slow)
+    assert not verdict.holds
+    assert "finding the rule: the last, 20.0 ms of 10.0 ms" in verdict.sentence
+
+
+def test_a_program_that_fails_is_told_with_its_words():
+    environment = {"PYTHONPATH": str(PACKAGE), startup.INTERPRETER: "/nonexistent"}
+    with pytest.raises(BenchmarkFailed, match="failed with exit code 1"):
+        measure(startup.PROGRAM, 1, environment)
+
+
+@pytest.mark.parametrize(("limit", "code"), [(1e9, 0), (1e-9, 1)])
+def test_a_broken_limit_fails_the_run(monkeypatch, tmp_path, capsys, limit, code):
+    empty = Section("Nothing", "")
+    monkeypatch.delenv("VDSM_SOURCE", raising=False)
+    monkeypatch.setattr(policy_size, "section", lambda rounds: empty)
+    monkeypatch.setattr(startup, "LIMIT", limit)
+    results = tmp_path / "RESULTS.md"
+    words = ["--without-lab", "--rounds", "1", "--output", str(results)]
+    assert main(words) == code
+    told = capsys.readouterr().err
+    assert told.count("bench: limit broken: `ovirt-rdma-host --help` takes") == code
+    heads = [line for line in results.read_text().splitlines() if line[:3] == "## "]
+    assert heads == [
+        "## Machine and versions",
+        f"## {failing_connect.TITLE}",
+        f"## {constructor.TITLE}",
+        f"## {startup.TITLE}",
+        "## Nothing",
+    ]
+
+
+def test_the_rival_is_named(tmp_path):
+    assert machine.vdsm(None) == "none (VDSM_SOURCE is not set)"
+    source = tmp_path / "lib/vdsm/storage"
+    source.mkdir(parents=True)
+    (source / "storageServer.py").write_text("")
+    assert "sha256 of storageServer.py: e3b0c44298fc" in machine.vdsm(str(tmp_path))
+    facts = dict(machine.facts())
+    assert f"{len(os.sched_getaffinity(0))} cores" in facts["CPU"]

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+from bench.report import (
+    Section,
+    Table,
+    Verdict,
+    broken_limits,
+    document,
+    markdown,
+    table_lines,
+)
+
+TABLE = Table(("who", "median"), (("ours", "3.40 s"), ("stock VDSM", "126 s")))
+
+
+def test_tables_align_as_plain_text():
+    assert list(table_lines(TABLE)) == [
+        "| who        | median |",
+        "| ---------- | -----: |",
+        "| ours       | 3.40 s |",
+        "| stock VDSM |  126 s |",
+    ]
+
+
+def test_a_section_says_what_was_left_out():
+    said = markdown(Section("Rivals", "How.", left_out="the rival."))
+    assert said == "## Rivals\n\nHow.\n\n**Left out:** the rival.\n"
+
+
+def test_verdicts_say_whether_they_hold():
+    verdicts = (Verdict(True, "fast."), Verdict(False, "slow."))
+    said = markdown(Section("Rivals", "How.", (TABLE,), verdicts))
+    assert "\n**Limit holds:** fast.\n" in said
+    assert "\n**Limit broken:** slow.\n" in said
+
+
+def test_the_layout_depends_on_what_was_found_only():
+    facts = [("CPU", "some"), ("VDSM", "v4.50.5.1")]
+    section = Section("Rivals", "How\n    it was.", (TABLE,))
+    text = document(facts, [section])
+    assert text == document(facts, [section])
+    assert text.startswith("<!-- SPDX-License-Identifier: GPL-2.0-or-later -->\n")
+    assert "| VDSM | v4.50.5.1 |\n\n## Rivals\n\nHow it was.\n\n| who " in text
+    assert text.endswith("126 s |\n")
+
+
+def test_broken_limits_are_found_in_all_sections():
+    good = Section("A", "", verdicts=(Verdict(True, "fast."),))
+    bad = Section("B", "", verdicts=(Verdict(False, "slow."),))
+    assert broken_limits([good]) == []
+    assert broken_limits([good, bad, good]) == ["slow."]

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from bench import thousand_rules
+from bench.thousand_rules import FIRST, LAST, MANY, NONE
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.policy import rule_for
+from ovirt_rdma.host.policy_file import parse_policy
+
+
+@pytest.mark.parametrize(("text", "number"), [(FIRST, 1), (LAST, MANY), (NONE, None)])
+def test_exports_are_named_by_the_rule_that_results_claim(text, number):
+    match = rule_for(thousand_rules.policy(MANY), Export.parse(text))
+    assert (match.rule.number if match else None) == number
+
+
+@pytest.mark.parametrize("rules", [1, MANY])
+def test_the_file_is_in_order_and_says_the_same(rules):
+    found = parse_policy(thousand_rules.yaml_text(rules), "policy.yaml")
+    assert found.policy == thousand_rules.policy(rules)
+    assert found.warnings == ()

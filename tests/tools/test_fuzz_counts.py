@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How tools/fuzz.py counts the examples that Hypothesis says it tried."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tools import fuzz
+
+PRINTED = """\
+tests/host/test_a_fuzz.py::test_any[x y] PASSED
+==================== Hypothesis Statistics =====================
+
+tests/host/test_a_fuzz.py::test_any[x y]:
+
+  - during reuse phase (0.01 seconds):
+    - 2 passing examples, 0 failing examples, 0 invalid examples
+
+  - during generate phase (0.10 seconds):
+    - Typical runtimes: < 1ms
+    - 97 passing examples, 1 failing examples, 5 invalid examples
+
+  - Stopped because settings.max_examples=100
+
+tests/host/test_b_fuzz.py::test_any:
+
+  - during generate phase (0.10 seconds):
+    - 50 passing examples, 0 failing examples, 0 invalid examples
+
+======================= 3 passed in 1.00s =======================
+"""
+
+
+def test_phases_are_added_and_tests_of_one_name_kept_apart(capsys):
+    assert fuzz.counted(PRINTED.splitlines(keepends=True)) == {
+        "tests/host/test_a_fuzz.py::test_any[x y]": 100,
+        "tests/host/test_b_fuzz.py::test_any": 50,
+    }
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "tests/host/test_a_fuzz.py::test_any[x y] PASSED"
+    assert "3 passed" in printed[-1]
+    assert not any("examples" in line for line in printed)
+
+
+def told_by(monkeypatch, text, code):
+    """Let pytest print ``text`` and end with ``code``; return what fuzz makes of it."""
+    program = f"import sys; print({text!r}); sys.exit({code})"
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        fuzz.subprocess,
+        "Popen",
+        lambda _, **keys: real([sys.executable, "-c", program], **keys),
+    )
+    return fuzz.main([])
+
+
+@pytest.mark.parametrize("code", [0, 1, 5])
+def test_the_exit_code_is_that_of_pytest(monkeypatch, capsys, code):
+    assert told_by(monkeypatch, PRINTED, code) == code
+    printed = capsys.readouterr()
+    assert "     150 examples in 2 tests" in printed.out
+    assert printed.err == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 passed",
+        PRINTED.replace("passing examples", "good ones"),
+        PRINTED.replace("Hypothesis Statistics", "Statistics of Hypothesis"),
+        PRINTED.replace("97 p", "0 p")
+        .replace("50 p", "0 p")
+        .replace("2 p", "0 p")
+        .replace("1 failing", "0 failing"),
+    ],
+    ids=["no statistics", "other words", "other heading", "no examples"],
+)
+def test_no_examples_are_no_success(monkeypatch, capsys, text):
+    assert told_by(monkeypatch, text, 0) == 1
+    assert "no examples were counted" in capsys.readouterr().err
