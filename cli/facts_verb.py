@@ -6,8 +6,9 @@ from __future__ import annotations
 import ipaddress
 from argparse import Namespace
 
-from ovirt_rdma.cli.screen import Screen, count
-from ovirt_rdma.host.facts import Facts, RdmaDevice, RdmaPort
+from ovirt_rdma.cli import facts_netdevs, facts_rdma, facts_software
+from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.facts_file import load, to_json_dict
 from ovirt_rdma.host.problem import UsageProblem
 from ovirt_rdma.host.reader import HostReader
@@ -44,115 +45,30 @@ def _refuse_name(address: str) -> None:
 
 
 def _print(facts: Facts, screen: Screen) -> None:
-    screen.fields(
-        (
-            ("host", facts.hostname),
-            ("kernel", facts.kernel_release),
-            ("up for", _uptime(facts.uptime_s)),
-            ("modules", ", ".join(facts.modules.loaded) or "none loaded"),
-        )
-    )
-    _section(
-        screen,
-        "RDMA ports",
-        ("DEVICE", "PORT", "STATE", "LINK LAYER", "RATE", "NETDEVS", "DRIVER"),
-        [
-            (
-                device.name,
-                str(port.number),
-                port.state,
-                port.link_layer,
-                _rate(port),
-                _netdevs(port),
-                _driver(device),
-            )
-            for device in facts.rdma_devices
-            for port in device.ports
-        ],
-    )
-    _section(
-        screen,
-        "netdevs",
-        ("NETDEV", "STATE", "MTU", "DRIVER", "BELOW IT", "ADDRESSES"),
-        [
-            (
-                dev.name,
-                dev.operstate,
-                str(dev.mtu),
-                dev.driver or "-",
-                ", ".join(dev.lowers) or "-",
-                ", ".join(dev.addresses) or "-",
-            )
-            for dev in facts.netdevs
-        ],
-    )
-    _section(
-        screen,
-        "routes",
-        ("TO", "NETDEV", "FROM", "GATEWAY"),
-        [
-            (
-                r.destination,
-                r.netdev or r.problem or "-",
-                r.source or "-",
-                r.gateway or "-",
-            )
-            for r in facts.routes
-        ],
-    )
-    _section(
-        screen,
-        "NFS mounts",
-        ("EXPORT", "MOUNTED AT", "NFS", "PROTOCOL", "TRANSPORTS"),
-        [
-            (
-                m.source,
-                m.mountpoint,
-                m.version or "-",
-                m.protocol or "-",
-                " ".join(t.protocol for t in m.transports) or "-",
-            )
-            for m in facts.nfs_mounts
-        ],
-    )
+    screen.fields(facts_software.head(facts))
+    for section in (
+        facts_rdma.adapters,
+        facts_rdma.devices,
+        facts_rdma.ports,
+        facts_rdma.pkeys,
+        facts_netdevs.netdevs,
+        facts_netdevs.ipoib,
+        facts_netdevs.roce,
+        facts_netdevs.bonds,
+        facts_netdevs.profiles,
+        facts_netdevs.networks,
+        facts_netdevs.uses,
+        facts_netdevs.routes,
+        facts_netdevs.mounts,
+        facts_software.foreign_modules,
+        facts_software.module_settings,
+        facts_software.loaded_at_boot,
+        facts_software.units,
+        facts_software.udev_rules,
+    ):
+        section(facts).show(screen)
     if facts.problems:
         screen.line()
         screen.line("could not be read")
         for sentence in facts.problems:
             screen.line(f"  {sentence}")
-
-
-def _section(
-    screen: Screen, title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]
-) -> None:
-    screen.line()
-    screen.line(title if rows else f"{title}: none")
-    if rows:
-        screen.table(headings, rows)
-
-
-def _uptime(seconds: float) -> str:
-    minutes, _ = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{count(days, 'day')} {hours} h"
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def _rate(port: RdmaPort) -> str:
-    return f"{port.rate_mbps / 1000:g} Gb/s" if port.rate_mbps else "-"
-
-
-def _netdevs(port: RdmaPort) -> str:
-    names = dict.fromkeys(gid.netdev for gid in port.gids if gid.netdev)
-    return ", ".join(names) or "-"
-
-
-def _driver(device: RdmaDevice) -> str:
-    return (
-        " ".join(
-            part for part in (device.driver, device.pci and device.pci.address) if part
-        )
-        or "-"
-    )

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Running the few tools that know what no file tells: ``ip`` and ``rdma``."""
+"""Running the tools that know what no file tells, such as ``ip`` and ``rdma``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 Runner = Callable[[Sequence[str]], str]
 """Runs an argument vector, returns its stdout, or raises CommandFailed."""
 
 TIMEOUT_S = 5.0
+# For a killed command to go; one that waits in the kernel, as for the lock that all
+# netdevs share, goes only when that comes back.
+_GONE_S = 0.5
 # Never the caller's PATH: the reader also runs as root, inside vdsmd.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
@@ -28,6 +34,10 @@ class NoAnswer(CommandFailed):
     """The command did not end in time and was killed."""
 
 
+class NotInstalled(CommandFailed):
+    """There is no such program on this host."""
+
+
 def run_command(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
     """Run ``argv`` with a fixed environment for at most ``timeout_s`` seconds.
 
@@ -37,20 +47,41 @@ def run_command(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
     import subprocess  # noqa: PLC0415  (what only parses facts need not pay for it)
 
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             list(argv),
             env=ENVIRONMENT,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-    except subprocess.TimeoutExpired:
-        raise NoAnswer(f"no answer within {timeout_s:g} s") from None
+    except FileNotFoundError as e:
+        raise NotInstalled(e.strerror or str(e)) from None
     except OSError as e:
         raise CommandFailed(e.strerror or str(e)) from None
-    if done.returncode:
-        words = done.stderr.decode("utf-8", "surrogateescape").strip()
-        last = words.splitlines()[-1] if words else f"exit status {done.returncode}"
-        raise CommandFailed(last, done.returncode)
-    return done.stdout.decode("utf-8", "surrogateescape")
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except BaseException as e:
+        _end(process)
+        if isinstance(e, subprocess.TimeoutExpired):
+            raise NoAnswer(f"no answer within {timeout_s:g} s") from None
+        raise
+    if process.returncode:
+        words = err.decode("utf-8", "surrogateescape").strip()
+        last = words.splitlines()[-1] if words else f"exit status {process.returncode}"
+        raise CommandFailed(last, process.returncode)
+    return out.decode("utf-8", "surrogateescape")
+
+
+def _end(process: Popen[bytes]) -> None:
+    """Kill a process, and wait for it no longer than _GONE_S (``subprocess.run`` would
+    wait for ever).
+    """
+    import contextlib  # noqa: PLC0415  (subprocess has it)
+    import subprocess  # noqa: PLC0415
+
+    process.kill()
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GONE_S)

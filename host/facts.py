@@ -11,94 +11,92 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.netdev_facts import (
+    ARPHRD_ETHER,
+    ARPHRD_INFINIBAND,
+    ARPHRD_LOOPBACK,
+    Bond,
+    Dcb,
+    Ipoib,
+    Netdev,
+    NetdevUse,
+    NetworkManager,
+    Offload,
+    OvirtNetwork,
+    Profile,
+    Property,
+)
+from ovirt_rdma.host.rdma_facts import (
+    Adapter,
+    Gid,
+    PciIdentity,
+    PKey,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.software_facts import (
+    KernelOption,
+    LoadLine,
+    ModprobeLine,
+    ModuleFile,
+    ModuleParameter,
+    Modules,
+    OwnFile,
+    RdmaStack,
+    Software,
+    UdevLine,
+    Unit,
+)
+
+__all__ = [
+    "ARPHRD_ETHER",
+    "ARPHRD_INFINIBAND",
+    "ARPHRD_LOOPBACK",
+    "SCHEMA_VERSION",
+    "UNKNOWN",
+    "Adapter",
+    "Bond",
+    "CmId",
+    "Dcb",
+    "DegradedMark",
+    "Facts",
+    "Gid",
+    "Ipoib",
+    "KernelOption",
+    "LoadLine",
+    "ModprobeLine",
+    "ModuleFile",
+    "ModuleParameter",
+    "Modules",
+    "MountTransport",
+    "Netdev",
+    "NetdevUse",
+    "NetworkManager",
+    "NfsMount",
+    "Offload",
+    "OvirtNetwork",
+    "OwnFile",
+    "PKey",
+    "PciIdentity",
+    "Profile",
+    "Property",
+    "RdmaDevice",
+    "RdmaPort",
+    "RdmaStack",
+    "Route",
+    "Software",
+    "UdevLine",
+    "Unit",
+]
+
 SCHEMA_VERSION = 1
 
 # Stands for a text that the kernel did not give or that could not be understood;
 # ``Facts.problems`` then says which.
 UNKNOWN = "unknown"
 
-# Netdev types (include/uapi/linux/if_arp.h).
-ARPHRD_ETHER = 1
-ARPHRD_INFINIBAND = 32
-ARPHRD_LOOPBACK = 772
-
-
-@dataclass(frozen=True)
-class PciIdentity:
-    """The PCI function behind an RDMA device or a netdev; ids as ``0x15b3``."""
-
-    address: str
-    vendor: str
-    device: str
-    revision: str
-
-
-@dataclass(frozen=True)
-class Gid:
-    """One used entry of a port's GID table.
-
-    ``gid`` is the kernel's text (eight groups of four hex digits), ``type`` is
-    ``IB/RoCE v1`` or ``RoCE v2``, ``netdev`` the netdev that owns the entry;
-    the last two are None where the kernel gives none (an InfiniBand port's entries
-    have no netdev).
-    """
-
-    index: int
-    gid: str
-    type: Optional[str] = None
-    netdev: Optional[str] = None
-
-
-@dataclass(frozen=True)
-class RdmaPort:
-    """A port: ``state`` as ``ACTIVE``, ``link_layer`` as ``InfiniBand`` or
-    ``Ethernet``, ``rate_mbps`` the signalling rate in Mb/s.
-    """
-
-    number: int
-    state: str
-    physical_state: str
-    link_layer: str
-    rate_mbps: Optional[int] = None
-    gids: tuple[Gid, ...] = ()
-
-
-@dataclass(frozen=True)
-class RdmaDevice:
-    """An RDMA device (an HCA, on InfiniBand); ``node_type`` as ``CA`` or ``RNIC``.
-
-    ``driver`` is that of the bus device (``mlx5_core``), ``rdma_rxe`` for Soft-RoCE,
-    None for other devices without a bus device.
-    """
-
-    name: str
-    node_type: str
-    node_guid: str
-    driver: Optional[str] = None
-    firmware: Optional[str] = None
-    pci: Optional[PciIdentity] = None
-    ports: tuple[RdmaPort, ...] = ()
-
-
-@dataclass(frozen=True)
-class Netdev:
-    """A netdev; ``type`` is the ARPHRD number, ``mtu`` in bytes, ``addresses``
-    as ``10.0.0.1/24``, ``uppers`` and ``lowers`` the directly stacked netdevs.
-
-    ``driver`` is that of the bus device (``mlx5_core``); for a virtual netdev the
-    kind that ``ip -d`` shows (``bond``, ``bridge``, ``vlan``, ``ipoib``).
-    """
-
-    name: str
-    type: int
-    mtu: int
-    address: str
-    operstate: str
-    driver: Optional[str] = None
-    pci: Optional[PciIdentity] = None
-    uppers: tuple[str, ...] = ()
-    lowers: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
+_NO_MODULES = Modules()
+_NO_SOFTWARE = Software()
 
 
 @dataclass(frozen=True)
@@ -114,16 +112,6 @@ class Route:
     source: Optional[str] = None
     gateway: Optional[str] = None
     problem: Optional[str] = None
-
-
-@dataclass(frozen=True)
-class Modules:
-    """Kernel modules that concern RDMA and NFS, loaded (or built in), and available
-    for the running kernel. ``available`` is None where that cannot be told.
-    """
-
-    loaded: tuple[str, ...] = ()
-    available: Optional[tuple[str, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -203,17 +191,23 @@ class Facts:
     ``uptime_s`` in seconds, 0.0 where it could not be read; ``booted_at`` in seconds
     since 1970, UTC. ``cm_ids`` is None where the ``rdma`` tool could not tell.
     ``degraded_marks`` is what vdsmd has noted, also on mounts that are gone by now.
-    ``problems`` are sentences about what could not be read.
+    ``network_manager`` is None where it is not installed. ``problems`` are sentences
+    about what could not be read.
     """
 
     hostname: str
     kernel_release: str
     uptime_s: float
     booted_at: Optional[int] = None
+    adapters: tuple[Adapter, ...] = ()
     rdma_devices: tuple[RdmaDevice, ...] = ()
     netdevs: tuple[Netdev, ...] = ()
+    netdev_uses: tuple[NetdevUse, ...] = ()
+    network_manager: Optional[NetworkManager] = None
+    ovirt_networks: tuple[OvirtNetwork, ...] = ()
     routes: tuple[Route, ...] = ()
-    modules: Modules = Modules()
+    modules: Modules = _NO_MODULES
+    software: Software = _NO_SOFTWARE
     nfs_mounts: tuple[NfsMount, ...] = ()
     cm_ids: Optional[tuple[CmId, ...]] = None
     degraded_marks: tuple[DegradedMark, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -17,6 +18,9 @@ Row = dict[str, Any]
 
 # Route types with which ip says, at exit status 0, that there is no way.
 _NO_WAY = ("unreachable", "prohibit", "blackhole", "throw")
+IPOIB_MODES = ("datagram", "connected")
+_PKEY = re.compile(r"0x[0-9a-f]{4}")
+_UMCAST = {"0000": False, "0001": True}
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,18 @@ class IpLink:
 
     kind: Optional[str] = None
     addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class IpoibLink:
+    """What ``ip -j -d link show type ipoib`` knows of an IPoIB netdev: ``pkey`` as
+    ``0x8001``, ``mode`` as ``datagram``, ``parent`` of a P_Key child.
+    """
+
+    pkey: Optional[str] = None
+    mode: Optional[str] = None
+    umcast: Optional[bool] = None
+    parent: Optional[str] = None
 
 
 def rows(text: str) -> list[Row]:
@@ -57,6 +73,30 @@ def links(found: list[Row]) -> dict[str, IpLink]:
             result[name] = IpLink(
                 kind=_text(info, "info_kind") if isinstance(info, dict) else None,
                 addresses=_addresses(addresses if isinstance(addresses, list) else []),
+            )
+    return result
+
+
+def ipoib_links(found: list[Row]) -> dict[str, IpoibLink]:
+    """Return netdev names with what ``ip -j -d link show type ipoib`` says of them.
+
+    The kernel names the parent as the link of a child. The keys are those of
+    iproute2's ip/iplink_ipoib.c, which calls the P_Key ``key``.
+    """
+    result = {}
+    for row in found:
+        name = _text(row, "ifname")
+        info = row.get("linkinfo")
+        data = info.get("info_data") if isinstance(info, dict) else None
+        if not isinstance(data, dict):
+            data = {}
+        pkey, mode = _text(data, "key") or "", _text(data, "mode")
+        if name:
+            result[name] = IpoibLink(
+                pkey=pkey if _PKEY.fullmatch(pkey) else None,
+                mode=mode if mode in IPOIB_MODES else None,
+                umcast=_UMCAST.get(_text(data, "umcast") or ""),
+                parent=_text(row, "link"),
             )
     return result
 

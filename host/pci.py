@@ -11,6 +11,7 @@ from ovirt_rdma.host.file_tree import FileTree
 
 # domain:bus:device.function; VMD and Hyper-V use domains of five digits and more.
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_NODE = re.compile(r"[0-9]{1,6}")
 
 
 def read_pci(tree: FileTree, folder: str) -> Optional[PciIdentity]:
@@ -36,3 +37,9 @@ def read_driver(tree: FileTree, folder: str) -> Optional[str]:
     """Return the driver bound to ``folder``/device, or None where there is none."""
     place = tree.real_path(f"{folder}/device/driver")
     return place.name if place else None
+
+
+def read_numa_node(tree: FileTree, device: str) -> Optional[int]:
+    """Return the NUMA node of a bus device's folder; None where it has none (-1)."""
+    text = tree.text(f"{device}/numa_node")
+    return int(text) if text and _NODE.fullmatch(text) else None

@@ -24,9 +24,9 @@ CONCERNED = frozenset(
     f"{_BLOCK}".split()
 )
 
-# rpcrdma is both halves of NFS/RDMA and carries their old names as aliases
-# (net/sunrpc/xprtrdma/module.c).
-ALIASES = {"xprtrdma": "rpcrdma", "svcrdma": "rpcrdma"}
+# rpcrdma is both halves of NFS/RDMA, and carries their old names, and one that it has
+# for IPv6, as aliases (net/sunrpc/xprtrdma/module.c).
+ALIASES = dict.fromkeys(("xprtrdma", "svcrdma", "rpcrdma6"), "rpcrdma")
 
 _FILE = re.compile(r"(.+)\.ko(?:\.[a-z0-9]+)?")
 
@@ -73,14 +73,23 @@ def _loaded(data: bytes) -> set[str]:
     return found
 
 
-def _files(data: bytes) -> set[str]:
-    """Read modules.dep (``path: paths it needs``) or modules.builtin (``path``).
+def module_paths(data: bytes, folder: str = "") -> dict[str, str]:
+    """Read modules.dep (``path: paths it needs``) or modules.builtin (``path``): the
+    path of each module, under its file's name. depmod writes paths below ``folder``;
+    absolute ones, as other tools write them, lose it.
 
     A file is name.ko, or compressed: name.ko.xz (EL9), name.ko.zst.
     """
-    found = set()
+    starts = tuple(f"{usr}{folder}/" for usr in ("", "/usr")) if folder else ()
+    found = {}
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
-        match = _FILE.fullmatch(posixpath.basename(line.partition(":")[0].strip()))
+        path = line.partition(":")[0].strip()
+        match = _FILE.fullmatch(posixpath.basename(path))
         if match:
-            found.add(match.group(1))
+            start = next((s for s in starts if path.startswith(s)), "")
+            found[match.group(1)] = path[len(start) :]
     return found
+
+
+def _files(data: bytes) -> set[str]:
+    return set(module_paths(data))

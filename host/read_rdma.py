@@ -11,12 +11,12 @@ from typing import Optional
 
 from ovirt_rdma.host.facts import UNKNOWN, Gid, RdmaDevice, RdmaPort
 from ovirt_rdma.host.file_tree import FileTree
+from ovirt_rdma.host.ib_rate import data_rate_mbps, rate_mbps
 from ovirt_rdma.host.pci import read_driver, read_pci
 
 RDMA_CLASS = "/sys/class/infiniband"
 
 _NUMBERED = re.compile(r"(?:\d+:\s*)?([A-Za-z<][^:]*)")
-_RATE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec\b.*")
 _GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
 
 
@@ -47,7 +47,8 @@ def _device(tree: FileTree, name: str, problems: list[str]) -> RdmaDevice:
     ports = []
     for port in tree.names(f"{folder}/ports", problems):
         if port.isdecimal():
-            ports.append(_port(tree, f"{folder}/ports/{port}", int(port), problems))
+            place = f"{folder}/ports/{port}"
+            ports.append(_port(tree, place, int(port), driver, problems))
         else:
             problems.append(f"{folder}/ports has a port named {port!a}")
     return RdmaDevice(
@@ -61,13 +62,25 @@ def _device(tree: FileTree, name: str, problems: list[str]) -> RdmaDevice:
     )
 
 
-def _port(tree: FileTree, folder: str, number: int, problems: list[str]) -> RdmaPort:
+def _port(
+    tree: FileTree,
+    folder: str,
+    number: int,
+    driver: Optional[str],
+    problems: list[str],
+) -> RdmaPort:
+    link_layer = tree.text(f"{folder}/link_layer", problems) or UNKNOWN
+    rate = _rate(tree, f"{folder}/rate", problems)
     return RdmaPort(
         number=number,
         state=_word(tree, f"{folder}/state", problems),
         physical_state=_word(tree, f"{folder}/phys_state", problems),
-        link_layer=tree.text(f"{folder}/link_layer", problems) or UNKNOWN,
-        rate_mbps=_rate(tree, f"{folder}/rate", problems),
+        link_layer=link_layer,
+        rate_mbps=rate_mbps(rate) if rate else None,
+        data_rate_mbps=(
+            # Soft-RoCE has no link of its own.
+            data_rate_mbps(rate, link_layer) if rate and driver != "rdma_rxe" else None
+        ),
         gids=_gids(tree, folder, problems),
     )
 
@@ -84,16 +97,13 @@ def _word(tree: FileTree, path: str, problems: list[str]) -> str:
     return match.group(1)
 
 
-def _rate(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
-    """Return 40000 for ``40 Gb/sec (4X QDR)``; None for a port without a rate."""
+def _rate(tree: FileTree, path: str, problems: list[str]) -> Optional[str]:
+    """Return ``40 Gb/sec (4X QDR)``; None for a port without a rate."""
     text = tree.text(path)
-    if text is None:
-        return None
-    match = _RATE.fullmatch(text)
-    if not match:
+    if text is not None and rate_mbps(text) is None:
         problems.append(f"{path} reads {text!a}, not a rate in Gb/sec")
         return None
-    return round(float(match.group(1)) * 1000)
+    return text
 
 
 def _gids(tree: FileTree, folder: str, problems: list[str]) -> tuple[Gid, ...]:

@@ -6,8 +6,8 @@ for what it finds there.
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
@@ -29,14 +29,24 @@ from ovirt_rdma.host.mountinfo import MOUNTINFO
 from ovirt_rdma.host.mountstats import MOUNTSTATS
 from ovirt_rdma.host.nfs_mounts import nfs_mounts
 from ovirt_rdma.host.paths import DEGRADED_JSON
+from ovirt_rdma.host.read_adapters import read_adapters
+from ovirt_rdma.host.read_boot import read_booted_at, read_uptime
+from ovirt_rdma.host.read_module_details import with_module_details
 from ovirt_rdma.host.read_modules import read_modules
+from ovirt_rdma.host.read_netdev_owners import with_owners
+from ovirt_rdma.host.read_netdev_uses import read_netdev_uses
 from ovirt_rdma.host.read_netdevs import read_netdevs
+from ovirt_rdma.host.read_network_manager import read_network_manager
+from ovirt_rdma.host.read_ovirt_networks import read_ovirt_networks
 from ovirt_rdma.host.read_rdma import RDMA_CLASS, read_rdma_devices
+from ovirt_rdma.host.read_rdma_netdevs import with_rdma_details
+from ovirt_rdma.host.read_rdma_ports import with_port_details
+from ovirt_rdma.host.read_software import read_software
+from ovirt_rdma.host.read_storage_sessions import read_storage_sessions, unknown_ways
+from ovirt_rdma.host.tools import Tools, not_for_ever
 
 # ip(8): "If an error was reported by the kernel, the exit status is 2."
 _KERNEL_SAID_NO = 2
-_UPTIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\b.*")
-_BOOTED_AT = re.compile(r"^btime (\d{1,12})$", re.MULTILINE)
 _KERNEL_PREFIXES = ("RTNETLINK answers: ", "Error: ")
 
 
@@ -55,30 +65,62 @@ class HostReader:
         self._tree = FileTree(root)
         if run is None and self._tree.root == Path("/"):
             run = run_command
-        self._run = run
+        self._tools = Tools(run, str(self._tree.root))
 
     def facts(self, routes_to: Sequence[str] = ()) -> Facts:
         """Return the whole snapshot, with the routes to the server addresses
-        ``routes_to`` and to the servers of all NFS mounts.
+        ``routes_to``, to the servers of all NFS mounts, and to those of block storage
+        whose session does not tell its way.
         """
+        run = self._tools.run and not_for_ever(self._tools.run)
+        return HostReader(self._tree.root, run)._snapshot(routes_to)
+
+    def _snapshot(self, routes_to: Sequence[str]) -> Facts:
         problems: list[str] = []
         mounts = self.nfs_mounts(problems)
         # At once: with the mounts' ages it tells when they were made.
         uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
+        devices = with_port_details(
+            self._tree, self._tools, self.rdma_devices(problems), problems
+        )
+        netdevs = with_rdma_details(
+            self._tree, self._tools, self.netdevs(problems), devices, problems
+        )
+        manager = read_network_manager(self._tools, netdevs, devices, problems)
+        modules = with_module_details(
+            self._tree, self.kernel_release(), self.modules(problems), problems
+        )
+        sessions = read_storage_sessions(self._tree, problems)
         servers = [*routes_to, *(mount.address for mount in mounts if mount.address)]
-        routes = [self.route(server, problems) for server in dict.fromkeys(servers)]
-        return Facts(
+        servers += unknown_ways(sessions)
+        routes = tuple(
+            route
+            for server in dict.fromkeys(servers)
+            for route in (self.route(server, problems),)
+            if route
+        )
+        facts = Facts(
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             kernel_release=self.kernel_release(problems),
             uptime_s=uptime_s,
             booted_at=booted_at,
-            rdma_devices=self.rdma_devices(problems),
-            netdevs=self.netdevs(problems),
-            routes=tuple(route for route in routes if route),
-            modules=self.modules(problems),
+            adapters=read_adapters(self._tree, devices, problems),
+            rdma_devices=devices,
+            netdevs=with_owners(self._tree, netdevs, manager),
+            network_manager=manager,
+            ovirt_networks=read_ovirt_networks(self._tree, problems),
+            routes=routes,
+            modules=modules,
+            software=read_software(
+                self._tree, self._tools, self.kernel_release(), problems
+            ),
             nfs_mounts=mounts,
             cm_ids=self.cm_ids(problems),
             degraded_marks=self.degraded_marks(problems),
+        )
+        return replace(
+            facts,
+            netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
             problems=tuple(dict.fromkeys(problems)),
         )
 
@@ -107,7 +149,7 @@ class HostReader:
     def netdevs(self, problems: Problems = None) -> tuple[Netdev, ...]:
         """Return the netdevs; runs ``ip`` once for their addresses."""
         problems = _list(problems)
-        found = self._rows(["ip", "-j", "-d", "addr", "show"], problems)
+        found = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
         return read_netdevs(self._tree, ip_output.links(found or []), problems)
 
     def modules(self, problems: Problems = None) -> Modules:
@@ -153,7 +195,7 @@ class HostReader:
         if scope:  # /proc shows an index, to which ip gives a name of its own
             argv += ["oif", f"if{scope}" if scope.isdecimal() else scope]
         try:
-            found = self._rows(argv, problems, raise_no=True)
+            found = self._tools.rows(argv, problems, raised_status=_KERNEL_SAID_NO)
         except CommandFailed as no:
             return Route(address, problem=_kernel_words(str(no)))
         if found is None:
@@ -171,63 +213,22 @@ class HostReader:
         if not self._tree.names(RDMA_CLASS):
             return ()
         argv = ["rdma", "-j", "resource", "show", "cm_id"]
-        found = self._rows(argv, _list(problems))
+        found = self._tools.rows(argv, _list(problems))
         return None if found is None else ip_output.cm_ids(found)
 
     def uptime(self, problems: Problems = None) -> float:
         """Return the seconds since boot; 0.0 where they cannot be read."""
-        problems = _list(problems)
-        path = "/proc/uptime"
-        text = self._tree.text(path, problems)
-        if text is None:
-            return 0.0
-        match = _UPTIME.fullmatch(text)
-        if not match:
-            problems.append(f"{path} reads {text!a}, not two numbers")
-            return 0.0
-        return float(match.group(1))
+        return read_uptime(self._tree, _list(problems))
 
     def booted_at(self, problems: Problems = None) -> Optional[int]:
-        """Return when the host booted, in seconds since 1970, UTC (``btime``, which
-        follows the clock when that is set); None where that cannot be read.
+        """Return when the host booted, in seconds since 1970, UTC; None where that
+        cannot be read.
         """
-        problems = _list(problems)
-        path = "/proc/stat"
-        text = self._tree.text(path, problems)
-        if text is None:
-            return None
-        match = _BOOTED_AT.search(text)
-        if not match:
-            problems.append(f"{path} has no btime")
-            return None
-        return int(match.group(1))
+        return read_booted_at(self._tree, _list(problems))
 
     def kernel_release(self, problems: Problems = None) -> str:
         """Return the running kernel's release, as ``uname -r`` has it."""
         return self._tree.text("/proc/sys/kernel/osrelease", problems) or UNKNOWN
-
-    def _rows(
-        self, argv: list[str], problems: list[str], raise_no: bool = False
-    ) -> Optional[list[ip_output.Row]]:
-        """Run a tool that prints JSON; None, with a sentence, where it gives none.
-
-        With ``raise_no`` the kernel's own refusal is raised as CommandFailed.
-        """
-        command = " ".join(argv)
-        if self._run is None:
-            problems.append(
-                f"{command} was not run: {self._tree.root} is not this host's root"
-            )
-            return None
-        try:
-            return ip_output.rows(self._run(argv))
-        except CommandFailed as e:
-            if raise_no and e.returncode == _KERNEL_SAID_NO:
-                raise
-            problems.append(f"{command} failed: {e}")
-        except ValueError as e:
-            problems.append(f"{command} printed no JSON array: {e}")
-        return None
 
 
 def _list(problems: Problems) -> list[str]:

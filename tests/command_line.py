@@ -67,7 +67,9 @@ def run_on_terminal(*words: str, columns: int = 80, **environment: str) -> str:
     """Run the command on a terminal; give what it shows."""
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    plain = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    # pytest-xdist, among others, sets COLUMNS.
+    unset = {"NO_COLOR", "COLUMNS", "LINES"}
+    plain = {k: v for k, v in os.environ.items() if k not in unset}
     try:
         child = subprocess.Popen(
             [*COMMAND, *words],

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from host_fake_root import FakeRoot, Pci
 
-from ovirt_rdma.host.facts import ARPHRD_INFINIBAND
-
 NFS_MODULES = ("sunrpc", "rpcrdma", "nfs", "nfsv3", "nfsv4", "lockd")
 RDMA_MODULES = ("ib_core", "ib_cm", "iw_cm", "rdma_cm", "ib_uverbs", "rdma_ucm")
 
@@ -63,14 +61,12 @@ def connectx3_ib(path: Path) -> FakeRoot:
     )
     for port, guid in ((1, "0002:c903:00fb:1231"), (2, "0002:c903:00fb:1232")):
         host.gid("mlx4_0", port, 0, f"fe80:0000:0000:0000:{guid}")
-        host.netdev(
+        host.ipoib(
             f"ib{port - 1}",
-            type=ARPHRD_INFINIBAND,
-            mtu=2044,
-            address="80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:3"
-            + str(port),
-            operstate="up" if port == 1 else "down",
-            pci=hca,
+            port,
+            hca,
+            guid,
+            carrier=port == 1,
             addresses=("10.0.0.2/24",) if port == 1 else (),
         )
     host.route("10.0.0.1", "ib0", "10.0.0.2")

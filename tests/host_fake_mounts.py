@@ -8,6 +8,7 @@ from typing import Optional
 
 from host_fake_files import FakeFiles
 
+RDMA_COUNTERS: tuple[int, ...]
 RDMA_COUNTERS = (0, 0, 1, 0, 0, 44, 44, 0, 80, 0, 37, 64, 4, 8411456, 8389512)
 RDMA_COUNTERS += (0, 0, 64320, 3, 0, 0, 0, 0, 44, 96, 0, 0)
 TCP_COUNTERS = (878, 1, 1, 0, 11, 30, 30, 0, 30, 0, 2, 0, 0)

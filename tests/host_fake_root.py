@@ -19,8 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
+from host_fake_adapters import FakeAdapters
 from host_fake_mounts import FakeMounts
+from host_fake_netdevs import FakeNetdevs
+from host_fake_nmcli import FakeNetworkManager
 from host_fake_runner import FakeRunner
+from host_fake_sessions import FakeSessions
+from host_fake_software import FakeSoftware
 
 from ovirt_rdma.host.commands import CommandFailed
 from ovirt_rdma.host.facts import ARPHRD_ETHER, ARPHRD_LOOPBACK
@@ -56,7 +61,14 @@ class Pci:
 
 
 @dataclass
-class FakeRoot(FakeMounts):
+class FakeRoot(
+    FakeMounts,
+    FakeAdapters,
+    FakeSessions,
+    FakeSoftware,
+    FakeNetdevs,
+    FakeNetworkManager,
+):
     """A host below ``path``: EL9's kernel, an hour after boot, only ``lo``."""
 
     kernel: str = EL9_KERNEL
@@ -71,6 +83,8 @@ class FakeRoot(FakeMounts):
         self.uptime(3600.0)
         self.booted_at(1_700_000_000)
         self.modules()
+        self.command_line()
+        self.distribution()
         self._write_mounts()
         self.runner.answer(
             "ip -j -d addr show", lambda: json.dumps(list(self._links.values()))
@@ -156,6 +170,7 @@ class FakeRoot(FakeMounts):
             for local, length in (a.split("/") for a in addresses)
         ]
         self._links[name] = row
+        self.complete_netdev(name, kind, lowers)
 
     def route(
         self,

@@ -3,8 +3,14 @@ from __future__ import annotations
 
 import pytest
 from command_line import Result, run
+from host_fake_hosts import soft_roce
 from vdsm_fixtures import loaded_vdsm
 
+from ovirt_rdma.host import decide
+from ovirt_rdma.host.facts import Facts
+from ovirt_rdma.host.facts_file import to_json as facts_file_of
+from ovirt_rdma.host.rules import table
+from ovirt_rdma.host.rules.rule import Rule
 from ovirt_rdma.storage import network_probe
 
 __all__ = ["loaded_vdsm"]
@@ -19,6 +25,34 @@ def host(tmp_path, capsys):
 
     on_host.root = tmp_path
     return on_host
+
+
+@pytest.fixture
+def sampled(tmp_path, capsys, monkeypatch):
+    """Give ovirt-rdma-host on a host with Soft-RoCE, for which just these rules are
+    there.
+    """
+    root = soft_roce(tmp_path)
+
+    def with_rules(*rules: Rule):
+        monkeypatch.setattr(table, "RULES", rules)
+        monkeypatch.setattr(decide, "RULES", rules)
+
+        def on_host(*words: str) -> Result:
+            return run(capsys, *words, "--root", str(root.path))
+
+        on_host.root = root.path
+        return on_host
+
+    return with_rules
+
+
+@pytest.fixture
+def facts_file(tmp_path_factory):
+    """Give the name of a facts file of the host hv7."""
+    path = tmp_path_factory.mktemp("facts") / "hv7.json"
+    path.write_text(facts_file_of(Facts("hv7", "5.14.0", 3600.0)))
+    return str(path)
 
 
 @pytest.fixture

@@ -7,44 +7,82 @@ from dataclasses import replace
 import pytest
 import yaml
 from command_line import FACTS
+from facts_of_everything import EVERYTHING, HCA, PF
 from host_fake_hosts import connectx5_roce, soft_roce
 
 from ovirt_rdma.host import facts_file
+from ovirt_rdma.host.facts import (
+    Adapter,
+    Facts,
+    PciIdentity,
+    PKey,
+    RdmaDevice,
+    RdmaPort,
+)
 
-BRIDGE = """\
-host     hv1
-kernel   5.14.0-427.13.1.el9_4.x86_64
-up for   1 h 0 min
-modules  ib_cm, ib_core, ib_uverbs, iw_cm, lockd, mlx5_core, mlx5_ib, nfs, nfsv3, \
-nfsv4, rdma_cm, rdma_ucm, rpcrdma, sunrpc
-
-RDMA ports
-DEVICE       PORT  STATE   LINK LAYER  RATE      NETDEVS                    DRIVER
-mlx5_bond_0  1     ACTIVE  Ethernet    100 Gb/s  bond0, bond0.100, storage  \
-mlx5_core 0000:3b:00.0
-
-netdevs
-NETDEV     STATE    MTU    DRIVER     BELOW IT              ADDRESSES
-bond0      up       9000   bond       ens1f0np0, ens1f1np1  -
-bond0.100  up       9000   vlan       bond0                 -
-ens1f0np0  up       9000   mlx5_core  -                     -
-ens1f1np1  up       9000   mlx5_core  -                     -
-lo         unknown  65536  -          -                     127.0.0.1/8, ::1/128
-storage    up       9000   bridge     bond0.100             10.0.0.2/24, fd00::2/64
-
-routes
-TO        NETDEV   FROM      GATEWAY
-10.0.0.1  storage  10.0.0.2  -
-
-NFS mounts
-EXPORT          MOUNTED AT                            NFS  PROTOCOL  TRANSPORTS
-10.0.0.1:/data  /rhev/data-center/mnt/10.0.0.1:_data  4.2  rdma      rdma
-"""
+SHOWN = FACTS.parent / "facts_of_everything.txt"
 
 
-def test_table(call):
-    result = call("facts", "--facts", str(FACTS / "connectx5-roce-bridge.json"))
-    assert (result.code, result.out, result.err) == (0, BRIDGE, "")
+@pytest.fixture
+def shown(call, tmp_path):
+    """What people see of facts."""
+
+    def show(facts):
+        path = tmp_path / "shown.json"
+        path.write_text(facts_file.to_json(facts))
+        result = call("facts", "--facts", str(path))
+        assert (result.code, result.err) == (0, "")
+        return result.out
+
+    return show
+
+
+def test_everything_that_a_host_can_have(shown):
+    _, _, text = SHOWN.read_text().partition("\n")  # below the licence
+    assert shown(EVERYTHING) == text
+
+
+def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
+    vf = EVERYTHING.adapters[1]
+    vfs = tuple(
+        replace(
+            vf, pci=replace(vf.pci, address=f"0000:{n // 256 + 5:02x}:{n % 256:02x}.0")
+        )
+        for n in range(508)
+    )
+    text = shown(replace(EVERYTHING, adapters=(PF, *vfs)))
+    assert "3 of 8 (508 vfio-pci)\n" in text
+    assert len(text.splitlines()) < 100
+
+
+def test_a_vf_without_its_physical_function_has_a_line(shown):
+    """In a virtual machine."""
+    text = shown(Facts("vm", "6.1", 1.0, adapters=(EVERYTHING.adapters[1],)))
+    assert "0000:04:00.1  ConnectX-3 virtual function (15b3:1004 rev 00)" in text
+
+
+def test_a_long_p_key_table_is_cut(shown):
+    pkeys = tuple(PKey(n, f"0x{0x8001 + n:04x}") for n in range(128))
+    port = replace(HCA.ports[0], pkeys=pkeys)
+    text = shown(replace(EVERYTHING, rdma_devices=(replace(HCA, ports=(port,)),)))
+    assert "0x800b, 0x800c, and 116 more\n" in text
+
+
+def test_odd_text_in_a_facts_file_is_shown_as_it_is(shown):
+    port = RdmaPort(1, "", "", "InfiniBand", pkeys=(PKey(0, "many"),))
+    device = RdmaDevice("x", "CA", "", ports=(port,))
+    adapter = Adapter(PciIdentity("here", "", "", ""), "")
+    text = shown(Facts("hv1", "6.1", 1.0, adapters=(adapter,), rdma_devices=(device,)))
+    assert "x       1     many\n" in text
+
+
+def test_what_cannot_be_told_is_a_dash_or_no_column(shown):
+    device = RdmaDevice("a", "CA", "unknown", ports=(RdmaPort(1, "x", "y", "z"),))
+    other = replace(device, name="b", driver="mlx5_core")
+    text = shown(Facts("hv1", "6.1", 1.0, rdma_devices=(device, other)))
+    assert "DEVICE  DRIVER\na       -\nb       mlx5_core\n" in text
+    assert "DEVICE  PORT  STATE  LINK LAYER\na       1     x (y)  z\n" in text
+    assert "None" not in text
 
 
 @pytest.mark.parametrize("path", sorted(FACTS.glob("*.json")), ids=lambda p: p.stem)
@@ -78,7 +116,10 @@ def test_uptime(call, tmp_path, seconds, shown):
     facts = replace(soft_roce(tmp_path).reader().facts(), uptime_s=seconds)
     path = tmp_path / "f.json"
     path.write_text(facts_file.to_json(facts))
-    assert f"up for   {shown}\n" in call("facts", "--facts", str(path)).out
+    lines = call("facts", "--facts", str(path)).out.splitlines()
+    assert [line.split(maxsplit=2)[2] for line in lines if line[:6] == "up for"] == [
+        shown
+    ]
 
 
 def test_bytes_that_are_no_utf8_and_terminal_controls_do_not_reach_the_terminal(

@@ -75,6 +75,7 @@ SCALARS = {
     str: st.text(max_size=4) | st.just("\udcff"),
     int: st.integers(-1, 2**64),
     float: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans(),
 }
 
 

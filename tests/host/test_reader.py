@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
 
 import pytest
 from host_fake_hosts import soft_roce
@@ -128,8 +130,9 @@ def test_the_whole_host(tmp_path):
     assert (facts.hostname, facts.kernel_release) == ("hv1", host.kernel)
     assert facts.uptime_s == 3600.0
     assert facts.rdma_devices == host.reader().rdma_devices()
-    assert facts.netdevs == host.reader().netdevs()
-    assert facts.modules == host.reader().modules()
+    names = [netdev.name for netdev in host.reader().netdevs()]
+    assert [netdev.name for netdev in facts.netdevs] == names
+    assert facts.modules.loaded == host.reader().modules().loaded
     assert facts.cm_ids == ()
     assert facts.problems == ()
 
@@ -182,6 +185,41 @@ def test_a_command_that_is_not_there():
 def test_a_command_that_does_not_end():
     with pytest.raises(NoAnswer, match=r"no answer within 0\.1 s"):
         run_command(["sleep", "10"], timeout_s=0.1)
+
+
+def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch):
+    killed = []
+
+    def go_on(process):
+        killed.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", go_on)
+    begun = time.monotonic()
+    with pytest.raises(NoAnswer, match=r"no answer within 0\.1 s"):
+        run_command(["sleep", "2"], timeout_s=0.1)
+    assert time.monotonic() - begun < 1.8
+    (process,) = killed
+    process.terminate()
+    process.wait()
+
+
+def test_a_tool_that_gives_no_answer_is_not_asked_for_ever(host):
+    host.runner.program("ip", hang)
+    facts = host.reader().facts(["10.0.0.8", "10.0.0.9"])
+    asked = [" ".join(argv) for argv in host.runner.ran if argv[0] == "ip"]
+    assert asked == ["ip -j -d addr show", "ip -j route get 10.0.0.8"]
+    for sentence in (
+        "ip -j -d addr show failed: no answer within 5 s",
+        "ip -j route get 10.0.0.9 failed: not asked, as ip gave no answer before",
+    ):
+        assert sentence in facts.problems
+    # That goes for one snapshot; the next one asks again.
+    host.reader().facts()
+    assert len([argv for argv in host.runner.ran if argv[0] == "ip"]) > 2
+
+
+def hang(_argv):
+    raise NoAnswer("no answer within 5 s")
 
 
 def test_the_reader_imports_no_subprocess_until_it_runs_something():

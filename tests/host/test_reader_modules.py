@@ -35,7 +35,7 @@ def test_dashes_in_file_names_are_underscores(host):
     assert host.reader().modules().available == ("iw_cm", "rdma_rxe")
 
 
-@pytest.mark.parametrize("name", ["xprtrdma", "svcrdma", "rpcrdma"])
+@pytest.mark.parametrize("name", ["xprtrdma", "svcrdma", "rpcrdma", "rpcrdma6"])
 def test_both_halves_of_nfs_over_rdma_are_one_module(name):
     assert module_name(name) == "rpcrdma"
 

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Frozen dataclasses as JSON values and back, strictly: facts files, plan files.
+
+Fields are strings, numbers, booleans, Optional, ``tuple[X, ...]`` and dataclasses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Mapping
+from typing import (
+    Any,
+    Callable,
+    NoReturn,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+_Record = TypeVar("_Record")
+
+Check = Callable[[Any, Mapping[str, Any]], tuple[str, str]]
+"""Gets a dataclass and its values; returns a key and what is wrong with its value, or
+two empty texts.
+"""
+
+
+class WrongRecord(ValueError):
+    """The data is not what the dataclass asks for; the text says where, and what."""
+
+
+def plain(value: Any) -> Any:
+    """Return a dataclass as dicts, lists, strings, numbers and None, in field order."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in _hints(type(value))}
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Turns JSON values into what a dataclass's type hints ask for.
+
+    ``noun`` is what sentences call the whole: ``the facts``.
+    """
+
+    noun: str
+    check: Check = lambda cls, values: ("", "")
+
+    def read(self, cls: type[_Record], data: object) -> _Record:
+        """Return ``data`` as a ``cls``.
+
+        Raises WrongRecord with the key path of the first thing that is wrong: a
+        missing or unknown key, a wrong type.
+        """
+        return cast("_Record", self._instance(cls, data, ""))
+
+    def _instance(self, cls: Any, data: object, path: str) -> object:
+        if not isinstance(data, Mapping):
+            _refuse(path, f"is {kind(data)}, not an object")
+        hints = _hints(cls)
+        for key in data:
+            if key not in hints:
+                _refuse(_join(path, key), f"is no key of {self.noun}")
+        for key in hints:
+            if key not in data:
+                _refuse(_join(path, key), "is missing")
+        values = {
+            key: self._value(hint, data[key], _join(path, key))
+            for key, hint in hints.items()
+        }
+        odd, words = self.check(cls, values)
+        if words:
+            _refuse(_join(path, odd), words)
+        return cls(**values)
+
+    def _value(self, hint: Any, data: object, path: str) -> object:
+        origin = get_origin(hint)
+        if origin is Union:  # Optional[X]
+            (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
+            return None if data is None else self._value(inner, data, path)
+        if origin is tuple:
+            if not isinstance(data, list):
+                _refuse(path, f"is {kind(data)}, not an array")
+            item = get_args(hint)[0]
+            return tuple(
+                self._value(item, entry, f"{path}[{index}]")
+                for index, entry in enumerate(data)
+            )
+        if dataclasses.is_dataclass(hint):
+            return self._instance(hint, data, path)
+        return _scalar(hint, data, path)
+
+
+def kind(value: object) -> str:
+    """Return what JSON calls the kind of a value: ``an object``."""
+    if value is None:
+        return "null"
+    if isinstance(value, (dict, Mapping)):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return "an array"
+    if isinstance(value, str):
+        return "a string"
+    return "true or false" if isinstance(value, bool) else "a number"
+
+
+def _scalar(hint: Any, data: object, path: str) -> object:
+    if isinstance(data, bool) and hint is not bool:  # an int to Python, not to JSON
+        _refuse(path, f"is true or false, not {_WANTED[hint]}")
+    if hint is float and isinstance(data, (int, float)):
+        # JSON has no limit for numbers, Python reads 1e999 as infinite.
+        if not abs(data) <= sys.float_info.max:
+            _refuse(path, "is a number too large")
+        return float(data)
+    if not isinstance(data, hint):
+        _refuse(path, f"is {kind(data)}, not {_WANTED[hint]}")
+    return data
+
+
+def _refuse(path: str, what: str) -> NoReturn:
+    raise WrongRecord(f"{path} {what}" if path else f"it {what}")
+
+
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls)  # evaluates strings: slow for hundreds of GIDs
+
+
+_WANTED = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+
+
+def _join(path: str, key: object) -> str:
+    name = str(key) if str(key).isidentifier() else ascii(key)
+    return f"{path}.{name}" if path else name

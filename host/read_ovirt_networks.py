@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine's logical networks, as VDSM keeps them on the host.
+
+The form is that of VDSM's network/netconfpersistence.py: a file of JSON a network,
+named as the network is.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Optional
+
+from ovirt_rdma.host.facts import OvirtNetwork
+from ovirt_rdma.host.file_tree import FileTree
+
+# What is in force, and what VDSM goes back to at boot; each ``netconf`` is a link.
+STAGING = "/var/lib/vdsm/staging/netconf/nets"
+PERSISTENCE = "/var/lib/vdsm/persistence/netconf/nets"
+
+
+def read_ovirt_networks(
+    tree: FileTree, problems: list[str]
+) -> tuple[OvirtNetwork, ...]:
+    """Return the networks by name; none on a host that VDSM does not know.
+
+    They are those in force; where VDSM keeps no such list, the persistent ones.
+    """
+    folder = STAGING if tree.is_folder(STAGING) else PERSISTENCE
+    if not tree.is_folder(folder):
+        return ()
+    found = (
+        _network(name, tree.data(f"{folder}/{name}", problems), folder, problems)
+        for name in tree.names(folder, problems)
+    )
+    return tuple(network for network in found if network)
+
+
+def _network(
+    name: str, data: Optional[bytes], folder: str, problems: list[str]
+) -> Optional[OvirtNetwork]:
+    if data is None:
+        return None
+    try:
+        made = _made_of(name, json.loads(data))
+    except (ValueError, RecursionError) as odd:
+        words = "nested too deeply" if isinstance(odd, RecursionError) else odd
+        problems.append(f"{folder}/{name} is no network of VDSM's: {words}")
+        return None
+    return made
+
+
+def _made_of(name: str, network: Any) -> OvirtNetwork:
+    """Return what VDSM's NetworkConfig makes of it (network/nmstate/bridge_util.py)."""
+    if not isinstance(network, dict):
+        raise ValueError("not an object")
+    vlan = _number(network, "vlan")
+    below = _word(network, "nic") or _word(network, "bonding")
+    return OvirtNetwork(
+        name=name,
+        southbound=f"{below}.{vlan}" if below and vlan is not None else below,
+        bridged=network.get("bridged") is True,
+        vlan=vlan,
+        mtu=_number(network, "mtu"),
+        default_route=network.get("defaultRoute") is True,
+    )
+
+
+def _word(network: dict[str, Any], key: str) -> Optional[str]:
+    word = network.get(key)
+    if word is not None and not isinstance(word, str):
+        raise ValueError(f"{key} is no text")
+    return word or None
+
+
+def _number(network: dict[str, Any], key: str) -> Optional[int]:
+    number = network.get(key)
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ValueError(f"{key} is no number")
+    return number

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ovirt_rdma.host.facts import OvirtNetwork
+from ovirt_rdma.host.file_tree import FileTree
+from ovirt_rdma.host.read_ovirt_networks import read_ovirt_networks
+
+
+def read(host, problems=None):
+    problems = [] if problems is None else problems
+    return read_ovirt_networks(FileTree(host.path), problems)
+
+
+def test_a_host_that_vdsm_does_not_know(host):
+    problems: list[str] = []
+    assert read(host, problems) == ()
+    assert problems == []
+
+
+def test_networks_on_a_nic_a_bond_and_a_vlan(host):
+    host.ovirt_network("ovirtmgmt", nic="eth0", defaultRoute=True)
+    host.ovirt_network("storage", nic="ib0", bridged=False, mtu=2044)
+    host.ovirt_network("roce", bonding="bond0", vlan=100, bridged=False, mtu=9000)
+    host.ovirt_network("nowhere")
+    assert read(host) == (
+        OvirtNetwork("nowhere", None, True, None, 1500),
+        OvirtNetwork("ovirtmgmt", "eth0", True, None, 1500, default_route=True),
+        OvirtNetwork("roce", "bond0.100", False, 100, 9000),
+        OvirtNetwork("storage", "ib0", False, None, 2044),
+    )
+
+
+def test_what_is_in_force_goes_before_what_is_persistent(host):
+    host.ovirt_network("old", stored="persistence", nic="eth0")
+    assert [network.name for network in read(host)] == ["old"]
+    host.ovirt_network("new", nic="eth1")
+    assert [network.name for network in read(host)] == ["new"]
+
+
+def test_no_mtu_and_an_empty_nic_are_unknown(host):
+    host.vdsm_network_file("storage", '{"nic": "", "bridged": false}')
+    assert read(host) == (OvirtNetwork("storage"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting"),
+        ("[]", "not an object"),
+        ("null", "not an object"),
+        ('{"nic": 7}', "nic is no text"),
+        ('{"nic": "ib0", "mtu": "big"}', "mtu is no number"),
+        ('{"nic": "ib0", "mtu": true}', "mtu is no number"),
+        ('{"nic": "ib0", "vlan": 1.5}', "vlan is no number"),
+        ("[" * 99999, "nested too deeply"),
+        ("9" * 9999, ""),
+        ("\udcff", "utf-8"),
+    ],
+)
+def test_a_file_of_something_else_is_said(host, text, words):
+    host.vdsm_network_file("odd", text)
+    host.ovirt_network("storage", nic="ib0")
+    problems: list[str] = []
+    assert [network.name for network in read(host, problems)] == ["storage"]
+    assert len(problems) == 1
+    assert "/netconf/nets/odd is no network of VDSM's: " in problems[0]
+    assert words in problems[0]
+    assert "\n" not in problems[0]
+
+
+def test_an_unreadable_file_is_said(host):
+    host.ovirt_network("storage", nic="ib0")
+    host.unreadable("/var/lib/vdsm/staging/netconf/nets/secret")
+    problems: list[str] = []
+    assert [network.name for network in read(host, problems)] == ["storage"]
+    assert len(problems) == 1
+    assert "secret cannot be read" in problems[0]
