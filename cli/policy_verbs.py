@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ovirt_rdma.cli.nfs_words import export_of
+from ovirt_rdma.cli.policy_host_words import policy_counts, show_host
 from ovirt_rdma.cli.screen import Screen, count
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy import TCP, NfsRule, Policy, rule_for
+from ovirt_rdma.host.policy_json import host_to_json_dict
 from ovirt_rdma.host.policy_remark import PolicyProblem, Remark
 from ovirt_rdma.host.policy_store import read, store
 
@@ -32,11 +34,11 @@ def check(words: Namespace, screen: Screen) -> int:
     path = _file(words)
     errors: tuple[Remark, ...] = ()
     warnings: tuple[Remark, ...] = ()
-    fix, rules = "", 0
+    fix, counts = "", ""
     try:
         found = load_policy_file(path)
         warnings = found.warnings
-        rules = len(found.policy.nfs.rules)
+        counts = policy_counts(found.policy)
     except PolicyProblem as problem:
         if isinstance(problem.__cause__, OSError):
             raise
@@ -50,7 +52,7 @@ def check(words: Namespace, screen: Screen) -> int:
             screen.line(f"{path} is not in order: {count(len(errors), 'mistake')}.")
             screen.fix(fix)
         else:
-            screen.line(f"{path} is in order: {count(rules, 'NFS rule')}.")
+            screen.line(f"{path} is in order: {counts}.")
     else:
         screen.document(
             "policy-check",
@@ -90,8 +92,8 @@ def load(words: Namespace, screen: Screen) -> int:
         for step in steps:
             screen.line(f"done: {step.sentence}")
         verb = "is in force now" if result.changed else "was in force already"
-        rules = count(len(found.policy.nfs.rules), "NFS rule")
-        screen.line(f"{path} {verb}: {rules}, {result.stored.digest}.")
+        counts = policy_counts(found.policy)
+        screen.line(f"{path} {verb}: {counts}, {result.stored.digest}.")
     else:
         screen.document(
             "policy-load",
@@ -100,6 +102,9 @@ def load(words: Namespace, screen: Screen) -> int:
                 "changed": result.changed or bool(steps),
                 "digest": result.stored.digest,
                 "rules": len(found.policy.nfs.rules),
+                "interfaces": len(found.policy.host.interfaces),
+                "modules": len(found.policy.host.modules),
+                "module_options": len(found.policy.host.module_options),
                 "notes": list(notes),
             },
         )
@@ -107,11 +112,11 @@ def load(words: Namespace, screen: Screen) -> int:
 
 
 def show(words: Namespace, screen: Screen) -> int:
-    """Show the rules, or the rule that wins for an export and why."""
+    """Show the whole policy, or the rule that wins for an export and why."""
     export = None if words.export is None else export_of(words.export)
     policy, source = policy_in_question(words, screen)
     if export is None:
-        _show_rules(policy, source, screen)
+        _show_policy(policy, source, screen)
     else:
         _show_rule_for(policy, source, export, screen)
     return 0
@@ -146,12 +151,22 @@ def _warn(found: PolicyFile, path: Path, screen: Screen) -> None:
         screen.message(f"warning: {remark.at(str(path))}")
 
 
-def _show_rules(policy: Policy, source: str, screen: Screen) -> None:
-    rules = policy.nfs.rules
-    if not screen.for_people:
-        listed = [asdict(rule) for rule in rules]
-        screen.document("policy", {"source": source, "nfs": {"rules": listed}})
+def _show_policy(policy: Policy, source: str, screen: Screen) -> None:
+    if screen.for_people:
+        _show_rules(policy.nfs.rules, source, screen)
+        show_host(policy.host, screen)
         return
+    screen.document(
+        "policy",
+        {
+            "source": source,
+            "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
+            "host": host_to_json_dict(policy.host),
+        },
+    )
+
+
+def _show_rules(rules: tuple[NfsRule, ...], source: str, screen: Screen) -> None:
     if not rules:
         screen.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
         return

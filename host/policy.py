@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Optional, Union
 
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.policy_host import HostPolicy
 
 POLICY_VERSION = 1
 
@@ -70,12 +71,16 @@ class NfsPolicy:
     rules: tuple[NfsRule, ...] = ()
 
 
+_EMPTY_HOST = HostPolicy()
+
+
 @dataclass(frozen=True)
 class Policy:
-    """The whole policy. The host, fabric and block parts get fields beside ``nfs``."""
+    """The whole policy. The fabric and block parts get fields beside these."""
 
     version: int = POLICY_VERSION
     nfs: NfsPolicy = NfsPolicy()
+    host: HostPolicy = _EMPTY_HOST
 
 
 @dataclass(frozen=True)

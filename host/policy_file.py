@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any, Union
 
 from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy_as_written import as_written, misread_numbers
 from ovirt_rdma.host.policy_checks import never_winning, nfs_mistakes, rule_name
+from ovirt_rdma.host.policy_host_checks import host_mistakes, never_winning_interfaces
+from ovirt_rdma.host.policy_host_form import host_policy
 from ovirt_rdma.host.policy_remark import PolicyProblem, Remark, key_text
+from ovirt_rdma.host.policy_schema import POLICY_SCHEMA
 from ovirt_rdma.host.policy_sentences import schema_remarks
 from ovirt_rdma.host.policy_yaml import YamlDocument, read_yaml
 
@@ -66,15 +70,24 @@ def parse_policy(text: str, where: str) -> PolicyFile:
         if errors:
             raise PolicyProblem(where, tuple(errors))
         return PolicyFile(Policy())
+    document.data = as_written(document.data, POLICY_SCHEMA, document.texts)
     errors += schema_remarks(document)
-    nfs = document.data.get("nfs") if isinstance(document.data, dict) else None
+    parts = document.data if isinstance(document.data, dict) else {}
+    nfs, host = parts.get("nfs"), parts.get("host")
     errors += [
         Remark(document.line(path), key_text(path), sentence)
-        for path, sentence in nfs_mistakes(nfs)
+        for path, sentence in (*nfs_mistakes(nfs), *host_mistakes(host))
+    ]
+    wrong = {(error.line, error.key) for error in errors}
+    errors += [
+        Remark(line, key, sentence)
+        for path, sentence in misread_numbers(document.data, document.texts)
+        for line, key in ((document.line(path), key_text(path)),)
+        if (line, key) not in wrong
     ]
     if errors:
         raise PolicyProblem(where, tuple(sorted(set(errors), key=_by_line)))
-    policy = Policy(version=document.data["version"], nfs=_nfs_policy(nfs or {}))
+    policy = Policy(parts["version"], _nfs_policy(nfs or {}), host_policy(host or {}))
     return PolicyFile(policy, _warnings(policy, document))
 
 
@@ -99,7 +112,10 @@ def _rule(keys: Mapping[str, Any], number: int) -> NfsRule:
 def _warnings(policy: Policy, document: YamlDocument) -> tuple[Remark, ...]:
     return tuple(
         Remark(document.line(path), key_text(path), sentence)
-        for path, sentence in never_winning(policy)
+        for path, sentence in (
+            *never_winning(policy),
+            *never_winning_interfaces(policy.host),
+        )
     )
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The form of policy.yaml as JSON Schema (draft 7), one schema for each part.
 
-What a schema cannot say is in :mod:`ovirt_rdma.host.policy_checks`.
+What a schema cannot say is in :mod:`ovirt_rdma.host.policy_checks`; the ``host:``
+part's is in :mod:`ovirt_rdma.host.policy_host_schema`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ovirt_rdma.host.policy import POLICY_VERSION, TRANSPORTS
+from ovirt_rdma.host.policy_host_schema import HOST_SCHEMA
 
 Schema = dict[str, Any]
 
@@ -80,5 +82,6 @@ POLICY_SCHEMA: Schema = {
     "properties": {
         "version": {"type": "integer", "enum": [POLICY_VERSION]},
         "nfs": NFS_SCHEMA,
+        "host": HOST_SCHEMA,
     },
 }

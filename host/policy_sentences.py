@@ -69,10 +69,10 @@ def _sentences(
         known = list(schema["properties"])
         for key in instance:
             if key not in known:
-                yield (
-                    (*path, key),
-                    _unknown(f"unknown key{_allowed(schema)}", key, known),
-                )
+                # The schema's own sentence, or what any unknown key gets.
+                why = schema.get("not_offered", {}).get(key)
+                unknown = _unknown(f"unknown key{_allowed(schema)}", key, known)
+                yield (*path, key), why or unknown
     elif rule == "required":
         for key in schema["required"]:
             if key not in instance:
@@ -83,12 +83,21 @@ def _sentences(
     elif rule == "enum":
         sentence = f"{instance!r} is not known{_allowed(schema)}"
         yield path, _unknown(sentence, text, schema["enum"])
+    elif rule == "pattern":
+        yield path, _not_matching(schema, instance)
     elif rule == "minLength":
         yield path, f"is empty{_allowed(schema)}"
     elif rule in {"minimum", "maximum"}:
         yield path, f"{text} is out of range{_allowed(schema)}"
     else:
         raise AssertionError(f"no sentence for the schema keyword {rule}")
+
+
+def _not_matching(schema: Schema, text: str) -> str:
+    # Where a number or one word is allowed, a number in quotes is neither.
+    if "integer" in schema["type"] and text.isdecimal():
+        return _wrong_type(schema, text, text)
+    return f"{text!r} is not known{_allowed(schema)}"
 
 
 def _unknown(sentence: str, word: str, known: list[Any]) -> str:
@@ -100,7 +109,7 @@ def _wrong_type(schema: Schema, value: object, text: str) -> str:
     wanted = schema["type"]
     noun = _NOUNS[wanted if isinstance(wanted, str) else wanted[0]]
     sentence = f"must be {noun}, not {_described(value, text)}"
-    if wanted == "string" and text:
+    if wanted == "string" and text and not schema.get("as_written"):
         sentence += "; write it in quotes"
     return sentence + _allowed(schema)
 
@@ -123,10 +132,10 @@ def _described(value: object, text: str) -> str:
 def _allowed(schema: Schema) -> str:
     if "enum" in schema:
         return "; allowed: " + ", ".join(str(value) for value in schema["enum"])
+    if "description" in schema:
+        return f"; allowed: {schema['description']}"
     if "minimum" in schema:
         return f"; allowed: {schema['minimum']} to {schema['maximum']}"
     if "properties" in schema:
         return "; allowed: " + ", ".join(schema["properties"])
-    if "description" in schema:
-        return f"; allowed: {schema['description']}"
     return ""

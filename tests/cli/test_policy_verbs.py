@@ -11,6 +11,21 @@ nfs:
     - {name: iso, server: nas1, path: /iso, transport: tcp}
     - {server: nas1, transport: prefer-rdma, options: nconnect=4}
 """
+HOST = """\
+host:
+  interfaces:
+    - name: storage
+      match: {link_layer: infiniband, device: "mlx4_*", pci: 04:00.0}
+      transport_mode: auto
+      tso: off
+      port_mtu: 2048
+      pkey_children: [0x8001, 0x8002]
+    - match: {guid: "0002:c903:00fb:1231", port: 1}
+      mtu: 9000
+  modules: [nvme-rdma]
+  module_options:
+    mlx4_core: {port_type_array: "1,1", num_vfs: 8}
+"""
 ONE = "version: 1\nnfs: {rules: [{server: nas1, transport: tcp}]}\n"
 
 
@@ -144,6 +159,64 @@ def test_documents_of_show(host, written):
     assert yaml.safe_load(host(*words).out)["rule"]["transport"] == "tcp"
 
 
+def test_how_much_a_host_part_says(host, written):
+    path = written(ONE + HOST)
+    counts = "1 NFS rule, 2 interfaces, 1 module, 2 module options"
+    assert host("policy", "check").out == f"{path} is in order: {counts}.\n"
+    assert host("policy", "load").out.startswith(
+        f"{path} is in force now: {counts}, sha256:"
+    )
+    written(ONE + "host: {interfaces: [{match: {port: 1}}]}\n")
+    assert host("policy", "load").out.startswith(
+        f"{path} is in force now: 1 NFS rule, 1 interface, sha256:"
+    )
+    written(ONE + HOST)
+    document = host("policy", "load", "-o", "json").document
+    assert {key: document[key] for key in ("interfaces", "modules")} == {
+        "interfaces": 2,
+        "modules": 1,
+    }
+    assert (document["changed"], document["module_options"]) == (True, 2)
+
+
+def test_the_host_part_is_shown_below_the_rules(host, written):
+    path = written("version: 1\n" + HOST)
+    host("policy", "load")
+    shown = host("policy", "show").out.splitlines()
+    assert shown[0].startswith("No NFS rule: VDSM mounts every export as stock (")
+    assert shown[1:] == [
+        "",
+        "INTERFACE    MODE  MTU   TSO  PORT_MTU  CHILDREN       MATCH",
+        "storage      auto  -     off  2048      0x8001,0x8002  "
+        "link_layer=infiniband device=mlx4_* pci=0000:04:00.0",
+        "interface 2  -     9000  -    -         -              "
+        "port=1 guid=0002:c903:00fb:1231",
+        "2 interfaces; the first that names a netdev wins; - leaves it as it is.",
+        "",
+        "module         nvme_rdma",
+        "module option  mlx4_core port_type_array=1,1",
+        "module option  mlx4_core num_vfs=8",
+    ]
+    part = host("policy", "show", "--policy", path, "-o", "json").document["host"]
+    assert part["modules"] == ["nvme_rdma"]
+    assert part["module_options"][1] == {
+        "module": "mlx4_core",
+        "name": "num_vfs",
+        "value": "8",
+    }
+    assert [rule["mtu"] for rule in part["interfaces"]] == [None, 9000]
+    assert part["interfaces"][0]["pkey_children"] == ["0x8001", "0x8002"]
+
+
+def test_mistakes_of_the_host_part_are_named(host, written):
+    path = written("version: 1\nhost: {interfaces: [{match: {name: ib0}}]}\n")
+    result = host("policy", "check")
+    assert result.code == 3
+    assert result.out.startswith(
+        f"{path}:2: host.interfaces[1].match.name: a netdev is not matched by its name"
+    )
+
+
 @pytest.mark.parametrize("text", [None, "", "version: 1\n"])
 def test_an_empty_policy(host, written, text):
     if text is not None:
@@ -153,4 +226,7 @@ def test_an_empty_policy(host, written, text):
     assert result.code == 0
     assert result.out.startswith("No NFS rule: VDSM mounts every export as stock (")
     assert ("no policy is loaded" in result.out) is (text is None)
-    assert host("policy", "show", "-o", "json").document["nfs"] == {"rules": []}
+    assert result.out.count("\n") == 1
+    document = host("policy", "show", "-o", "json").document
+    assert document["nfs"] == {"rules": []}
+    assert document["host"] == {"interfaces": [], "modules": [], "module_options": []}

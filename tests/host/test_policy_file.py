@@ -147,13 +147,19 @@ nfs:
             "version: '1'\n",
             "1: version: must be a whole number, not the text '1'; allowed: 1",
         ),
-        ("version: 1\nhost:\n", "2: host: unknown key; allowed: version, nfs"),
+        (
+            "version: 1\nfabric:\n",
+            "2: fabric: unknown key; allowed: version, nfs, host",
+        ),
         (
             "just words\n",
             "1: must be a mapping of keys, not the text 'just words'; "
-            "allowed: version, nfs",
+            "allowed: version, nfs, host",
         ),
-        ("- 1\n", "1: must be a mapping of keys, not a list; allowed: version, nfs"),
+        (
+            "- 1\n",
+            "1: must be a mapping of keys, not a list; allowed: version, nfs, host",
+        ),
         (
             "version: 1\nnfs:\n  rule: []\n",
             "3: nfs.rule: unknown key; allowed: defaults, rules; did you mean rules?",

@@ -22,11 +22,14 @@ from mutation import mutated
 from ovirt_rdma.host import facts_file, policy_json, policy_store
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts_file import FactsProblem
+from ovirt_rdma.host.netdev_facts import Ipoib, Netdev
 from ovirt_rdma.host.policy import TRANSPORTS, path_match, rule_for, server_match
 from ovirt_rdma.host.policy_file import parse_policy
+from ovirt_rdma.host.policy_host import interface_rule_for
 from ovirt_rdma.host.policy_options import option_mistakes
 from ovirt_rdma.host.policy_remark import PolicyProblem
 from ovirt_rdma.host.policy_store import PolicySource, StoredPolicyProblem
+from ovirt_rdma.host.rdma_facts import PciIdentity, RdmaDevice, RdmaPort
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 
@@ -54,6 +57,22 @@ nfs:
       server: "*.example.com"
       transport: require-rdma
 """,
+    """\
+version: 1
+host:
+  interfaces:
+    - name: storage
+      match: {link_layer: infiniband, device: "mlx4_[01]", pci: 04:00.0, port: 1}
+      transport_mode: auto
+      tso: off
+      port_mtu: 2048
+      pkey_children: [0x8001, "0x0002"]
+    - {match: {guid: 0002:c903:00fb:1231, pkey: 0x8001}, mtu: 2044}
+  modules: [nvme-rdma]
+  module_options:
+    mlx4_core: {port_type_array: "1,1", num_vfs: 8}
+nfs: {rules: [{server: nas, transport: tcp}]}
+""",
 ]
 YAML = st.sampled_from(
     ["\n", "  ", "\t", "- ", ": ", "&a ", "*a", "!x ", "!!int ", "<<: ", "? ", "|\n",
@@ -61,14 +80,23 @@ YAML = st.sampled_from(
      '"\\UFFFFFFFF"', '"\\ud800"', "{", "}", "[", "]", "#", "\x00", "\x85", "\u2028",
      "\udcff", "~", "yes", "1:30", "1:1.5", ":1" * 300, "2001-01-01", "0x1F", "0b_",
      "=", ".inf", ".nan", "1e400", "1_000", "9" * 5000, "[" * 800, "version", "nfs",
-     "server: 10.0.0.1/24\n", "path: '[z-a]'\n", "options: a,,b\n"]
+     "server: 10.0.0.1/24\n", "path: '[z-a]'\n", "options: a,,b\n", "host",
+     "match: {}\n", "04:00.0", "0x8001", "0x", "mlx4_[9-0]", "connected", "65520"]
 ) | st.text(max_size=3)  # fmt: skip
 
 
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # YAML 1.1
 
 
-@given(mutated([*POLICIES, *POLICIES[1].splitlines(True)], YAML))
+HCA = RdmaDevice(
+    "mlx4_0", "CA", "", pci=PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x00")
+)
+PORT = RdmaPort(1, "ACTIVE", "LinkUp", "InfiniBand", guid="0002:c903:00fb:1231")
+CHILD = Netdev("ib0.8001", 32, 2044, "", "up", ipoib=Ipoib(pkey="0x8001"))
+LINES = [line for policy in POLICIES[1:] for line in policy.splitlines(True)]
+
+
+@given(mutated([*POLICIES, *LINES], YAML))
 def test_any_text_is_a_policy_that_reads_back_equal_or_one_line_a_mistake(text):
     try:
         read = parse_policy(text, "p.yaml")
@@ -84,6 +112,9 @@ def test_any_text_is_a_policy_that_reads_back_equal_or_one_line_a_mistake(text):
         assert list(option_mistakes(rule.options)) == []
     for server in ("nas1.example.com", "10.99.0.77", "fd00:99::1", "z"):
         rule_for(read.policy, Export(server, "/srv/vm1"))
+    interface_rule_for(read.policy.host, CHILD, HCA, PORT)
+    for option in read.policy.host.module_options:
+        assert len(f"{option.module} {option.name}={option.value}".split()) == 2
 
 
 YAML_VALUES = st.recursive(
@@ -93,7 +124,8 @@ YAML_VALUES = st.recursive(
     | st.floats()
     | st.dates()
     | st.text(max_size=6)
-    | st.sampled_from([1, *TRANSPORTS, "10.0.0.0/24", "nas*", "/e", "nconnect=2"]),
+    | st.sampled_from([1, *TRANSPORTS, "10.0.0.0/24", "nas*", "/e", "nconnect=2"])
+    | st.sampled_from(["auto", "connected", "0x8001", "infiniband", "04:00.0", 2048]),
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(st.text(max_size=4), inner, max_size=2)
@@ -103,6 +135,14 @@ YAML_VALUES = st.recursive(
 RULE_KEYS = ["name", "server", "path", "transport", "port", "options", "x"]
 RULE_KEYS += ["readiness_timeout", "settle_timeout", "failure_cache"]
 KEYS = st.dictionaries(st.sampled_from(RULE_KEYS), YAML_VALUES, max_size=4)
+MATCH_KEYS = ["link_layer", "device", "pci", "port", "guid", "pkey", "name"]
+MATCH = st.dictionaries(st.sampled_from(MATCH_KEYS), YAML_VALUES, max_size=3)
+PROPERTIES = ["name", "transport_mode", "mtu", "tso", "port_mtu", "pkey_children"]
+INTERFACE = st.builds(
+    lambda match, keys: {"match": match, **keys},
+    MATCH | YAML_VALUES,
+    st.dictionaries(st.sampled_from(PROPERTIES), YAML_VALUES, max_size=4),
+)
 
 
 @given(
@@ -113,7 +153,18 @@ KEYS = st.dictionaries(st.sampled_from(RULE_KEYS), YAML_VALUES, max_size=4)
             | st.fixed_dictionaries(
                 {}, optional={"defaults": KEYS, "rules": st.lists(KEYS, max_size=3)}
             ),
-            "host": YAML_VALUES,
+            "host": YAML_VALUES
+            | st.fixed_dictionaries(
+                {},
+                optional={
+                    "interfaces": st.lists(INTERFACE, max_size=3),
+                    "modules": st.lists(YAML_VALUES, max_size=3),
+                    "module_options": st.dictionaries(
+                        st.sampled_from(["mlx4_core", "mlx4-core", "m 1"]),
+                        st.dictionaries(st.text(max_size=3), YAML_VALUES, max_size=2),
+                    ),
+                },
+            ),
         },
     )
 )
@@ -126,6 +177,8 @@ def test_values_of_any_type_are_refused_in_sentences(data):
     else:
         assert data["version"] == 1
         assert len(policy.nfs.rules) == len((data.get("nfs") or {}).get("rules") or [])
+        interfaces = (data.get("host") or {}).get("interfaces") or []
+        assert len(policy.host.interfaces) == len(interfaces)
 
 
 # Which rule names an export
@@ -207,6 +260,8 @@ def stored_policies(draw):
     """A policy's JSON data with up to three values changed."""
     data = json.loads(draw(st.sampled_from(STORED)))
     parts = [data, data["nfs"], *data["nfs"]["rules"]]
+    parts += [data["host"], *data["host"]["interfaces"]]
+    parts += data["host"]["module_options"]
     for _ in range(draw(st.integers(0, 3))):
         part = draw(st.sampled_from(parts))
         part[draw(st.sampled_from([*sorted(part), "new"]))] = draw(VALUES)

@@ -12,6 +12,15 @@ from hypothesis import strategies as st
 
 from ovirt_rdma.host import policy_json
 from ovirt_rdma.host.policy import TRANSPORTS, NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy_host import (
+    LINK_LAYERS,
+    OFFLOAD_CHOICES,
+    PORT_MTUS,
+    TRANSPORT_MODES,
+    HostPolicy,
+    InterfaceRule,
+    ModuleOption,
+)
 from ovirt_rdma.host.policy_store import (
     PolicySource,
     StoredPolicyProblem,
@@ -27,7 +36,7 @@ def policy(server="nas1", transport="require-rdma"):
 
 
 seconds = st.floats(0, 3600) | st.integers(0, 3600).map(float)
-policies = st.lists(
+nfs_rules = st.lists(
     st.builds(
         NfsRule,
         number=st.integers(1, 99),
@@ -42,7 +51,40 @@ policies = st.lists(
         failure_cache=seconds,
     ),
     max_size=4,
-).map(lambda rules: Policy(nfs=NfsPolicy(tuple(rules))))
+)
+optional_text = st.none() | st.text()
+interfaces = st.lists(
+    st.builds(
+        InterfaceRule,
+        number=st.integers(1, 99),
+        name=st.text(min_size=1),
+        link_layer=st.none() | st.sampled_from(LINK_LAYERS),
+        device=optional_text,
+        pci=optional_text,
+        port=st.none() | st.integers(1, 65535),
+        guid=optional_text,
+        pkey=optional_text,
+        transport_mode=st.none() | st.sampled_from(TRANSPORT_MODES),
+        mtu=st.none() | st.just("auto") | st.integers(68, 65520),
+        tso=st.none() | st.sampled_from(OFFLOAD_CHOICES),
+        port_mtu=st.none() | st.sampled_from(PORT_MTUS),
+        pkey_children=st.lists(st.text(), max_size=3).map(tuple),
+    ),
+    max_size=2,
+)
+hosts = st.builds(
+    HostPolicy,
+    interfaces.map(tuple),
+    st.lists(st.text(), max_size=2).map(tuple),
+    st.lists(st.builds(ModuleOption, st.text(), st.text(), st.text()), max_size=2).map(
+        tuple
+    ),
+)
+policies = st.builds(
+    lambda rules, host: Policy(nfs=NfsPolicy(tuple(rules)), host=host),
+    nfs_rules,
+    hosts,
+)
 
 
 @given(policies)
@@ -181,15 +223,97 @@ class TestRead:
         assert self.broken(path, policy=content) == sentence
 
     @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"port": "1"}, "policy.host.interfaces[1].port is not of type int"),
+            ({"port": True}, "policy.host.interfaces[1].port is not of type int"),
+            ({"mtu": 1.5}, "policy.host.interfaces[1].mtu is not of type int or str"),
+            (
+                {"mtu": "best"},
+                "policy.host.interfaces[1].mtu is neither a number nor auto",
+            ),
+            (
+                {"tso": "yes"},
+                "policy.host.interfaces[1].tso is not one of auto, on, off",
+            ),
+            (
+                {"port_mtu": 3072},
+                "policy.host.interfaces[1].port_mtu is not one of "
+                "256, 512, 1024, 2048, 4096",
+            ),
+            ({"name": None}, "policy.host.interfaces[1].name is not of type str"),
+            (
+                {"pkey_children": "0x8001"},
+                "policy.host.interfaces[1].pkey_children is not a list",
+            ),
+            (
+                {"pkey_children": [1]},
+                "policy.host.interfaces[1].pkey_children[1] is not of type str",
+            ),
+            ({"netdev": "ib0"}, "policy.host.interfaces[1].netdev is unknown"),
+            ({"guid": "gone"}, "policy.host.interfaces[1].guid is missing"),
+            ({"device": "x"}, "its policy was changed by hand (the digest differs)"),
+        ],
+    )
+    def test_an_interface_changed_by_hand(self, path, change, sentence):
+        rule = InterfaceRule(1, "interface 1", device="mlx4_0")
+        content = policy_json.to_json_dict(Policy(host=HostPolicy((rule,))))
+        changed = {**content["host"]["interfaces"][0], **change}
+        content["host"]["interfaces"] = [
+            {k: v for k, v in changed.items() if v != "gone"}
+        ]
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"modules": None}, "policy.host.modules is not a list"),
+            ({"modules": [1]}, "policy.host.modules[1] is not of type str"),
+            ({"module_options": {}}, "policy.host.module_options is not a list"),
+            (
+                {"module_options": [{"module": "m", "name": "n"}]},
+                "policy.host.module_options[1].value is missing",
+            ),
+            (
+                {"module_options": [{"module": "m", "name": "n", "value": 1}]},
+                "policy.host.module_options[1].value is not of type str",
+            ),
+        ],
+    )
+    def test_modules_changed_by_hand(self, path, change, sentence):
+        content = policy_json.to_json_dict(Policy())
+        content["host"].update(change)
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize(
         ("content", "sentence"),
         [
-            ({"version": 2, "nfs": {"rules": []}}, "policy.version is not 1"),
-            ({"version": 1}, "policy.nfs is missing"),
-            ({"version": 1, "nfs": {}}, "policy.nfs.rules is missing"),
-            ({"version": 1, "nfs": {"rules": {}}}, "policy.nfs.rules is not a list"),
             (
-                {"version": 1, "nfs": {"rules": [1]}},
+                {"version": 2, "nfs": {"rules": []}, "host": {}},
+                "policy.version is not 1",
+            ),
+            ({"version": 1, "host": {}}, "policy.nfs is missing"),
+            # As development versions wrote it, before there was a host part.
+            ({"version": 1, "nfs": {"rules": []}}, "policy.host is missing"),
+            (
+                {"version": 1, "nfs": {}, "host": {}},
+                "policy.nfs.rules is missing",
+            ),
+            (
+                {"version": 1, "nfs": {"rules": {}}, "host": {}},
+                "policy.nfs.rules is not a list",
+            ),
+            (
+                {"version": 1, "nfs": {"rules": [1]}, "host": {}},
                 "policy.nfs.rules[1] is not an object",
+            ),
+            (
+                {"version": 1, "nfs": {"rules": []}, "host": []},
+                "policy.host is not an object",
+            ),
+            (
+                {"version": 1, "nfs": {"rules": []}, "host": {}},
+                "policy.host.interfaces is missing",
             ),
             ([], "policy is not an object"),
         ],

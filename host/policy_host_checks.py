@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a schema cannot say about ``host.interfaces``, and which rules never win.
+
+Pure, over the data as the file has it. A value of the wrong type is passed over
+here: the schema has refused it already.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable, Optional
+
+from ovirt_rdma.host.policy import is_glob
+from ovirt_rdma.host.policy_glob import glob_mistake
+from ovirt_rdma.host.policy_host import (
+    CONNECTED,
+    DATAGRAM,
+    ETHERNET,
+    INFINIBAND,
+    ON,
+    HostPolicy,
+    InterfaceRule,
+    partition,
+)
+from ovirt_rdma.host.policy_host_form import NORMAL_FORM, interface_name
+from ovirt_rdma.host.policy_host_values import child_pkey, pkey
+from ovirt_rdma.host.policy_module_checks import (
+    module_mistakes,
+    module_option_mistakes,
+)
+from ovirt_rdma.host.policy_remark import KeyPath
+
+Mistake = tuple[KeyPath, str]
+
+# IPoIB's header takes 4 bytes of the IB MTU (RFC 4391 section 6), which is 10240 at
+# most, on Omni-Path; 4096 elsewhere.
+_IPOIB_HEADER = 4
+_MAX_DATAGRAM_MTU = 10240 - _IPOIB_HEADER
+
+_INFINIBAND_ONLY = ("transport_mode", "port_mtu", "pkey_children")
+
+
+def host_mistakes(host: object) -> Iterator[Mistake]:
+    """Yield the place and the sentence of every mistake in the ``host:`` part."""
+    if not isinstance(host, dict):
+        return
+    rules = host.get("interfaces")
+    numbers: dict[str, int] = {}
+    for position, rule in enumerate(rules if isinstance(rules, list) else []):
+        if not isinstance(rule, dict):
+            continue
+        path: KeyPath = ("host", "interfaces", position)
+        name = interface_name(rule, position + 1)
+        first = numbers.setdefault(name, position + 1)
+        if first != position + 1:
+            yield (*path, "name"), f"{name!r} is the name of interface {first} already"
+        match = rule.get("match")
+        if match is None and "match" in rule:
+            match = {}
+        if isinstance(match, dict):
+            yield from _match_mistakes(match, (*path, "match"))
+            yield from _layer_mistakes(rule, match, path)
+        yield from _children_mistakes(rule, match, path)
+        yield from _mode_mistakes(rule, path)
+    yield from module_mistakes(host.get("modules"))
+    yield from module_option_mistakes(host.get("module_options"))
+
+
+def never_winning_interfaces(host: HostPolicy) -> Iterator[Mistake]:
+    """Yield the interface rules that an earlier one certainly leaves nothing to."""
+    rules = host.interfaces
+    for position, later in enumerate(rules):
+        earlier = next((r for r in rules[:position] if _names_all_of(r, later)), None)
+        if earlier is not None:
+            yield (
+                ("host", "interfaces", position),
+                f"{later.name!r} never wins: {earlier.name!r} stands before it and "
+                "names all its netdevs; move it up, or remove it",
+            )
+
+
+def _match_mistakes(match: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
+    if not match:
+        yield (
+            path,
+            "names nothing; write at least one key, such as link_layer: infiniband "
+            "for all InfiniBand ports",
+        )
+    device = match.get("device")
+    if isinstance(device, str) and device:
+        mistake = _device_mistake(device)
+        if mistake:
+            yield (*path, "device"), mistake
+    for key, normal_form in NORMAL_FORM.items():
+        value = match.get(key)
+        if isinstance(value, str):
+            mistake = _refusal(normal_form, value)
+            if mistake:
+                yield (*path, key), mistake
+
+
+def _device_mistake(device: str) -> Optional[str]:
+    port = re.fullmatch(r"([^/]+)/([0-9]+)", device)
+    if port:
+        return f"{device!r} is a port; write device: {port[1]} and port: {port[2]}"
+    if any(c == "/" or c.isspace() or not c.isprintable() for c in device):
+        return f"{device!r} has a character that no RDMA device's name has"
+    if device.count("[") != device.count("]"):
+        return f"{device!r} has a bracket without its partner"
+    return glob_mistake(device)
+
+
+def _layer_mistakes(
+    rule: Mapping[str, Any], match: Mapping[str, Any], path: KeyPath
+) -> Iterator[Mistake]:
+    if match.get("link_layer") != ETHERNET:
+        return
+    places = [(*path, key) for key in _INFINIBAND_ONLY if rule.get(key)]
+    places += [(*path, "match", key) for key in ("guid", "pkey") if match.get(key)]
+    for place in places:
+        yield place, "is for InfiniBand, and match names Ethernet ports; remove it"
+
+
+def _children_mistakes(
+    rule: Mapping[str, Any], match: object, path: KeyPath
+) -> Iterator[Mistake]:
+    children = rule.get("pkey_children")
+    own = match.get("pkey") if isinstance(match, dict) else None
+    if not isinstance(own, str) or _refusal(pkey, own):
+        own = None
+    numbers: dict[str, int] = {}
+    for position, text in enumerate(children if isinstance(children, list) else []):
+        if not isinstance(text, str):
+            continue
+        place = (*path, "pkey_children", position)
+        mistake = _refusal(child_pkey, text)
+        if mistake:
+            yield place, mistake
+            continue
+        first = numbers.setdefault(child_pkey(text), position + 1)
+        if first != position + 1:
+            yield (
+                place,
+                f"{text} is the partition of pkey_children[{first}] already",
+            )
+        elif own is not None and partition(pkey(own)) == partition(text):
+            yield (
+                place,
+                f"{text} is the P_Key of match; a netdev has no child with its own",
+            )
+
+
+def _mode_mistakes(rule: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
+    mode, mtu, port_mtu = (
+        rule.get(key) for key in ("transport_mode", "mtu", "port_mtu")
+    )
+    if mode == CONNECTED and rule.get("tso") == ON:
+        yield (
+            (*path, "tso"),
+            "connected mode has no TSO; write auto, or transport_mode: datagram",
+        )
+    if mode != DATAGRAM or not isinstance(mtu, int) or isinstance(mtu, bool):
+        return
+    if mtu > _MAX_DATAGRAM_MTU:
+        yield (
+            (*path, "mtu"),
+            f"{mtu} is too much for datagram mode, which carries 4092 at most "
+            f"({_MAX_DATAGRAM_MTU} on Omni-Path); write auto, or transport_mode: "
+            "connected",
+        )
+    elif isinstance(port_mtu, int) and mtu > port_mtu - _IPOIB_HEADER:
+        yield (
+            (*path, "mtu"),
+            f"{mtu} is too much for datagram mode with port_mtu: {port_mtu}, which "
+            f"carries {port_mtu - _IPOIB_HEADER}; write auto or less",
+        )
+
+
+def _names_all_of(earlier: InterfaceRule, later: InterfaceRule) -> bool:
+    # Only IPoIB has P_Keys.
+    layer = later.link_layer or (INFINIBAND if later.pkey else None)
+    return (
+        earlier.link_layer in {None, layer}
+        and _names_all_devices_of(earlier.device, later.device)
+        and earlier.pci in {None, later.pci}
+        and earlier.port in {None, later.port}
+        and earlier.guid in {None, later.guid}
+        and (
+            earlier.pkey is None
+            or (
+                later.pkey is not None
+                and partition(earlier.pkey) == partition(later.pkey)
+            )
+        )
+    )
+
+
+def _names_all_devices_of(earlier: Optional[str], later: Optional[str]) -> bool:
+    if earlier in {None, "*", later}:
+        return True
+    # Of two globs that differ nothing is certain.
+    return (
+        earlier is not None
+        and later is not None
+        and not is_glob(later)
+        and fnmatch.fnmatchcase(later, earlier)
+    )
+
+
+def _refusal(form: Callable[[str], str], text: str) -> Optional[str]:
+    try:
+        form(text)
+    except ValueError as error:
+        return str(error)
+    return None

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The form of the ``host:`` part of policy.yaml as JSON Schema (draft 7).
+
+What a schema cannot say is in :mod:`ovirt_rdma.host.policy_host_checks` and
+:mod:`ovirt_rdma.host.policy_module_checks`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ovirt_rdma.host.policy_host import (
+    LINK_LAYERS,
+    OFFLOAD_CHOICES,
+    PORT_MTUS,
+    TRANSPORT_MODES,
+)
+
+Schema = dict[str, Any]
+
+# Text even where YAML 1.1 sees a number or a truth value: 04:00.0 is 240 to it (to
+# the base 60), 0002010300001231 is octal, on is true.
+_AS_WRITTEN: Schema = {"type": "string", "as_written": True}
+
+# No IPv4 packet is smaller (RFC 791); IPoIB's connected mode ends at 65520
+# (0x10000 - 16, ipoib.h).
+_MIN_MTU, _MAX_MTU = 68, 65520
+# mlx5 counts the representors of its VFs as ports, so InfiniBand's 254 are not all.
+_MAX_PORT = 65535
+
+_PKEY = "a P_Key such as 0x8001"
+
+_BY_NAME = (
+    "a netdev is not matched by its name, which another card or boot can change; "
+    "match its port instead: device, pci, port or guid "
+    "(ovirt-rdma-host facts shows them)"
+)
+
+_MATCH: Schema = {
+    # With nothing under it, it is refused for naming nothing.
+    "type": ["object", "null"],
+    "additionalProperties": False,
+    "properties": {
+        "link_layer": {"type": "string", "enum": list(LINK_LAYERS)},
+        "device": {
+            "type": "string",
+            "minLength": 1,
+            "description": "an RDMA device's name or a glob, such as mlx5_*",
+        },
+        "pci": {**_AS_WRITTEN, "description": "a PCI address such as 0000:04:00.0"},
+        "port": {"type": "integer", "minimum": 1, "maximum": _MAX_PORT},
+        "guid": {
+            **_AS_WRITTEN,
+            "description": "a port's GUID such as 0002:c903:00fb:1231",
+        },
+        "pkey": {**_AS_WRITTEN, "description": _PKEY},
+    },
+    "not_offered": dict.fromkeys(
+        ("name", "netdev", "interface", "ifname", "interface_name"), _BY_NAME
+    ),
+}
+
+_INTERFACE: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["match"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "description": "any text"},
+        "match": _MATCH,
+        "transport_mode": {"type": "string", "enum": list(TRANSPORT_MODES)},
+        "mtu": {
+            "type": ["integer", "string"],
+            "minimum": _MIN_MTU,
+            "maximum": _MAX_MTU,
+            "pattern": r"^auto\Z",
+            "description": f"auto, {_MIN_MTU} to {_MAX_MTU}",
+        },
+        "tso": {**_AS_WRITTEN, "enum": list(OFFLOAD_CHOICES)},
+        "port_mtu": {"type": "integer", "enum": list(PORT_MTUS)},
+        "pkey_children": {
+            "type": ["array", "null"],
+            "items": {**_AS_WRITTEN, "description": _PKEY},
+        },
+    },
+}
+
+HOST_SCHEMA: Schema = {
+    # A part, or a list, with nothing under it counts as left out.
+    "type": ["object", "null"],
+    "additionalProperties": False,
+    "properties": {
+        "interfaces": {"type": ["array", "null"], "items": _INTERFACE},
+        "modules": {
+            "type": ["array", "null"],
+            "items": {
+                "type": "string",
+                "minLength": 1,
+                "description": "a module's name such as nvme_rdma",
+            },
+        },
+        "module_options": {
+            "type": ["object", "null"],
+            "additionalProperties": {
+                "type": ["object", "null"],
+                "additionalProperties": {
+                    **_AS_WRITTEN,
+                    "minLength": 1,
+                    "description": "a value without blanks and quotes, such as 1,1",
+                },
+            },
+        },
+    },
+}
