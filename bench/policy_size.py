@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import tempfile
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 
 from bench import thousand_rules
+from bench.memory import highest_memory
 from bench.report import Section, Table, Verdict
-from bench.rounds import PACKAGE, BenchmarkFailed, measure
+from bench.rounds import PACKAGE, measure
 from bench.spread import Timing, duration, durations, kilobytes, megabytes, times
 from bench.thousand_rules import MANY
 from ovirt_rdma.host.policy_store import read, store
@@ -32,15 +30,6 @@ LOAD, READ, CURRENT, FIRST, LAST, NONE = (
     "finding the rule: none",
 )
 LIMITS_S = {LOAD: 5.0, READ: 0.1, CURRENT: 0.001, FIRST: 0.01, LAST: 0.01, NONE: 0.01}
-
-# Prints the process's highest resident memory in kB after the command has run.
-_WITH_MEMORY = """\
-import sys
-from ovirt_rdma.cli.host_command import main
-code = main(sys.argv[1:])
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")))
-sys.exit(code)
-"""
 
 
 def benchmark_name(what: str, rules: int) -> str:
@@ -114,20 +103,12 @@ def _highest_memory(rules: int, folder: Path) -> int:
     policy = folder / "policy.yaml"
     policy.write_text(thousand_rules.yaml_text(rules), encoding="ascii")
     words = ["policy", "load", str(policy), "--root", str(folder / "root")]
-    done = subprocess.run(
-        [sys.executable, "-c", _WITH_MEMORY, *words],
-        capture_output=True,
-        text=True,
-        check=False,
+    return highest_memory(
+        f"policy load with {rules} rules",
+        "ovirt_rdma.cli.host_command:main",
+        words,
+        {},
     )
-    if done.returncode:
-        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        sentence = f"policy load with {rules} rules failed ({done.returncode}): {said}"
-        raise BenchmarkFailed(sentence)
-    highest = re.search(r"VmHWM:\s+(\d+) kB", done.stdout)
-    if highest is None:
-        raise AssertionError(f"no VmHWM in {done.stdout!r}")
-    return int(highest[1]) * 1024
 
 
 def _memory_of_stored(rules: int, path: Path) -> int:

@@ -21,7 +21,7 @@ INTERPRETER = "BENCH_INTERPRETER"
 
 BARE = "python3 -c pass"
 HELP = "ovirt-rdma-host --help"
-VERBS = ("--help", "facts", "nfs list", "status")
+VERBS = ("--help", "facts", "plan", "nfs list", "status")
 # Issue 3: how many times a bare Python the help may take.
 LIMIT = 3.0
 

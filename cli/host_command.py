@@ -8,7 +8,6 @@ start fast and load no YAML.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import os
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 
 from ovirt_rdma.cli.host_words import PROGRAM, parser
 from ovirt_rdma.cli.screen import Screen
-from ovirt_rdma.cli.words import parse
+from ovirt_rdma.cli.words import named, parse
 from ovirt_rdma.host.problem import Problem
 
 TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
@@ -61,9 +60,7 @@ def _run(arguments: Optional[Sequence[str]], screen: Screen) -> int:
             screen.line(line)
         return 0
     screen.output = words.output
-    module, _, function = words.verb.partition(":")
-    verb = getattr(importlib.import_module(f"ovirt_rdma.cli.{module}"), function)
-    return int(verb(words, screen))
+    return int(named(words.verb)(words, screen))
 
 
 def _report_bug(error: Exception, screen: Screen) -> None:

@@ -48,9 +48,17 @@ class Screen:
         """Whether a table is wanted, not a document."""
         return self.output == "table"
 
-    def line(self, text: str = "") -> None:
-        """Add one line to a result for people."""
-        self._lines.append(_printable(text))
+    def line(self, text: str = "", tone: Optional[str] = None) -> None:
+        """Add one line to a result for people, coloured by ``tone``."""
+        self._lines.append(self._toned(_printable(text), tone))
+
+    def text(self, text: str, indent: str = "", hang: str = "") -> None:
+        """Add a sentence or paragraph, which on a terminal goes on below itself.
+
+        ``hang`` stands before its first line, which is indented as the others are.
+        """
+        start = f"{indent}{hang}"
+        self._lines.append(start + self._folded(_printable(text), len(start)))
 
     def message(self, text: str) -> None:
         """Print a message to stderr at once."""
@@ -79,23 +87,36 @@ class Screen:
         headings: Sequence[str],
         rows: Iterable[Sequence[str]],
         tones: Optional[Mapping[str, str]] = None,
+        below: Sequence[str] = (),
+        widest: int = sys.maxsize,
     ) -> None:
         """Add rows under headings, columns aligned, cells coloured by ``tones``.
 
-        On a terminal a long last cell goes on below itself.
+        On a terminal a long last cell goes on below itself. ``below`` has a text for
+        each row, which stands under its last cell unless it is empty. A cell of more
+        than ``widest`` characters widens no column: after it the last cell starts on
+        a line of its own on a terminal, and out of its column elsewhere.
         """
         lines = [list(headings), *([_printable(c) for c in row] for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*lines)]
+        widths = [
+            max((len(cell) for cell in column if len(cell) <= widest), default=0)
+            for column in zip(*lines)
+        ]
         indent = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
         for number, line in enumerate(lines):
             cells = [cell.ljust(width) for cell, width in zip(line, widths)]
             cells[-1] = self._folded(line[-1], indent)
+            if self._width and sum(map(len, cells[:-1])) > sum(widths[:-1]):
+                cells[-1] = f"\n{' ' * indent}{cells[-1]}"
             if number and tones:
                 cells = [
                     self._toned(cell, tones.get(word))
                     for cell, word in zip(cells, line)
                 ]
-            self._lines.append(_GAP.join(cells).rstrip())
+            text = _GAP.join(cells).rstrip()
+            self._lines.append(text.replace(f"{_GAP}\n", "\n"))
+            if number and below and below[number - 1]:
+                self.text(below[number - 1], " " * indent)
 
     def fields(self, pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
         """Add ``name  value`` lines, values aligned."""
@@ -105,6 +126,11 @@ class Screen:
             start = f"{indent}{name.ljust(width)}{_GAP}"
             text = self._folded(_printable(value), len(start))
             self._lines.append(f"{start}{text}".rstrip())
+
+    def next(self, command: str) -> None:
+        """Add the command to run next."""
+        if command:
+            self.line(f"next: {command}")
 
     def fix(self, text: str) -> None:
         """Add the hint that tells what to do."""

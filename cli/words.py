@@ -1,20 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Command lines made of verbs: how their parsers are built, and how words are read."""
+"""Command lines made of verbs: how their parsers are built, and how words are read.
+
+A verb's parser is built when its name is read, not before: a parser costs some
+0.3 ms, and a command line names one of many.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ovirt_rdma.cli.screen import FORMATS, terminal_width
 from ovirt_rdma.host.problem import UsageProblem
 
 TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, Optional
+    from typing import Any, NoReturn, Optional, Union
+
+    _SubParsers = argparse._SubParsersAction["Parser"]
+    Fill = Union[Callable[["Parser"], None], str]
+    """Adds to a parser what a verb or group takes; or where that is, as
+    ``module:function`` of this room.
+    """
+else:
+    _SubParsers = argparse._SubParsersAction
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,8 +58,57 @@ def _columns() -> int:
     return terminal_width(sys.__stdout__) or 80
 
 
-if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[Parser]
+class _OnDemand(dict[str, "Parser"]):
+    """Parsers by name, each built when it is first looked up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._builds: dict[str, Callable[[], Parser]] = {}
+
+    def later(self, name: str, build: Callable[[], Parser]) -> None:
+        self._builds[name] = build
+        self[name] = None  # type: ignore[assignment]
+
+    def __getitem__(self, name: str) -> Parser:
+        if name in self._builds:
+            self[name] = self._builds.pop(name)()
+        return super().__getitem__(name)
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
+class Verbs(_SubParsers):
+    """The verbs that may follow a word; argparse's subparsers, built on demand."""
+
+    def __init__(self, **keys: Any) -> None:
+        super().__init__(**keys)
+        self._parsers = _OnDemand()
+        self.choices = self._name_parser_map = self._parsers
+
+    def add(self, name: str, help: str, fill: Fill) -> None:
+        """Add a verb, or a word that is followed by one of several verbs.
+
+        ``fill`` gets its parser, which has no more than ``help`` in it.
+        """
+        self._choices_actions.append(self._ChoicesPseudoAction(name, (), help))
+
+        def build() -> Parser:
+            made = Parser(
+                prog=f"{self._prog_prefix} {name}",
+                description=f"{help[0].upper()}{help[1:]}.",
+                allow_abbrev=False,
+            )
+            (named(fill) if isinstance(fill, str) else fill)(made)
+            return made
+
+        self._parsers.later(name, build)
+
+
+def named(place: str) -> Any:
+    """Return what ``module:function`` of this room names."""
+    module, _, function = place.partition(":")
+    return getattr(importlib.import_module(f"ovirt_rdma.cli.{module}"), function)
 
 
 def parse(
@@ -87,46 +149,33 @@ def file_name(text: str) -> str:
 
 def add_verbs(made: Parser) -> Verbs:
     """Let ``made`` take verbs; ``words.verbs`` names them where none was given."""
-    verbs = made.add_subparsers(metavar="VERB", title="verbs")
+    # With its own name, or argparse would format a usage text to learn it.
+    verbs: Verbs = made.add_subparsers(  # type: ignore[assignment]
+        metavar="VERB", title="verbs", prog=made.prog, action=Verbs
+    )
     made.set_defaults(verb=None, verbs=verbs.choices, prog=made.prog)
+    if made.epilog is None:
+        made.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
     return verbs
 
 
-def add_group(verbs: Verbs, name: str, help: str) -> Verbs:
-    """Add a word that is followed by one of several verbs."""
-    group = verbs.add_parser(
-        name,
-        help=help,
-        description=_sentence(help),
-        epilog="'%(prog)s VERB --help' shows a verb's options and examples.",
-        allow_abbrev=False,
-    )
-    return add_verbs(group)
-
-
-def add_verb(
-    verbs: Verbs,
-    name: str,
+def be_verb(
+    made: Parser,
     verb: str,
-    help: str,
     *,
     codes: str,
     examples: Sequence[str],
     more: str = "",
-) -> Parser:
-    """Add a verb, called as ``module:function`` of this room.
+) -> None:
+    """Make ``made`` the parser of ``verb``, a ``module:function`` of this room.
 
     ``codes`` says its exit codes, ``examples`` are the words after the verb, and
-    ``more`` goes on from ``help``.
+    ``more`` goes on from its description.
     """
     shown = "\n".join(f"  %(prog)s {words}".rstrip() for words in examples)
-    made = verbs.add_parser(
-        name,
-        help=help,
-        description="\n".join(part for part in (_sentence(help), more) if part),
-        epilog=f"exit codes: {codes}\n\nexamples:\n{shown}",
-        allow_abbrev=False,
-    )
+    made.epilog = f"exit codes: {codes}\n\nexamples:\n{shown}"
+    if more:
+        made.description = f"{made.description}\n{more}"
     made.add_argument(
         "-o",
         "--output",
@@ -137,8 +186,3 @@ def add_verb(
     # For tests on a tree that looks like a host.
     made.add_argument("--root", metavar="DIR", default="/", help=argparse.SUPPRESS)
     made.set_defaults(verb=verb, prog=made.prog)
-    return made
-
-
-def _sentence(help: str) -> str:
-    return f"{help[0].upper()}{help[1:]}."

@@ -8,11 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_process
 
 pytest.importorskip("pyperf", reason="one Python is enough (tox.ini)")
 
 from bench import __main__ as bench_main
-from bench import constructor, failing_connect, machine, policy_size, rounds, startup
+from bench import (
+    constructor,
+    failing_connect,
+    host_plan,
+    machine,
+    policy_size,
+    rounds,
+    startup,
+)
 from bench.__main__ import main
 from bench.report import Section
 from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
@@ -105,7 +114,7 @@ def nothing_measured(monkeypatch, tmp_path):
     results = tmp_path / "RESULTS.md"
     monkeypatch.setattr(bench_main, "RESULTS", results)
     monkeypatch.setattr(machine, "lab_facts", lambda: [])
-    for room in (failing_connect, constructor, policy_size):
+    for room in (failing_connect, constructor, policy_size, host_plan):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
     monkeypatch.setattr(startup, "section", lambda *_: Section("Whole", ""))
     return results
@@ -164,6 +173,47 @@ def test_a_limit_of_the_policy_is_held_by_the_worst_measurement():
     assert "finding the rule: the last, 20.0 ms of 10.0 ms" in verdict.sentence
 
 
+def test_plans(tmp_path):
+    host_plan.write_host(tmp_path, 1)
+    environment = {**host_plan.ENVIRONMENT, host_plan.HOSTS: str(tmp_path)}
+    measured = measure(host_plan.PROGRAM, 1, environment)
+    names = [host_plan.FILES, host_plan.LIVE, host_plan.LOADS, host_plan.DUMP]
+    names.append(host_plan.INSIDE)
+    assert list(measured) == [host_plan.benchmark_name(name, 1) for name in names]
+    assert 5e6 < host_plan._memory(tmp_path, 1, environment) < 100e6
+    shown = run_process("plan", "--facts", str(tmp_path / "1" / "facts.json"))
+    assert (shown.code, shown.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("whole", "inside", "fast", "linear"),
+    [
+        (0.9, (0.02, 0.30), True, True),
+        (1.1, (0.02, 0.30), False, True),
+        (0.9, (0.02, 0.34), True, False),
+    ],
+)
+def test_limits_of_a_plan(whole, inside, fast, linear):
+    timings = {host_plan.benchmark_name(host_plan.LIVE, 16): Timing(((whole,),))}
+    for size, seconds in zip((1, 16), inside):
+        name = host_plan.benchmark_name(host_plan.INSIDE, size)
+        timings[name] = Timing(((seconds,),))
+    assert host_plan.time_verdict(timings).holds == fast
+    assert host_plan.growth_verdict(timings).holds == linear
+
+
+@pytest.mark.parametrize(("megabytes", "holds"), [(79, True), (81, False)])
+def test_the_memory_limit_of_a_plan(megabytes, holds):
+    verdict = host_plan.memory_verdict({16: megabytes * 1_000_000})
+    assert verdict.holds == holds
+
+
+def test_a_host_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_plan, "ENVIRONMENT", {"PYTHONPATH": "/nonexistent"})
+    with pytest.raises(BenchmarkFailed, match="the host cannot be written:\n"):
+        host_plan.write_host(tmp_path, 1)
+
+
 def test_a_program_that_fails_is_told_with_its_words():
     environment = {"PYTHONPATH": str(PACKAGE), startup.INTERPRETER: "/nonexistent"}
     with pytest.raises(BenchmarkFailed, match="failed with exit code 1"):
@@ -175,6 +225,7 @@ def test_a_broken_limit_fails_the_run(monkeypatch, tmp_path, capsys, limit, code
     empty = Section("Nothing", "")
     monkeypatch.delenv("VDSM_SOURCE", raising=False)
     monkeypatch.setattr(policy_size, "section", lambda rounds: empty)
+    monkeypatch.setattr(host_plan, "section", lambda rounds: empty)
     monkeypatch.setattr(startup, "LIMIT", limit)
     results = tmp_path / "RESULTS.md"
     words = ["--without-lab", "--rounds", "1", "--output", str(results)]
@@ -187,6 +238,7 @@ def test_a_broken_limit_fails_the_run(monkeypatch, tmp_path, capsys, limit, code
         f"## {failing_connect.TITLE}",
         f"## {constructor.TITLE}",
         f"## {startup.TITLE}",
+        "## Nothing",
         "## Nothing",
     ]
 

@@ -19,6 +19,9 @@ from ovirt_rdma.host import __version__
 
 VERBS = (
     "facts",
+    "check",
+    "plan",
+    "explain",
     "policy check",
     "policy load",
     "policy show",
@@ -34,7 +37,11 @@ VERBS = (
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", "say which verb: facts, policy, nfs, enable, disable, status"),
+        (
+            "",
+            "say which verb: facts, check, plan, explain, policy, nfs, enable, "
+            "disable, status",
+        ),
         ("policy", "say which verb: check, load, show"),
         ("nfs", "say which verb: list, check, mount-options"),
         ("mount", "invalid choice: 'mount'"),
@@ -51,6 +58,9 @@ VERBS = (
         ("facts -o xml", "invalid choice: 'xml'"),
         ("facts --route-to nas", "--route-to 'nas' is not an IP address"),
         (f"facts --facts {RXE} --route-to 10.0.0.1", "leave out one of them"),
+        ("check extra", "unknown words: extra"),
+        ("check --skip NO-SUCH-01", "there is no rule 'NO-SUCH-01'"),
+        ("explain", "say which rule, or --list"),
         ("enable --mode host", "there is no mode 'host' in this version"),
         ("enable --facts x", "takes no facts file"),
         ("disable --facts", "takes no facts file"),
@@ -65,6 +75,10 @@ def test_wrong_words(call, words, sentence):
     ("words", "argument"),
     [
         ("facts --facts", "--facts"),
+        ("check --facts", "--facts"),
+        ("plan --facts", "--facts"),
+        ("plan --out", "--out"),
+        ("plan --policy", "--policy"),
         ("nfs list --facts", "--facts"),
         ("nfs check nas:/e --facts", "--facts"),
         ("nfs mount-options nas:/e --facts", "--facts"),
@@ -97,7 +111,18 @@ def test_help_of_each_verb_has_exit_codes_and_an_example(call, verb):
 def test_help_and_version(call):
     shown = call("--help")
     assert shown.code == 0
-    for words in ("facts", "policy", "nfs", "enable", "disable", "status", "130"):
+    for words in (
+        "facts",
+        "check",
+        "plan",
+        "explain",
+        "policy",
+        "nfs",
+        "enable",
+        "disable",
+        "status",
+        "130",
+    ):
         assert words in shown.out
     assert call("--version").out == f"ovirt-rdma-host {__version__}\n"
 
@@ -111,7 +136,9 @@ BROKEN_FACTS = [
 
 
 @pytest.mark.parametrize(("text", "sentence"), BROKEN_FACTS)
-@pytest.mark.parametrize("verb", ["facts", "nfs list", "nfs check 10.0.0.1:/e"])
+@pytest.mark.parametrize(
+    "verb", ["facts", "check", "plan", "nfs list", "nfs check 10.0.0.1:/e"]
+)
 def test_broken_facts(host, verb, text, sentence):
     path = host.root / "facts.json"
     path.write_text(text)
@@ -133,6 +160,8 @@ BROKEN_POLICIES = [
 @pytest.mark.parametrize(
     "verb",
     [
+        "check --policy",
+        "plan --policy",
         "policy show --policy",
         "nfs list --policy",
         "nfs check 10.0.0.1:/e --policy",
@@ -148,7 +177,14 @@ def test_broken_policy(host, verb, text, sentence):
 
 @pytest.mark.parametrize(
     "verb",
-    ["policy show", "nfs list", "nfs check 10.0.0.1:/e", "nfs mount-options s:/e"],
+    [
+        "check",
+        "plan",
+        "policy show",
+        "nfs list",
+        "nfs check 10.0.0.1:/e",
+        "nfs mount-options s:/e",
+    ],
 )
 def test_broken_stored_policy(host, verb):
     path = host.root / "var/lib/ovirt-rdma/policy.json"
@@ -275,6 +311,11 @@ def _open_for_reader(fifo) -> int:
         (f"facts --facts {RXE}", "yaml jsonschema socket"),
         (f"nfs list --facts {RXE}", "yaml jsonschema"),
         ("nfs list", "yaml jsonschema"),
+        ("check", "yaml jsonschema"),
+        ("plan", "yaml jsonschema"),
+        ("explain --list", "yaml jsonschema subprocess"),
+        # What only another verb needs.
+        ("--help", "ovirt_rdma.cli.host_words_nfs ovirt_rdma.storage"),
         ("status", "yaml jsonschema"),
         ("policy show", "yaml jsonschema"),
     ],

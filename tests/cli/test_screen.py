@@ -5,6 +5,7 @@ import io
 import json
 import sys
 
+import command_line
 import pytest
 import yaml
 from command_line import NO_RDMA, RXE, run_on_terminal, run_process
@@ -40,6 +41,39 @@ def test_a_table_has_one_printable_line_a_row_and_aligned_columns(rows):
         assert line[second - 2 : second].strip() == ""
         if row[1].isprintable():
             assert line[second:].startswith(row[1].rstrip())
+
+
+def test_a_table_has_texts_below_rows():
+    shown = printed(
+        lambda s: s.table(("A", "B"), [("a", "b"), ("aa", "c")], below=("", "fix: d"))
+    )
+    assert shown == "A   B\na   b\naa  c\n    fix: d\n"
+
+
+def test_a_wide_cell_moves_no_other_row():
+    rows = [("a", "b", "c"), ("a", "b" * 9, "c")]
+    shown = printed(lambda s: s.table(("A", "B", "C"), rows, widest=4))
+    assert shown == "A  B  C\na  b  c\na  bbbbbbbbb  c\n"
+
+
+WIDE = """\
+import sys
+from ovirt_rdma.cli.screen import Screen
+screen = Screen()
+rows = [("a", "b", "c"), ("a", "b" * 9, "c " * 20)]
+screen.table(("A", "B", "C"), rows, below=("", "d"), widest=4)
+screen.text("one two three " * 3, "  ", "- ")
+screen.flush()
+"""
+
+
+def test_folding_on_a_terminal(monkeypatch):
+    monkeypatch.setattr(command_line, "COMMAND", (sys.executable, "-c", WIDE))
+    assert run_on_terminal(columns=30) == (
+        "A  B  C\na  b  c\na  bbbbbbbbb\n"
+        "      c c c c c c c c c c c c\n      c c c c c c c c\n      d\n"
+        "  - one two three one two\n    three one two three\n"
+    )
 
 
 def test_nothing_reaches_stdout_before_flush(capsys):

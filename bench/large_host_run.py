@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``ovirt-rdma-host`` on a host that :mod:`bench.large_host` wrote:
+``python -m bench.large_host_run FOLDER VERB …``.
+
+The host's tools are stood in for by ``cat``, so that each still costs a process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ovirt_rdma.cli import decided
+from ovirt_rdma.cli.host_command import main as ovirt_rdma_host
+from ovirt_rdma.host.commands import (
+    CommandFailed,
+    NotInstalled,
+    Runner,
+    run_command,
+)
+from ovirt_rdma.host.decide import Decision, decide
+from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.policy_store import read
+from ovirt_rdma.host.reader import HostReader
+
+
+def decide_on(folder: Path) -> Decision:
+    """Read the host and its policy, and decide, as ``check`` and ``plan`` do."""
+    root = folder / "root"
+    stored = read(under(root, POLICY_JSON))
+    if stored is None:
+        raise AssertionError(f"{root} has no policy")
+    return decide(HostReader(root, tools_of(folder)).facts(), stored.policy)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run ``FOLDER VERB …``; return the exit code."""
+    folder, *words = arguments
+    tools = tools_of(Path(folder))
+    setattr(decided, "HostReader", lambda root: HostReader(root, tools))  # noqa: B010
+    return ovirt_rdma_host([*words, "--root", f"{folder}/root"])
+
+
+def tools_of(folder: Path) -> Runner:
+    """Return what runs the host's tools."""
+    written = json.loads((folder / "tools.json").read_bytes())
+    answers = {tuple(argv): rest for argv, *rest in written}
+    installed = {argv[0] for argv in answers}
+
+    def run(argv: Sequence[str]) -> str:
+        if argv[0] not in installed:
+            raise NotInstalled("No such file or directory")
+        file, words, code = answers[tuple(argv)]
+        text = run_command(["/bin/cat", file])
+        if words is not None:
+            raise CommandFailed(words, code)
+        return text
+
+    return run
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The highest resident memory of a command, by the kernel's own count."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from bench.rounds import BenchmarkFailed
+
+# Not getrusage of children: their maximum begins with what the parent had when it
+# forked, and the parent here may be larger than the command.
+_WITH_MEMORY = """\
+import importlib, sys
+module, _, name = sys.argv[1].partition(":")
+code = getattr(importlib.import_module(module), name)(sys.argv[2:])
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM:")))
+sys.exit(code)
+"""
+
+
+def highest_memory(
+    what: str, main: str, words: Sequence[str], environment: Mapping[str, str]
+) -> int:
+    """Run ``main`` (``module:function``) with ``words`` in a process of its own; return
+    the bytes of its highest resident memory.
+
+    ``what`` is the command in sentences. Raises BenchmarkFailed where it fails.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _WITH_MEMORY, main, *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
+        raise BenchmarkFailed(f"{what} failed ({done.returncode}): {said}")
+    highest = re.search(r"VmHWM:\s+(\d+) kB", done.stdout)
+    if highest is None:
+        raise AssertionError(f"no VmHWM in {done.stdout!r}")
+    return int(highest[1]) * 1024

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""P_Key children: those that the policy wants, and what they are as long as they are
+only planned. Pure.
+
+Sources: ipoib_vlan_add in drivers/infiniband/ulp/ipoib/ipoib_vlan.c (Linux 6.1);
+nm_net_devname_infiniband in NetworkManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Optional
+
+from ovirt_rdma.host.facts import Ipoib, RdmaPort
+from ovirt_rdma.host.policy_host import (
+    DATAGRAM,
+    FULL_MEMBER,
+    interface_rule_for,
+    partition_read,
+)
+from ovirt_rdma.host.rules.ipoib_limits import port_limit
+from ovirt_rdma.host.rules.ipoib_settings import is_managed
+from ovirt_rdma.host.rules.view import Interface, View
+
+# The kernel names a child "%.10s.%04x".
+PARENT_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class WantedChild:
+    """A child that the policy wants on ``parent``, a port's base netdev.
+
+    ``pkey`` as ``0x8001``, bit 15 set, as the kernel sets it; ``name`` is what the
+    kernel will call it, or calls the child that is ``there``. ``member`` is the
+    port's entry for the partition (``0x0001``: limited), None where the table has
+    none. ``refused`` says why it cannot be made, as a clause.
+    """
+
+    parent: Interface
+    pkey: str
+    name: str
+    there: bool
+    member: Optional[str]
+    refused: str = ""
+
+
+@lru_cache(maxsize=1)  # of the view in hand: several rules ask
+def wanted_children(view: View) -> tuple[WantedChild, ...]:
+    """Return the children that the policy wants, port by port."""
+    return tuple(_wanted(view))
+
+
+def _wanted(view: View) -> Iterator[WantedChild]:
+    there = {
+        (one.netdev.ipoib.parent, partition_read(one.netdev.ipoib.pkey)): one.name
+        for one in view.ipoib
+        if one.netdev.ipoib and one.netdev.ipoib.parent
+    }
+    taken = {netdev.name for netdev in view.facts.netdevs}
+    for parent in view.ipoib:
+        if parent.is_child or parent.wanted is None:
+            continue
+        keys = (int(text, 16) | FULL_MEMBER for text in parent.wanted.pkey_children)
+        for value in dict.fromkeys(keys):
+            found = there.get((parent.name, value & ~FULL_MEMBER))
+            name = found or f"{parent.name[:PARENT_LENGTH]}.{value:04x}"
+            refused = "" if found else _refused(view, parent, value)
+            if not found and name in taken:
+                refused = f"there is, or will be, another netdev {name}"
+                name = f"{parent.name}.{value:04x}"
+            taken.add(name)
+            yield WantedChild(
+                parent=parent,
+                pkey=f"0x{value:04x}",
+                name=name,
+                there=found is not None,
+                member=table_entry(parent.port, value),
+                refused=refused,
+            )
+
+
+def planned_children(view: View) -> tuple[Interface, ...]:
+    """Return the children that the plan makes, as they are right after."""
+    found = []
+    for child in wanted_children(view):
+        if child.there or child.member is None or child.refused:
+            continue
+        parent = child.parent
+        limit = port_limit(parent)
+        netdev = replace(
+            parent.netdev,
+            name=child.name,
+            mtu=limit.mtu if limit else parent.netdev.mtu,
+            driver="ipoib",
+            operstate="down",
+            carrier=None,
+            uppers=(),
+            lowers=(),
+            addresses=(),
+            ipoib=Ipoib(DATAGRAM, child.pkey, parent.name, umcast=False),
+        )
+        planned = replace(
+            parent,
+            netdev=netdev,
+            wanted=interface_rule_for(
+                view.policy.host, netdev, parent.device, parent.port
+            ),
+            profile=None,
+            network=None,
+            uses=(),
+            planned=True,
+        )
+        found.append(planned)
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def in_order(view: View) -> tuple[Interface, ...]:
+    """Return all IPoIB netdevs, planned ones too, each parent before its children."""
+    everything = (*view.ipoib, *planned_children(view))
+    return tuple(sorted(everything, key=lambda one: (one.is_child, one.name)))
+
+
+def table_entry(port: RdmaPort, pkey: int) -> Optional[str]:
+    """Return the port's P_Key of that partition, a full member's before a limited."""
+    wanted = pkey & ~FULL_MEMBER
+    found = [e.value for e in port.pkeys if partition_read(e.value) == wanted]
+    return max(found, key=lambda value: int(value, 16), default=None)
+
+
+def _refused(view: View, parent: Interface, value: int) -> str:
+    own = parent.netdev.ipoib.pkey if parent.netdev.ipoib else None
+    if partition_read(own) == value & ~FULL_MEMBER:
+        return f"{parent.name} itself is in that partition"
+    if is_managed(view, parent.name) and len(parent.name) > PARENT_LENGTH:
+        return (
+            f"the kernel names children by the first {PARENT_LENGTH} letters of "
+            f"{parent.name}, and NetworkManager expects another name"
+        )
+    return ""

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Facts and policy as the rules look at them: every netdev of an RDMA port together
+with its device, port, adapter, profile, logical network, users and policy rule. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Optional
+
+from ovirt_rdma.host.facts import (
+    ARPHRD_INFINIBAND,
+    Adapter,
+    Facts,
+    Netdev,
+    NetdevUse,
+    OvirtNetwork,
+    Profile,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.policy import Policy
+from ovirt_rdma.host.policy_host import InterfaceRule, interface_rule_for
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A netdev of an RDMA port: IPoIB (a P_Key child too), or RoCE's Ethernet.
+
+    ``wanted`` is the policy's rule for it, ``profile`` the NetworkManager profile
+    that is active on it or made for it, ``network`` the logical network that the
+    netdev, or a bond, VLAN or bridge of it, carries (not one of a P_Key child, which
+    has an MTU of its own); ``uses`` are those of the netdev and of all above it, P_Key
+    children too. ``planned`` says that the plan makes the netdev.
+    """
+
+    netdev: Netdev
+    device: RdmaDevice
+    port: RdmaPort
+    adapter: Optional[Adapter]
+    wanted: Optional[InterfaceRule]
+    profile: Optional[Profile]
+    network: Optional[OvirtNetwork]
+    uses: tuple[NetdevUse, ...]
+    planned: bool = False
+
+    @property
+    def name(self) -> str:
+        """The netdev's name."""
+        return self.netdev.name
+
+    @property
+    def is_ipoib(self) -> bool:
+        """Whether it is IPoIB."""
+        return self.netdev.type == ARPHRD_INFINIBAND
+
+    @property
+    def is_child(self) -> bool:
+        """Whether it is a P_Key child."""
+        return self.parent is not None
+
+    @property
+    def parent(self) -> Optional[str]:
+        """The netdev that a P_Key child was made on."""
+        return self.netdev.ipoib.parent if self.netdev.ipoib else None
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Who would notice if its link went down, in words."""
+        return tuple(f"{use.purpose}: {use.what}" for use in self.uses)
+
+
+class View:
+    """One host's facts and a policy, with what belongs together put together."""
+
+    def __init__(self, facts: Facts, policy: Policy) -> None:
+        self.facts = facts
+        self.policy = policy
+        self._netdevs = {netdev.name: netdev for netdev in facts.netdevs}
+        self._devices = {device.name: device for device in facts.rdma_devices}
+        self._adapters = {adapter.pci.address: adapter for adapter in facts.adapters}
+
+    @cached_property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """All netdevs of RDMA ports, by name."""
+        return tuple(self._interfaces())
+
+    @cached_property
+    def ipoib(self) -> tuple[Interface, ...]:
+        """The IPoIB ones of them."""
+        return tuple(one for one in self.interfaces if one.is_ipoib)
+
+    @cached_property
+    def roce(self) -> tuple[Interface, ...]:
+        """The Ethernet ones of them, of RoCE and iWARP devices."""
+        return tuple(one for one in self.interfaces if not one.is_ipoib)
+
+    @cached_property
+    def _by_port(self) -> dict[tuple[str, int], list[Interface]]:
+        found: dict[tuple[str, int], list[Interface]] = {}
+        for one in self.interfaces:
+            found.setdefault((one.device.name, one.port.number), []).append(one)
+        return found
+
+    def on_port(self, device: RdmaDevice, port: RdmaPort) -> tuple[Interface, ...]:
+        """Return the netdevs of ``port`` of ``device``."""
+        return tuple(self._by_port.get((device.name, port.number), ()))
+
+    def netdev(self, name: str) -> Optional[Netdev]:
+        """Return the netdev ``name``, or None."""
+        return self._netdevs.get(name)
+
+    def device(self, name: str) -> Optional[RdmaDevice]:
+        """Return the RDMA device ``name``, or None."""
+        return self._devices.get(name)
+
+    def adapter(self, device: RdmaDevice) -> Optional[Adapter]:
+        """Return the PCI function of ``device``, or None."""
+        return self._adapters.get(device.pci.address) if device.pci else None
+
+    def above(self, name: str) -> tuple[str, ...]:
+        """Return ``name`` and all netdevs stacked on it, P_Key children included."""
+        found = {name: None}
+        waiting = [name]
+        while waiting:
+            one = waiting.pop()
+            new = [*self._uppers(one), *self._children(one)]
+            waiting += [n for n in new if n not in found]
+            found.update(dict.fromkeys(new))
+        return tuple(found)
+
+    def carriers(self, name: str) -> tuple[str, ...]:
+        """Return ``name`` and the bonds, VLANs and bridges made of it."""
+        found = {name: None}
+        waiting = [name]
+        while waiting:
+            one = waiting.pop()
+            children = set(self._children(one))
+            new = [n for n in self._uppers(one) if n not in children]
+            waiting += [n for n in new if n not in found]
+            found.update(dict.fromkeys(new))
+        return tuple(found)
+
+    def _uppers(self, name: str) -> tuple[str, ...]:
+        netdev = self._netdevs.get(name)
+        return netdev.uppers if netdev else ()
+
+    def _children(self, parent: str) -> Iterator[str]:
+        yield from self._children_of.get(parent, ())
+
+    @cached_property
+    def _children_of(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for netdev in self.facts.netdevs:
+            if netdev.ipoib and netdev.ipoib.parent:
+                found.setdefault(netdev.ipoib.parent, []).append(netdev.name)
+        return found
+
+    @cached_property
+    def _profiles(self) -> dict[str, Profile]:
+        """By netdev: the active profile, else the one that names it. One that is on
+        disk comes before one that NetworkManager has in memory only, as it makes for a
+        netdev that someone else set up.
+        """
+        manager = self.facts.network_manager
+        profiles = manager.profiles if manager else ()
+        found: dict[str, Profile] = {}
+        for kept in (True, False):
+            chosen = [p for p in profiles if is_kept(p) is kept]
+            for profile in chosen:
+                if profile.active_on:
+                    found.setdefault(profile.active_on, profile)
+            for profile in chosen:
+                if profile.interface_name:
+                    found.setdefault(profile.interface_name, profile)
+        return found
+
+    @cached_property
+    def managed(self) -> frozenset[str]:
+        """The netdevs that a running NetworkManager manages."""
+        manager = self.facts.network_manager
+        return frozenset(manager.managed if manager and manager.running else ())
+
+    def _interfaces(self) -> Iterator[Interface]:
+        for netdev in self.facts.netdevs:
+            device = self._devices.get(netdev.rdma_device or "")
+            if device is None:
+                continue
+            port = next((p for p in device.ports if p.number == netdev.rdma_port), None)
+            if port is None:
+                continue
+            above = set(self.above(netdev.name))
+            carriers = set(self.carriers(netdev.name))
+            yield Interface(
+                netdev=netdev,
+                device=device,
+                port=port,
+                adapter=self.adapter(device),
+                wanted=interface_rule_for(self.policy.host, netdev, device, port),
+                profile=self._profiles.get(netdev.name),
+                network=next(
+                    (n for n in self.facts.ovirt_networks if n.southbound in carriers),
+                    None,
+                ),
+                uses=tuple(u for u in self.facts.netdev_uses if u.netdev in above),
+            )
+
+
+def is_kept(profile: Profile) -> bool:
+    """Whether ``profile`` is on disk, and not gone with the next boot."""
+    return profile.file is not None and not profile.file.startswith("/run/")

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""DRIVER-01: adapters without a driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rule_cases import adapter, facts, findings, ib_device, modprobe, pci
+
+from ovirt_rdma.host.facts import KernelOption
+from ovirt_rdma.host.rules.drivers import RULE
+from ovirt_rdma.host.rules.pci_ids import model_of
+
+EL9 = {"distribution": "el9"}
+EL10 = {"distribution": "el10"}
+GEN2_OFF = {"kernel_config": (KernelOption("MLX4_CORE_GEN2", "n"),)}
+GEN2_ON = {**EL9, "kernel_config": (KernelOption("MLX4_CORE_GEN2", "y"),)}
+MLX4 = {"loaded": ("mlx4_core",), "available": ("mlx4_core", "mlx4_ib")}
+
+
+@pytest.mark.parametrize(
+    ("device", "revision", "name", "module"),
+    [
+        ("0x6340", "0xa0", "ConnectX (revision a0)", "mlx4_core"),
+        ("0x6732", "0xA0", "ConnectX (revision a0)", "mlx4_core"),
+        ("0x673c", "0xb0", "ConnectX-2", "mlx4_core"),
+        ("0x676e", "0x00", "ConnectX or ConnectX-2", "mlx4_core"),
+        ("0x1003", "0x00", "ConnectX-3", "mlx4_core"),
+        ("0x1007", "0x00", "ConnectX-3 Pro", "mlx4_core"),
+        ("0x1017", "0x00", "ConnectX-5", "mlx5_core"),
+        ("0x1021", "0x00", "ConnectX-7", "mlx5_core"),
+        ("0x6274", "0xa0", "InfiniHost III Lx", "ib_mthca"),
+    ],
+)
+def test_names_that_people_know(device, revision, name, module):
+    model = model_of(pci(device, revision=revision))
+    assert (model.name, model.module) == (name, module)
+
+
+@pytest.mark.parametrize(
+    ("host", "verdict", "words"),
+    [
+        pytest.param(
+            {"adapters": (adapter("0x673c", revision="0xb0"),), "software": EL9},
+            "FAIL",
+            ("ConnectX-2 (15b3:673c)", "without MLX4_CORE_GEN2", "another adapter"),
+            id="ConnectX-2 on EL9",
+        ),
+        pytest.param(
+            {
+                "adapters": (adapter("0x673c"),),
+                "modules": MLX4,
+                "software": GEN2_OFF,
+            },
+            "FAIL",
+            ("without MLX4_CORE_GEN2",),
+            id="ConnectX-2, by the kernel's configuration",
+        ),
+        pytest.param(
+            {"adapters": (adapter("0x673c"),), "modules": MLX4, "software": GEN2_ON},
+            "FAIL",
+            ("mlx4_core is loaded but has not taken it", "journalctl -k"),
+            id="ConnectX-2 on EL9 with a kernel that drives it",
+        ),
+        pytest.param(
+            {
+                "adapters": (adapter("0x1003"),),
+                "modules": {"available": ("mlx5_core",)},
+                "software": EL10,
+            },
+            "FAIL",
+            ("EL10 has dropped mlx4", "ELRepo"),
+            id="ConnectX-3 on EL10",
+        ),
+        pytest.param(
+            {
+                "adapters": (adapter("0x7322", vendor="0x1077"),),
+                "modules": {"available": ("mlx5_core",)},
+                "software": EL9,
+            },
+            "FAIL",
+            ("TrueScale", "EL does not build ib_qib"),
+            id="qib on EL9",
+        ),
+        pytest.param(
+            {
+                "adapters": (adapter("0x1017"),),
+                "modules": {"available": ("mlx5_core",)},
+            },
+            "FAIL",
+            ("there but not loaded", "modprobe mlx5_core"),
+            id="not loaded",
+        ),
+        pytest.param(
+            {
+                "adapters": (adapter("0x1017"),),
+                "modules": {
+                    "available": ("mlx5_core",),
+                    "modprobe_lines": (modprobe("blacklist mlx5-core"),),
+                },
+            },
+            "FAIL",
+            ("/etc/modprobe.d/site.conf:3 keeps mlx5_core", "blacklist"),
+            id="blacklisted",
+        ),
+        pytest.param(
+            {
+                "adapters": (adapter("0x1017"),),
+                "modules": {
+                    "available": ("mlx5_core",),
+                    "modprobe_lines": (modprobe("install mlx5_core /bin/false"),),
+                },
+            },
+            "FAIL",
+            ("keeps mlx5_core", "install"),
+            id="install false",
+        ),
+        pytest.param(
+            {"adapters": (adapter("0x1017"),)},
+            "FAIL",
+            ("whether this kernel has it cannot be told",),
+            id="modules not known",
+        ),
+        pytest.param(
+            {"adapters": (adapter("0xffff", vendor="0x1234"),)},
+            "FAIL",
+            ("1234:ffff", "not one that this program knows", "lspci"),
+            id="unknown id",
+        ),
+        pytest.param(
+            {
+                "adapters": (adapter("0x1017"),),
+                "rdma_devices": (ib_device(),),
+                "modules": {"available": ("mlx5_core",)},
+            },
+            "WARN",
+            ("not loaded",),
+            id="a second card",
+        ),
+        pytest.param(
+            {"adapters": (adapter("0x1018", "vfio-pci"),)},
+            "PASS",
+            ("held by vfio-pci",),
+            id="VF of a guest",
+        ),
+        pytest.param(
+            {"adapters": (adapter("0x1018", physical_function="0000:04:00.0"),)},
+            "PASS",
+            ("free for a guest",),
+            id="VF that is free",
+        ),
+        pytest.param(
+            {"adapters": (adapter("0x1017", "mlx5_core"),)},
+            "PASS",
+            ("ConnectX-5 (15b3:1017) is driven by mlx5_core",),
+            id="in order",
+        ),
+    ],
+)
+def test_adapter(host, verdict, words):
+    found = findings(RULE, facts(**host))["0000:04:00.0"]
+    assert found[0] == verdict
+    for word in words:
+        assert word in found[1]
+
+
+def test_virtual_functions_are_counted_with_their_own():
+    parent = adapter("0x1017", "mlx5_core", vfs=3, max_vfs=8)
+    functions = tuple(
+        replace(
+            adapter("0x1018", driver, physical_function=parent.pci.address),
+            pci=pci("0x1018", address=f"0000:04:00.{number}"),
+        )
+        for number, driver in enumerate(("vfio-pci", "vfio-pci", None), 1)
+    )
+    found = findings(RULE, facts(adapters=(parent, *functions)))
+    assert list(found) == ["0000:04:00.0"]
+    assert found["0000:04:00.0"] == (
+        "PASS",
+        "ConnectX-5 (15b3:1017) is driven by mlx5_core; virtual functions: "
+        "2 vfio-pci, 1 no driver | ",
+    )
+
+
+def test_no_adapter():
+    assert findings(RULE, facts())["host"][0] == "SKIP"

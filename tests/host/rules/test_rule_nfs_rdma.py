@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""NFSRDMA-01 to -03: module, registration of memory, port."""
+
+from __future__ import annotations
+
+import pytest
+from rule_cases import (
+    REQUIRE_RDMA,
+    facts,
+    files,
+    findings,
+    ib_device,
+    modprobe,
+    roce_device,
+)
+
+from ovirt_rdma.host.facts import NfsMount
+from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.rules.nfs_rdma import MODULE_RULE, PORT_RULE, REGISTRATION_RULE
+from ovirt_rdma.host.rules.nfs_wanted import wants_nfs_over_rdma
+from ovirt_rdma.host.rules.view import View
+
+TCP_ONLY = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "tcp"),)))
+PREFER = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "prefer-rdma"),)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "mounts", "expected"),
+    [
+        (Policy(), (), False),
+        (TCP_ONLY, (), False),
+        (PREFER, (), True),
+        (REQUIRE_RDMA, (), True),
+        (Policy(), ("tcp",), False),
+        (Policy(), (None,), False),
+        (Policy(), ("tcp", "rdma"), True),
+        (Policy(), ("rdma6",), True),
+    ],
+)
+def test_whether_rdma_is_wanted(policy, mounts, expected):
+    found = tuple(NfsMount("s:/d", "/mnt", "nfs", "", protocol=p) for p in mounts)
+    assert wants_nfs_over_rdma(View(facts(nfs_mounts=found), policy)) is expected
+
+
+@pytest.mark.parametrize(
+    ("modules", "verdict", "wanted", "words"),
+    [
+        ({"loaded": ("rpcrdma",)}, "PASS", "PASS", "is loaded"),
+        ({"available": ("rpcrdma",)}, "PASS", "PASS", "at the first mount"),
+        ({"available": ()}, "WARN", "FAIL", "this kernel has no rpcrdma"),
+        ({}, "SKIP", "SKIP", "cannot be told"),
+        (
+            {
+                "available": ("rpcrdma",),
+                "modprobe_lines": (modprobe("install rpcrdma /usr/bin/true"),),
+            },
+            "WARN",
+            "FAIL",
+            "site.conf:3 keeps rpcrdma",
+        ),
+        (  # MLNX_OFED's ib_core, and the kernel's own rpcrdma
+            {
+                "available": ("ib_core", "rpcrdma"),
+                "files": files(
+                    ib_core="extra/mlnx-ofa_kernel/ib_core.ko",
+                    rpcrdma="kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz",
+                ),
+            },
+            "WARN",
+            "FAIL",
+            "it does not fit the other RDMA modules | see STACK-01",
+        ),
+        (  # a blacklist does not stop the kernel from asking for the module by name
+            {
+                "available": ("rpcrdma",),
+                "modprobe_lines": (modprobe("blacklist rpcrdma"),),
+            },
+            "PASS",
+            "PASS",
+            "at the first mount",
+        ),
+    ],
+)
+def test_module(modules, verdict, wanted, words):
+    host = facts(rdma_devices=(ib_device(),), modules=modules)
+    assert findings(MODULE_RULE, host)["rpcrdma"][0] == verdict
+    found = findings(MODULE_RULE, host, REQUIRE_RDMA)["rpcrdma"]
+    assert found[0] == wanted
+    assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    ("driver", "verdict", "wanted"),
+    [
+        ("mlx4_core", "PASS", "PASS"),
+        ("mlx5_core", "PASS", "PASS"),
+        ("hfi1", "PASS", "PASS"),
+        ("rdma_rxe", "PASS", "PASS"),
+        ("bnxt_en", "PASS", "PASS"),
+        ("ib_qib", "WARN", "FAIL"),
+        ("ib_mthca", "WARN", "FAIL"),
+        (None, "SKIP", "SKIP"),
+        ("new_hca", "SKIP", "SKIP"),
+    ],
+)
+def test_registration(driver, verdict, wanted):
+    host = facts(rdma_devices=(ib_device("ib_dev", driver),))
+    assert findings(REGISTRATION_RULE, host)["ib_dev"][0] == verdict
+    found = findings(REGISTRATION_RULE, host, REQUIRE_RDMA)["ib_dev"]
+    assert found[0] == wanted
+    if wanted == "FAIL":
+        assert "frwr mode is not supported" in found[1]
+
+
+def test_old_card_beside_a_good_one_is_a_warning():
+    host = facts(rdma_devices=(ib_device("qib0", "ib_qib"), roce_device()))
+    found = findings(REGISTRATION_RULE, host, REQUIRE_RDMA)
+    assert {name: verdict for name, (verdict, _) in found.items()} == {
+        "qib0": "WARN",
+        "mlx5_0": "PASS",
+    }
+
+
+@pytest.mark.parametrize(
+    ("states", "verdict", "wanted", "words"),
+    [
+        (("ACTIVE", "DOWN"), "PASS", "PASS", "mlx4_0/1 is ACTIVE"),
+        (("ACTIVE", "ACTIVE"), "PASS", "PASS", "mlx4_0/1, mlx4_1/1 are ACTIVE"),
+        (("INIT",), "WARN", "FAIL", "mlx4_0/1 is INIT (LinkUp)"),
+        (("unknown",), "WARN", "FAIL", "mlx4_0/1 is unknown"),
+    ],
+)
+def test_port(states, verdict, wanted, words):
+    devices = tuple(ib_device(f"mlx4_{n}", state=s) for n, s in enumerate(states))
+    host = facts(rdma_devices=devices)
+    assert findings(PORT_RULE, host)["host"][0] == verdict
+    found = findings(PORT_RULE, host, REQUIRE_RDMA)["host"]
+    assert found[0] == wanted
+    assert words in found[1]
+
+
+def test_no_device():
+    for rule in (REGISTRATION_RULE, PORT_RULE):
+        assert findings(rule, facts())["host"][0] == "SKIP"
+    # One of them says so, not both.
+    assert findings(REGISTRATION_RULE, facts(), REQUIRE_RDMA)["host"][0] == "SKIP"
+    assert findings(PORT_RULE, facts(), REQUIRE_RDMA)["host"][0] == "FAIL"

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""UNIT-01, POLICY-01, VDSM-01 and FACTS-01."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rule_cases import (
+    RDMA_CORE_UNITS,
+    ethernet,
+    facts,
+    findings,
+    host_policy,
+    ib_device,
+    interface_rule,
+    ipoib,
+    option,
+    roce_device,
+)
+
+from ovirt_rdma.host.decide import decide
+from ovirt_rdma.host.facts import Unit
+from ovirt_rdma.host.policy import Policy
+from ovirt_rdma.host.rules import policy_names, units, unread, vdsm
+from ovirt_rdma.host.rules.view import View
+
+OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")
+
+
+@pytest.mark.parametrize(
+    ("found_units", "subject", "verdict", "words"),
+    [
+        (RDMA_CORE_UNITS, "host", "PASS", "no unit of rdma-core has failed"),
+        ((), "host", "SKIP", "not known"),
+        (
+            (replace(RDMA_CORE_UNITS[1], active="failed"), *RDMA_CORE_UNITS[2:]),
+            "rdma-load-modules@rdma.service",
+            "WARN",
+            "/etc/rdma/modules/rdma.conf may name a module",
+        ),
+        ((*RDMA_CORE_UNITS, OPENIBD), "openibd.service", "WARN", "beside rdma-core"),
+        (
+            (replace(RDMA_CORE_UNITS[0], active="inactive"), *RDMA_CORE_UNITS[1:]),
+            "rdma-hw.target",
+            "WARN",
+            "rdma-hw.target is not active, although there is an RDMA device",
+        ),
+        (
+            # Ethernet only: nothing would start the list of Omni-Path.
+            (
+                *RDMA_CORE_UNITS,
+                Unit("rdma-load-modules@opa.service", "loaded", "inactive"),
+            ),
+            "host",
+            "PASS",
+            "",
+        ),
+        (
+            (
+                *RDMA_CORE_UNITS,
+                Unit("openibd.service", "not-found", "inactive"),
+                Unit("vdsmd.service", "loaded", "failed"),
+            ),
+            "host",
+            "PASS",
+            "",
+        ),
+        (
+            (Unit("rdma-load-modules@rdma.service", "not-found", "inactive"),),
+            "host",
+            "SKIP",
+            "not installed",
+        ),
+    ],
+)
+def test_units(found_units, subject, verdict, words):
+    host = facts(rdma_devices=(ib_device(),), software={"units": found_units})
+    found = findings(units.RULE, host)
+    assert list(found) == [subject]
+    assert found[subject][0] == verdict
+    assert words in found[subject][1]
+
+
+def test_idle_units_are_one_finding():
+    idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
+    host = facts(rdma_devices=(ib_device(),), software={"units": idle})
+    found = findings(units.RULE, host)
+    assert list(found) == ["rdma-hw.target"]
+    assert "rdma-load-modules@roce.service are not active" in found["rdma-hw.target"][1]
+
+
+def test_idle_units_are_no_matter_where_openibd_loads():
+    idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
+    host = facts(rdma_devices=(ib_device(),), software={"units": (*idle, OPENIBD)})
+    assert list(findings(units.RULE, host)) == ["openibd.service"]
+
+
+def test_idle_units_without_a_device():
+    idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
+    assert findings(units.RULE, facts(software={"units": idle}))["host"][0] == "SKIP"
+
+
+# POLICY-01
+
+HOST = facts(
+    rdma_devices=(ib_device(), roce_device()),
+    netdevs=(ipoib("ib0"), ethernet("ens1")),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict", "words"),
+    [
+        ({"link_layer": "infiniband"}, "PASS", "names ib0"),
+        ({"device": "mlx*"}, "PASS", "names ib0, ens1"),
+        (
+            {"device": "mlx4_1"},
+            "WARN",
+            "names no port of this host: no device mlx4_1 (nearest: mlx4_0)",
+        ),
+        (
+            {"guid": "0002:c903:00fb:1213"},
+            "WARN",
+            "no guid 0002:c903:00fb:1213 (nearest: 0002:c903:00fb:1231)",
+        ),
+        (
+            {"pci": "0000:40:00.0"},
+            "WARN",
+            "no pci 0000:40:00.0 (nearest: 0000:04:00.0)",
+        ),
+        ({"port": 2}, "WARN", "no port 2 (there is 1)"),
+        (
+            {"device": "mlx4_0", "link_layer": "ethernet"},
+            "WARN",
+            "no port has all of its keys together",
+        ),
+        ({"pkey": "0x8001"}, "WARN", "no netdev there has 0x8001"),
+    ],
+)
+def test_interface_rule(rule, verdict, words):
+    policy = host_policy(interfaces=(interface_rule(**rule),))
+    found = findings(policy_names.RULE, HOST, policy)["interface 1"]
+    assert found[0] == verdict
+    assert words in found[1]
+
+
+def test_nothing_is_done_by_a_near_name():
+    rule = interface_rule(device="mlx4_1", mtu=4092, transport_mode="connected")
+    assert decide(HOST, host_policy(interfaces=(rule,))).steps == ()
+
+
+def test_no_device_at_all():
+    policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
+    found = findings(policy_names.RULE, facts(), policy)["interface 1"]
+    assert "there is no RDMA device" in found[1]
+
+
+def test_rule_after_another_has_no_effect():
+    policy = host_policy(
+        interfaces=(
+            interface_rule(1, link_layer="infiniband"),
+            interface_rule(2, name="storage", device="mlx4_0"),
+        )
+    )
+    found = findings(policy_names.RULE, HOST, policy)
+    assert found["interface 1"][0] == "PASS"
+    assert found["storage"][0] == "WARN"
+    assert (
+        "interface 'storage' has no effect: interface 1 names ib0"
+        in (found["storage"][1])
+    )
+
+
+def test_port_without_a_netdev():
+    policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
+    host = facts(rdma_devices=(ib_device(),))
+    assert (
+        "where there is no netdev"
+        in (findings(policy_names.RULE, host, policy)["interface 1"][1])
+    )
+
+
+def test_rule_for_a_child_that_is_planned():
+    policy = host_policy(
+        interfaces=(
+            interface_rule(1, pkey="0x8001", mtu=2044),
+            interface_rule(2, device="mlx4_0", pkey_children=("0x8001",)),
+        )
+    )
+    assert findings(policy_names.RULE, HOST, policy)["interface 1"][0] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("parts", "subject", "words"),
+    [
+        ({"modules": ("nvme_rmda",)}, "nvme_rmda", "did you mean nvme_rdma?"),
+        ({"module_options": (option("mlx_core a=1"),)}, "mlx_core", "mlx4_core"),
+    ],
+)
+def test_module_name_with_a_slip(parts, subject, words):
+    host = facts(modules={"available": ("nvme_rdma", "mlx4_core")})
+    found = findings(policy_names.RULE, host, host_policy(**parts))
+    assert found[subject][0] == "WARN"
+    assert words in found[subject][1]
+
+
+def test_modules_that_are_none_of_ours_or_not_here():
+    host = facts(modules={"available": ("nvme_rdma", "rdma_cm")})
+    rule = interface_rule(device="x")
+    policy = host_policy(modules=("8021q", "rdma_rxe"), interfaces=(rule,))
+    assert list(findings(policy_names.RULE, host, policy)) == ["interface 1"]
+
+
+def test_policy_without_a_host_part():
+    assert findings(policy_names.RULE, HOST)["host"][0] == "SKIP"
+
+
+# VDSM-01
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict"),
+    [
+        ("4.50.1.1", "PASS"),
+        ("4.50.5.1", "PASS"),
+        ("4.60", "PASS"),
+        ("4.50.1.1-1.el9", "PASS"),
+        ("4.50.1", "WARN"),
+        ("4.50.0.13", "WARN"),
+        ("4.40.100.2", "WARN"),
+        (None, "SKIP"),
+        ("master", "SKIP"),
+        ("", "SKIP"),
+    ],
+)
+def test_vdsm(version, verdict):
+    host = replace(HOST, software=replace(HOST.software, vdsm_version=version))
+    assert findings(vdsm.RULE, host)["host"][0] == verdict
+
+
+def test_old_vdsm_fails_where_the_policy_uses_ipoib():
+    host = replace(HOST, software=replace(HOST.software, vdsm_version="4.50.0.13"))
+    policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
+    found = findings(vdsm.RULE, host, policy)["host"]
+    assert found[0] == "FAIL"
+    assert "does not show ib0" in found[1]
+
+
+def test_any_vdsm_without_ipoib():
+    assert findings(vdsm.RULE, facts(software={"vdsm_version": "4.40"}))["host"][0] == (
+        "SKIP"
+    )
+
+
+# FACTS-01
+
+
+@pytest.mark.parametrize(
+    ("problem", "fix"),
+    [
+        ("/sys/x cannot be read: Permission denied", "run it as root"),
+        ("ethtool -k ib0 failed: No such file or directory", "install the tool"),
+        ("/sys/x reads '', not a GID", "SKIP"),
+    ],
+)
+def test_what_could_not_be_read(problem, fix):
+    host = facts(problems=(problem,))
+    (found,) = unread.RULE.decide(_view(host))
+    assert (found.verdict, found.sentence) == ("WARN", problem)
+    assert fix in found.fix
+
+
+def test_very_many_problems_are_counted():
+    host = facts(problems=tuple(f"/sys/{n} cannot be read" for n in range(100)))
+    found = list(unread.RULE.decide(_view(host)))
+    assert len(found) == 21
+    assert found[-1].sentence == "80 more things could not be read"
+
+
+def test_everything_read():
+    assert findings(unread.RULE, facts())["host"][0] == "PASS"
+
+
+def _view(host):
+    return View(host, Policy())
