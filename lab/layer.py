@@ -12,7 +12,9 @@ GUEST_PACKAGES = (
     "ethtool",
     "ibverbs-providers",
     "ibverbs-utils",
+    "infiniband-diags",  # ibstat
     "iproute2",  # ip, and rdma
+    "iputils-ping",
     "kmod",
     "nfs-common",
     "nfs-kernel-server",
@@ -23,8 +25,9 @@ GUEST_PACKAGES = (
     "rdmacm-utils",  # rping, ucmatose
     "rpcbind",
 )
-# Counted up when what is done with the packages changes.
-LAYOUT = 2
+# Counted up when what is done with the packages changes. 3: the kernel's headers are in
+# it, to build the InfiniBand fabric's module (lab/ib_fabric_build.py).
+LAYOUT = 3
 
 
 def layer_key(release: str, packages: tuple[str, ...]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from lab.guest import Guest
 from lab.rpc_services import start_rpc_services
+from lab.second_host import Host
 
 RDMA_PORT = 20049
 VERSIONS = ("3", "4.0", "4.1", "4.2")
@@ -37,7 +37,7 @@ class NfsServer:
 
     modules = ("nfsd",)
 
-    def __init__(self, guest: Guest, *, block_size: int = 1 << 20) -> None:
+    def __init__(self, guest: Host, *, block_size: int = 1 << 20) -> None:
         self.guest = guest
         self._block_size = block_size
 
@@ -62,7 +62,8 @@ class NfsServer:
             # nfs.conf, and not a write to portlist: one that names a listener a
             # second time makes this kernel oops.
             "rpc.nfsd 4",
-            "echo Y > /proc/fs/nfsd/v4_end_grace",
+            # Refused where it has ended, as with nfsdcld and no clients to reclaim.
+            "cd /proc/fs/nfsd && { grep -qx Y v4_end_grace || echo Y > v4_end_grace; }",
         ]
         if rdma_port is not None:
             lines += [

@@ -20,6 +20,7 @@ from lab.problem import LabProblem
 # `Inst NAME [OLD] (VERSION ARCHIVE... [ARCH]) [...]`, apt-get(8) --simulate.
 _INST = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", re.MULTILINE)
 _IMAGE = re.compile(r"\blinux-image-\d\S*")
+_HEADERS = re.compile(r"\blinux-(?:headers|kbuild)-\d[^\s,]*")
 # Debian's own folder links since the merged /usr; packages of Debian 12 still hold
 # files under both names.
 _MERGED = ("bin", "sbin", "lib", "lib64")
@@ -51,6 +52,12 @@ class Apt:
         """Return the name of the image package that ``metapackage`` depends on now."""
         answer = self._run("apt-cache", "show", "--no-all-versions", metapackage)
         return parse_kernel_image(answer, metapackage)
+
+    def kernel_headers(self, release: str) -> list[str]:
+        """Return the packages that modules for kernel ``release`` are built with."""
+        name = f"linux-headers-{release}"
+        answer = self._run("apt-cache", "show", "--no-all-versions", name)
+        return [name, *parse_kernel_headers(answer)]
 
     def download(self, wanted: dict[str, str]) -> list[Path]:
         """Fetch the packages that are not here yet; return the .deb files of all."""
@@ -123,6 +130,18 @@ def parse_kernel_image(text: str, metapackage: str) -> str:
         if found:
             return found.group()
     raise LabProblem(f"{metapackage} depends on no kernel image, as apt-cache shows it")
+
+
+def parse_kernel_headers(text: str) -> list[str]:
+    """Read what else holds headers and the kernel's own build, off ``apt-cache show
+    linux-headers-RELEASE``. The compiler it depends on is not one of them.
+    """
+    return [
+        name
+        for line in text.splitlines()
+        if line.startswith("Depends:")
+        for name in _HEADERS.findall(line)
+    ]
 
 
 def unpack(debs: Iterable[Path], folder: Path) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """``python3 -m lab.provision``: fetch once what guests are made of.
 
-QEMU is installed on the machine (tools/install-debian-packages); everything else
-is downloaded into the cache folder and unpacked there, as one layer for guests.
+QEMU, and the compiler for the InfiniBand fabric's kernel module, are installed on the
+machine (tools/install-debian-packages); everything else is downloaded into the cache
+folder and unpacked there, as one layer for guests.
 A second run finds the layer and does nothing. Layers of other checkouts stay: their
 guests may be running.
 """
@@ -24,9 +25,14 @@ from lab.layer import GUEST_PACKAGES, KERNEL_METAPACKAGE
 from lab.packages import Apt, unpack
 from lab.problem import LabProblem, NotProvisioned
 
-HOST_PACKAGES = ("qemu-system-x86",)
+HOST_PACKAGES = (
+    "qemu-system-x86",
+    "gcc",  # of the same release as the kernel, so what that was built with
+    "libelf1",  # for objtool of the kernel's own build
+    "make",
+)
 # Megabytes that a layer takes, with what is downloaded for it.
-ROOM = 1000
+ROOM = 1100
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -55,7 +61,9 @@ def provision() -> cache.Provision:
     if subprocess.run(
         [str(installer), "--for", purpose, *HOST_PACKAGES], check=False
     ).returncode:
-        raise LabProblem("QEMU is needed to start guests")
+        raise LabProblem(
+            "guests need QEMU, and a compiler for a module of their kernel"
+        )
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise LabProblem(
             "guests are made of Debian packages, and this machine has no apt-get and"
@@ -101,7 +109,7 @@ def _make_layer(folder: Path, key: str) -> cache.Provision:
     layer = folder / f"layer-{key}"
     shutil.rmtree(layer, ignore_errors=True)
     unpack(debs, layer)
-    release = image[len("linux-image-") :]
+    release = _release(image)
     _run_from(layer, "usr/bin/kmod", "depmod", "-b", str(layer), release)
     # A guest that has to compile the agent's imports boots 2 s later.
     names = ("-s", str(layer), "-p", "/")  # as guests see them, for tracebacks
@@ -120,9 +128,15 @@ def _make_layer(folder: Path, key: str) -> cache.Provision:
 def _download(apt: Apt) -> tuple[str, list[Path]]:
     image = apt.kernel_image(KERNEL_METAPACKAGE)
     wanted = apt.closure(GUEST_PACKAGES)
-    # Without its dependencies: those make an initramfs, and we make our own.
-    wanted[image] = apt.version(image)
+    # Without their dependencies: those make an initramfs, and we make our own; or they
+    # are a compiler, and the machine's is used.
+    for name in (image, *apt.kernel_headers(_release(image))):
+        wanted[name] = apt.version(name)
     return image, apt.download(wanted)
+
+
+def _release(image: str) -> str:
+    return image[len("linux-image-") :]
 
 
 def _run_from(layer: Path, program: str, name: str, *arguments: str) -> None:

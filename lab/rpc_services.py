@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lab.guest import Guest
+from lab.second_host import Host
 
 # The users that Debian's maintainer scripts would have made.
 _SCRIPT = """
@@ -24,6 +24,6 @@ rpc.statd --no-notify
 """
 
 
-def start_rpc_services(guest: Guest) -> None:
+def start_rpc_services(guest: Host) -> None:
     """Start rpcbind and statd in ``guest``; a second time does nothing."""
     guest.run(f"set -e; [ -e /run/rpcbind.sock ] && exit; {_SCRIPT}", check=True)

@@ -13,7 +13,7 @@ import pytest
 from lab import cache, provision
 from lab.layer import GUEST_PACKAGES, layer_key
 from lab.nfs_server import configuration
-from lab.packages import parse_kernel_image, parse_simulation
+from lab.packages import parse_kernel_headers, parse_kernel_image, parse_simulation
 from lab.problem import LabProblem, NotProvisioned
 
 INSTALLER = Path(__file__).resolve().parents[1] / "tools/install-debian-packages"
@@ -39,6 +39,17 @@ def test_the_kernel_that_the_metapackage_means() -> None:
     assert parse_kernel_image(text, "linux-image-amd64") == "linux-image-6.1.0-56-amd64"
     with pytest.raises(LabProblem, match="linux-image-amd64 depends on no kernel"):
         parse_kernel_image("Package: linux-image-amd64\n", "linux-image-amd64")
+
+
+def test_the_headers_are_taken_without_the_compiler() -> None:
+    text = (
+        "Package: linux-headers-6.1.0-56-amd64\n"
+        "Depends: linux-headers-6.1.0-56-common (= 6.1-2), linux-kbuild-6.1 (>= 6.1-2),"
+        " linux-compiler-gcc-12-x86\n"
+        "Description: for linux-headers-9\n"
+    )
+    wanted = ["linux-headers-6.1.0-56-common", "linux-kbuild-6.1"]
+    assert parse_kernel_headers(text) == wanted
 
 
 def test_a_layer_is_made_again_for_other_packages_or_another_release() -> None:
@@ -114,7 +125,7 @@ def debian_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with QEMU and apt, as provisioning sees it; returns the cache."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    debian(programs, uid=1000, installed="qemu-system-x86")
+    debian(programs, uid=1000, installed=" ".join(provision.HOST_PACKAGES))
     program(programs, "dpkg-deb", "exit 1")
     (programs / "bash").symlink_to("/bin/bash")
     monkeypatch.setenv("PATH", str(programs))

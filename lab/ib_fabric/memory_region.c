@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Memory regions: keys, and the memory that they stand for.
+ *
+ * One key, FAB_LOCAL_KEY, is good for all memory. The others belong to regions of fast
+ * registration, which a REG_MR request makes valid and an invalidation ends.
+ */
+#include <linux/math64.h>
+#include <linux/slab.h>
+#include <linux/xarray.h>
+
+#include "ib_fabric.h"
+
+/* By index, so that a key is never looked for in a list. */
+static DEFINE_XARRAY_ALLOC1(regions);
+static u32 last_index;
+
+struct ib_mr *fab_get_dma_mr(struct ib_pd *pd, int access)
+{
+	struct fab_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->ib.lkey = FAB_LOCAL_KEY;
+	mr->ib.rkey = FAB_LOCAL_KEY;
+	return &mr->ib;
+}
+
+/* The kernel only: user space would need its pages pinned, and queues it can map. */
+struct ib_mr *fab_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
+			      int access, struct ib_udata *udata)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+struct ib_mr *fab_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_pages)
+{
+	struct fab_mr *mr;
+	int error;
+
+	if (!fab_parameters.fast_registration || type != IB_MR_TYPE_MEM_REG)
+		return ERR_PTR(-EOPNOTSUPP);
+	mr = kvzalloc(struct_size(mr, pages, max_pages), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->max_pages = max_pages;
+	error = xa_alloc_cyclic_irq(&regions, &mr->index, mr, XA_LIMIT(1, 0xfffff),
+				    &last_index, GFP_KERNEL);
+	if (error < 0) {
+		kvfree(mr);
+		return ERR_PTR(error);
+	}
+	mr->ib.lkey = mr->index << 8;
+	mr->ib.rkey = mr->ib.lkey;
+	return &mr->ib;
+}
+
+int fab_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
+{
+	struct fab_mr *mr = to_fab_mr(ib);
+	unsigned long flags;
+
+	if (mr->index) {
+		/* Who has found it by its key holds the lock until he is done with it. */
+		spin_lock_irqsave(&fab_lock, flags);
+		xa_erase(&regions, mr->index);
+		spin_unlock_irqrestore(&fab_lock, flags);
+	}
+	kvfree(mr);
+	return 0;
+}
+
+static int add_page(struct ib_mr *ib, u64 address)
+{
+	struct fab_mr *mr = to_fab_mr(ib);
+
+	if (mr->num_pages == mr->max_pages)
+		return -ENOMEM;
+	mr->pages[mr->num_pages++] = address;
+	return 0;
+}
+
+int fab_map_mr_sg(struct ib_mr *ib, struct scatterlist *sg, int count,
+		  unsigned int *offset)
+{
+	to_fab_mr(ib)->num_pages = 0;
+	return ib_sg_to_pages(ib, sg, count, offset, add_page);
+}
+
+/* REG_MR; under fab_lock. */
+void fab_mr_register(struct ib_mr *ib, u32 key, int access)
+{
+	struct fab_mr *mr = to_fab_mr(ib);
+
+	ib->lkey = key;
+	ib->rkey = key;
+	mr->access = access;
+	mr->valid = true;
+}
+
+static struct fab_mr *find(struct ib_pd *pd, u32 key)
+{
+	struct fab_mr *mr = xa_load(&regions, key >> 8);
+
+	if (!mr || mr->ib.rkey != key || mr->ib.pd != pd)
+		return NULL;
+	return mr;
+}
+
+/* LOCAL_INV, or the other side's SEND_WITH_INV; under fab_lock. */
+bool fab_mr_invalidate(struct ib_pd *pd, u32 key)
+{
+	struct fab_mr *mr = find(pd, key);
+
+	if (!mr)
+		return false;
+	mr->valid = false;
+	return true;
+}
+
+/*
+ * Return where (key, address) is, and shorten *length to what is contiguous there;
+ * NULL where the key does not allow it.
+ */
+static void *locate(struct ib_pd *pd, u32 key, int access, u64 address, u32 *length)
+{
+	struct fab_mr *mr;
+	u64 place;
+	u64 page;
+	u32 in_page;
+
+	if (key == FAB_LOCAL_KEY)
+		return (void *)(uintptr_t)address;
+	mr = find(pd, key);
+	if (!mr || !mr->valid || (mr->access & access) != access)
+		return NULL;
+	if (address < mr->ib.iova || address - mr->ib.iova >= mr->ib.length)
+		return NULL;
+	/* The region begins somewhere in its first page. */
+	place = address - mr->ib.iova + (mr->ib.iova & (mr->ib.page_size - 1));
+	page = div_u64(place, mr->ib.page_size);
+	in_page = place & (mr->ib.page_size - 1);
+	if (page >= mr->num_pages)
+		return NULL;
+	*length = min_t(u64, *length, mr->ib.length - (address - mr->ib.iova));
+	*length = min_t(u64, *length, mr->ib.page_size - in_page);
+	return (void *)(uintptr_t)(mr->pages[page] + in_page);
+}
+
+/* Return the memory at the cursor and shorten *length to what is contiguous there. */
+static void *peek(struct fab_cursor *cursor, u32 *length)
+{
+	while (cursor->left && cursor->offset == cursor->sge->length) {
+		cursor->sge++;
+		cursor->left--;
+		cursor->offset = 0;
+	}
+	if (!cursor->left)
+		return NULL;
+	*length = min(*length, cursor->sge->length - cursor->offset);
+	return locate(cursor->pd, cursor->sge->lkey, cursor->access,
+		      cursor->sge->addr + cursor->offset, length);
+}
+
+/* Copy, and move both on; false where either ends or its key does not allow it. */
+bool fab_copy(struct fab_cursor *from, struct fab_cursor *to, u32 length)
+{
+	while (length) {
+		u32 piece = length;
+		void *source = peek(from, &piece);
+		void *target = source ? peek(to, &piece) : NULL;
+
+		if (!target)
+			return false;
+		memcpy(target, source, piece);
+		from->offset += piece;
+		to->offset += piece;
+		length -= piece;
+	}
+	return true;
+}
+
+/* Move on without copying; false where it ends or a key does not allow it. */
+bool fab_skip(struct fab_cursor *cursor, u32 length)
+{
+	while (length) {
+		u32 piece = length;
+
+		if (!peek(cursor, &piece))
+			return false;
+		cursor->offset += piece;
+		length -= piece;
+	}
+	return true;
+}
+
+/* Is all of it there, and allowed? */
+bool fab_reaches(struct fab_cursor cursor, u32 length)
+{
+	return fab_skip(&cursor, length);
+}

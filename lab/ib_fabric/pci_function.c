@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A PCI bus that is not there, with a function for each HCA, and the driver that binds
+ * to them: so that sysfs says of an HCA what it says of a real one, and a driver can be
+ * unbound from it.
+ *
+ * Functions have a configuration header and nothing else: no memory, no interrupt, no
+ * capabilities.
+ */
+#include <asm/unaligned.h>
+#include <linux/pci.h>
+
+#include "ib_fabric.h"
+
+/* A domain of its own, where no real bus is: 001b:00:00.0 and so on. */
+#define DOMAIN		0x1b
+
+static struct pci_bus *bus;
+static u8 header[PCI_STD_HEADER_SIZEOF];
+
+static void make_header(void)
+{
+	put_unaligned_le16(fab_parameters.pci_vendor, header + PCI_VENDOR_ID);
+	put_unaligned_le16(fab_parameters.pci_device, header + PCI_DEVICE_ID);
+	put_unaligned_le32(fab_parameters.pci_class << 8 | fab_parameters.pci_revision,
+			   header + PCI_CLASS_REVISION);
+	put_unaligned_le16(fab_parameters.pci_vendor, header + PCI_SUBSYSTEM_VENDOR_ID);
+	put_unaligned_le16(fab_parameters.pci_device, header + PCI_SUBSYSTEM_ID);
+}
+
+static bool is_there(unsigned int devfn)
+{
+	return !PCI_FUNC(devfn) && PCI_SLOT(devfn) < fab_parameters.hcas;
+}
+
+static int read_config(struct pci_bus *on, unsigned int devfn, int where, int size,
+		       u32 *value)
+{
+	u8 bytes[4] = {};
+	int i;
+
+	if (!is_there(devfn)) {
+		PCI_SET_ERROR_RESPONSE(value);
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	}
+	for (i = 0; i < size; i++)
+		if (where + i < sizeof(header))
+			bytes[i] = header[where + i];
+	*value = get_unaligned_le32(bytes);
+	return PCIBIOS_SUCCESSFUL;
+}
+
+/* Taken and forgotten, as by registers that are wired to 0. */
+static int write_config(struct pci_bus *on, unsigned int devfn, int where, int size,
+			u32 value)
+{
+	return is_there(devfn) ? PCIBIOS_SUCCESSFUL : PCIBIOS_DEVICE_NOT_FOUND;
+}
+
+static struct pci_ops config_ops = {
+	.read = read_config,
+	.write = write_config,
+};
+
+static struct pci_sysdata sysdata = {
+	.domain = DOMAIN,
+	.node = NUMA_NO_NODE,
+};
+
+static struct resource bus_numbers = {
+	.name = "ib_fabric",
+	.start = 0,
+	.end = 0,
+	.flags = IORESOURCE_BUS,
+};
+
+static int probe(struct pci_dev *function, const struct pci_device_id *id)
+{
+	struct fab_hca *hca;
+
+	/* Real adapters with this identity are for their own driver. */
+	if (function->sysdata != &sysdata)
+		return -ENODEV;
+	hca = fab_hca_create(function, PCI_SLOT(function->devfn));
+	if (IS_ERR(hca)) {
+		dev_err(&function->dev, "ib_fabric: no RDMA device: error %ld\n",
+			PTR_ERR(hca));
+		return PTR_ERR(hca);
+	}
+	pci_set_drvdata(function, hca);
+	return 0;
+}
+
+static void remove(struct pci_dev *function)
+{
+	fab_hca_destroy(pci_get_drvdata(function));
+}
+
+/* The first entry is filled in from the parameters. */
+static struct pci_device_id ids[2];
+
+static struct pci_driver driver = {
+	.id_table = ids,
+	.probe = probe,
+	.remove = remove,
+};
+
+static int scan(void)
+{
+	LIST_HEAD(resources);
+
+	pci_add_resource(&resources, &bus_numbers);
+	bus = pci_scan_root_bus(NULL, 0, &config_ops, &sysdata, &resources);
+	if (!bus) {
+		pci_free_resource_list(&resources);
+		return -ENOMEM;
+	}
+	pci_bus_add_devices(bus);
+	return 0;
+}
+
+/* Add the bus, the functions and the driver: the HCAs are there when it returns. */
+int fab_pci_add(void)
+{
+	int error;
+
+	make_header();
+	ids[0].vendor = fab_parameters.pci_vendor;
+	ids[0].device = fab_parameters.pci_device;
+	ids[0].subvendor = PCI_ANY_ID;
+	ids[0].subdevice = PCI_ANY_ID;
+	driver.name = fab_parameters.driver;
+	/* The driver first, so that no other one is looked for. */
+	error = pci_register_driver(&driver);
+	if (error)
+		return error;
+	pci_lock_rescan_remove();
+	error = scan();
+	pci_unlock_rescan_remove();
+	if (error)
+		pci_unregister_driver(&driver);
+	return error;
+}
+
+void fab_pci_remove(void)
+{
+	pci_lock_rescan_remove();
+	pci_stop_root_bus(bus);
+	pci_remove_root_bus(bus);
+	pci_unlock_rescan_remove();
+	pci_unregister_driver(&driver);
+}

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Builds the InfiniBand fabric's kernel module (lab/ib_fabric/), once for each content.
+
+On the machine and not in a guest, where a compiler is some ten times slower; with the
+headers of the guest layer, which need not be installed for that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from lab.cache import Provision, cache_folder, provisioned
+from lab.problem import LabProblem
+
+NAME = "ib_fabric"
+SOURCES = Path(__file__).with_name("ib_fabric")
+# No symbols for debuggers: the module is handed to each guest.
+_SETTINGS = ("CC=gcc", "CONFIG_DEBUG_INFO_BTF_MODULES=", "KCFLAGS=-g0")
+_OF_ANOTHER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+
+
+def built_module() -> Path:
+    """Return the module for this checkout's guests; build it if need be.
+
+    Raises NotProvisioned without a guest layer, and LabProblem with the compiler's
+    words where it cannot be built.
+    """
+    provision = provisioned()
+    folder = cache_folder() / NAME
+    path = folder / f"{_digest(provision)}.ko"
+    if path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                module, _ = build(provision, Path(scratch) / "source")
+                module.rename(path)
+    return path
+
+
+def build(provision: Provision, folder: Path, *settings: str) -> tuple[Path, str]:
+    """Build in the new ``folder``; return the module and what the compiler printed.
+
+    ``settings`` are for kbuild: ``W=1``. Raises LabProblem with its words.
+    """
+    shutil.copytree(SOURCES, folder)
+    headers = provision.layer / f"usr/src/linux-headers-{provision.kernel_release}"
+    common = Path(f"{headers.as_posix().removesuffix('-amd64')}-common")
+    # The Makefile of the headers includes that of -common by its installed path; named
+    # here, kbuild finds everything else relative to the two.
+    command = ["make", "--silent", f"-j{os.cpu_count()}", "-C", str(headers)]
+    command += ["-f", str(common / "Makefile")]
+    # Not what a make around us was told: `make -j2 check` would show here.
+    environment = {k: v for k, v in os.environ.items() if k not in _OF_ANOTHER_MAKE}
+    try:
+        done = subprocess.run(
+            [*command, f"M={folder}", *_SETTINGS, *settings, "modules"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        raise LabProblem(f"{NAME}.ko needs make to be built: {error}") from None
+    if done.returncode:
+        raise LabProblem(f"{NAME}.ko cannot be built:\n{done.stdout.strip()}")
+    return folder / f"{NAME}.ko", done.stdout
+
+
+def _digest(provision: Provision) -> str:
+    digest = hashlib.sha256(
+        "\0".join([provision.key, provision.kernel_release, *_SETTINGS]).encode()
+    )
+    for source in sorted(SOURCES.iterdir()):
+        digest.update(f"\0{source.name}\0".encode() + source.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A hypervisor and an NFS server, joined by InfiniBand, in one guest.
+
+with ib_pair() as pair:
+    pair.hypervisor.run(f"mount -t nfs -o rdma,port=20049 {pair.export} /mnt")
+
+The hypervisor is the guest itself, with mlx4_0 and ib0; the server is a host of its
+own in it (lab/second_host.py), with ib1 of mlx4_1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Optional
+
+from lab import modules
+from lab.guest import Guest
+from lab.infiniband import InfiniBand, set_up
+from lab.nfs_server import RDMA_PORT, NfsServer
+from lab.rpc_services import start_rpc_services
+from lab.second_host import SecondHost
+
+EXPORT_PATH = "/srv/data"
+SERVER_ADDRESSES = ("10.97.0.1/24", "fd00:97::1/64")
+HYPERVISOR_ADDRESSES = ("10.97.0.2/24", "fd00:97::2/64")
+DEFAULT = InfiniBand()
+# With what mount.nfs would load, and an NFS server.
+_MODULES = (*InfiniBand.modules, "rpcrdma", "nfsv3", "nfsv4", *NfsServer.modules)
+# Outside of the first network namespace nfsd cannot remember clients by itself, and
+# without that it does not let its grace period be ended.
+_TRACK_CLIENTS = """
+set -e
+mkdir /var/lib/nfs/rpc_pipefs /var/lib/nfs/nfsdcld
+mount -t rpc_pipefs sunrpc /var/lib/nfs/rpc_pipefs
+nfsdcld
+"""
+
+
+@dataclass
+class IbPair:
+    """Two hosts in one guest; ``fabric`` has their cables, P_Keys and MTUs."""
+
+    hypervisor: Guest
+    server: SecondHost
+    nfs: NfsServer
+    fabric: InfiniBand
+
+    netdev = "ib0"
+    server_netdev = "ib1"
+    address = SERVER_ADDRESSES[0].partition("/")[0]
+    address6 = SERVER_ADDRESSES[1].partition("/")[0]
+    export = f"{address}:{EXPORT_PATH}"
+    export6 = f"[{address6}]:{EXPORT_PATH}"
+
+    @property
+    def device(self) -> str:
+        """The hypervisor's HCA: ``mlx4_0``."""
+        return self.fabric.devices[0]
+
+    @property
+    def server_device(self) -> str:
+        """The server's HCA: ``mlx4_1``."""
+        return self.fabric.devices[1]
+
+    def load(self) -> None:
+        """Load the fabric, and give both hosts their netdev and addresses.
+
+        Both have carrier then, if the fabric's settings let them have one.
+        """
+        self.fabric.load(self.hypervisor)
+        self.server.take(self.server_netdev)
+        set_up(self.server, self.server_netdev, SERVER_ADDRESSES)
+        set_up(self.hypervisor, self.netdev, HYPERVISOR_ADDRESSES)
+        if self.fabric.gives_carrier:
+            self.fabric.wait_for_carrier(self.hypervisor, self.netdev)
+            self.fabric.wait_for_carrier(self.server, self.server_netdev)
+
+    def reload(self, fabric: InfiniBand) -> None:
+        """Put ``fabric`` in the place of the present one. The server goes on."""
+        self.fabric.unload(self.hypervisor)
+        self.fabric = fabric
+        self.load()
+
+
+@contextmanager
+def ib_pair(
+    fabric: InfiniBand = DEFAULT,
+    *,
+    rdma_port: Optional[int] = RDMA_PORT,
+    cpus: int = 1,
+    kernel_arguments: str = "",
+    guest: Optional[Guest] = None,
+) -> Iterator[IbPair]:
+    """Boot it: addresses set, /srv/data exported over TCP and, if wanted, RDMA.
+
+    ``fabric`` has two HCAs of one port. ``rdma_port`` None: no RDMA listener. ``guest``
+    is one that is off, for who wants to kill it while it boots.
+    """
+    if guest is None:
+        guest = Guest("hypervisor", cpus=cpus, kernel_arguments=kernel_arguments)
+    with guest:
+        server = SecondHost(guest, "server")
+        pair = IbPair(guest, server, NfsServer(server), fabric)
+        modules.load(guest, *_MODULES)
+        server.power_on()
+        pair.load()
+        guest.run("cat >> /etc/hosts", input=_names(), check=True)
+        start_rpc_services(guest)
+        start_rpc_services(server)
+        server.run(_TRACK_CLIENTS, check=True)
+        pair.nfs.start(rdma_port)
+        pair.nfs.add_export(EXPORT_PATH)
+        yield pair
+
+
+def _names() -> str:
+    both = (("server", SERVER_ADDRESSES), ("hypervisor", HYPERVISOR_ADDRESSES))
+    lines = [
+        f"{address.partition('/')[0]} {name}"
+        for name, addresses in both
+        for address in addresses
+    ]
+    return "\n".join(["", *lines, ""])
