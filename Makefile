@@ -37,7 +37,7 @@ lab: venv ## QEMU, and a kernel and packages for the lab's guests, fetched once
 	@$(BIN)/python -m lab.provision
 
 .PHONY: demo
-demo: lab ## an NFS export becomes an RDMA-mounted storage connection, on real kernels
+demo: lab ## storage connections over RDMA, and a host with InfiniBand, on real kernels
 	@$(BIN)/python -m lab.demo
 
 .PHONY: test

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A demo's story: it runs commands in a guest, shows what comes back, and checks it.
+
+Every line that starts with ``$`` was run; everything below it is what came back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+from lab.command import Result
+from lab.guest import Guest
+from lab.problem import LabProblem
+
+# Of the terminal on which ovirt-rdma-host is shown.
+COLUMNS = 95
+MARGIN = "     "
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Story:
+    """Prints what happens; raises LabProblem when it is not what was told.
+
+    ``chapters`` says how many were told before.
+    """
+
+    def __init__(self, guest: Guest, chapters: int = 0) -> None:
+        self.guest = guest
+        self.chapters = chapters
+        dumb = not sys.stdout.isatty() or "NO_COLOR" in os.environ
+        commands = Path(sys.executable).parent
+        self._environment = {
+            "LC_ALL": "C.UTF-8",
+            "PATH": f"{commands}:{_SYSTEM_PATH}",
+            "TERM": "dumb" if dumb else os.environ.get("TERM", "dumb"),
+        }
+
+    def chapter(self, text: str) -> None:
+        """Begin a chapter."""
+        self.chapters += 1
+        say(f"\n{self.chapters}. {text}")
+
+    def command(self, line: str, expected: int = 0) -> str:
+        """Run ``ovirt-rdma-host`` with the words of ``line`` on a terminal; show and
+        return what it says, and expect this exit code.
+        """
+        # What the terminal adds to an end of line is not the command's.
+        start = f"stty cols {COLUMNS} -onlcr; exec ovirt-rdma-host {line}"
+        words = ["script", "-qec", start, "/dev/null"]
+        result = self.guest.run(words, environment=self._environment)
+        self._show(f"ovirt-rdma-host {line}", result)
+        expect(result.exit_code == expected, f"exit code is {expected}")
+        return _COLOUR.sub("", result.stdout)
+
+    def shell(self, line: str) -> str:
+        """Run a line in the guest; show and return what it prints."""
+        result = self.guest.run(line, check=True, environment=self._environment)
+        self._show(line, result)
+        return result.stdout
+
+    def mounted_over(self, place: str, transport: str) -> None:
+        """Show what the kernel says of the mount at ``place``; expect ``transport``."""
+        mount = self.shell(f"grep -F ' {place} ' /proc/self/mountinfo")
+        expect(f"proto={transport}," in mount, f"mountinfo says proto={transport}")
+        stats = self.shell(
+            f"grep -F -A 20 'mounted on {place} ' /proc/self/mountstats | grep xprt:"
+        )
+        expect(f"xprt:\t{transport} " in stats, f"mountstats says xprt: {transport}")
+
+    @staticmethod
+    def _show(line: str, result: Result) -> None:
+        first, *more = line.splitlines()
+        say("\n".join([f"   $ {first}", *(f"{MARGIN}{text}" for text in more)]))
+        for text in (result.stdout + result.stderr).splitlines():
+            say(f"{MARGIN}{text}".rstrip())
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    print(text, flush=True)
+
+
+def folded(text: str) -> None:
+    """Print a long line below what it belongs to."""
+    more = f"{MARGIN}  "
+    say(textwrap.fill(text, 96, initial_indent=MARGIN, subsequent_indent=more))
+
+
+def expect(fact: bool, what: str) -> None:
+    """Raise LabProblem unless ``fact``."""
+    if not fact:
+        raise LabProblem(f"expected that {what}, and it is not so")

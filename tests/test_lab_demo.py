@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``make demo`` says so when something is not as told; no guest boots here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lab import demo, demo_infiniband, demo_nfs
+from lab.command import Result
+from lab.demo_infiniband import speed
+from lab.guest import Guest
+from lab.problem import LabProblem
+from lab.story import Story
+from ovirt_rdma.host.policy_file import parse_policy
+
+
+class Answering(Guest):
+    """A guest that is off, and answers all the same: the same to each command."""
+
+    def __init__(self, stdout: str, exit_code: int = 0) -> None:
+        super().__init__("answering")
+        self.ran: list[Any] = []
+        self._result = Result(exit_code, stdout, "", 0.1)
+
+    def run(self, command: Any, **_: Any) -> Result:
+        self.ran.append(command)
+        return self._result
+
+
+def test_a_story_shows_what_it_runs_and_goes_on_counting(capsys):
+    story = Story(Answering("one\ntwo\n"), chapters=7)
+    story.chapter("Next.")
+    assert story.shell("cat here") == "one\ntwo\n"
+    assert capsys.readouterr().out == "\n8. Next.\n   $ cat here\n     one\n     two\n"
+
+
+def test_colours_are_shown_and_not_judged(capsys):
+    story = Story(Answering("\x1b[31mFAIL\x1b[0m  X-01\n"))
+    assert story.command("check") == "FAIL  X-01\n"
+    out = capsys.readouterr().out
+    assert "   $ ovirt-rdma-host check\n" in out
+    assert "\x1b[31mFAIL\x1b[0m" in out
+
+
+def test_another_exit_code_than_told_ends_the_story():
+    with pytest.raises(LabProblem, match="exit code is 3"):
+        Story(Answering("", exit_code=0)).command("check", expected=3)
+
+
+# The second mount of an export, without nosharecache: asked for TCP, and it is RDMA.
+@pytest.mark.parametrize(
+    ("transport", "as_told"), [("rdma", True), ("tcp", False), ("udp", False)]
+)
+def test_a_mount_over_another_transport_than_told_ends_the_story(transport, as_told):
+    shown = (
+        "58 30 / /mnt/x rw - nfs4 s:/d rw,proto=rdma,port=20049\n\txprt:\trdma 0 0\n"
+    )
+    story = Story(Answering(shown))
+    if as_told:
+        story.mounted_over("/mnt/x", transport)
+        return
+    with pytest.raises(LabProblem, match=f"mountinfo says proto={transport}"):
+        story.mounted_over("/mnt/x", transport)
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        ("67108864 bytes (67 MB, 64 MiB) copied, 1.14331 s, 58.7 MB/s\n", 58.7),
+        ("67108864 bytes (67 MB, 64 MiB) copied, 0.5 s, 134 MB/s\n", 134.2),
+        ("64+0 records out\n2000000 bytes (2.0 MB) copied, 2 s, 1.0 MB/s", 1.0),
+        ("1000000 bytes (1.0 MB) copied, 5e-01 s, 2 MB/s", 2.0),
+    ],
+)
+def test_the_speed_is_what_dd_says(told, wanted):
+    assert speed(told) == pytest.approx(wanted, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "told", ["", "dd: failed to open", "5 bytes copied, 0 s, Infinity B/s"]
+)
+def test_no_speed_is_made_up(told):
+    with pytest.raises(LabProblem, match="dd did not say"):
+        speed(told)
+
+
+@pytest.mark.parametrize("text", [demo_nfs.POLICY, demo_infiniband.POLICY])
+def test_the_policies_are_in_order(text):
+    assert parse_policy(text, "policy.yaml").warnings == ()
+
+
+def test_where_the_first_story_fails_nobody_waits_for_the_second_to_boot(
+    capsys, monkeypatch
+):
+    killed = threading.Event()
+    monkeypatch.setattr(Guest, "kill", lambda _: killed.set())
+    monkeypatch.setattr(demo, "ib_pair", _booting(killed))
+    monkeypatch.setattr(demo, "two_guests", _failing)
+    assert demo.main() == 1
+    assert killed.is_set()
+    assert "demo: guest server did not boot" in capsys.readouterr().err
+
+
+def _booting(killed: threading.Event) -> Any:
+    @contextmanager
+    def pair(guest: Guest) -> Iterator[None]:
+        assert killed.wait(20), "it boots on"
+        raise LabProblem("the console's last lines")
+        yield
+
+    return pair
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    raise LabProblem("guest server did not boot")
+    yield
