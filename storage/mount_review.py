@@ -17,14 +17,19 @@ from ovirt_rdma.host.facts import CmId, DegradedMark, Facts, NfsMount
 from ovirt_rdma.host.policy import TCP, Policy, RuleMatch, rule_for
 from ovirt_rdma.storage.mount_age import mark_of, mounted_s, shown, utc
 from ovirt_rdma.storage.proof import RDMA, Proof, prove
+from ovirt_rdma.storage.trunking import (
+    OTHERS,
+    REMOUNT,
+    because,
+    remedy,
+    sharers,
+    took_over,
+)
 
 OK = "ok"
 DEGRADED = "degraded"
 UNPROVEN = "unproven"
 UNNAMED = "not named"
-
-# Only a mount that is made anew changes its transport.
-REMOUNT = "put the host into maintenance and activate it again"
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,10 @@ class MountReview:
     """One mount, the rule that names it (or None), the proof, and the verdict.
 
     ``since`` is when it was mounted, as ``2026-11-21T02:51:34Z``, None if not known.
-    ``mark`` is what vdsmd has noted on it, where it is degraded.
+    ``mark`` is what vdsmd has noted on it, where it is degraded; ``cause`` what can be
+    seen of that where nobody has noted it. ``others`` use its connection too, so that
+    only all of them together change their transport; ``against`` are those of them
+    that the policy does not want over the transport that this one should have.
     """
 
     mount: NfsMount
@@ -43,11 +51,14 @@ class MountReview:
     fix: str = ""
     since: Optional[str] = None
     mark: Optional[DegradedMark] = None
+    cause: str = ""
+    others: tuple[NfsMount, ...] = ()
+    against: tuple[NfsMount, ...] = ()
 
     @property
     def reason(self) -> Optional[str]:
-        """Why it is degraded; None where it is not, or nobody has noted that."""
-        return self.mark.reason if self.mark else None
+        """Why it is degraded; None where it is not, or that is not known."""
+        return self.mark.reason if self.mark else self.cause or None
 
 
 def review_all(facts: Facts, policy: Policy) -> list[MountReview]:
@@ -59,6 +70,7 @@ def review_all(facts: Facts, policy: Policy) -> list[MountReview]:
             facts.cm_ids,
             utc(facts.booted_at, mounted_s(mount, facts.uptime_s)),
             mark_of(mount, facts.degraded_marks, facts.uptime_s),
+            others=sharers(mount, facts.nfs_mounts),
         )
         for mount in facts.nfs_mounts
     ]
@@ -70,11 +82,14 @@ def review(
     cm_ids: Optional[Sequence[CmId]] = None,
     since: Optional[str] = None,
     mark: Optional[DegradedMark] = None,
+    *,
+    others: tuple[NfsMount, ...] = (),
 ) -> MountReview:
     """Judge one mount by ``policy``.
 
-    ``cm_ids`` is None where nobody could tell, ``since`` when it was mounted, and
+    ``cm_ids`` is None where nobody could tell, ``since`` when it was mounted,
     ``mark`` what vdsmd has noted on it; one that does not fit any more is passed over.
+    ``others`` are the mounts on its connection.
     """
     proof = prove(mount, cm_ids)
     match = _match(mount, policy)
@@ -82,7 +97,7 @@ def review(
     if match is None:
         sentence = f"{runs}; no rule names it"
         return MountReview(mount, None, proof, UNNAMED, sentence, since=since)
-    wanted = TCP if match.rule.transport == TCP else RDMA
+    wanted = _wanted(match)
     by_rule = f"{match.rule.title} says {match.rule.transport}"
     if proof.transport is None:
         sentence = f"{mount.source}: the kernel's signals do not agree ({proof})"
@@ -92,25 +107,55 @@ def review(
     if proof.transport == wanted:
         sentence = f"{runs}, as {by_rule}"
         return MountReview(mount, match, proof, OK, sentence, since=since)
-    fix = REMOUNT if wanted == TCP else f"{_check(mount)}; once it is ready, {REMOUNT}"
     if mark is not None and mark.transport == proof.transport:
         since = mark.since or since
-        fix = f"{mark.fix}; then {fix}" if mark.fix else fix
     else:
         mark = None
+    shares = bool(others) and took_over(mount, match.rule.port) is not False
+    cause = because(others) if shares else ""
+    reason = mark.reason if mark else cause
     history = f"since {shown(since)}, " if since else ""
-    history += f"because {mark.reason}" if mark else "and vdsmd has not noted why"
-    sentence = f"{runs}, but {by_rule}; {history}"
-    return MountReview(mount, match, proof, DEGRADED, sentence, fix, since, mark)
+    history += f"because {reason}" if reason else "and vdsmd has not noted why"
+    against = tuple(m for m in others if _wanted(_match(m, policy)) != wanted)
+    steps = [mark.fix if mark else "", remedy(against) if against else ""]
+    if wanted == TCP:
+        steps.append(REMOUNT)
+    else:
+        ready = f"once all but '{OTHERS}' is" if others else "once it is"
+        steps.append(f"{_check(mount)}; {ready} ready, {REMOUNT}")
+    return MountReview(
+        mount,
+        match,
+        proof,
+        DEGRADED,
+        f"{runs}, but {by_rule}; {history}",
+        "; then ".join(step for step in steps if step),
+        since,
+        mark,
+        cause,
+        others,
+        against,
+    )
 
 
 def heal(found: MountReview, ready: bool) -> str:
-    """Say how a degraded mount comes to what its rule says; ``ready``: for RDMA."""
+    """Say how a degraded mount comes to what its rule says; ``ready``: for RDMA, but
+    for standing mounts.
+    """
+    domain = "only this storage domain (no running VM may use it)"
+    if found.others:
+        names = ", ".join(other.source for other in found.others)
+        domain = (
+            f"together all that use its connection (this one and {names}; no running "
+            "VM may use them)"
+        )
     now = (
         "put the host into maintenance in the engine and activate it again (its VMs "
-        "migrate), or deactivate and activate only this storage domain (no running "
-        "VM may use it); the hosted engine's own domain takes a reboot of the host"
+        f"migrate), or deactivate and activate {domain}; the hosted engine's own "
+        "domain takes a reboot of the host"
     )
+    if found.against:
+        now = f"{remedy(found.against)}; then {now}"
     if not ready and found.proof.transport != RDMA:
         return f"once it is ready, {now}"
     # What readiness cannot see, such as nfsmount.conf, would do it again.
@@ -125,6 +170,12 @@ def is_of(found: MountReview, export: Export) -> bool:
 
 def _check(mount: NfsMount) -> str:
     return f"ovirt-rdma-host nfs check {shlex.quote(mount.source)}"
+
+
+def _wanted(match: Optional[RuleMatch]) -> Optional[str]:
+    if match is None:
+        return None
+    return TCP if match.rule.transport == TCP else RDMA
 
 
 def _match(mount: NfsMount, policy: Policy) -> Optional[RuleMatch]:

@@ -16,24 +16,36 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import DegradedMark, NfsMount
 from ovirt_rdma.host.policy import REQUIRE_RDMA, TCP, NfsRule
 from ovirt_rdma.storage.mount_age import mounted_s, shown, utc
-from ovirt_rdma.storage.mount_review import REMOUNT
 from ovirt_rdma.storage.proof import RDMA, Proof, prove
 from ovirt_rdma.storage.refusal import refused
 from ovirt_rdma.storage.shared import Shared
 from ovirt_rdma.storage.stock_connection import StockConnection
 from ovirt_rdma.storage.transport import STOCK
+from ovirt_rdma.storage.trunking import (
+    REMOUNT,
+    because,
+    remedy,
+    sharers,
+    took_over,
+)
 
 _MOUNT_CONF = "look into /etc/nfsmount.conf and /etc/nfsmount.conf.d"
+_UNSEEN = (
+    "it took the connection of an NFS 4 mount of the server that is not seen here, "
+    "such as one that was unmounted while in use"
+)
+_END_USERS = "end what still uses an unmounted file system of the server, or reboot"
 
 log = logging.getLogger("storage.ovirt_rdma")
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The mount at the export's place, and its proof."""
+    """The mount at the export's place, its proof, and others on its connection."""
 
     mount: NfsMount
     proof: Proof
+    others: tuple[NfsMount, ...]
 
 
 class MountVerification:
@@ -65,19 +77,22 @@ class MountVerification:
                 "%s: mounted over %s, proven (%s)", self._export, transport, seen.proof
             )
         else:
-            reason = (
+            told = (
                 f"{asked} was asked for, but the kernel mounted over {transport} "
-                f"({seen.proof}), which settings of nfsmount.conf can cause"
+                f"({seen.proof})"
             )
-            fix = _MOUNT_CONF
+            shared = self._shared_with(seen)
+            cause, fix, now = _cause(shared, took_over(seen.mount, self._rule.port))
+            reason = f"{told}, {cause}"
             if self._rule.transport == REQUIRE_RDMA:
-                self._take_back(stock, reason, fix)
+                self._take_back(stock, reason, now)
             if transport == self._wanted:
                 log.info("%s: %s", self._export, reason)
             else:
                 log.warning(
-                    "%s: %s; this mount is degraded; fix: %s", self._export, reason, fix
+                    "%s: %s; this mount is degraded; fix: %s", self._export, reason, now
                 )
+            reason = because(shared) if shared else reason
         with self._own_errors_logged():
             self._note(seen, transport, reason, fix)
 
@@ -108,13 +123,14 @@ class MountVerification:
         if transport == self._wanted:
             self._note(seen, transport)
         elif mark is None:
-            self._warn(transport)
-            self._note(seen, transport, self._found_it(uptime_s))
+            self._warn(seen, transport)
+            self._note(seen, transport, self._found_it(seen, uptime_s))
         elif (mark.wanted, mark.transport) != (wish, transport):
-            self._warn(transport)
+            self._warn(seen, transport)
             self._note(seen, transport, mark.reason, mark.fix)
 
-    def _warn(self, transport: str) -> None:
+    def _warn(self, seen: _Seen, transport: str) -> None:
+        fix = f"{remedy(seen.others)}; then {REMOUNT}" if seen.others else REMOUNT
         log.warning(
             "%s: already mounted over %s, while %s says %s: this mount is degraded; "
             "fix: %s",
@@ -122,7 +138,7 @@ class MountVerification:
             transport,
             self._rule.title,
             self._rule.transport,
-            REMOUNT,
+            fix,
         )
 
     def _look(self, stock: StockConnection) -> Optional[_Seen]:
@@ -133,8 +149,14 @@ class MountVerification:
             return None
         for mount in mounts:
             if mount.mountpoint == stock.local_path:
-                return _Seen(mount, prove(mount))
+                return _Seen(mount, prove(mount), sharers(mount, mounts))
         return None
+
+    def _shared_with(self, seen: _Seen) -> tuple[NfsMount, ...]:
+        """Return the mounts that gave this one its transport."""
+        if took_over(seen.mount, self._rule.port) is False:
+            return ()
+        return seen.others
 
     @contextlib.contextmanager
     def _own_errors_logged(self) -> Iterator[None]:
@@ -144,11 +166,13 @@ class MountVerification:
         except Exception:
             log.exception("%s: marking failed; please report this", self._export)
 
-    def _found_it(self, uptime_s: float) -> str:
+    def _found_it(self, seen: _Seen, uptime_s: float) -> str:
         booted_at = self._shared.surroundings.reader.booted_at()
         now = utc(booted_at, uptime_s or None)
         at = f", at {shown(now)}" if now else ""
-        return f"it was mounted already when vdsmd first saw it{at}"
+        found = f"it was mounted already when vdsmd first saw it{at}"
+        shared = self._shared_with(seen)
+        return f"{found}; {because(shared)}" if shared else found
 
     def _note(
         self, seen: _Seen, transport: str, reason: str = "", fix: str = ""
@@ -182,3 +206,18 @@ class MountVerification:
             sentence += f"; unmounting it again failed ({error})"
             raise refused(self._export, sentence, fix) from error
         raise refused(self._export, f"{sentence}; unmounted again", fix)
+
+
+def _cause(
+    shared: tuple[NfsMount, ...], took_it_over: Optional[bool]
+) -> tuple[str, str, str]:
+    """Say why a mount has not the transport that was asked for; what its mark has as
+    a fix, and what is to be done now.
+    """
+    if shared:
+        # What a later reader is to do depends on what is mounted then.
+        now = f"{remedy(shared)}; then {REMOUNT}"
+        return f"because {because(shared)}", "", now
+    if took_it_over:
+        return f"because {_UNSEEN}", _END_USERS, _END_USERS
+    return "which settings of nfsmount.conf can cause", _MOUNT_CONF, _MOUNT_CONF

@@ -37,6 +37,9 @@ class Proof:
 def prove(mount: NfsMount, cm_ids: Optional[Sequence[CmId]] = None) -> Proof:
     """Weigh mountinfo's ``proto=``, mountstats' ``xprt:`` lines and, where there is
     one in ``cm_ids``, the connected RDMA CM id of the mount's server.
+
+    That one does not contradict TCP: it may be another mount's, and a mount that took
+    over a TCP connection shows the RDMA port for which it asked.
     """
     signals = []
     if mount.protocol is not None:
@@ -49,7 +52,7 @@ def prove(mount: NfsMount, cm_ids: Optional[Sequence[CmId]] = None) -> Proof:
         shown = f"xprt: {' '.join(protocols)}"
         signals.append(Signal("mountstats", kind, shown))
     cm_id = _connected(mount, cm_ids or ())
-    if cm_id is not None:
+    if cm_id is not None and any(signal.transport == RDMA for signal in signals):
         shown = f"{cm_id.device} to {cm_id.destination}"
         signals.append(Signal("rdma cm_id", RDMA, shown))
     named = {signal.transport for signal in signals}

@@ -9,6 +9,8 @@ Rules of mount.nfs and the kernel, as measured in the lab (nfs-utils 2.6.2, Linu
 * a TCP mount with the RDMA port is refused, and the reverse;
 * a named transport fits IPv6 only as ``proto=rdma6`` or ``proto=tcp6``, and IPv4
   only without the 6; ``rdma6`` without ``proto=`` is no option;
+* an NFS 4 mount takes the connection, so the transport, of a mount that stands and
+  has the same minor version and address;
 * what failed with ``retry=0`` and what would have been tried for two minutes both
   fail at once: look at the options in ``mounts``.
 """
@@ -103,6 +105,7 @@ class FakeKernel:
         self._ports: dict[tuple[str, str], int] = {}
         self._access: dict[str, OSError] = {}
         self._table: list[text.ShownMount] = []
+        self._detached: list[text.ShownMount] = []
         self._lock = threading.Lock()
         self._called = threading.Condition(self._lock)
         (root / "proc/self").mkdir(parents=True)
@@ -163,6 +166,13 @@ class FakeKernel:
         call = MountCall(spec, file, options, "nfs")
         with self._lock:
             self._add(call)
+
+    def detach(self, file: str) -> None:
+        """Unmount as ``umount -l`` does it to a mount in use: its connection stays."""
+        with self._lock:
+            self._detached += [m for m in self._table if m.file == file]
+            self._table = [m for m in self._table if m.file != file]
+            self._show()
 
     def pass_time(self, seconds: int) -> None:
         """Let the mounts that stand grow older."""
@@ -264,9 +274,16 @@ class FakeKernel:
     def _add(self, call: MountCall) -> None:
         address = self._address(call.server)
         protocol = call.protocol + ("6" if address.version == 6 else "")
-        self._table.append(
-            text.shown(call.spec, call.file, call.options or "", protocol, str(address))
-        )
+        options = call.options or ""
+        fresh = text.shown(call.spec, call.file, options, protocol, str(address))
+        for standing in (*self._table, *self._detached):
+            if fresh.connection and fresh.connection == standing.connection:
+                protocol = standing.protocol
+                fresh = text.shown(
+                    call.spec, call.file, options, protocol, str(address)
+                )
+                break
+        self._table.append(fresh)
         self._show()
 
     def _show(self) -> None:

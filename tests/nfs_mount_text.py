@@ -69,6 +69,13 @@ class ShownMount:
     protocol: str
     age_s: int = 3
 
+    @property
+    def connection(self) -> Optional[tuple[str, str]]:
+        """NFS 4 mounts for which this is the same share a connection."""
+        version = last_value(self.options, "vers") or ""
+        address = last_value(self.options, "addr") or ""
+        return (version, address) if version.startswith("4") else None
+
     def mounts_line(self) -> str:
         """Return the line of /proc/self/mounts."""
         names = f"{escape(self.spec)} {escape(self.file)} {self.vfstype}"
@@ -116,7 +123,8 @@ def shown(spec: str, file: str, options: str, protocol: str, addr: str) -> Shown
         texts.append("hard")
     texts.append(f"proto={protocol}")
     port = last_value(options, "port")
-    if protocol.startswith("rdma"):
+    # The port that was asked for, also where the connection is another mount's.
+    if (named_transport(options) or "").startswith("rdma"):
         port = port or str(STANDARD_PORT["rdma"])
     if port and (version == "3" or port != str(STANDARD_PORT["tcp"])):
         texts.append(f"port={port}")

@@ -17,7 +17,8 @@ from ovirt_rdma.storage.server_readiness import Surroundings
 
 
 def test_without_rdma(host, no_network):
-    result = host("nfs", "check", "10.0.0.1:/e", "--facts", NO_RDMA)
+    words = ("nfs", "check", "10.0.0.1:/e", "--facts", NO_RDMA)
+    result = host(*words, "--nfs-version", "4.1")
     assert (result.code, result.err) == (3, "")
     assert (
         result.out
@@ -29,6 +30,7 @@ PASS     module    rpcrdma loads with the first mount
 PASS     route     10.0.0.1 by eth0 from 10.0.0.2
 FAIL     port      this host has no RDMA device
 UNKNOWN  listener  a facts file does not tell whether the server listens
+PASS     others    no NFS 4 mount of 10.0.0.1 over TCP is in the way
 10.0.0.1:/e is not ready for RDMA: this host has no RDMA device.
 fix: check that the adapter's driver is loaded: rdma link
 """
@@ -62,7 +64,7 @@ def test_mounted_degraded_and_not_ready_yet(host, no_network):
 def test_mounted_degraded_and_ready_again(host, network):
     root = soft_roce(host.root)
     root.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="tcp")
-    root.nfs_mount("10.0.0.1:/other", "/mnt/other", protocol="tcp")
+    root.nfs_mount("10.0.0.1:/other", "/mnt/other", protocol="tcp", version="3")
     policy = host.root / "p.yaml"
     policy.write_text(RULE)
     network.rdma[("10.0.0.1", 20049)] = READY
@@ -78,6 +80,110 @@ def test_mounted_degraded_and_ready_again(host, network):
     policy.write_text(RULE.replace("prefer-rdma", "tcp"))
     assert host(*words).out.endswith("is ready for RDMA.\n")
     assert host(*words, "-o", "json").document["degraded"] == []
+
+
+ONE_CONNECTION = (
+    "10.0.0.1:/iso is mounted over {}, and the kernel uses one connection for all NFS "
+    "4.2 mounts of a server"
+)
+AGREE = (
+    "let the policy want one transport for all NFS 4 exports of the server, or give "
+    "some of them another NFS version (3, or 4.1 beside 4.2)"
+)
+ANEW = "then put the host into maintenance and activate it again"
+
+
+@pytest.fixture
+def with_iso(host, network):
+    """Let ``/iso`` of a server that is ready stand over a transport; return a check
+    of ``/vm`` with the transport that its rule says.
+    """
+    network.rdma[("10.0.0.1", 20049)] = READY
+
+    def checked(stands_over: str, rule: str, *words: str):
+        root = soft_roce(host.root)
+        place = "/rhev/data-center/mnt/10.0.0.1:_iso"
+        root.nfs_mount("10.0.0.1:/iso", place, protocol=stands_over)
+        policy = host.root / "p.yaml"
+        policy.write_text(
+            "version: 1\nnfs:\n  rules:\n"
+            f"    - {{server: 10.0.0.1, path: /vm, transport: {rule}}}\n"
+        )
+        return host("nfs", "check", "10.0.0.1:/vm", "--policy", str(policy), *words)
+
+    return checked
+
+
+def test_another_mount_of_the_server_keeps_it_off_rdma(with_iso):
+    result = with_iso("tcp", "require-rdma", "--nfs-version", "4.2")
+    assert result.code == 3
+    told = f"{ONE_CONNECTION.format('TCP')}: this one comes up over TCP too"
+    assert f"FAIL    others    {told}\n" in result.out
+    assert result.out.endswith(
+        f"10.0.0.1:/vm is not ready for RDMA: {told}.\nfix: {AGREE}; {ANEW}\n"
+    )
+
+
+def test_another_mount_of_the_server_may_keep_it_off_rdma(with_iso):
+    result = with_iso("tcp", "require-rdma")
+    assert result.code == 3
+    told = f"{ONE_CONNECTION.format('TCP')}: this one may come up over TCP too"
+    assert f"UNKNOWN  others    {told}\n" in result.out
+    assert f"Whether 10.0.0.1:/vm is ready is unknown: {told}.\n" in result.out
+
+
+@pytest.mark.parametrize(
+    "stands_over, version, seen",
+    [
+        ("tcp", "3", "NFS 3 mounts share no connection"),
+        ("tcp", "4.1", "no NFS 4 mount of 10.0.0.1 over TCP is in the way"),
+        ("rdma", "4.2", "no NFS 4 mount of 10.0.0.1 over TCP is in the way"),
+    ],
+)
+def test_other_mounts_that_are_not_in_the_way(
+    with_iso, monkeypatch, stands_over, version, seen
+):
+    monkeypatch.setattr(
+        network_probe, "mountd", lambda *_: Step("mountd", READY, "answers")
+    )
+    result = with_iso(stands_over, "require-rdma", "--nfs-version", version)
+    assert result.code == 0
+    assert f"PASS    others    {seen}\n" in result.out
+
+
+def test_a_tcp_rule_that_would_come_up_over_rdma(with_iso):
+    result = with_iso("rdma", "tcp", "--nfs-version", "4.2")
+    assert result.code == 0
+    told = (
+        f"{ONE_CONNECTION.format('RDMA')}: 10.0.0.1:/vm comes up over RDMA too, "
+        "although rule 1 says tcp"
+    )
+    assert result.out.endswith(
+        f"10.0.0.1:/vm is ready for RDMA.\n{told}.\nfix: {AGREE}; {ANEW}\n"
+    )
+    [warning] = with_iso("rdma", "tcp", "-o", "json").document["warnings"]
+    assert "may come up over RDMA too" in warning["sentence"]
+
+
+def test_healing_a_mount_whose_connection_others_use(host, with_iso):
+    with_iso("tcp", "prefer-rdma")
+    root = soft_roce(host.root)
+    root.nfs_mount("10.0.0.1:/vm", "/mnt/vm", protocol="tcp", port=20049)
+    root.nfs_mount("10.0.0.1:/iso", "/mnt/iso", protocol="tcp")
+    words = ("nfs", "check", "10.0.0.1:/vm", "--policy", str(host.root / "p.yaml"))
+    [found] = host(*words, "-o", "json").document["degraded"]
+    assert found["reason"] == ONE_CONNECTION.format("TCP")
+    # Not "once it is ready": it never is as long as the others stand.
+    assert found["fix"].startswith("umount /mnt/iso; then put the host into")
+    assert "all that use its connection (this one and 10.0.0.1:/iso;" in found["fix"]
+
+
+def test_mounts_that_cannot_be_read_are_not_taken_for_none(host, network):
+    network.rdma[("10.0.0.1", 20049)] = READY
+    (host.root / "proc/self/mountinfo").unlink()
+    result = host("nfs", "check", "10.0.0.1:/e")
+    assert result.code == 3
+    assert "UNKNOWN  others    what is mounted is not known: /proc/self/m" in result.out
 
 
 def test_facts_do_not_tell_of_the_server(host, no_network):
@@ -139,7 +245,7 @@ def test_a_name_is_known_only_from_a_mount_in_the_facts(host, no_network):
 def network(monkeypatch, tmp_path):
     """A network of our own behind ``nfs check`` on a Soft-RoCE host."""
     fake = FakeNetwork()
-    reader = soft_roce(tmp_path / "soft-roce").reader()
+    reader = soft_roce(tmp_path).reader()
     around = Surroundings(reader, fake)
     monkeypatch.setattr(nfs_check_verb, "Surroundings", lambda _: around)
     return fake

@@ -64,8 +64,9 @@ def cm_id(state="CONNECT", destination="10.0.0.1:20049", owner="[rpcrdma]"):
         # Not a connection, or not the kernel's: no witness against TCP.
         ("tcp", ["tcp"], [cm_id(state="LISTEN")], "tcp"),
         ("tcp", ["tcp"], [cm_id(owner="rping")], "tcp"),
-        # Contradicted by an id: TCP on paper, RDMA on the wire.
-        ("tcp", ["tcp"], [cm_id()], None),
+        # Another mount's: this one took over a TCP connection, port and all.
+        ("tcp", ["tcp"], [cm_id()], "tcp"),
+        ("rdma", ["tcp"], [cm_id()], None),
         (None, [], None, None),
     ],
 )
