@@ -42,7 +42,7 @@ demo: lab ## storage connections over RDMA, and a host with InfiniBand, on real 
 
 .PHONY: test
 test: venv tree ## unit tests on each Python of tox.ini that this machine has
-	@$(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
+	@tools/with-memory-tmpdir $(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
 	  --parallel 2 --parallel-no-spinner --quiet --skip-env lint
 
 .PHONY: fuzz

@@ -109,7 +109,7 @@ class FakeAdapters(FakeFiles):
         lid: int = 1,
         sm_lid: int = 1,
         pkeys: Sequence[str] = ("0xffff",),
-        table_size: int = 128,
+        table_size: int = 16,
     ) -> None:
         """Write a port's LIDs and its P_Key table of ``table_size`` entries."""
         folder = f"/sys/class/infiniband/{device}/ports/{number}"

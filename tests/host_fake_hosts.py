@@ -50,14 +50,14 @@ def connectx3_ib(path: Path) -> FakeRoot:
     )
     hca = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
     host.rdma_device("mlx4_0", firmware="2.42.5000", pci=hca)
-    host.rdma_port("mlx4_0", 1, rate="40 Gb/sec (4X FDR10)", table_size=128)
+    host.rdma_port("mlx4_0", 1, rate="40 Gb/sec (4X FDR10)", table_size=8)
     host.rdma_port(
         "mlx4_0",
         2,
         state="1: DOWN",
         physical_state="2: Polling",
         rate="10 Gb/sec (4X SDR)",
-        table_size=128,
+        table_size=8,
     )
     for port, guid in ((1, "0002:c903:00fb:1231"), (2, "0002:c903:00fb:1232")):
         host.gid("mlx4_0", port, 0, f"fe80:0000:0000:0000:{guid}")
@@ -109,7 +109,7 @@ def connectx5_roce(path: Path) -> FakeRoot:
         "mlx5_bond_0",
         rate="100 Gb/sec (4X EDR)",
         link_layer="Ethernet",
-        table_size=256,
+        table_size=16,
     )
     link_local = "fe80:0000:0000:0000:ba59:9fff:fe00:000a"
     entries = [("bond0", link_local), ("bond0.100", link_local)]

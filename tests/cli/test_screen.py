@@ -115,13 +115,14 @@ REFUSED = ("nfs", "mount-options", "10.0.0.1:/e", "--facts", NO_RDMA, "--policy"
 
 
 @pytest.fixture
-def require(tmp_path):
-    path = tmp_path / "p.yaml"
-    path.write_text(
+def require(tmp_path, monkeypatch):
+    """A policy by its short name: a longer one would not fit a line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.yaml").write_text(
         "version: 1\nnfs:\n  rules:\n"
         "    - {server: 10.0.0.0/24, transport: require-rdma}\n"
     )
-    return str(path)
+    return "p.yaml"
 
 
 def test_long_text_is_folded_on_a_terminal_only(require):
