@@ -11,7 +11,7 @@ import pytest
 from command_line import NO_RDMA, RXE
 from fake_network import FakeNetwork
 from host_fake_hosts import soft_roce
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ovirt_rdma.cli import nfs_options_verb
@@ -204,7 +204,6 @@ ENGINE_OPTIONS = st.lists(WORDS, max_size=6).map(",".join)
 RULE_OPTIONS = st.sampled_from(["", "nconnect=8", "rsize=4096,wsize=4096", "hard,lock"])
 
 
-@settings(max_examples=60)
 @given(
     engine_options=ENGINE_OPTIONS,
     version=st.sampled_from(VERSIONS),

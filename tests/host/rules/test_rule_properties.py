@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rule_cases import load_line, modprobe
 
@@ -333,7 +333,6 @@ def _decided(host, policy):
     return [one for _, one in found]
 
 
-@settings(max_examples=50)
 @given(FACTS, POLICIES)
 def test_every_rule_says_something_about_any_host(host, policy):
     found = _decided(host, policy)
@@ -354,13 +353,11 @@ def test_every_rule_says_something_about_any_host(host, policy):
     assert len(set(ids)) == len(ids)
 
 
-@settings(max_examples=30)
 @given(FACTS)
 def test_empty_policy_touches_nothing(host):
     assert [one for one in _decided(host, Policy()) if isinstance(one, Step)] == []
 
 
-@settings(max_examples=50)
 @given(FACTS, POLICIES)
 def test_after_the_steps_there_are_none(host, policy):
     for step in _steps(host, policy):
