@@ -28,7 +28,7 @@ from lab.problem import LabProblem
 
 RESULTS = CHECKOUT / "bench/RESULTS.md"
 # How long a run takes; CONTRIBUTING.md says the same.
-MINUTES, MINUTES_WITHOUT_LAB = 18, 9
+MINUTES, MINUTES_WITHOUT_LAB = 20, 9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
