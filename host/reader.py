@@ -87,8 +87,9 @@ class HostReader:
             self._tree, self._tools, self.netdevs(problems), devices, problems
         )
         manager = read_network_manager(self._tools, netdevs, devices, problems)
+        release = self.kernel_release(problems)
         modules = with_module_details(
-            self._tree, self.kernel_release(), self.modules(problems), problems
+            self._tree, release, read_modules(self._tree, release, problems), problems
         )
         sessions = read_storage_sessions(self._tree, problems)
         servers = [*routes_to, *(mount.address for mount in mounts if mount.address)]
@@ -101,7 +102,7 @@ class HostReader:
         )
         facts = Facts(
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
-            kernel_release=self.kernel_release(problems),
+            kernel_release=release,
             uptime_s=uptime_s,
             booted_at=booted_at,
             adapters=read_adapters(self._tree, devices, problems),
@@ -111,9 +112,7 @@ class HostReader:
             ovirt_networks=read_ovirt_networks(self._tree, problems),
             routes=routes,
             modules=modules,
-            software=read_software(
-                self._tree, self._tools, self.kernel_release(), problems
-            ),
+            software=read_software(self._tree, self._tools, release, problems),
             nfs_mounts=mounts,
             cm_ids=self.cm_ids(problems),
             degraded_marks=self.degraded_marks(problems),
