@@ -26,10 +26,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Optional, Union
 
-from lab import qemu
+from lab import qemu, systemd_boot
 from lab.agent_link import AgentLink
 from lab.cache import Provision, cache_folder, provisioned
 from lab.command import COMMAND_TIMEOUT, Command, Process, Result
+from lab.disk import make_disk
 from lab.initramfs import initramfs
 from lab.monitor import Monitor
 from lab.problem import GuestDied, LabProblem
@@ -45,7 +46,10 @@ class Guest:
     """One virtual machine, off until :meth:`power_on` or ``with``.
 
     ``name`` is its host name, ``nics`` its eth0, eth1, ...; ``kernel_arguments``
-    are appended to ours. ``boot_seconds`` is what the last boot took.
+    are appended to ours. With ``systemd`` that is its first process, with udev, D-Bus
+    and a journal. ``disk`` is an image, made when it is first powered on, and then
+    kept: what it writes lasts, where it would otherwise begin afresh at each boot.
+    ``boot_seconds`` is what the last boot took.
     """
 
     def __init__(
@@ -56,13 +60,20 @@ class Guest:
         memory_mb: int = 1536,
         nics: Sequence[qemu.Nic] = (),
         kernel_arguments: str = "",
+        systemd: bool = False,
+        disk: Optional[Path] = None,
     ) -> None:
         self.name = name
+        self.systemd = systemd
         self.boot_seconds = 0.0
         self._cpus = cpus
         self._memory_mb = memory_mb
         self._nics = tuple(nics)
+        if systemd:
+            ours = systemd_boot.kernel_arguments(name)
+            kernel_arguments = f"{ours} {kernel_arguments}".rstrip()
         self._kernel_arguments = kernel_arguments
+        self._disk = disk
         self._keeper: Optional[subprocess.Popen[bytes]] = None
         self._console: Optional[IO[bytes]] = None
         self._link: Optional[AgentLink] = None
@@ -119,7 +130,11 @@ class Guest:
 
     def _power_on(self, provision: Provision) -> None:
         folder = Path(tempfile.gettempdir())
-        archive = initramfs(provision)
+        archive = initramfs(
+            provision, systemd=self.systemd, disk=self._disk is not None
+        )
+        if self._disk is not None:
+            make_disk(self._disk, provision.layer)
         # Without a name, so it cannot be left behind; open as long as anybody reads.
         self._console = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket.socketpair()
@@ -139,6 +154,7 @@ class Guest:
                 memory_mb=self._memory_mb,
                 nics=self._nics,
                 kernel_arguments=self._kernel_arguments,
+                disk=self._disk,
             )
             fds = [machine.agent_fd, machine.monitor_fd]
             task = {

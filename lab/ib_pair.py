@@ -18,6 +18,11 @@ from typing import Optional
 from lab import modules
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, set_up
+from lab.network_manager import (
+    add_infiniband_profile,
+    start_network_manager,
+    wait_for_addresses,
+)
 from lab.nfs_server import RDMA_PORT, NfsServer
 from lab.rpc_services import start_rpc_services
 from lab.second_host import SecondHost
@@ -36,6 +41,8 @@ mkdir /var/lib/nfs/rpc_pipefs /var/lib/nfs/nfsdcld
 mount -t rpc_pipefs sunrpc /var/lib/nfs/rpc_pipefs
 nfsdcld
 """
+# A guest's own disk may have them from an earlier boot.
+_NAME_THEM = "grep -qw server /etc/hosts || cat >> /etc/hosts"
 
 
 @dataclass
@@ -46,6 +53,9 @@ class IbPair:
     server: SecondHost
     nfs: NfsServer
     fabric: InfiniBand
+    rdma_port: Optional[int] = RDMA_PORT
+    addresses: tuple[str, ...] = HYPERVISOR_ADDRESSES
+    network_manager: bool = False
 
     netdev = "ib0"
     server_netdev = "ib1"
@@ -64,6 +74,24 @@ class IbPair:
         """The server's HCA: ``mlx4_1``."""
         return self.fabric.devices[1]
 
+    def start(self) -> None:
+        """Set both hosts up. Again where the hypervisor, which takes the server with
+        it, was off and has come up.
+        """
+        guest = self.hypervisor
+        if self.network_manager:
+            # The server's netdev is for a moment the guest's.
+            start_network_manager(guest, [self.server_netdev])
+        modules.load(guest, *_MODULES)
+        self.server.power_on()
+        self.load()
+        guest.run(_NAME_THEM, input=_names(), check=True)
+        start_rpc_services(guest)
+        start_rpc_services(self.server)
+        self.server.run(_TRACK_CLIENTS, check=True)
+        self.nfs.start(self.rdma_port)
+        self.nfs.add_export(EXPORT_PATH)
+
     def load(self) -> None:
         """Load the fabric, and give both hosts their netdev and addresses.
 
@@ -72,9 +100,13 @@ class IbPair:
         self.fabric.load(self.hypervisor)
         self.server.take(self.server_netdev)
         set_up(self.server, self.server_netdev, SERVER_ADDRESSES)
-        set_up(self.hypervisor, self.netdev, HYPERVISOR_ADDRESSES)
+        if self.network_manager and self.addresses:
+            add_infiniband_profile(self.hypervisor, self.netdev, self.addresses)
+        else:
+            set_up(self.hypervisor, self.netdev, self.addresses)
         if self.fabric.gives_carrier:
             self.fabric.wait_for_carrier(self.hypervisor, self.netdev)
+            wait_for_addresses(self.hypervisor, self.netdev, self.addresses)
             self.fabric.wait_for_carrier(self.server, self.server_netdev)
 
     def reload(self, fabric: InfiniBand) -> None:
@@ -92,26 +124,33 @@ def ib_pair(
     cpus: int = 1,
     kernel_arguments: str = "",
     guest: Optional[Guest] = None,
+    addresses: bool = True,
+    network_manager: bool = False,
 ) -> Iterator[IbPair]:
     """Boot it: addresses set, /srv/data exported over TCP and, if wanted, RDMA.
 
     ``fabric`` has two HCAs of one port. ``rdma_port`` None: no RDMA listener. ``guest``
-    is one that is off, for who wants to kill it while it boots.
+    is one that is off, such as one with systemd or with a disk.
+
+    With ``network_manager``, for which the guest has systemd, that runs, and the
+    hypervisor's netdev has its addresses from a profile of the same name, which is kept
+    if it is there; the server's netdev is not managed. Without ``addresses`` the
+    hypervisor's netdev has none, and no profile.
     """
     if guest is None:
         guest = Guest("hypervisor", cpus=cpus, kernel_arguments=kernel_arguments)
     with guest:
         server = SecondHost(guest, "server")
-        pair = IbPair(guest, server, NfsServer(server), fabric)
-        modules.load(guest, *_MODULES)
-        server.power_on()
-        pair.load()
-        guest.run("cat >> /etc/hosts", input=_names(), check=True)
-        start_rpc_services(guest)
-        start_rpc_services(server)
-        server.run(_TRACK_CLIENTS, check=True)
-        pair.nfs.start(rdma_port)
-        pair.nfs.add_export(EXPORT_PATH)
+        pair = IbPair(
+            guest,
+            server,
+            NfsServer(server),
+            fabric,
+            rdma_port,
+            HYPERVISOR_ADDRESSES if addresses else (),
+            network_manager,
+        )
+        pair.start()
         yield pair
 
 

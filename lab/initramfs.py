@@ -11,20 +11,30 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from lab import systemd_boot
 from lab.cache import Provision, cache_folder
 from lab.problem import LabProblem
 
 # To find the root, and to talk with the command agent.
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console")
+# For a disk; ext4 asks for its checksum by alias, which only modprobe knows.
+DISK_MODULES = ("virtio_blk", "crc32c_generic", "ext4")
 
 _BOOT = Path(__file__).parent / "boot"
 _DIRECTORY = 0o040755
 _PROGRAM = 0o100755
+_FILE = 0o100644
 
 
-def initramfs(provision: Provision) -> Path:
-    """Return the initramfs for guests made of ``provision``; make it if need be."""
-    content = archive(_files(provision))
+def initramfs(
+    provision: Provision, *, systemd: bool = False, disk: bool = False
+) -> Path:
+    """Return the initramfs for guests made of ``provision``; make it if need be.
+
+    ``systemd`` makes that the first process; ``disk``: the guest has /dev/vda.
+    """
+    files = _files(provision, (*BOOT_MODULES, *(DISK_MODULES if disk else ())))
+    content = archive({**files, **(systemd_boot.files() if systemd else {})})
     digest = hashlib.sha256(content).hexdigest()[:16]
     path = cache_folder() / "initramfs" / digest
     if not path.exists():
@@ -35,9 +45,9 @@ def initramfs(provision: Provision) -> Path:
     return path
 
 
-def _files(provision: Provision) -> dict[str, bytes]:
+def _files(provision: Provision, names: Iterable[str]) -> dict[str, bytes]:
     dependencies = (provision.modules / "modules.dep").read_text()
-    modules = load_order(dependencies, BOOT_MODULES)
+    modules = load_order(dependencies, names)
     files = {
         "bin/busybox": (provision.layer / "usr/bin/busybox").read_bytes(),
         "init": (_BOOT / "init").read_bytes(),
@@ -79,7 +89,10 @@ def load_order(modules_dep: str, names: Iterable[str]) -> list[str]:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """Return a cpio archive (newc) of ``files`` and their folders. Pure."""
+    """Return a cpio archive (newc) of ``files`` and their folders. Pure.
+
+    A script (``#!``) and a program can be executed.
+    """
     folders = {
         str(parent)
         for name in files
@@ -87,12 +100,16 @@ def archive(files: Mapping[str, bytes]) -> bytes:
         if str(parent) != "."
     }
     entries = [(name, _DIRECTORY, b"") for name in sorted(folders)]
-    entries += [(name, _PROGRAM, content) for name, content in sorted(files.items())]
+    entries += [(name, _mode(files[name]), files[name]) for name in sorted(files)]
     parts = [
         _entry(number, name, mode, content)
         for number, (name, mode, content) in enumerate(entries, start=1)
     ]
     return b"".join([*parts, _entry(0, "TRAILER!!!", 0, b"")])
+
+
+def _mode(content: bytes) -> int:
+    return _PROGRAM if content.startswith((b"#!", b"\x7fELF")) else _FILE
 
 
 def _entry(inode: int, name: str, mode: int, content: bytes) -> bytes:

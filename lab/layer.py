@@ -9,6 +9,8 @@ from pathlib import Path
 KERNEL_METAPACKAGE = "linux-image-amd64"
 GUEST_PACKAGES = (
     "busybox-static",  # the initramfs
+    "dbus",
+    "e2fsprogs",  # mkfs.ext4, for a disk that lasts
     "ethtool",
     "ibverbs-providers",
     "ibverbs-utils",
@@ -16,6 +18,7 @@ GUEST_PACKAGES = (
     "iproute2",  # ip, and rdma
     "iputils-ping",
     "kmod",
+    "network-manager",
     "nfs-common",
     "nfs-kernel-server",
     "procps",
@@ -24,6 +27,9 @@ GUEST_PACKAGES = (
     "rdma-core",
     "rdmacm-utils",  # rping, ucmatose
     "rpcbind",
+    "systemd",
+    "systemd-sysv",
+    "udev",
 )
 # Counted up when what is done with the packages changes. 3: the kernel's headers are in
 # it, to build the InfiniBand fabric's module (lab/ib_fabric_build.py).

@@ -17,8 +17,8 @@ _OWNER = "36:36"
 _ROOT = "/nfsroot"
 
 _PREPARE = f"""
-if ! [ -e {_ROOT} ]; then
-    mkdir {_ROOT}
+if ! mountpoint -q {_ROOT}; then
+    mkdir -p {_ROOT}
     mount -t tmpfs -o size=70%,mode=755 tmpfs {_ROOT}
     mount -t nfsd nfsd /proc/fs/nfsd
     rm -rf /etc/nfs.conf.d

@@ -22,6 +22,7 @@ from pathlib import Path
 from lab import cache
 from lab.kernel_image import unpacked
 from lab.layer import GUEST_PACKAGES, KERNEL_METAPACKAGE
+from lab.layer_program import run_from
 from lab.packages import Apt, unpack
 from lab.problem import LabProblem, NotProvisioned
 
@@ -110,11 +111,11 @@ def _make_layer(folder: Path, key: str) -> cache.Provision:
     shutil.rmtree(layer, ignore_errors=True)
     unpack(debs, layer)
     release = _release(image)
-    _run_from(layer, "usr/bin/kmod", "depmod", "-b", str(layer), release)
+    run_from(layer, "usr/bin/kmod", "depmod", "-b", str(layer), release)
     # A guest that has to compile the agent's imports boots 2 s later.
     names = ("-s", str(layer), "-p", "/")  # as guests see them, for tracebacks
     compiling = ("-m", "compileall", "-q", *names, str(layer))
-    _run_from(layer, "usr/bin/python3", "python3", *compiling)
+    run_from(layer, "usr/bin/python3", "python3", *compiling)
     packed = layer / f"boot/vmlinuz-{release}"
     kernel = layer / f"boot/vmlinux-{release}"
     content = unpacked(packed.read_bytes())
@@ -137,24 +138,6 @@ def _download(apt: Apt) -> tuple[str, list[Path]]:
 
 def _release(image: str) -> str:
     return image[len("linux-image-") :]
-
-
-def _run_from(layer: Path, program: str, name: str, *arguments: str) -> None:
-    """Run one of the layer's programs as ``name``, with the layer's own libraries."""
-    libraries = layer / "usr/lib/x86_64-linux-gnu"
-    done = subprocess.run(
-        [
-            *(str(libraries / "ld-linux-x86-64.so.2"), "--argv0", name),
-            *("--library-path", str(libraries), str(layer / program), *arguments),
-        ],
-        env={"PYTHONHOME": str(layer / "usr"), "LANG": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        words = (done.stderr or done.stdout).strip()
-        raise LabProblem(f"{name} {' '.join(arguments)} failed: {words}")
 
 
 @contextmanager

@@ -55,7 +55,8 @@ class Machine:
     ``agent_fd`` and ``monitor_fd`` are file descriptors of connected stream sockets,
     for the command agent and for QMP (:mod:`lab.monitor`). ``folder`` is where QEMU
     runs; sockets are named from there, because a unix socket's path has
-    at most 107 bytes (unix(7)) and a TMPDIR may be longer.
+    at most 107 bytes (unix(7)) and a TMPDIR may be longer. ``disk`` is an image, the
+    guest's /dev/vda.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Machine:
     memory_mb: int = 1536
     nics: tuple[Nic, ...] = ()
     kernel_arguments: str = ""
+    disk: Optional[Path] = None
 
 
 def accelerator(environment: Mapping[str, str] = os.environ) -> str:
@@ -91,6 +93,7 @@ def arguments(machine: Machine, accel: str) -> list[str]:
         *("-append", kernel_command_line(machine.name, machine.kernel_arguments)),
         *_share("machine", Path("/")),
         *_share("layer", machine.layer),
+        *_disk(machine.disk),
         *("-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=agent,fd={machine.agent_fd}"),
         *("-device", "virtserialport,chardev=agent,name=lab"),
@@ -118,6 +121,18 @@ def _share(tag: str, folder: Path) -> list[str]:
         f"local,id={tag},path={path},security_model=none,readonly=on,multidevs=remap",
         "-device",
         f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
+    ]
+
+
+def _disk(image: Optional[Path]) -> list[str]:
+    if image is None:
+        return []
+    # unsafe: a guest's power cut is QEMU's end and not the machine's, so what has
+    # reached the image stays. What the guest has not written out yet is lost.
+    file = f"file={_value(image)},format=raw,cache=unsafe"
+    return [
+        *("-drive", f"if=none,id=disk,{file}"),
+        *("-device", "virtio-blk-pci,drive=disk"),
     ]
 
 

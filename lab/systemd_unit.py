@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What systemd would run for a service. Pure; guests have no systemd."""
+"""What systemd would run for a service, for guests without it. Pure."""
 
 from __future__ import annotations
 

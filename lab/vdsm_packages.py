@@ -10,12 +10,11 @@ the lab's main() in place of its own (lab/vdsm_daemon_main.py).
 from __future__ import annotations
 
 import importlib.util
-import io
 import os
-import tarfile
 from pathlib import Path
 
 from lab.guest import Guest
+from lab.guest_archive import GuestArchive
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 OURS = "/usr/lib/python3/dist-packages/ovirt_rdma"
@@ -80,47 +79,35 @@ def _absolute(folder: str) -> str:
 
 def _archive(with_double: bool) -> bytes:
     """Return a tar archive of all files but VDSM's source, to be unpacked in ``/``."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        for room in _ROOMS:
-            _add_modules(archive, CHECKOUT / room, f"{OURS}/{room}")
-        for path in (CHECKOUT / "lab/vdsm_host").iterdir():
-            if path.suffix == ".service":
-                _add(archive, path.read_bytes(), UNIT)
-            else:
-                _add(archive, path.read_bytes(), f"{LIBEXEC}/{path.name}", 0o755)
-        tests = CHECKOUT / "tests"
-        modules = [CHECKOUT / "lab/vdsm_daemon_main.py", tests / "vdsm_access.py"]
-        if with_double:
-            _add_modules(archive, tests / "vdsm_double", VDSM)
+    archive = GuestArchive()
+    for room in _ROOMS:
+        archive.add_modules(CHECKOUT / room, f"{OURS}/{room}")
+    for path in (CHECKOUT / "lab/vdsm_host").iterdir():
+        if path.suffix == ".service":
+            archive.add(path.read_bytes(), UNIT)
         else:
-            for name in _LIBRARIES:
-                _add_library(archive, name)
-        for path in modules:
-            _add(archive, path.read_bytes(), f"{VDSM}/{path.name}")
-    return content.getvalue()
+            archive.add(path.read_bytes(), f"{LIBEXEC}/{path.name}", 0o755)
+    tests = CHECKOUT / "tests"
+    if with_double:
+        double = tests / "vdsm_double"
+        archive.add_modules(double, VDSM)
+        # Once more, and longer: the last one is what is left.
+        text = (double / "vdsm/vdsmd.py").read_text() + _ADDITION
+        archive.add(text.encode(), f"{VDSM}/vdsm/vdsmd.py")
+    else:
+        for name in _LIBRARIES:
+            _add_library(archive, name)
+    for path in (CHECKOUT / "lab/vdsm_daemon_main.py", tests / "vdsm_access.py"):
+        archive.add(path.read_bytes(), f"{VDSM}/{path.name}")
+    return archive.content()
 
 
-def _add_modules(archive: tarfile.TarFile, folder: Path, place: str) -> None:
-    for path in folder.rglob("*.py"):
-        text = path.read_bytes()
-        if path.parts[-2:] == ("vdsm", "vdsmd.py"):
-            text += _ADDITION.encode()
-        _add(archive, text, f"{place}/{path.relative_to(folder)}")
-
-
-def _add(archive: tarfile.TarFile, text: bytes, place: str, mode: int = 0o644) -> None:
-    member = tarfile.TarInfo(place.lstrip("/"))
-    member.size, member.mode = len(text), mode
-    archive.addfile(member, io.BytesIO(text))
-
-
-def _add_library(archive: tarfile.TarFile, name: str) -> None:
+def _add_library(archive: GuestArchive, name: str) -> None:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise RuntimeError(f"VDSM_SOURCE: importing VDSM needs {name}: pip install it")
     origin = Path(spec.origin)
     if origin.name == "__init__.py":
-        _add_modules(archive, origin.parent, f"{VDSM}/{name}")
+        archive.add_modules(origin.parent, f"{VDSM}/{name}")
     else:
-        _add(archive, origin.read_bytes(), f"{VDSM}/{origin.name}")
+        archive.add(origin.read_bytes(), f"{VDSM}/{origin.name}")

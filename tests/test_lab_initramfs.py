@@ -51,6 +51,20 @@ def test_the_archive_is_made_of_aligned_members_that_end_in_a_trailer() -> None:
     assert names == ["a", "a/bc", "TRAILER!!!"]
 
 
+def test_scripts_and_programs_can_be_executed_and_texts_not() -> None:
+    made = archive({"a": b"#!/bin/sh", "b": b"\x7fELF", "c": b"[Unit]"})
+    modes = [made[member + 14 : member + 22] for member in _members(made)]
+    assert modes == [b"000081ED", b"000081ED", b"000081A4", b"00000000"]
+
+
+def _members(made: bytes) -> list[int]:
+    """Return where the members begin."""
+    found = [0]
+    while (following := made.find(b"070701", found[-1] + 6)) > 0:
+        found.append(following)
+    return found
+
+
 def bz_image(payload: bytes) -> bytes:
     header = bytearray(0x250)
     header[0x1F1] = 1

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Optional
 
 from lab.qemu import ALONE, Machine, Nic, Wire, accelerator, arguments
 
 
-def command_line(*nics: Nic, kernel_arguments: str = "") -> list[str]:
+def command_line(
+    *nics: Nic, kernel_arguments: str = "", disk: Optional[Path] = None
+) -> list[str]:
     machine = Machine(
         name="host1",
         kernel=Path("/k"),
@@ -22,6 +25,7 @@ def command_line(*nics: Nic, kernel_arguments: str = "") -> list[str]:
         cpus=2,
         nics=nics,
         kernel_arguments=kernel_arguments,
+        disk=disk,
     )
     return arguments(machine, "tcg,thread=multi")
 
@@ -43,6 +47,14 @@ def test_the_shared_file_systems_are_read_only_and_commas_survive() -> None:
     assert len(shares) == 2
     assert all(",readonly=on," in share for share in shares)
     assert any(",path=/cache,,1/layer," in share for share in shares)
+
+
+def test_a_disk_is_one_raw_image_and_commas_survive() -> None:
+    assert after(command_line(), "-drive") == []
+    words = command_line(disk=Path("/tmp/a,b.img"))
+    (drive,) = after(words, "-drive")
+    assert "file=/tmp/a,,b.img,format=raw," in drive
+    assert "virtio-blk-pci,drive=disk" in after(words, "-device")
 
 
 def test_no_guest_has_a_way_out_of_the_machine() -> None:

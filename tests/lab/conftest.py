@@ -12,6 +12,7 @@ from lab import topology
 from lab.cache import provisioned
 from lab.problem import NotProvisioned
 from lab.topology import Topology
+from lab.vdsm_daemon import VdsmDaemon
 
 _HERE = Path(__file__).parent
 
@@ -42,3 +43,25 @@ def two_guests() -> Iterator[Topology]:
     """
     with topology.two_guests(spare_wires=2) as lab:
         yield lab
+
+
+@pytest.fixture(scope="module")
+def running_vdsmd(
+    request: pytest.FixtureRequest, two_guests: Topology
+) -> Iterator[VdsmDaemon]:
+    """vdsmd with the module's ``POLICY``, and its ``EXPORT_PATHS`` on the server."""
+    for path in request.module.EXPORT_PATHS:
+        two_guests.nfs.add_export(path)
+    daemon = VdsmDaemon(two_guests.hypervisor)
+    daemon.load_policy(request.module.POLICY)
+    daemon.start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture
+def vdsmd(running_vdsmd: VdsmDaemon) -> Iterator[VdsmDaemon]:
+    """The module's vdsmd; nothing is mounted afterwards."""
+    yield running_vdsmd
+    unmount = "umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*"
+    running_vdsmd.guest.run(unmount)

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from lab.topology import Topology
 from lab.vdsm_daemon import VdsmDaemon, local_path
@@ -23,24 +20,8 @@ nfs:
   rules:
     - {name: prefer, server: 10.99.0.1, path: /srv/degraded, transport: prefer-rdma}
 """
-
-
-@pytest.fixture(scope="module")
-def whole_vdsmd(two_guests: Topology) -> Iterator[VdsmDaemon]:
-    two_guests.nfs.add_export("/srv/degraded")
-    daemon = VdsmDaemon(two_guests.hypervisor)
-    daemon.load_policy(POLICY)
-    daemon.start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture
-def vdsmd(whole_vdsmd: VdsmDaemon) -> Iterator[VdsmDaemon]:
-    """vdsmd with the policy, and nothing mounted afterwards."""
-    yield whole_vdsmd
-    unmount = "umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*"
-    whole_vdsmd.guest.run(unmount)
+# What the fixture vdsmd starts with.
+EXPORT_PATHS = ("/srv/degraded",)
 
 
 def document(vdsmd: VdsmDaemon, *words: str) -> Any:

@@ -142,6 +142,17 @@ def test_power_cut_mid_command_and_on_again() -> None:
         assert guest.run("test -e /etc/written").exit_code == 1
 
 
+def test_a_disk_outlives_a_power_cut(tmp_path: Path) -> None:
+    with Guest("lasting", memory_mb=512, disk=tmp_path / "disk.img") as guest:
+        guest.run("echo synced > /etc/written; sync; echo late > /etc/late", check=True)
+        guest.kill()
+        guest.power_on()
+        guest.wait_ready()
+        assert guest.run("cat /etc/written", check=True).stdout == "synced\n"
+        # At most its name is there: the kernel writes a file out after half a minute.
+        assert guest.run("cat /etc/late").stdout == ""
+
+
 def test_a_panic_shows_the_console() -> None:
     with Guest("panics", memory_mb=512) as guest:
         crash = "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger"

@@ -6,11 +6,7 @@ mounts share one connection, and we say so; NFS 3 mounts do not.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
-import pytest
-
-from lab.topology import Topology
 from lab.vdsm_daemon import Outcome, VdsmDaemon
 
 NAS, NAS6 = "10.99.0.1", "[fd00:99::1]"
@@ -25,24 +21,8 @@ nfs:
     - {name: vm6, server: "fd00:99::1", path: /srv/vm, transport: prefer-rdma}
     - {name: iso, server: 10.99.0.1, path: /srv/iso, transport: tcp}
 """
-
-
-@pytest.fixture(scope="module")
-def whole_vdsmd(two_guests: Topology) -> Iterator[VdsmDaemon]:
-    for path in ("/srv/vm", "/srv/iso"):
-        two_guests.nfs.add_export(path)
-    daemon = VdsmDaemon(two_guests.hypervisor)
-    daemon.load_policy(POLICY)
-    daemon.start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture
-def vdsmd(whole_vdsmd: VdsmDaemon) -> Iterator[VdsmDaemon]:
-    yield whole_vdsmd
-    unmount = "umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*"
-    whole_vdsmd.guest.run(unmount)
+# What the fixture vdsmd starts with.
+EXPORT_PATHS = ("/srv/vm", "/srv/iso")
 
 
 def connect(vdsmd: VdsmDaemon, export: str, version: str = "4.2") -> Outcome:

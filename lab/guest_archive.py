@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Files to be put into a guest, as a tar archive that is unpacked in ``/`` there.
+
+They go as a command's input: what the machine writes while a guest runs may not show
+up in it.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+
+class GuestArchive:
+    """Collects files, all of them root's."""
+
+    def __init__(self) -> None:
+        self._content = io.BytesIO()
+        self._tar = tarfile.open(fileobj=self._content, mode="w")  # noqa: SIM115
+
+    def add(self, content: bytes, place: str, mode: int = 0o644) -> None:
+        """Add one file; ``place`` is its path in the guest."""
+        member = tarfile.TarInfo(place.lstrip("/"))
+        member.size, member.mode = len(content), mode
+        self._tar.addfile(member, io.BytesIO(content))
+
+    def add_modules(self, folder: Path, place: str) -> None:
+        """Add the Python modules in and below ``folder`` under ``place``."""
+        for path in sorted(folder.rglob("*.py")):
+            self.add(path.read_bytes(), f"{place}/{path.relative_to(folder)}")
+
+    def add_tree(self, folder: Path) -> None:
+        """Add all files below ``folder``, as if that were ``/``, with their modes."""
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                mode = path.stat().st_mode & 0o777
+                self.add(path.read_bytes(), f"/{path.relative_to(folder)}", mode)
+
+    def content(self) -> bytes:
+        """Return the archive; nothing can be added then."""
+        self._tar.close()
+        return self._content.getvalue()

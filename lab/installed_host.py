@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""ovirt-rdma in a guest as the package ``ovirt-rdma-host`` installs it.
+
+Command, systemd units, udev rules, tmpfiles.d, VDSM hooks and the launcher stand where
+the package puts them (``make install-host-files``). Units are enabled as its preset
+says, and nothing is started.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lab.guest import Guest
+from lab.guest_archive import GuestArchive
+from lab.problem import LabProblem
+
+COMMAND = "/usr/bin/ovirt-rdma-host"
+HOOKS = "/usr/libexec/vdsm/hooks"
+_CHECKOUT = Path(__file__).resolve().parents[1]
+_LIBRARY = "/usr/lib/python3/dist-packages/ovirt_rdma"
+# What VDSM's Python imports of ours; the command has the checkout's own environment,
+# because the guest's Python may lack PyYAML and jsonschema.
+_ROOMS = ("host", "storage", "vdsm_hooks")
+# What the scripts of our package, and of VDSM's, do when they are installed; presets
+# are for the first time only (%systemd_post).
+_SET_UP = f"""
+set -e
+new=$([ -e {COMMAND} ] || echo yes)
+rm -rf {_LIBRARY} {HOOKS}/*/50_ovirt_rdma
+tar -x -C /
+grep -q ^kvm: /etc/group || echo kvm:x:36: >> /etc/group
+grep -q ^vdsm: /etc/passwd || echo vdsm:x:36:36::/:/sbin/nologin >> /etc/passwd
+install -d /etc/ovirt-rdma /var/lib/ovirt-rdma
+grep ^d /usr/lib/tmpfiles.d/ovirt-rdma.conf | while read -r _ path mode user group _; do
+    install -d -m "$mode" -o "$user" -g "$group" "$path"
+done
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+    udevadm control --reload
+    if [ "$new" ]; then
+        sed -n 's/^[a-z]* //p' /usr/lib/systemd/system-preset/90-ovirt-rdma.preset |
+            xargs systemctl preset
+    fi
+fi
+"""
+
+
+def install(guest: Guest) -> None:
+    """Install it in ``guest``, with the checkout's present files; again is an update.
+
+    Users vdsm and kvm (36) are there then. Raises CommandFailed, and LabProblem where
+    the files cannot be collected.
+    """
+    guest.run(_SET_UP, input=_archive(), check=True)
+
+
+def _archive() -> bytes:
+    archive = GuestArchive()
+    for room in _ROOMS:
+        archive.add_modules(_CHECKOUT / room, f"{_LIBRARY}/{room}")
+    python = shlex.quote(sys.executable)
+    wrapper = f'#!/bin/sh\nexec {python} -m ovirt_rdma.cli.host_command "$@"\n'
+    archive.add(wrapper.encode(), COMMAND, 0o755)
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["make", "-s", "-C", str(_CHECKOUT), "install-host-files"]
+        done = subprocess.run(
+            [*command, f"DESTDIR={folder}"], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise LabProblem(f"{shlex.join(command)} failed: {done.stderr.strip()}")
+        archive.add_tree(Path(folder))
+    return archive.content()

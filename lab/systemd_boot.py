@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What makes systemd the first process of a guest: files for its initramfs, and the
+kernel's arguments. lab/boot/systemd/prepare says what becomes of the files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FILES = Path(__file__).parent / "boot/systemd"
+# Drivers of real HCAs: udev would load them for the fabric's PCI functions, and one
+# that registers takes the name that the fabric's own driver goes by.
+HCA_DRIVERS = (
+    *("mlx4_core", "mlx4_ib", "mlx4_en", "mlx5_core", "mlx5_ib", "ib_mthca"),
+    *("ib_qib", "hfi1", "cxgb4", "iw_cxgb4", "bnxt_en", "bnxt_re", "i40e", "irdma"),
+    *("be2net", "ocrdma", "qede", "qedr", "vmw_pvrdma", "efa", "hns_roce"),
+)
+
+
+def files() -> dict[str, bytes]:
+    """Return the files for the initramfs, which begin with ``systemd/``."""
+    return {
+        f"systemd/{path.relative_to(_FILES)}": path.read_bytes()
+        for path in sorted(_FILES.rglob("*"))
+        if path.is_file()
+    }
+
+
+def kernel_arguments(hostname: str) -> str:
+    """Return the arguments that systemd, udev and the kernel read. Pure.
+
+    kernel-command-line(7), systemd(1),; net.ifnames=0:
+    netdevs keep the kernel's names. The kernel itself refuses HCA_DRIVERS, and udev
+    does not try.
+    """
+    drivers = ",".join(HCA_DRIVERS)
+    return (
+        f"systemd.unit=lab.target systemd.hostname={hostname} systemd.show_status=no"
+        " systemd.firstboot=no audit=0 net.ifnames=0"
+        f" modprobe.blacklist={drivers} module_blacklist={drivers}"
+    )
