@@ -38,7 +38,7 @@ def show_host(host: HostPolicy, screen: Screen) -> None:
                     _shown(rule.mtu),
                     _shown(rule.tso),
                     _shown(rule.port_mtu),
-                    ",".join(rule.pkey_children) or "-",
+                    ",".join(rule.pkey_children) or _shown(rule.partitions),
                     " ".join(_match(rule)),
                 )
                 for rule in host.interfaces
@@ -52,6 +52,8 @@ def show_host(host: HostPolicy, screen: Screen) -> None:
         ("module option", f"{option.module} {option.name}={option.value}")
         for option in host.module_options
     ]
+    if host.follows_partitions:
+        pairs.append(("P_Key tables", f"looked at every {host.partitions_interval} s"))
     if pairs:
         screen.line()
         screen.fields(pairs)

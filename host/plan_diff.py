@@ -12,7 +12,15 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 
-from ovirt_rdma.host.rules.rule import FILE, MODULE, OFFLOAD, PROFILE, SYSFS, Change
+from ovirt_rdma.host.rules.rule import (
+    FILE,
+    MODULE,
+    OFFLOAD,
+    PROFILE,
+    SYSFS,
+    UNIT,
+    Change,
+)
 
 # As diff(1) names a file that is not there, and says that a last line has no end.
 _NOTHING = "/dev/null"
@@ -23,6 +31,7 @@ _TITLES = {
     PROFILE: "NetworkManager profile {}",
     OFFLOAD: "ethtool -K {}",
     MODULE: "module {}",
+    UNIT: "systemd unit {}",
 }
 
 

@@ -22,6 +22,11 @@ ON, OFF = "on", "off"
 OFFLOAD_CHOICES = (AUTO, ON, OFF)
 INFINIBAND, ETHERNET = "infiniband", "ethernet"
 LINK_LAYERS = (INFINIBAND, ETHERNET)
+# The P_Key children of a port's base netdev follow the port's P_Key table.
+FOLLOW = "follow"
+PARTITIONS = (FOLLOW,)
+# Seconds between two looks at the P_Key tables.
+PARTITIONS_INTERVAL_S = 30
 # mlx4_portN_mtu takes these (drivers/net/ethernet/mellanox/mlx4/main.c).
 PORT_MTUS = (256, 512, 1024, 2048, 4096)
 
@@ -39,7 +44,8 @@ class InterfaceRule:
     ``0002:c903:00fb:1231``) and ``pkey`` (``0x8001``) that are not None; without
     ``pkey`` a port's P_Key children are meant too.
     ``mtu`` in bytes or AUTO, ``port_mtu`` an IB MTU in bytes (mlx4), ``pkey_children``
-    the P_Keys for which there should be a child on the port's base netdev.
+    the P_Keys for which there should be a child on the port's base netdev;
+    ``partitions`` FOLLOW: those of the port's P_Key table, as it is at any time.
     """
 
     number: int
@@ -55,6 +61,7 @@ class InterfaceRule:
     tso: Optional[str] = None
     port_mtu: Optional[int] = None
     pkey_children: tuple[str, ...] = ()
+    partitions: Optional[str] = None
 
     @property
     def title(self) -> str:
@@ -76,12 +83,20 @@ class ModuleOption:
 class HostPolicy:
     """The ``host:`` part; empty, it touches nothing.
 
-    ``modules`` are to be loaded at every boot.
+    ``modules`` are to be loaded at every boot. ``partitions_interval`` is how many
+    seconds lie between two looks at the P_Key tables of ports whose rule says
+    ``partitions: follow``.
     """
 
     interfaces: tuple[InterfaceRule, ...] = ()
     modules: tuple[str, ...] = ()
     module_options: tuple[ModuleOption, ...] = ()
+    partitions_interval: int = PARTITIONS_INTERVAL_S
+
+    @property
+    def follows_partitions(self) -> bool:
+        """Whether a rule says ``partitions: follow``."""
+        return any(rule.partitions == FOLLOW for rule in self.interfaces)
 
 
 def interface_rule_for(

@@ -18,6 +18,7 @@ from ovirt_rdma.host.policy_host import (
     CONNECTED,
     DATAGRAM,
     ETHERNET,
+    FOLLOW,
     INFINIBAND,
     ON,
     HostPolicy,
@@ -39,7 +40,7 @@ Mistake = tuple[KeyPath, str]
 _IPOIB_HEADER = 4
 _MAX_DATAGRAM_MTU = 10240 - _IPOIB_HEADER
 
-_INFINIBAND_ONLY = ("transport_mode", "port_mtu", "pkey_children")
+_INFINIBAND_ONLY = ("transport_mode", "port_mtu", "pkey_children", "partitions")
 
 
 def host_mistakes(host: object) -> Iterator[Mistake]:
@@ -127,6 +128,12 @@ def _children_mistakes(
     rule: Mapping[str, Any], match: object, path: KeyPath
 ) -> Iterator[Mistake]:
     children = rule.get("pkey_children")
+    if children and rule.get("partitions") == FOLLOW:
+        yield (
+            (*path, "partitions"),
+            f"{FOLLOW} makes the children of all partitions that the port is in; "
+            "remove it, or pkey_children",
+        )
     own = match.get("pkey") if isinstance(match, dict) else None
     if not isinstance(own, str) or _refusal(pkey, own):
         own = None

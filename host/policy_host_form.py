@@ -6,7 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule, ModuleOption
+from ovirt_rdma.host.policy_host import (
+    PARTITIONS_INTERVAL_S,
+    HostPolicy,
+    InterfaceRule,
+    ModuleOption,
+)
 from ovirt_rdma.host.policy_host_values import (
     child_pkey,
     pci_address,
@@ -33,6 +38,7 @@ def host_policy(host: Mapping[str, Any]) -> HostPolicy:
         ),
         modules=tuple(kernel_name(name) for name in host.get("modules") or ()),
         module_options=tuple(_options(host.get("module_options") or {})),
+        partitions_interval=host.get("partitions_interval", PARTITIONS_INTERVAL_S),
     )
 
 

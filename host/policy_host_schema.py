@@ -12,6 +12,7 @@ from typing import Any
 from ovirt_rdma.host.policy_host import (
     LINK_LAYERS,
     OFFLOAD_CHOICES,
+    PARTITIONS,
     PORT_MTUS,
     TRANSPORT_MODES,
 )
@@ -29,6 +30,10 @@ _MIN_MTU, _MAX_MTU = 68, 65520
 _MAX_PORT = 65535
 
 _PKEY = "a P_Key such as 0x8001"
+
+# A subnet manager takes seconds for a sweep, and a netdev that appears an hour late
+# is no netdev that follows.
+_MIN_INTERVAL_S, _MAX_INTERVAL_S = 5, 3600
 
 _BY_NAME = (
     "a netdev is not matched by its name, which another card or boot can change; "
@@ -81,6 +86,7 @@ _INTERFACE: Schema = {
             "type": ["array", "null"],
             "items": {**_AS_WRITTEN, "description": _PKEY},
         },
+        "partitions": {"type": "string", "enum": list(PARTITIONS)},
     },
 }
 
@@ -108,6 +114,11 @@ HOST_SCHEMA: Schema = {
                     "description": "a value without blanks and quotes, such as 1,1",
                 },
             },
+        },
+        "partitions_interval": {
+            "type": "integer",
+            "minimum": _MIN_INTERVAL_S,
+            "maximum": _MAX_INTERVAL_S,
         },
     },
 }

@@ -2,7 +2,10 @@
 """A policy as JSON data and back, strictly, and its digest. Pure, stdlib only.
 
 This is the form that vdsmd reads, so every field is written out, defaults too:
-a later version with other defaults reads the same policy.
+a later version with other defaults reads the same policy. Left out are only parts
+that came later, where they say nothing: so a policy that does without them has one
+digest in all versions, and an earlier version, which a host may be set back to, reads
+it. What an earlier version left out counts as not said.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Collection
 from typing import Any, get_args, get_type_hints
 
 from ovirt_rdma.host.policy import (
@@ -23,6 +27,8 @@ from ovirt_rdma.host.policy_host import (
     AUTO,
     LINK_LAYERS,
     OFFLOAD_CHOICES,
+    PARTITIONS,
+    PARTITIONS_INTERVAL_S,
     PORT_MTUS,
     TRANSPORT_MODES,
     HostPolicy,
@@ -42,7 +48,11 @@ _INTERFACE_CHOICES: dict[str, tuple[object, ...]] = {
     "transport_mode": TRANSPORT_MODES,
     "tso": OFFLOAD_CHOICES,
     "port_mtu": PORT_MTUS,
+    "partitions": PARTITIONS,
 }
+# Keys that the first version of the form did not have.
+_LATER = {"partitions"}
+_LATER_OF_HOST = {"partitions_interval"}
 _OPTION_KEYS = {field.name for field in dataclasses.fields(ModuleOption)}
 
 
@@ -57,13 +67,23 @@ def to_json_dict(policy: Policy) -> dict[str, object]:
 
 def host_to_json_dict(host: HostPolicy) -> dict[str, object]:
     """Return the ``host:`` part of it."""
-    return {
-        "interfaces": [
-            {**dataclasses.asdict(rule), "pkey_children": list(rule.pkey_children)}
-            for rule in host.interfaces
-        ],
+    found: dict[str, object] = {
+        "interfaces": [_interface_to_json(rule) for rule in host.interfaces],
         "modules": list(host.modules),
         "module_options": [dataclasses.asdict(one) for one in host.module_options],
+    }
+    if host.follows_partitions or host.partitions_interval != PARTITIONS_INTERVAL_S:
+        found["partitions_interval"] = host.partitions_interval
+    return found
+
+
+def _interface_to_json(rule: InterfaceRule) -> dict[str, object]:
+    fields = dataclasses.asdict(rule)
+    fields["pkey_children"] = list(rule.pkey_children)
+    return {
+        key: value
+        for key, value in fields.items()
+        if key not in _LATER or value is not None
     }
 
 
@@ -73,25 +93,33 @@ def from_json_dict(data: object) -> Policy:
     Raises ValueError, with a sentence that names the key, for a key too many or
     too few, a value of another type, or another policy version.
     """
-    parts = _mapping(data, {"version", "nfs", "host"}, "policy")
+    parts = _mapping(data, {"version", "nfs", "host"}, "policy", {"host"})
     if parts["version"] != POLICY_VERSION:
         raise ValueError(f"policy.version is not {POLICY_VERSION}")
     nfs = _mapping(parts["nfs"], {"rules"}, "policy.nfs")
     rules = _list(nfs["rules"], "policy.nfs.rules")
     return Policy(
         nfs=NfsPolicy(tuple(_rule(rule, where) for where, rule in rules)),
-        host=_host(parts["host"], "policy.host"),
+        host=_host(parts["host"], "policy.host") if "host" in parts else HostPolicy(),
     )
 
 
 def digest(policy: Policy) -> str:
     """Return ``sha256:…`` over the policy's content: equal policies, equal digests."""
-    text = json.dumps(to_json_dict(policy), sort_keys=True, separators=(",", ":"))
+    return digest_as_stored(to_json_dict(policy))
+
+
+def digest_as_stored(data: object) -> str:
+    """Return the digest over a policy in its JSON form, which an earlier version may
+    have made.
+    """
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _host(data: object, where: str) -> HostPolicy:
-    parts = _mapping(data, {"interfaces", "modules", "module_options"}, where)
+    keys = {"interfaces", "modules", "module_options", *_LATER_OF_HOST}
+    parts = _mapping(data, keys, where, _LATER_OF_HOST)
     interfaces = _list(parts["interfaces"], f"{where}.interfaces")
     modules = _list(parts["modules"], f"{where}.modules")
     options = _list(parts["module_options"], f"{where}.module_options")
@@ -99,14 +127,24 @@ def _host(data: object, where: str) -> HostPolicy:
         tuple(_interface(rule, place) for place, rule in interfaces),
         tuple(_text(name, place) for place, name in modules),
         tuple(_option(option, place) for place, option in options),
+        _seconds(parts.get("partitions_interval"), f"{where}.partitions_interval"),
     )
 
 
+def _seconds(value: object, where: str) -> int:
+    if value is None:
+        return PARTITIONS_INTERVAL_S
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ValueError(f"{where} is not a number of seconds")
+
+
 def _interface(data: object, where: str) -> InterfaceRule:
-    values = _mapping(data, {*_INTERFACE_TYPES, "pkey_children"}, where)
+    keys = {*_INTERFACE_TYPES, "pkey_children"}
+    values = _mapping(data, keys, where, _LATER)
     children = _list(values["pkey_children"], f"{where}.pkey_children")
     arguments: dict[str, Any] = {
-        key: _one_of(values[key], wanted, f"{where}.{key}")
+        key: _one_of(values.get(key), wanted, f"{where}.{key}")
         for key, wanted in _INTERFACE_TYPES.items()
     }
     for key, choices in _INTERFACE_CHOICES.items():
@@ -168,10 +206,13 @@ def _list(data: object, where: str) -> list[tuple[str, object]]:
     return [(f"{where}[{number}]", item) for number, item in enumerate(data, 1)]
 
 
-def _mapping(data: object, keys: set[str], where: str) -> dict[str, object]:
+def _mapping(
+    data: object, keys: set[str], where: str, later: Collection[str] = ()
+) -> dict[str, object]:
+    """Return an object with ``keys``, of which those in ``later`` may be missing."""
     if not isinstance(data, dict):
         raise ValueError(f"{where} is not an object")
-    for key in sorted(keys - set(data)):
+    for key in sorted(keys - set(data) - set(later)):
         raise ValueError(f"{where}.{key} is missing")
     for key in sorted(set(data) - keys):
         raise ValueError(f"{where}.{key} is unknown")

@@ -132,9 +132,11 @@ def _decoded(data: object) -> StoredPolicy:
         if not isinstance(data[key], str):
             raise ValueError(f"{key} is not of type str")
     policy = policy_json.from_json_dict(data["policy"])
-    if policy_json.digest(policy) != data["digest"]:
+    if policy_json.digest_as_stored(data["policy"]) != data["digest"]:
         raise ValueError("its policy was changed by hand (the digest differs)")
-    return StoredPolicy(policy, data["digest"], data["source"], data["loaded_at"])
+    # Where an earlier version wrote the file, that of the same policy in this version.
+    digest = policy_json.digest(policy)
+    return StoredPolicy(policy, digest, data["source"], data["loaded_at"])
 
 
 def _intact(path: Path) -> Optional[StoredPolicy]:

@@ -13,6 +13,8 @@ from ovirt_rdma.host.tools import Tools
 _LOADED_FOR = ("rdma", "infiniband", "roce", "iwarp", "opa")
 # opensm's in EL and Debian, in MLNX_OFED, and Omni-Path's fabric manager.
 SUBNET_MANAGERS = ("opensm.service", "opensmd.service", "opafm.service")
+# Ours: it keeps P_Key children equal to the P_Key tables.
+PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
 UNITS = (
     "rdma-hw.target",
     *(f"rdma-load-modules@{name}.service" for name in _LOADED_FOR),
@@ -22,6 +24,7 @@ UNITS = (
     *SUBNET_MANAGERS,
     "NetworkManager.service",
     "vdsmd.service",
+    PARTITIONS_UNIT,
 )
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState"

@@ -38,6 +38,7 @@ from ovirt_rdma.host.read_netdev_uses import read_netdev_uses
 from ovirt_rdma.host.read_netdevs import read_netdevs
 from ovirt_rdma.host.read_network_manager import read_network_manager
 from ovirt_rdma.host.read_ovirt_networks import read_ovirt_networks
+from ovirt_rdma.host.read_partitions import read_partitions
 from ovirt_rdma.host.read_rdma import RDMA_CLASS, read_rdma_devices
 from ovirt_rdma.host.read_rdma_netdevs import with_rdma_details
 from ovirt_rdma.host.read_rdma_ports import with_port_details
@@ -140,6 +141,12 @@ class HostReader:
             degraded_marks=self.degraded_marks(problems),
             problems=tuple(dict.fromkeys(problems)),
         )
+
+    def partitions(self, problems: Problems = None) -> Facts:
+        """Return what is known of P_Key tables and IPoIB netdevs, and nothing else;
+        reads /sys, and runs ``ip`` where P_Key children have no files there.
+        """
+        return read_partitions(self._tree, self._tools, _list(problems))
 
     def rdma_devices(self, problems: Problems = None) -> tuple[RdmaDevice, ...]:
         """Return the RDMA devices; reads /sys only."""

@@ -40,6 +40,7 @@ HOSTS = {
     "connectx-3-busy": Golden(mlx4.connectx_3_busy, check=3, plan=3),
     "engine-owned-mtu": Golden(mlx4.engine_owned_mtu, check=0, plan=0),
     "pkeys": Golden(mlx4.pkeys, check=3, plan=3),
+    "partitions": Golden(mlx4.partitions, check=3, plan=3),
     "connectx-5-ib": Golden(mlx5.connectx_5_ib, check=3, plan=0),
     "connectx-7-ndr": Golden(mlx5.connectx_7_ndr, check=3, plan=3),
     "connectx-6-dx-roce": Golden(mlx5.connectx_6_dx_roce, check=0, plan=0),

@@ -20,6 +20,8 @@ from host_golden_base import (
     without_tso,
 )
 
+from ovirt_rdma.host.read_units import PARTITIONS_UNIT
+
 LISTS = ("rdma", "infiniband", "roce")
 CONNECTX = Pci("0000:04:00.0", "0x15b3", "0x634a", "mlx4_core", "0xa0")
 CONNECTX_2 = Pci("0000:04:00.0", "0x15b3", "0x673c", "", "0xb0")
@@ -195,6 +197,35 @@ def pkeys(path: Path) -> FakeRoot:
     profile(host, "ib0")
     profile(host, "ib0.8002", parent="ib0", p_key="0x8002")
     host.nm_device("migration", "unmanaged")
+    return host
+
+
+def partitions(path: Path) -> FakeRoot:
+    """The children follow the P_Key table: one is there, three are missing, one is of
+    a partition that the port is in no more.
+    """
+    host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
+    host.unit(PARTITIONS_UNIT, "inactive", "disabled")
+    _connectx_3(host, CONNECTX_3, "MT4099", "MT_1090120019")
+    infiniband_port(
+        host,
+        "mlx4_0",
+        "0002:c903:00fb:1231",
+        rate="56 Gb/sec (4X FDR)",
+    )
+    table = ("0x8010", "0xffff", "0x8001", "0x0004", "0x8005", "0x8002")
+    host.fabric_port("mlx4_0", 1, 5, 1, table, table_size=8)
+    host.ipoib("ib0", pci=CONNECTX_3, pkey="0x8010")
+    profile(host, "ib0")
+    for pkey, carrier in (("0x8001", True), ("0x8003", False)):
+        host.pkey_child("ib0", pkey, carrier=carrier)
+        name = f"ib0.{pkey[2:]}"
+        profile(host, name, parent="ib0", p_key=pkey)
+    # The administrator's, which NetworkManager has not brought up.
+    host.nm_profile(
+        "ib0.8005",
+        properties={"infiniband.parent": "ib0", "infiniband.p-key": "0x8005"},
+    )
     return host
 
 

@@ -115,19 +115,20 @@ def _wanted(
     everybody = [user for one in here for user in one.users]
     lost = ", ".join(one.name for one in here if _would_be_lost(one))
     undo = f"writes {before} again" if before else "there is nothing to undo"
+    known = str(before) if before else None
     yield Step(
         ID,
         subject,
         f"the port MTU of {subject}; all netdevs of {device.name} go and come back"
         + (f", but for {lost}, which no profile keeps" if lost else ""),
-        str(before) if before else "unknown",
+        known or "unknown",
         str(wanted),
         LINK_DOWN,
         "the policy's port_mtu: receive buffers are made for the port's MTU"
         + (", and then fit a page" if wanted <= _PAGE_MTU else ""),
         SOURCE,
         undo + (f", which does not bring back {lost}" if lost else ""),
-        () if refused else (Change(SYSFS, target, str(before), str(wanted)),),
+        () if refused else (Change(SYSFS, target, known, str(wanted)),),
         refused=refused,
         users=tuple(dict.fromkeys(everybody)),
     )

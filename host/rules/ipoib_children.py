@@ -13,19 +13,27 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Optional
 
-from ovirt_rdma.host.facts import Ipoib, RdmaPort
+from ovirt_rdma.host.facts import Ipoib, Profile, RdmaPort
 from ovirt_rdma.host.policy_host import (
     DATAGRAM,
+    FOLLOW,
     FULL_MEMBER,
     interface_rule_for,
     partition_read,
 )
 from ovirt_rdma.host.rules.ipoib_limits import port_limit
-from ovirt_rdma.host.rules.ipoib_settings import is_managed
-from ovirt_rdma.host.rules.view import Interface, View
+from ovirt_rdma.host.rules.ipoib_settings import (
+    INFINIBAND_TYPE,
+    P_KEY,
+    PARENT,
+    is_managed,
+)
+from ovirt_rdma.host.rules.view import Interface, View, is_kept
 
 # The kernel names a child "%.10s.%04x".
 PARENT_LENGTH = 10
+# That of the default P_Key 0xffff: every port is in it, and it is the base netdev's.
+DEFAULT_PARTITION = 0x7FFF
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class WantedChild:
     ``pkey`` as ``0x8001``, bit 15 set, as the kernel sets it; ``name`` is what the
     kernel will call it, or calls the child that is ``there``. ``member`` is the
     port's entry for the partition (``0x0001``: limited), None where the table has
-    none. ``refused`` says why it cannot be made, as a clause.
+    none. ``refused`` says why it cannot be made, as a clause, and ``fix`` what to do.
     """
 
     parent: Interface
@@ -44,6 +52,7 @@ class WantedChild:
     there: bool
     member: Optional[str]
     refused: str = ""
+    fix: str = ""
 
 
 @lru_cache(maxsize=1)  # of the view in hand: several rules ask
@@ -62,11 +71,10 @@ def _wanted(view: View) -> Iterator[WantedChild]:
     for parent in view.ipoib:
         if parent.is_child or parent.wanted is None:
             continue
-        keys = (int(text, 16) | FULL_MEMBER for text in parent.wanted.pkey_children)
-        for value in dict.fromkeys(keys):
+        for value in _keys(parent):
             found = there.get((parent.name, value & ~FULL_MEMBER))
             name = found or f"{parent.name[:PARENT_LENGTH]}.{value:04x}"
-            refused = "" if found else _refused(view, parent, value)
+            refused, fix = ("", "") if found else _refused(view, parent, value, name)
             if not found and name in taken:
                 refused = f"there is, or will be, another netdev {name}"
                 name = f"{parent.name}.{value:04x}"
@@ -78,7 +86,39 @@ def _wanted(view: View) -> Iterator[WantedChild]:
                 there=found is not None,
                 member=table_entry(parent.port, value),
                 refused=refused,
+                fix=fix,
             )
+
+
+def _keys(parent: Interface) -> tuple[int, ...]:
+    """Return the P_Keys for which ``parent`` should have children, bit 15 set."""
+    if follows(parent):
+        return tuple(one | FULL_MEMBER for one in followed_partitions(parent))
+    named = parent.wanted.pkey_children if parent.wanted else ()
+    return tuple(dict.fromkeys(int(text, 16) | FULL_MEMBER for text in named))
+
+
+def follows(parent: Interface) -> bool:
+    """Whether the children of ``parent`` should follow the port's P_Key table."""
+    return (
+        not parent.is_child
+        and parent.wanted is not None
+        and parent.wanted.partitions == FOLLOW
+    )
+
+
+def followed_partitions(parent: Interface) -> tuple[int, ...]:
+    """Return the partitions of the port of ``parent``, in the order of its table, but
+    for the default one and the base netdev's own, which is that at index 0
+    (ipoib_parent_init in drivers/infiniband/ulp/ipoib/ipoib_main.c).
+    """
+    own = partition_read(parent.netdev.ipoib.pkey if parent.netdev.ipoib else None)
+    left_out = {None, 0, DEFAULT_PARTITION, own}
+    left_out |= {partition_read(e.value) for e in parent.port.pkeys if e.index == 0}
+    found = (partition_read(entry.value) for entry in parent.port.pkeys)
+    return tuple(
+        dict.fromkeys(one for one in found if one is not None and one not in left_out)
+    )
 
 
 def planned_children(view: View) -> tuple[Interface, ...]:
@@ -130,13 +170,40 @@ def table_entry(port: RdmaPort, pkey: int) -> Optional[str]:
     return max(found, key=lambda value: int(value, 16), default=None)
 
 
-def _refused(view: View, parent: Interface, value: int) -> str:
+def _refused(view: View, parent: Interface, value: int, name: str) -> tuple[str, str]:
+    """Say why a child cannot be made, and what to do."""
     own = parent.netdev.ipoib.pkey if parent.netdev.ipoib else None
     if partition_read(own) == value & ~FULL_MEMBER:
-        return f"{parent.name} itself is in that partition"
-    if is_managed(view, parent.name) and len(parent.name) > PARENT_LENGTH:
+        return f"{parent.name} itself is in that partition", ""
+    if not is_managed(view, parent.name):
+        return "", ""
+    if len(parent.name) > PARENT_LENGTH:
         return (
             f"the kernel names children by the first {PARENT_LENGTH} letters of "
-            f"{parent.name}, and NetworkManager expects another name"
+            f"{parent.name}, and NetworkManager expects another name",
+            "",
         )
-    return ""
+    profile = _profile_of(view, parent, value, name)
+    if profile:
+        return (
+            f"the profile {profile.name!r} is for it, and NetworkManager has not "
+            "brought that up",
+            f"nmcli connection up {profile.uuid}; or delete it, for one of ours",
+        )
+    return "", ""
+
+
+def _profile_of(
+    view: View, parent: Interface, value: int, name: str
+) -> Optional[Profile]:
+    """Return the profile for a child that is not there."""
+    manager = view.facts.network_manager
+    for profile in manager.profiles if manager else ():
+        if profile.type != INFINIBAND_TYPE or not is_kept(profile):
+            continue
+        pkey = partition_read(profile.value(P_KEY))
+        if profile.interface_name == name or (
+            profile.value(PARENT) == parent.name and pkey == value & ~FULL_MEMBER
+        ):
+            return profile
+    return None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ovirt_rdma.host.policy_host import (
     DATAGRAM,
+    FOLLOW,
     FULL_MEMBER,
     names_port,
     partition,
@@ -16,6 +17,8 @@ from ovirt_rdma.host.policy_host import (
 )
 from ovirt_rdma.host.rules.ipoib_children import (
     WantedChild,
+    followed_partitions,
+    follows,
     table_entry,
     wanted_children,
 )
@@ -50,7 +53,11 @@ def decide(view: View) -> Iterator[Outcome]:
     for interface in view.ipoib:
         if interface.is_child and interface.name not in named:
             none = False
-            yield _there(interface)
+            yield _there(view, interface)
+    for interface in view.ipoib:
+        if follows(interface) and not followed_partitions(interface):
+            none = False
+            yield _nothing_to_follow(interface)
     for finding in _without_parent(view):
         none = False
         yield finding
@@ -77,7 +84,10 @@ def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
     else:
         sentence = f"{name} is to be made, for P_Key {child.pkey}"
         rule = parent.wanted.title if parent.wanted else "the policy"
-        yield Finding(ID, name, FAIL, f"{name} is not there, and {rule} wants it")
+        missing = f"{name} is not there, and {rule} wants it"
+        if child.refused:
+            missing += f"; {child.refused}"
+        yield Finding(ID, name, FAIL, missing, child.fix)
         yield _step(view, child)
     if limited:
         yield Finding(
@@ -110,7 +120,9 @@ def _step(view: View, child: WantedChild) -> Step:
         "none",
         after,
         LIVE,
-        "the policy wants it, and the port is in its partition",
+        "the children follow the port's P_Key table"
+        if follows(child.parent)
+        else "the policy wants it, and the port is in its partition",
         SOURCE,
         undo,
         changes,
@@ -118,7 +130,17 @@ def _step(view: View, child: WantedChild) -> Step:
     )
 
 
-def _there(interface: Interface) -> Finding:
+def _nothing_to_follow(parent: Interface) -> Finding:
+    """Say of a base netdev whose children follow the table why it has none."""
+    port = f"{parent.device.name}/{parent.port.number}"
+    if not parent.port.pkeys:
+        sentence = f"{port}: its P_Key table could not be read, so no child follows it"
+        return Finding(ID, parent.name, FAIL, sentence)
+    sentence = f"{port} is in no partition that needs a child of {parent.name}"
+    return Finding(ID, parent.name, PASS, sentence)
+
+
+def _there(view: View, interface: Interface) -> Finding:
     """Judge a child that the policy does not name: it is left alone."""
     ipoib = interface.netdev.ipoib
     pkey = partition_read(ipoib.pkey if ipoib else None)
@@ -127,13 +149,21 @@ def _there(interface: Interface) -> Finding:
     if pkey is None:
         return Finding(ID, name, WARN, f"{name}: its P_Key could not be read")
     if interface.port.pkeys and table_entry(interface.port, pkey) is None:
+        fix = (
+            "let the subnet manager put the port into the partition, or remove the "
+            "child; it comes up by itself when the P_Key appears"
+        )
+        if any(one.name == interface.parent and follows(one) for one in view.ipoib):
+            fix += (
+                "; ovirt-rdma-partitions.service removes children that our runs made "
+                "and nobody uses"
+            )
         return Finding(
             ID,
             name,
             WARN,
             f"{shown} has no carrier: its P_Key is not in the port's table",
-            "let the subnet manager put the port into the partition, or remove the "
-            "child; it comes up by itself when the P_Key appears",
+            fix,
         )
     return Finding(ID, name, PASS, f"{shown} is in a partition of its port")
 
@@ -145,9 +175,10 @@ def _without_parent(view: View) -> Iterator[Finding]:
             if any(one.is_ipoib for one in view.on_port(device, port)):
                 continue
             for rule in view.policy.host.interfaces:
-                if rule.pkey_children and names_port(rule, device, port):
+                wanted = rule.pkey_children or rule.partitions
+                if wanted and names_port(rule, device, port):
                     subject = f"{device.name}/{port.number}"
-                    keys = ", ".join(rule.pkey_children)
+                    keys = ", ".join(rule.pkey_children) or f"partitions: {FOLLOW}"
                     yield Finding(
                         ID,
                         subject,
@@ -174,9 +205,10 @@ RULES = (
         ID,
         "P_Key children of IPoIB netdevs",
         "The policy's pkey_children name the partitions for which a port's base netdev "
-        "should have a child, such as ib0.8001. The child is planned when the port's "
-        "P_Key table has the partition. Children that the policy does not name are "
-        "left alone.",
+        "should have a child, such as ib0.8001; partitions: follow means all of the "
+        "port's P_Key table, but for that of the base netdev and the default one. The "
+        "child is planned when the port's P_Key table has the partition. Children that "
+        "the policy does not name are left alone.",
         "InfiniBand has partitions where Ethernet has VLANs, and IPoIB takes no VLAN "
         "on top. The subnet manager decides which port is in which partition; a child "
         "for a P_Key that the port has not got comes up without a carrier, and stays "
@@ -185,7 +217,9 @@ RULES = (
         "Put the port's GUID into the partition, in the subnet manager. The child then "
         "is made by a NetworkManager profile, or through create_child in sysfs where "
         "NetworkManager does not manage the parent. Its name is the parent's, cut to "
-        "ten letters, a dot, and four hex digits.",
+        "ten letters, a dot, and four hex digits. VDSM takes it for a NIC like any "
+        "other, and needs to be told nothing. With partitions: follow, children come "
+        "and go with the table: see IPOIB-PKEY-02.",
         (
             "Linux Documentation/infiniband/ipoib.rst",
             "Linux drivers/infiniband/ulp/ipoib/ipoib_vlan.c",

@@ -29,7 +29,7 @@ MAC_ADDRESS = "infiniband.mac-address"
 TSO = "ethtool.feature-tso"
 
 # How nmcli prints a property that says nothing.
-_UNSET = ("", "--", "auto", "0", "default", "-1", "ignore", "unknown")
+UNSET = ("", "--", "auto", "0", "default", "-1", "ignore", "unknown")
 
 # A port's GUID is the last 8 of a netdev address's 20 bytes; the rest changes.
 _GUID_BYTES = 8
@@ -49,7 +49,7 @@ class Settings:
     def value(self, name: str) -> Optional[str]:
         """Return a property, None where the profile does not say or there is none."""
         value = self.profile.value(name) if self.profile else None
-        return None if value is None or value.strip().lower() in _UNSET else value
+        return None if value is None or value.strip().lower() in UNSET else value
 
     def change(self, name: str, after: str) -> tuple[Change, ...]:
         """Return the Change that sets a property; none where it is so already."""

@@ -194,9 +194,10 @@ RULE = Rule(
         "that is loaded from the initramfs reads the modprobe.d that was packed there."
     ),
     fix=(
-        "ovirt-rdma-host plan shows /etc/modprobe.d/ovirt-rdma.conf as it would be; it "
-        "takes effect with a reboot, and with dracut -f before that if the module is "
-        "in the initramfs. A line # mine in the file makes it yours."
+        "ovirt-rdma-host plan shows /etc/modprobe.d/ovirt-rdma.conf as it would be, "
+        "and apply writes it. It takes effect with a reboot, and with dracut -f before "
+        "that if the module is in the initramfs. A line # mine in the file makes it "
+        "yours."
     ),
     sources=(
         "modprobe.d(5), dracut(8), lsinitrd(1)",

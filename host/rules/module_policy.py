@@ -183,9 +183,9 @@ RULE = Rule(
         "refused, with the file and the line."
     ),
     fix=(
-        "ovirt-rdma-host plan shows the steps: /etc/modules-load.d/ovirt-rdma.conf and "
-        "loading what is not loaded. The file is ours as long as its first line says "
-        "so; a line # mine in it makes it yours."
+        "ovirt-rdma-host plan shows the steps, and apply does them: "
+        "/etc/modules-load.d/ovirt-rdma.conf, and loading what is not loaded. The file "
+        "is ours as long as its first line says so; a line # mine in it makes it yours."
     ),
     sources=("modules-load.d(5)", "modprobe.d(5)", "rdma-core Documentation/udev.md"),
     decide=decide,

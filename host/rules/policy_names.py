@@ -21,6 +21,7 @@ from ovirt_rdma.host.policy_host import (
 )
 from ovirt_rdma.host.read_modules import CONCERNED, module_name
 from ovirt_rdma.host.rules.absence import HOST
+from ovirt_rdma.host.rules.ipoib_children import wanted_children
 from ovirt_rdma.host.rules.rule import PASS, SKIP, WARN, Finding, Rule
 from ovirt_rdma.host.rules.view import Interface, View
 
@@ -73,6 +74,8 @@ def _interface(view: View, rule: InterfaceRule, ports: list[_Port]) -> Finding:
     if not with_pkey:
         sentence = f"{rule.title} names {places}, but no netdev there has {rule.pkey}"
         fix = f"pkey_children: [{rule.pkey}] in another rule makes one"
+        if view.policy.host.follows_partitions:
+            fix += ", or partitions: follow when the port is in that partition"
         return Finding(ID, subject, WARN, sentence, fix)
     winners = {one.wanted.title for one in with_pkey if one.wanted}
     netdevs = ", ".join(one.name for one in with_pkey)
@@ -89,6 +92,7 @@ def _interface(view: View, rule: InterfaceRule, ports: list[_Port]) -> Finding:
 def _is_planned(view: View, rule: InterfaceRule) -> bool:
     """Whether another rule wants a child with the P_Key that this one names."""
     wanted = [p for r in view.policy.host.interfaces for p in r.pkey_children]
+    wanted += [child.pkey for child in wanted_children(view)]  # of partitions: follow
     return rule.pkey is not None and partition(rule.pkey) in map(partition, wanted)
 
 

@@ -111,7 +111,7 @@ RULE = Rule(
         "chose."
     ),
     fix=(
-        "ovirt-rdma-host plan shows the step: ethtool at once, and ethtool.feature-tso "
+        "ovirt-rdma-host apply sets it: ethtool at once, and ethtool.feature-tso "
         "in the netdev's NetworkManager profile for later."
     ),
     sources=("ethtool(8)", "nm-settings-nmcli(5), ethtool.feature-tso"),

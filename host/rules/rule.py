@@ -29,6 +29,7 @@ PROFILE = "profile"
 OFFLOAD = "offload"
 FILE = "file"
 MODULE = "module"
+UNIT = "unit"
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,11 @@ class Change:
     ``new:NETDEV`` for a profile of ours that IPOIB-PROFILE-01 or IPOIB-PKEY-01
     makes); OFFLOAD sets the ethtool feature ``name`` of the netdev ``target`` to
     ``on`` or ``off``; FILE makes the file ``target`` read ``after``; MODULE loads the
-    module ``target``. ``before`` is None where there is nothing yet, and ``after``
-    where a file is to go. A SYSFS write to ``create_child`` makes a netdev, cannot be
-    read back, and is undone by the same value in ``delete_child`` beside it.
+    module ``target``; UNIT makes the systemd unit ``target`` be ``enabled`` and
+    started, or ``disabled`` and stopped. ``before`` is None where there is nothing yet,
+    and ``after`` where a file is to go. A SYSFS write to ``create_child`` makes a
+    netdev, cannot be read back, and is undone by the same value in ``delete_child``
+    beside it.
     Undone are the changes of a step, and the steps of a plan, backwards, each to its
     ``before``. One whose ``before`` and ``after`` are the same is done all the same:
     another change of the step, or the undo of one, alters that value.

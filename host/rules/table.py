@@ -12,6 +12,7 @@ from ovirt_rdma.host.rules import (
     ipoib_mode,
     ipoib_mtu,
     ipoib_mtu_engine,
+    ipoib_partitions,
     ipoib_pkey,
     ipoib_profile,
     ipoib_tso,
@@ -55,6 +56,8 @@ RULES: tuple[Rule, ...] = (
     *ipoib_mtu.RULES,
     *ipoib_mtu_engine.RULES,
     *ipoib_tso.RULES,
+    # Last of what changes children: it sees to them from then on.
+    *ipoib_partitions.RULES,
     *ipoib_bond.RULES,
     *roce_mtu.RULES,
     *roce_tso.RULES,

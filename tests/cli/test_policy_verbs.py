@@ -208,6 +208,15 @@ def test_the_host_part_is_shown_below_the_rules(host, written):
     assert part["interfaces"][0]["pkey_children"] == ["0x8001", "0x8002"]
 
 
+def test_partitions_that_are_followed_are_shown(host, written):
+    rule = "{match: {port: 1}, partitions: follow}"
+    written(f"version: 1\nhost: {{partitions_interval: 10, interfaces: [{rule}]}}\n")
+    host("policy", "load")
+    shown = host("policy", "show").out.splitlines()
+    assert shown[3].split() == ["interface", "1", *"----", "follow", "port=1"]
+    assert shown[-1] == "P_Key tables  looked at every 10 s"
+
+
 def test_mistakes_of_the_host_part_are_named(host, written):
     path = written("version: 1\nhost: {interfaces: [{match: {name: ib0}}]}\n")
     result = host("policy", "check")

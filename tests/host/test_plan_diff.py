@@ -15,6 +15,7 @@ from ovirt_rdma.host.rules.rule import (
     OFFLOAD,
     PROFILE,
     SYSFS,
+    UNIT,
     Change,
 )
 
@@ -45,6 +46,15 @@ CONF = "/etc/modprobe.d/ovirt-rdma.conf"
             ],
         ),
         ([Change(FILE, CONF, "a\n", "a\n")], []),
+        (
+            [Change(UNIT, "a.service", "disabled", "enabled", "enabled")],
+            [
+                "--- systemd unit a.service",
+                "+++ systemd unit a.service",
+                "-enabled: disabled",
+                "+enabled: enabled",
+            ],
+        ),
         (
             [Change(SYSFS, "/sys/class/net/ib0/mtu", "2044", "4092")],
             [

@@ -68,6 +68,8 @@ host:
       port_mtu: 2048
       pkey_children: [0x8001, "0x0002"]
     - {match: {guid: 0002:c903:00fb:1231, pkey: 0x8001}, mtu: 2044}
+    - {match: {port: 2}, partitions: follow}
+  partitions_interval: 60
   modules: [nvme-rdma]
   module_options:
     mlx4_core: {port_type_array: "1,1", num_vfs: 8}
@@ -138,6 +140,7 @@ KEYS = st.dictionaries(st.sampled_from(RULE_KEYS), YAML_VALUES, max_size=4)
 MATCH_KEYS = ["link_layer", "device", "pci", "port", "guid", "pkey", "name"]
 MATCH = st.dictionaries(st.sampled_from(MATCH_KEYS), YAML_VALUES, max_size=3)
 PROPERTIES = ["name", "transport_mode", "mtu", "tso", "port_mtu", "pkey_children"]
+PROPERTIES += ["partitions"]
 INTERFACE = st.builds(
     lambda match, keys: {"match": match, **keys},
     MATCH | YAML_VALUES,

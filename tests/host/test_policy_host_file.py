@@ -9,7 +9,7 @@ from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule, ModuleOption
 from ovirt_rdma.host.policy_remark import PolicyProblem
 
 MATCH_KEYS = "link_layer, device, pci, port, guid, pkey"
-RULE_KEYS = "name, match, transport_mode, mtu, tso, port_mtu, pkey_children"
+RULE_KEYS = "name, match, transport_mode, mtu, tso, port_mtu, pkey_children, partitions"
 PKEYS = "allowed: 0x0001 to 0xffff, but not 0x8000"
 BY_NAME = (
     "a netdev is not matched by its name, which another card or boot can change; "
@@ -76,6 +76,7 @@ def test_a_key_that_is_left_out_leaves_the_property_alone():
         tso=None,
         port_mtu=None,
         pkey_children=(),
+        partitions=None,
     )
 
 
@@ -99,6 +100,9 @@ host:
       pkey_children: [0x8001, "0x8002"]
     - match: {link_layer: ethernet}
       mtu: auto
+    - match: {link_layer: infiniband}
+      partitions: follow
+  partitions_interval: 60
   modules: [nvme-rdma, ib_srp]
   module_options:
     mlx4-core: {port_type_array: "1,1", num-vfs: 8}
@@ -123,6 +127,9 @@ host:
                 ("0x8001", "0x8002"),
             ),
             InterfaceRule(2, "interface 2", link_layer="ethernet", mtu="auto"),
+            InterfaceRule(
+                3, "interface 3", link_layer="infiniband", partitions="follow"
+            ),
         ),
         ("nvme_rdma", "ib_srp"),
         (
@@ -130,6 +137,7 @@ host:
             ModuleOption("mlx4_core", "num_vfs", "8"),
             ModuleOption("mlx5_core", "prof_sel", "0x2"),
         ),
+        60,
     )
 
 
@@ -386,6 +394,15 @@ def test_a_match_that_is_none(match, sentence):
             {"netdev": "ib0"},
             f"netdev: unknown key; allowed: {RULE_KEYS}",
         ),
+        (
+            {"partitions": "all"},
+            "partitions: 'all' is not known; allowed: follow",
+        ),
+        (
+            {"partitions": "follow", "pkey_children": "[0x8001]"},
+            "partitions: follow makes the children of all partitions that the port is "
+            "in; remove it, or pkey_children",
+        ),
     ],
 )
 def test_a_property_that_is_none(keys, sentence):
@@ -430,6 +447,11 @@ def test_a_property_that_is_none(keys, sentence):
             f"5: host.interfaces[1].pkey_children: {NOT_ETHERNET}",
         ),
         (
+            "{link_layer: ethernet}",
+            {"partitions": "follow"},
+            f"5: host.interfaces[1].partitions: {NOT_ETHERNET}",
+        ),
+        (
             "{pkey: 0x8001}",
             {"pkey_children": "[0x8002, 0x0001]"},
             "5: host.interfaces[1].pkey_children[2]: 0x0001 is the P_Key of match; "
@@ -454,10 +476,31 @@ def test_properties_that_no_netdev_can_have_together(match, keys, sentence):
         ("{device: mlx4_0}", {"port_mtu": 2048, "mtu": 65520}),
         ("{link_layer: ethernet}", {"mtu": 9000, "tso": "on"}),
         ("{pkey: 0xffff}", {"pkey_children": "[0x8001]"}),
+        ("{port: 1}", {"partitions": "follow", "pkey_children": "[]"}),
     ],
 )
 def test_properties_that_some_netdev_can_have_together(match, keys):
     assert rule(interface(match, **keys))
+
+
+@pytest.mark.parametrize(("written", "read"), [(None, 30), ("5", 5), ("3600", 3600)])
+def test_how_often_the_p_key_tables_are_looked_at(written, read):
+    key = f"  partitions_interval: {written}\n" if written else "  modules:\n"
+    assert host(f"version: 1\nhost:\n{key}").partitions_interval == read
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        ("4", "4 is out of range; allowed: 5 to 3600"),
+        ("3601", "3601 is out of range; allowed: 5 to 3600"),
+        ("0.5", "must be a whole number, not the number 0.5; allowed: 5 to 3600"),
+        ("30s", "must be a whole number, not the text '30s'; allowed: 5 to 3600"),
+    ],
+)
+def test_an_interval_that_is_none(written, sentence):
+    text = f"version: 1\nhost:\n  partitions_interval: {written}\n"
+    assert mistakes(text) == [f"3: host.partitions_interval: {sentence}"]
 
 
 def test_a_rule_without_match():

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+import hashlib
 import json
 import logging
 import os
@@ -69,6 +70,7 @@ interfaces = st.lists(
         tso=st.none() | st.sampled_from(OFFLOAD_CHOICES),
         port_mtu=st.none() | st.sampled_from(PORT_MTUS),
         pkey_children=st.lists(st.text(), max_size=3).map(tuple),
+        partitions=st.none() | st.just("follow"),
     ),
     max_size=2,
 )
@@ -79,6 +81,7 @@ hosts = st.builds(
     st.lists(st.builds(ModuleOption, st.text(), st.text(), st.text()), max_size=2).map(
         tuple
     ),
+    st.just(30) | st.integers(5, 3600),
 )
 policies = st.builds(
     lambda rules, host: Policy(nfs=NfsPolicy(tuple(rules)), host=host),
@@ -175,6 +178,61 @@ class TestRead:
         assert str(caught.value).startswith(prefix)
         return str(caught.value).removeprefix(prefix)
 
+    @pytest.mark.parametrize(
+        "host",
+        [
+            # Before there was a host part; before partitions could be followed.
+            None,
+            {
+                "interfaces": [
+                    {
+                        "number": 1,
+                        "name": "storage",
+                        "link_layer": "infiniband",
+                        "device": None,
+                        "pci": None,
+                        "port": 1,
+                        "guid": None,
+                        "pkey": None,
+                        "transport_mode": "auto",
+                        "mtu": "auto",
+                        "tso": None,
+                        "port_mtu": None,
+                        "pkey_children": ["0x8001"],
+                    }
+                ],
+                "modules": ["nvme_rdma"],
+                "module_options": [],
+            },
+        ],
+    )
+    def test_what_earlier_versions_wrote_is_read(self, path, host):
+        content = {"version": 1, "nfs": {"rules": []}}
+        expected = Policy()
+        if host:
+            content["host"] = host
+            (written,) = host["interfaces"]
+            rule = InterfaceRule(**{**written, "pkey_children": ("0x8001",)})
+            expected = Policy(host=HostPolicy((rule,), ("nvme_rdma",)))
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        stored = {"schema_version": 1, "digest": digest, "source": "p.yaml"}
+        stored |= {"loaded_at": "2025-01-01T00:00:00+00:00", "policy": content}
+        path.parent.mkdir()
+        path.write_text(json.dumps(stored))
+        path.chmod(0o644)
+        found = read(path)
+        assert found.policy == expected
+        assert found.digest == policy_json.digest(expected)
+        assert not store(expected, "p.yaml", path).changed
+
+    def test_what_says_nothing_new_is_written_as_earlier_versions_read_it(self, path):
+        rule = InterfaceRule(1, "interface 1", link_layer="infiniband")
+        store(Policy(host=HostPolicy((rule,))), "p.yaml", path)
+        host = json.loads(path.read_text())["policy"]["host"]
+        assert set(host) == {"interfaces", "modules", "module_options"}
+        assert "partitions" not in host["interfaces"][0]
+
     def test_another_schema_version(self, path):
         assert self.broken(path, schema_version=2) == (
             "its schema version is 2, this program reads 1"
@@ -252,6 +310,10 @@ class TestRead:
             ),
             ({"netdev": "ib0"}, "policy.host.interfaces[1].netdev is unknown"),
             ({"guid": "gone"}, "policy.host.interfaces[1].guid is missing"),
+            (
+                {"partitions": "all"},
+                "policy.host.interfaces[1].partitions is not one of follow",
+            ),
             ({"device": "x"}, "its policy was changed by hand (the digest differs)"),
         ],
     )
@@ -268,6 +330,13 @@ class TestRead:
         ("change", "sentence"),
         [
             ({"modules": None}, "policy.host.modules is not a list"),
+            *(
+                (
+                    {"partitions_interval": value},
+                    "policy.host.partitions_interval is not a number of seconds",
+                )
+                for value in ("30", 1.5, True, 0)
+            ),
             ({"modules": [1]}, "policy.host.modules[1] is not of type str"),
             ({"module_options": {}}, "policy.host.module_options is not a list"),
             (
@@ -293,8 +362,6 @@ class TestRead:
                 "policy.version is not 1",
             ),
             ({"version": 1, "host": {}}, "policy.nfs is missing"),
-            # As development versions wrote it, before there was a host part.
-            ({"version": 1, "nfs": {"rules": []}}, "policy.host is missing"),
             (
                 {"version": 1, "nfs": {}, "host": {}},
                 "policy.nfs.rules is missing",
