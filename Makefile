@@ -40,9 +40,14 @@ lab: venv ## QEMU, and a kernel and packages for the lab's guests, fetched once
 demo: lab ## storage connections over RDMA, and a host with InfiniBand, on real kernels
 	@$(BIN)/python -m lab.demo
 
+.PHONY: session
+session: lab ## record a terminal session on a real kernel; writes docs/session.md
+	@$(BIN)/python -m lab.record_session
+
 .PHONY: test
 test: venv tree ## unit tests on each Python of tox.ini that this machine has
-	@tools/with-memory-tmpdir $(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
+	@OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS="$(filter %/python3.9 %/python3.12,$(PYENV_PYTHONS))" \
+	  tools/with-memory-tmpdir $(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
 	  --parallel 2 --parallel-no-spinner --quiet --skip-env lint
 
 .PHONY: fuzz
@@ -84,12 +89,20 @@ clean: ## remove what make made here; downloads stay
 
 # What the package ovirt-rdma-host puts on a hypervisor beside the Python code.
 .PHONY: install-host-files
-install-host-files: ## the launcher, its drop-in and its folder in /run, below DESTDIR
+install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below DESTDIR
 	install -D -m 755 storage/launcher/vdsmd $(DESTDIR)/usr/libexec/ovirt-rdma/launcher/vdsmd
 	install -D -m 644 storage/systemd/vdsmd.service.d/50-ovirt-rdma.conf \
 	  $(DESTDIR)/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf
 	install -D -m 644 storage/tmpfiles.d/ovirt-rdma.conf \
 	  $(DESTDIR)/usr/lib/tmpfiles.d/ovirt-rdma.conf
+	for unit in $(notdir $(wildcard host/systemd/*.service host/systemd/*.timer)); do \
+	  install -D -m 644 host/systemd/$$unit $(DESTDIR)/usr/lib/systemd/system/$$unit || exit; done
+	install -D -m 644 host/systemd/90-ovirt-rdma.preset \
+	  $(DESTDIR)/usr/lib/systemd/system-preset/90-ovirt-rdma.preset
+	for rules in $(notdir $(wildcard host/udev/*.rules)); do \
+	  install -D -m 644 host/udev/$$rules $(DESTDIR)/usr/lib/udev/rules.d/$$rules || exit; done
+	for hook in $(patsubst vdsm_hooks/%,%,$(wildcard vdsm_hooks/*/50_ovirt_rdma)); do \
+	  install -D -m 755 vdsm_hooks/$$hook $(DESTDIR)/usr/libexec/vdsm/hooks/$$hook || exit; done
 
 .PHONY: tree
 tree: $(TREE)/.made

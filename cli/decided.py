@@ -38,12 +38,12 @@ class Decided:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The steps that can be done."""
-        return tuple(step for step in self.decision.steps if not step.refused)
+        return self.decision.to_do
 
     @property
     def refused(self) -> tuple[Step, ...]:
         """The steps that cannot."""
-        return tuple(step for step in self.decision.steps if step.refused)
+        return self.decision.refused
 
 
 def decided(words: Namespace, screen: Screen, skip: Iterable[str] = ()) -> Decided:

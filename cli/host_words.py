@@ -18,6 +18,7 @@ exit codes:
   2    wrong words on the command line
   3    checks failed; with --exit-code: the plan is not empty
   4    refused as unsafe
+  6    failed, and everything was taken back
   75   another run is changing this host
   130  interrupted
 
@@ -28,6 +29,14 @@ _VERBS = (
     ("facts", "show what is true of this host", "host_words_see:facts"),
     ("check", "say what is right and wrong on this host", "host_words_see:check"),
     ("plan", "show what would change, and why", "host_words_see:plan"),
+    (
+        "apply",
+        "make the host as the policy says, and prove it",
+        "host_words_change:apply",
+    ),
+    ("confirm", "keep what 'apply --confirm-timeout' did", "host_words_change:confirm"),
+    ("revert", "set back what was changed", "host_words_change:revert"),
+    ("history", "show what was changed, and by whom", "host_words_change:history"),
     ("explain", "explain a rule of check and plan", "host_words_see:explain"),
     ("policy", "check, load and explain the policy", "host_words_policy:policy"),
     ("nfs", "list NFS mounts, check and explain exports", "host_words_nfs:nfs"),
@@ -39,7 +48,7 @@ _VERBS = (
     ("disable", "take back what enable did", "host_words_enablement:disable"),
     (
         "status",
-        "show what is enabled, installed, running and loaded",
+        "show what is enabled, running, loaded and changed",
         "host_words_enablement:status",
     ),
 )
@@ -57,4 +66,6 @@ def parser() -> Parser:
     verbs = add_verbs(top)
     for name, help, fill in _VERBS:
         verbs.add(name, help, fill)
+    # For systemd units: ovirt-rdma-host(8), UNITS.
+    verbs.add_hidden("unit", "for systemd units", "host_words_change:unit")
     return top

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.cli.decided import Decided, command, decided
+from ovirt_rdma.cli.host_words import PROGRAM
 from ovirt_rdma.cli.screen import Screen, count
 from ovirt_rdma.host import plan_file, policy_json
 from ovirt_rdma.host.plan_diff import diff
@@ -78,9 +80,7 @@ def _print(found: Decided, words: Namespace, screen: Screen) -> None:
     if words.out is not None:
         screen.text(f"Saved in {words.out}, for review.")
     if found.steps:
-        screen.text(
-            "Nothing was changed, and this version has no verb that carries a plan out."
-        )
+        screen.text("Nothing was changed.")
     screen.next(_next(found, words))
 
 
@@ -152,8 +152,14 @@ def _by_class(steps: Sequence[Step]) -> str:
 def _next(found: Decided, words: Namespace) -> str:
     if not found.steps:
         return command("check", words)
+    if words.facts is None and words.policy is None:
+        saved = [] if words.out is None else [words.out]
+        return command("apply", words, *saved)
     if not words.diff:
         return command("plan", words, "--diff")
+    if words.facts is None:
+        # What apply does is what the loaded policy asks for.
+        return shlex.join([PROGRAM, "policy", "load", words.policy])
     if words.out is None:
         return command("plan", words, "--out", f"{found.facts.hostname}-plan.json")
     return ""

@@ -19,7 +19,7 @@ from ovirt_rdma.host.policy_remark import PolicyProblem, Remark
 from ovirt_rdma.host.policy_store import read, store
 
 if TYPE_CHECKING:
-    from ovirt_rdma.host.enablement_plan import Step
+    from ovirt_rdma.host.enablement_steps import Step
     from ovirt_rdma.host.policy_file import PolicyFile
 
 

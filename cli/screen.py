@@ -3,7 +3,8 @@
 
 stdout gets the result, and only a whole one: it is kept until ``flush``, so an
 error leaves stdout empty. stderr gets the messages. Colour only on a terminal, and
-not where NO_COLOR is set (no-color.org) or TERM is ``dumb``.
+not where NO_COLOR is set (no-color.org) or TERM is ``dumb``. Verbs that change the host
+flush a line a step, so that what was done is seen as it is done.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Screen:
         self._out = sys.stdout
         self._lines: list[str] = []
         self._width = terminal_width(self._out)
+        # What stands on the terminal's last line, to be wiped out.
+        self._passing = False
         self._colour = (
             self._width is not None
             and not os.environ.get("NO_COLOR")
@@ -62,10 +65,24 @@ class Screen:
 
     def message(self, text: str) -> None:
         """Print a message to stderr at once."""
+        self.passing("")
         if sys.stderr is not None:
             # Nobody is left to tell that stderr is gone.
             with contextlib.suppress(OSError):
                 print(_encodable(_printable(text), sys.stderr), file=sys.stderr)
+
+    def passing(self, text: str) -> None:
+        """Show what goes on now on a terminal's stderr, in place of what this method
+        showed before; "" wipes it out. Nothing where nobody looks on.
+        """
+        columns = terminal_width(sys.stderr) if self.for_people else None
+        if not columns or os.environ.get("TERM") == "dumb":
+            return
+        if text or self._passing:
+            line = _encodable(_printable(text), sys.stderr)[: columns - 1]
+            with contextlib.suppress(OSError):
+                print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        self._passing = bool(text)
 
     def document(self, kind: str, content: Mapping[str, Any]) -> None:
         """Add ``content`` as JSON or YAML, with schema_version and kind."""
@@ -118,6 +135,16 @@ class Screen:
             if number and below and below[number - 1]:
                 self.text(below[number - 1], " " * indent)
 
+    def row(self, cells: Sequence[str], widths: Sequence[int], tone: str = "") -> None:
+        """Add a row whose columns but the last are as wide as ``widths``, the first
+        cell coloured: for rows that come one by one, before all of them are known.
+        """
+        *before, last = map(_printable, cells)
+        padded = [cell.ljust(width) for cell, width in zip(before, widths)]
+        indent = sum(map(len, padded)) + len(_GAP) * len(padded)
+        padded[0] = self._toned(padded[0], tone or None)
+        self._lines.append(_GAP.join([*padded, self._folded(last, indent)]).rstrip())
+
     def fields(self, pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
         """Add ``name  value`` lines, values aligned."""
         pairs = list(pairs)
@@ -144,6 +171,7 @@ class Screen:
         Problem where the result cannot be written for another reason.
         """
         lines, self._lines = self._lines, []
+        self.passing("")
         if not lines:
             return
         text = "\n".join(lines) + "\n"

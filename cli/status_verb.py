@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``status``: what is enabled, installed, running, loaded and degraded, apart."""
+"""``status``: what is enabled, running, loaded, changed and degraded, each apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import dataclasses
 from argparse import Namespace
 from typing import Optional
 
+from ovirt_rdma.cli.policy_host_words import policy_counts
 from ovirt_rdma.cli.screen import Screen, count
+from ovirt_rdma.cli.status_changes import (
+    change_advice,
+    change_document,
+    change_lines,
+    read_changes,
+)
 from ovirt_rdma.host.enablement_state import BY_LAUNCHER
 from ovirt_rdma.host.enablement_status import Status, read_status
 from ovirt_rdma.host.paths import POLICY_JSON, under
@@ -18,37 +25,59 @@ from ovirt_rdma.storage.mount_review import DEGRADED, MountReview, review_all
 
 
 def status(words: Namespace, screen: Screen) -> int:
-    """Show what is enabled, installed, running, loaded and degraded, apart."""
+    """Show what is enabled, installed, running, loaded, changed, degraded, apart."""
     found = read_status(words.root)
-    degraded, unknown, problems = _degraded(words.root)
+    changes, digest = read_changes(words.root), found.policy.digest
+    policy = _stored(words.root)
+    degraded, unknown, problems = _degraded(words.root, policy)
     if not screen.for_people:
         content = dataclasses.asdict(found)
         del content["schema_version"]  # document() puts it first
         listed = [_document(one) for one in degraded]
         content["degraded"] = None if unknown else listed
+        content["changes"] = change_document(changes, digest)
+        problems += [changes.problem] if changes.problem else []
         screen.document("status", {**content, "problems": problems})
         return 0
     for sentence in problems:
         screen.message(f"note: {sentence}")
     count_shown = count(len(degraded), "mount") if degraded else "none"
     shown = f"not known: {unknown}" if unknown else count_shown
-    screen.fields([*_status_lines(found), ("degraded", shown)])
+    screen.fields(
+        [
+            *_status_lines(found, policy or Policy()),
+            *change_lines(changes, digest),
+            ("degraded", shown),
+        ]
+    )
     for one in degraded:
         screen.line(f"{one.sentence}.")
         screen.fix(one.fix)
-    for advice in found.advice:
-        screen.line(f"{advice.sentence}.")
-        screen.fix(advice.fix)
+    for sentence, fix in (
+        *change_advice(changes),
+        *((advice.sentence, advice.fix) for advice in found.advice),
+    ):
+        screen.text(f"{sentence}.")
+        screen.fix(fix)
     return 0
 
 
-def _degraded(root: str) -> tuple[list[MountReview], str, list[str]]:
-    """Return the degraded mounts, or why they are not known, and what could not be
-    read of them.
-    """
+def _stored(root: str) -> Optional[Policy]:
+    """Return the policy in force, None where what is stored cannot be used."""
     try:
         stored = read(under(root, POLICY_JSON))
     except StoredPolicyProblem:
+        return None
+    return stored.policy if stored else Policy()
+
+
+def _degraded(
+    root: str, policy: Optional[Policy]
+) -> tuple[list[MountReview], str, list[str]]:
+    """Return the degraded mounts, or why they are not known, and what could not be
+    read of them.
+    """
+    if policy is None:
         return [], "the stored policy cannot be used", []
     reader = HostReader(root)
     unread: list[str] = []
@@ -56,7 +85,7 @@ def _degraded(root: str) -> tuple[list[MountReview], str, list[str]]:
     if unread:
         return [], unread[0], []
     facts = reader.mount_facts(cm_ids=False)
-    reviews = review_all(facts, stored.policy if stored else Policy())
+    reviews = review_all(facts, policy)
     degraded = [one for one in reviews if one.verdict == DEGRADED]
     return degraded, "", list(facts.problems)
 
@@ -73,7 +102,7 @@ def _document(found: MountReview) -> dict[str, Optional[str]]:
     }
 
 
-def _status_lines(found: Status) -> list[tuple[str, str]]:
+def _status_lines(found: Status, policy: Policy) -> list[tuple[str, str]]:
     files = dataclasses.asdict(found.package)
     missing = [name for name, present in files.items() if not present]
     if not missing:
@@ -86,17 +115,17 @@ def _status_lines(found: Status) -> list[tuple[str, str]]:
     if found.running:
         by = "the launcher" if found.running.program == BY_LAUNCHER else "stock vdsmd"
         running = f"{by} (process {found.running.pid})"
-    policy = found.policy.problem or "none loaded"
+    loaded = found.policy.problem or "none loaded"
     if found.policy.loaded:
-        policy = (
-            f"{count(found.policy.rules, 'NFS rule')} from {found.policy.source}, "
+        loaded = (
+            f"{policy_counts(policy)} from {found.policy.source}, "
             f"loaded {found.policy.loaded_at}"
         )
     return [
         ("enabled", f"yes, mode {found.enabled.mode}" if found.enabled.mode else "no"),
         ("package", package),
         ("running", running),
-        ("policy", policy),
+        ("policy", loaded),
         *_nfsmount_line(found),
     ]
 

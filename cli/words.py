@@ -12,7 +12,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ovirt_rdma.cli.screen import FORMATS, terminal_width
 from ovirt_rdma.host.problem import UsageProblem
@@ -64,10 +64,17 @@ class _OnDemand(dict[str, "Parser"]):
     def __init__(self) -> None:
         super().__init__()
         self._builds: dict[str, Callable[[], Parser]] = {}
+        self._hidden: set[str] = set()
 
-    def later(self, name: str, build: Callable[[], Parser]) -> None:
+    def later(self, name: str, build: Callable[[], Parser], hidden: bool) -> None:
         self._builds[name] = build
         self[name] = None  # type: ignore[assignment]
+        if hidden:
+            self._hidden.add(name)
+
+    def __iter__(self) -> Iterator[str]:
+        # What help and errors list.
+        return (name for name in super().__iter__() if name not in self._hidden)
 
     def __getitem__(self, name: str) -> Parser:
         if name in self._builds:
@@ -92,7 +99,13 @@ class Verbs(_SubParsers):
         ``fill`` gets its parser, which has no more than ``help`` in it.
         """
         self._choices_actions.append(self._ChoicesPseudoAction(name, (), help))
+        self._add(name, help, fill, hidden=False)
 
+    def add_hidden(self, name: str, help: str, fill: Fill) -> None:
+        """Add a word that neither help nor an error lists: people do not type it."""
+        self._add(name, help, fill, hidden=True)
+
+    def _add(self, name: str, help: str, fill: Fill, *, hidden: bool) -> None:
         def build() -> Parser:
             made = Parser(
                 prog=f"{self._prog_prefix} {name}",
@@ -102,7 +115,7 @@ class Verbs(_SubParsers):
             (named(fill) if isinstance(fill, str) else fill)(made)
             return made
 
-        self._parsers.later(name, build)
+        self._parsers.later(name, build, hidden)
 
 
 def named(place: str) -> Any:

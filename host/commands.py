@@ -38,8 +38,11 @@ class NotInstalled(CommandFailed):
     """There is no such program on this host."""
 
 
-def run_command(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
-    """Run ``argv`` with a fixed environment for at most ``timeout_s`` seconds.
+def run_command(
+    argv: Sequence[str], timeout_s: float = TIMEOUT_S, *, own_session: bool = False
+) -> str:
+    """Run ``argv`` with a fixed environment for at most ``timeout_s`` seconds. With
+    ``own_session`` a terminal's Ctrl-C and hang-up do not reach it.
 
     Returns stdout; raises CommandFailed, or NoAnswer at the time limit. The output
     may hold any bytes, so they are decoded with surrogateescape.
@@ -53,6 +56,7 @@ def run_command(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=own_session,
         )
     except FileNotFoundError as e:
         raise NotInstalled(e.strerror or str(e)) from None

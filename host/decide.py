@@ -28,6 +28,16 @@ class Decision:
         """Whether a finding is FAIL."""
         return any(finding.verdict == FAIL for finding in self.findings)
 
+    @property
+    def to_do(self) -> tuple[Step, ...]:
+        """The steps that can be done."""
+        return tuple(step for step in self.steps if not step.refused)
+
+    @property
+    def refused(self) -> tuple[Step, ...]:
+        """The steps that hardware or engine do not allow."""
+        return tuple(step for step in self.steps if step.refused)
+
 
 def decide(facts: Facts, policy: Policy, skip: Collection[str] = ()) -> Decision:
     """Hold ``facts`` against ``policy`` with every rule whose id is not in ``skip``."""

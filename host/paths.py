@@ -14,8 +14,14 @@ POLICY_JSON = "/var/lib/ovirt-rdma/policy.json"
 ENABLED = "/etc/ovirt-rdma/enabled"
 # Names the folder that enable had to make, which disable takes away again.
 FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
+# What was done to this host, and what brings it back; root's alone.
+JOURNAL = "/var/lib/ovirt-rdma/journal"
+# What our units set again at boot, because nothing else keeps it; root's alone.
+BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
 # Held by the run that changes the host.
 RUN_LOCK = "/run/ovirt-rdma/lock"
+# What the hook after_get_caps adds to the capabilities.
+CAPS_JSON = "/run/ovirt-rdma/caps.json"
 # Written by vdsmd, into a folder that the package's tmpfiles.d file makes.
 RUN_MOUNTS = "/run/ovirt-rdma/mounts"
 DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
@@ -23,6 +29,7 @@ DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
 # What the package ovirt-rdma-host installs.
 LAUNCHER = "/usr/libexec/ovirt-rdma/launcher/vdsmd"
 DROPIN_SOURCE = "/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf"
+CAPS_UNIT = "/usr/lib/systemd/system/ovirt-rdma-caps.service"
 
 # VDSM's, from 4.50.0.2 on (before that they were in /usr/share/vdsm).
 STOCK_VDSMD = "/usr/libexec/vdsm/vdsmd"

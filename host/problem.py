@@ -18,6 +18,11 @@ class Problem(Exception):
         super().__init__(sentence)
         self.fix = fix
 
+    @property
+    def one_line(self) -> str:
+        """The message on one line, for a log or within another sentence."""
+        return "; ".join(str(self).splitlines())
+
 
 class UsageProblem(Problem):
     """The words of the command line are wrong (exit code 2)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Union
 
 from ovirt_rdma.host.paths import RUN_LOCK, under
 from ovirt_rdma.host.problem import Problem
+
+_LOOK_AGAIN_S = 0.1
 
 
 class LockHeld(Problem):
@@ -25,12 +28,13 @@ class LockHeld(Problem):
 
 
 @contextmanager
-def one_run(root: Union[str, Path]) -> Iterator[None]:
+def one_run(root: Union[str, Path], wait_s: float = 0.0) -> Iterator[None]:
     """Hold the lock of the host below ``root``; its folder is made if need be.
 
-    Does not wait: raises LockHeld where another run holds it, and Problem where the
-    file cannot be made or opened.
+    Raises LockHeld where another run holds it for longer than ``wait_s`` seconds, and
+    Problem where the file cannot be made or opened.
     """
+    until = time.monotonic() + wait_s
     path = under(root, RUN_LOCK)
     try:
         if not path.parent.is_dir():
@@ -43,13 +47,21 @@ def one_run(root: Union[str, Path]) -> Iterator[None]:
             f"{path} cannot be opened: {error.strerror}", "run this command as root"
         ) from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LockHeld(
-                "another run of ovirt-rdma-host is changing this host",
-                "wait until it has ended, then run this command again",
-            ) from None
+        while not _taken(descriptor):
+            if time.monotonic() >= until:
+                raise LockHeld(
+                    "another run of ovirt-rdma-host is changing this host",
+                    "wait until it has ended, then run this command again",
+                )
+            time.sleep(_LOOK_AGAIN_S)
         yield
     finally:
         os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

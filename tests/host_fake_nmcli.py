@@ -24,7 +24,15 @@ from host_fake_runner import FakeRunner
 
 from ovirt_rdma.host.commands import CommandFailed
 
-SETTINGS = ("connection", "infiniband", "802-3-ethernet", "bond", "ethtool")
+SETTINGS = (
+    "connection",
+    "infiniband",
+    "802-3-ethernet",
+    "bond",
+    "ethtool",
+    "ipv4",
+    "ipv6",
+)
 NETS = "/var/lib/vdsm/{}/netconf/nets"
 
 

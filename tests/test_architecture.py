@@ -18,7 +18,8 @@ LAUNCHER = TOP / "storage/launcher/vdsmd"
 
 # A room may use itself and these.
 USES = {
-    "cli": {"storage", "host"},
+    "cli": {"vdsm_hooks", "storage", "host"},
+    "vdsm_hooks": {"storage", "host"},
     "storage": {"host"},
     "host": set(),
 }

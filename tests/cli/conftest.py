@@ -2,13 +2,19 @@
 from __future__ import annotations
 
 import pytest
+from changes_wanted import POLICY
 from command_line import Result, run
-from host_fake_hosts import soft_roce
+from host_fake_changes import changing
+from host_fake_hosts import connectx3_ib, soft_roce
+from host_fake_timers import Timers
 from vdsm_fixtures import loaded_vdsm
 
+from ovirt_rdma.cli import decided, this_host
 from ovirt_rdma.host import decide
 from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.facts_file import to_json as facts_file_of
+from ovirt_rdma.host.paths import under
+from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules import table
 from ovirt_rdma.host.rules.rule import Rule
 from ovirt_rdma.storage import network_probe
@@ -45,6 +51,46 @@ def sampled(tmp_path, capsys, monkeypatch):
         return on_host
 
     return with_rules
+
+
+@pytest.fixture
+def changeable(tmp_path, capsys, monkeypatch):
+    """Run ovirt-rdma-host on a host with a ConnectX-3 that can be changed: systemd runs
+    there, NetworkManager does not. ``fake`` is the host, ``timers`` are systemd's.
+    """
+    fake = changing(connectx3_ib, tmp_path)
+    fake.unit("rdma-ndd.service")
+    fake.systemd()
+    timers = Timers()
+    systemctl = fake.runner.programs["systemctl"]
+    fake.runner.program(
+        "systemctl",
+        lambda argv: (timers.stop if argv[1] == "stop" else systemctl)(argv),
+    )
+    fake.runner.program("systemd-run", timers.systemd_run)
+    monkeypatch.setattr(this_host, "TOOLS", fake.run)
+    monkeypatch.setattr(this_host, "door", lambda root: fake.effects())
+    monkeypatch.setattr(decided, "HostReader", lambda root: HostReader(root, fake.run))
+
+    def on_host(*words: str) -> Result:
+        return run(capsys, *words, "--root", str(tmp_path))
+
+    def follow(policy: str) -> None:
+        file = tmp_path / "p.yaml"
+        file.write_text(policy)
+        assert on_host("policy", "load", str(file)).code == 0
+
+    on_host.root, on_host.fake, on_host.timers = tmp_path, fake, timers
+    on_host.follow = follow
+    return on_host
+
+
+@pytest.fixture
+def ready(changeable):
+    """A host with a policy that asks for three changes."""
+    under(changeable.root, "/etc/modprobe.d").mkdir(parents=True, exist_ok=True)
+    changeable.follow(POLICY)
+    return changeable
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ enabled   no
 package   not installed
 running   vdsmd does not run
 policy    none loaded
+changes   none held
 degraded  not known: /proc/self/mountinfo cannot be read: No such file or directory
 """
     )
@@ -109,6 +110,7 @@ enabled   yes, mode vdsmd
 package   complete
 running   stock vdsmd (process 700)
 policy    none loaded
+changes   none held
 degraded  none
 Enabled, but the running vdsmd is stock.
 fix: systemctl restart vdsmd; if it stays stock, the launcher has said why: \
@@ -128,7 +130,7 @@ def test_status_of_a_host_in_order(installed):
     lines = installed("status").out.splitlines()
     assert lines[2] == "running   the launcher (process 700)"
     assert lines[3].startswith(f"policy    1 NFS rule from {policy}, loaded ")
-    assert lines[4:] == ["degraded  none"]
+    assert lines[4:] == ["changes   none held", "degraded  none"]
 
 
 def test_status_of_a_half_installed_package_and_a_broken_policy(installed):

@@ -21,6 +21,10 @@ VERBS = (
     "facts",
     "check",
     "plan",
+    "apply",
+    "confirm",
+    "revert",
+    "history",
     "explain",
     "policy check",
     "policy load",
@@ -39,8 +43,8 @@ VERBS = (
     [
         (
             "",
-            "say which verb: facts, check, plan, explain, policy, nfs, enable, "
-            "disable, status",
+            "say which verb: facts, check, plan, apply, confirm, revert, history, "
+            "explain, policy, nfs, enable, disable, status",
         ),
         ("policy", "say which verb: check, load, show"),
         ("nfs", "say which verb: list, check, mount-options"),
@@ -61,10 +65,27 @@ VERBS = (
         ("check extra", "unknown words: extra"),
         ("check --skip NO-SUCH-01", "there is no rule 'NO-SUCH-01'"),
         ("explain", "say which rule, or --list"),
-        ("enable --mode host", "there is no mode 'host' in this version"),
+        ("enable --mode nfs", "there is no mode 'nfs' in this version"),
         ("enable --facts x", "takes no facts file"),
         ("disable --facts", "takes no facts file"),
         ("policy load --facts x", "takes no facts file"),
+        ("apply --facts x", "takes no facts file"),
+        ("confirm --facts x", "takes no facts file"),
+        ("revert --facts x", "takes no facts file"),
+        ("apply a b", "unknown words: b"),
+        ("apply --confirm-timeout 9", "it takes 10 to 86400 seconds, not 9\n"),
+        ("apply --confirm-timeout 86401", "10 to 86400 seconds, not 86401\n"),
+        (
+            f"apply --confirm-timeout {'9' * 5000}",
+            "seconds, not 99999999999999999999\n",
+        ),
+        ("apply --confirm-timeout 2m", "'2m' is no number of seconds"),
+        ("apply --allow", "unknown words: --allow"),
+        ("confirm 7", "unknown words: 7"),
+        ("history 7", "unknown words: 7"),
+        ("unit", "say which verb: netdev, recover, unconfirmed, partitions, caps"),
+        ("unit netdev", "required: NAME"),
+        ("unit unconfirmed x", "invalid int value: 'x'"),
     ],
 )
 def test_wrong_words(call, words, sentence):
@@ -88,6 +109,7 @@ def test_wrong_words(call, words, sentence):
         ("policy show --policy", "--policy"),
         ("policy check", "FILE"),
         ("policy load", "FILE"),
+        ("apply", "PLANFILE"),
     ],
 )
 def test_an_empty_file_name_does_not_stand_for_the_default(call, words, argument):
@@ -115,6 +137,10 @@ def test_help_and_version(call):
         "facts",
         "check",
         "plan",
+        "apply",
+        "confirm",
+        "revert",
+        "history",
         "explain",
         "policy",
         "nfs",
@@ -124,6 +150,7 @@ def test_help_and_version(call):
         "130",
     ):
         assert words in shown.out
+    assert "unit" not in shown.out
     assert call("--version").out == f"ovirt-rdma-host {__version__}\n"
 
 

@@ -65,6 +65,16 @@ def test_each_verb_with_its_options_and_no_other(page):
         assert options(text) == known[verb] - OF_EVERY_VERB, verb
 
 
+def test_the_units_verbs(page):
+    (top,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    known = list(verbs(top.choices["unit"]))
+    written = [tag.replace('"', "").split()[-1] for tag in tags(page["UNITS"])]
+    names = [tag.split()[1].strip('"') for tag in tags(page["UNITS"])]
+    assert names == known
+    takes = {name: word for name, word in zip(names, written) if word != name}
+    assert takes == {"netdev": "NAME", "unconfirmed": "RUN"}
+
+
 def test_options_of_every_verb(page):
     assert options(page["OPTIONS"]) == OF_EVERY_VERB
     assert all(shown >= OF_EVERY_VERB for shown in verbs(parser()).values())

@@ -48,8 +48,8 @@ SAMPLE-MODE-01/ib1  refused
 3 changes on hv1: 1 live (nobody notices), 1 link-down (the link is gone for a \
 moment), 1 reboot (in force with the next boot); 1 refused (policy: no policy is \
 loaded).
-Nothing was changed, and this version has no verb that carries a plan out.
-next: ovirt-rdma-host {next}
+Nothing was changed.
+next: ovirt-rdma-host apply
 """
 DIFFS = {
     "mode": """\
@@ -81,13 +81,13 @@ DIFFS = {
 
 def test_table(sampled):
     result = sampled(*sample_rules.ALL)("plan")
-    plain = TABLE.format(mode="", tso="", option="", next="plan --diff")
+    plain = TABLE.format(mode="", tso="", option="")
     assert (result.code, result.out, result.err) == (0, plain, "")
 
 
 def test_diffs(sampled):
     result = sampled(*sample_rules.ALL)("plan", "--diff")
-    shown = TABLE.format(**DIFFS, next="plan --out hv1-plan.json")
+    shown = TABLE.format(**DIFFS)
     assert (result.code, result.out, result.err) == (0, shown, "")
 
 
@@ -179,6 +179,7 @@ def test_a_saved_plan_is_said_and_may_be_saved_again(sampled):
         shown = on_host("plan", "--out", str(file))
         assert (shown.code, shown.err) == (0, "")
         assert f"\nSaved in {file}, for review.\n" in shown.out
+        assert shown.out.endswith(f"\nnext: ovirt-rdma-host apply {file}\n")
 
 
 def test_what_is_no_plan_is_not_overwritten(sampled):
@@ -194,6 +195,17 @@ def test_a_folder_that_is_not_there(sampled):
     on_host("plan", "--out", str(on_host.root / "no" / "plan.json")).refused(
         1, "the plan cannot be saved: No such file or directory", "fix: "
     )
+
+
+def test_next_for_a_policy_that_is_not_loaded(sampled):
+    on_host = sampled(*sample_rules.ALL)
+    file = on_host.root / "p.yaml"
+    file.write_text("version: 1\n")
+    words = ["plan", "--policy", str(file)]
+    command = "next: ovirt-rdma-host "
+    assert f"\n{command}plan --diff --policy {file}\n" in on_host(*words).out
+    shown = on_host(*words, "--diff").out
+    assert shown.endswith(f"\n{command}policy load {file}\n")
 
 
 def test_a_facts_file(sampled, facts_file):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 from host_fake_enablement import Host, policy_of, rdma_rule
@@ -41,6 +42,25 @@ def test_what_reads_takes_no_lock(host):
     assert not under(host.root, RUN_LOCK).exists()
     with one_run(host.root):
         read_status(host.root, run=host.run)
+
+
+def test_it_waits_as_long_as_it_is_told_to(host):
+    held, let_go = threading.Event(), threading.Event()
+
+    def other():
+        with one_run(host.root):
+            held.set()
+            let_go.wait(20)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert held.wait(20)
+    with pytest.raises(LockHeld), one_run(host.root, 0.2):
+        pass
+    threading.Timer(0.1, let_go.set).start()
+    with one_run(host.root, 20):
+        assert let_go.is_set()
+    thread.join()
 
 
 def test_a_killed_run_holds_nothing(host):

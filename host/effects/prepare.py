@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What there is to do on this host now: its facts, the policy in force, and what
+follows from them. Read before a run and, as the proof of it, after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Union
+
+from ovirt_rdma.host.commands import Runner
+from ovirt_rdma.host.decide import Decision, decide
+from ovirt_rdma.host.effects.saved_plan import differences
+from ovirt_rdma.host.facts import Facts
+from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.plan_file import Plan
+from ovirt_rdma.host.policy_store import StoredPolicy, read
+from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.rules.rule import Step
+from ovirt_rdma.host.rules.view import View
+
+
+class NoPolicy(Problem):
+    """No policy is in force, so there is nothing to follow."""
+
+
+class StalePlan(Problem):
+    """The plan file is not what would be done now; nothing was changed."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A host, the policy in force, and what was decided."""
+
+    facts: Facts
+    policy: StoredPolicy
+    decision: Decision
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps that can be done, in their order."""
+        return self.decision.to_do
+
+    @property
+    def refused(self) -> tuple[Step, ...]:
+        """The steps that hardware or engine do not allow."""
+        return self.decision.refused
+
+    def hold_against(self, plan: Plan) -> None:
+        """Raise StalePlan, with each difference on a line, where ``plan`` is not what
+        would be done now.
+        """
+        view = View(self.facts, self.policy.policy)
+        found = differences(plan, view, self.policy.digest, self.steps)
+        if found:
+            first = "the plan does not hold any more; nothing was changed"
+            raise StalePlan(
+                "\n".join([first, *found]),
+                "look at it again: ovirt-rdma-host plan --out FILE",
+            )
+
+
+def loaded_policy(root: Union[str, Path]) -> StoredPolicy:
+    """Return the policy in force. Raises NoPolicy, or StoredPolicyProblem."""
+    stored = read(under(root, POLICY_JSON))
+    if stored is None:
+        raise NoPolicy(
+            "no policy is loaded",
+            f"write {POLICY_YAML}, then: ovirt-rdma-host policy load",
+        )
+    return stored
+
+
+def prepare(
+    root: Union[str, Path], run: Optional[Runner], policy: StoredPolicy
+) -> Prepared:
+    """Read the host below ``root``, tools through ``run``, and decide by ``policy``."""
+    facts = HostReader(root, run).facts()
+    return Prepared(facts, policy, decide(facts, policy.policy))
+
+
+def still_planned(
+    root: Union[str, Path], run: Optional[Runner], policy: StoredPolicy
+) -> Collection[str]:
+    """Return the ids of the steps that ``policy`` asks for now: after a run, of those
+    that did not come true.
+    """
+    return frozenset(step.id for step in prepare(root, run, policy).steps)

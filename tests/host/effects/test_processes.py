@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Real processes on a tree of real files: killed by SIGKILL, and two at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from effects_host import Told
+
+from ovirt_rdma.host.effects.host_effects import HostEffects
+from ovirt_rdma.host.effects.journal import Journal
+from ovirt_rdma.host.effects.recover import recover
+from ovirt_rdma.host.effects.run import RunRequest, apply_steps
+from ovirt_rdma.host.own_files import own_text
+from ovirt_rdma.host.rules.rule import LIVE, Change, Step
+from ovirt_rdma.host.run_lock import LockHeld, one_run
+
+pytestmark = pytest.mark.hypervisor
+
+NET = "/sys/class/net"
+CONF = "/etc/modprobe.d/ovirt-rdma.conf"
+
+
+@pytest.fixture
+def root(tmp_path):
+    for name in ("ib0", "ib1"):
+        folder = tmp_path / f"sys/class/net/{name}"
+        folder.mkdir(parents=True)
+        (folder / "mode").write_text("datagram\n")
+        (folder / "mtu").write_text("2044\n")
+    (tmp_path / "etc/modprobe.d").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("boot\n")
+    return tmp_path
+
+
+def step(name, *changes):
+    words = ("sentence", "before", "after", LIVE, "reason", "source", "undo")
+    return Step(name, "ib0", *words, changes)
+
+
+STEPS = (
+    step("MODOPT-02", Change("file", CONF, None, own_text(["options ib_ipoib x=1"]))),
+    step("IPOIB-MTU-01", Change("sysfs", f"{NET}/ib0/mtu", "2044", "1500")),
+    step(
+        "IPOIB-MODE-01",
+        Change("sysfs", f"{NET}/ib1/mode", "datagram", "connected"),
+        Change("sysfs", f"{NET}/ib1/mtu", "2044", "9000"),
+    ),
+)
+
+
+class Points:
+    """Counts the points of a process, and does something at one."""
+
+    def __init__(self, last, then):
+        self.passed, self.last, self.then = 0, last, then
+
+    def point(self):
+        self.passed += 1
+        if self.passed == self.last:
+            self.then()
+
+
+class KilledJournal(Journal):
+    def __init__(self, root, points):
+        super().__init__(root)
+        self.points = points
+
+    def append(self, record):
+        self.points.point()
+        super().append(record)
+        self.points.point()
+
+
+class KilledHost(HostEffects):
+    def __init__(self, root, points):
+        super().__init__(root)
+        self.points = points
+
+    def do(self, act):
+        self.points.point()
+        super().do(act)
+        self.points.point()
+
+    def undo(self, act):
+        self.points.point()
+        super().undo(act)
+        self.points.point()
+
+
+def _apply(root, points, **parts):
+    with one_run(root):
+        journal, host = KilledJournal(root, points), KilledHost(root, points)
+        recover(host, journal, 0, Told())
+        return apply_steps(host, journal, STEPS, RunRequest(**parts), Told())
+
+
+def _child(work):
+    """Run ``work`` in a process of its own; return its id."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException as error:  # noqa: BLE001
+            sys.__stderr__.write(f"{error!r}\n")
+        finally:
+            os._exit(code)
+    return child
+
+
+def _kill_self():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _tree(root):
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and "ovirt-rdma/" not in str(path.relative_to(root))
+    }
+
+
+def test_killed_at_any_point_the_next_process_leaves_all_as_before_or_after(root):
+    before = _tree(root)
+    killed = 0
+    failing = {"prove": lambda: [STEPS[0].id]}
+    for parts, every in (({}, 1), (failing, 3)):
+        for last in range(1, 200, every):
+            child = _child(
+                lambda n=last, p=parts: _apply(root, Points(n, _kill_self), **p)
+            )
+            _, status = os.waitpid(child, 0)
+            if not os.WIFSIGNALED(status):
+                assert os.waitstatus_to_exitcode(status) == 0
+                break
+            killed += 1
+            journal = Journal(root)
+            with one_run(root):
+                recover(HostEffects(root), journal, 0, Told())
+                assert recover(HostEffects(root), journal, 0, Told()) is None
+            runs = journal.ledger().runs
+            if not runs or runs[-1].outcome != "done":
+                assert _tree(root) == before, last
+            else:
+                assert _tree(root) != before
+                _write(root, before)
+                journal.path.unlink()
+        _write(root, before)
+        journal.path.unlink()
+    assert killed > 40
+
+
+def _write(root, tree):
+    for name in _tree(root).keys() - tree.keys():
+        (root / name).unlink()
+    for name, data in tree.items():
+        (root / name).write_bytes(data)
+
+
+def test_two_at_once_the_second_is_turned_away(root):
+    read, write = os.pipe()
+    go, let = os.pipe()
+
+    def pause():
+        os.write(write, b"x")
+        os.read(go, 1)
+
+    child = _child(lambda: _apply(root, Points(6, pause)))
+    assert os.read(read, 1) == b"x"
+    half = Journal(root).path.read_bytes()
+    with pytest.raises(LockHeld) as caught:
+        _apply(root, Points(0, None))
+    assert caught.value.exit_code == 75
+    assert Journal(root).path.read_bytes() == half
+    os.write(let, b"x")
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert len(Journal(root).ledger().runs) == 1
+    assert Journal(root).ledger().runs[0].outcome == "done"
+
+
+UNDER_WAY = """
+import subprocess
+import sys
+import time
+from ovirt_rdma.host.effects.effect import run_effect
+from ovirt_rdma.host.effects.run_signals import held_signals
+
+with held_signals() as signals:
+    print(run_effect([sys.executable, "-c", sys.argv[1]]).strip(), signals.asked)
+"""
+TOOL = """
+import pathlib, sys, time
+
+pathlib.Path({begun!r}).touch()
+while not pathlib.Path({go!r}).exists():
+    time.sleep(0.01)
+print("whole")
+"""
+
+
+def test_ctrl_c_on_the_terminal_does_not_reach_the_tool_under_way(tmp_path):
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    tool = TOOL.format(begun=str(begun), go=str(go))
+    # A terminal sends its signals to all of the foreground's process group.
+    with subprocess.Popen(
+        [sys.executable, "-c", UNDER_WAY, tool],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        while not begun.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        go.touch()
+        assert process.stdout.read() == "whole SIGINT\n"

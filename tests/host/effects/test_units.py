@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The systemd units and udev rules that the package installs."""
+
+import configparser
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ovirt_rdma.cli import unit_verbs
+from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, JOURNAL
+
+TOP = Path(__file__).resolve().parents[3]
+SYSTEMD = TOP / "host/systemd"
+RULES = TOP / "host/udev/92-ovirt-rdma.rules"
+UNITS = sorted(SYSTEMD.glob("*.service")) + sorted(SYSTEMD.glob("*.timer"))
+COMMAND = "/usr/bin/ovirt-rdma-host"
+
+
+def keys(unit, section):
+    """A unit's keys; of one that is there twice, both values."""
+    found = {}
+    inside = None
+    for line in (SYSTEMD / unit).read_text().splitlines():
+        if line.startswith("["):
+            inside = line.strip("[]")
+        elif inside == section and "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed"
+)
+def test_systemd_takes_the_units(tmp_path):
+    for unit in UNITS:
+        text = unit.read_text().replace(COMMAND, "/bin/true")
+        (tmp_path / unit.name).write_text(text)
+    done = subprocess.run(
+        [
+            "systemd-analyze",
+            "verify",
+            "--man=no",
+            "--recursive-errors=no",
+            *(str(tmp_path / unit.name) for unit in UNITS),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_unit_does_anything_before_the_operator_has():
+    conditions = {
+        unit.name: set(keys(unit.name, "Unit").get("ConditionPathExists", []))
+        for unit in UNITS
+    }
+    assert conditions == {
+        "ovirt-rdma-netdev@.service": {BOOT_JSON},
+        "ovirt-rdma-recover.service": {JOURNAL},
+        "ovirt-rdma-caps.service": {f"|{ENABLED}", f"|{CAPS_JSON}"},
+        "ovirt-rdma-caps.timer": {ENABLED},
+        "ovirt-rdma-partitions.service": set(),  # apply enables it
+    }
+
+
+def test_the_preset_names_every_unit_that_can_be_enabled():
+    enable = {unit.name for unit in UNITS if keys(unit.name, "Install")}
+    lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()
+    preset = dict(line.split()[::-1] for line in lines if not line.startswith("#"))
+    assert set(preset) == enable
+    assert preset["ovirt-rdma-partitions.service"] == "disable"
+
+
+def test_units_run_verbs_that_there_are():
+    for unit in UNITS:
+        for command in keys(unit.name, "Service").get("ExecStart", []):
+            program, group, verb, *words = command.split()
+            assert (program, group) == (COMMAND, "unit")
+            assert callable(getattr(unit_verbs, verb))
+            assert words == (["%I"] if "@" in unit.name else [])
+
+
+def test_units_are_named_by_the_udev_rules_as_they_are_called():
+    text = RULES.read_text()
+    named = set(re.findall(r"ovirt-rdma-[a-z]+@?\.service", text))
+    assert named == {"ovirt-rdma-netdev@.service", "ovirt-rdma-caps.service"}
+    assert all((SYSTEMD / name).is_file() for name in named)
+
+
+def test_udev_runs_nothing_of_ours():
+    lines = [
+        line
+        for line in RULES.read_text().replace("\\\n", " ").splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert not any("RUN" in line or "ovirt-rdma-host" in line for line in lines)
+    # Each jump has its label, further down.
+    for number, line in enumerate(lines):
+        for label in re.findall(r'GOTO="(\w+)"', line):
+            assert f'LABEL="{label}"' in lines[number + 1 :]
+    # A device without the tag has no unit that could want another.
+    assert all("TAG+=" in line for line in lines if "SYSTEMD_WANTS" in line)
+
+
+def test_the_rules_come_after_names_are_given_and_before_systemds_own():
+    number = int(RULES.name[:2])
+    assert 90 < number < 99  # 80-net-setup-link, 90-rdma-ulp-modules; 99-systemd
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-escape"), reason="systemd-escape is not installed"
+)
+@pytest.mark.parametrize("name", ["ib0", "ib0.8001", "ib-0", "-x", "ib@0", "ü"])
+def test_names_of_netdevs_survive_the_units_name(name):
+    (template,) = re.findall(r"(systemd-escape.*?) \$name", RULES.read_text())
+    unit = subprocess.run(
+        [*template.split(), name], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert re.fullmatch(r"ovirt-rdma-netdev@[\w.:\\@-]+\.service", unit)
+    back = subprocess.run(
+        ["systemd-escape", "--unescape", "--instance", "--", unit],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert back == name
+
+
+def test_the_units_parse():
+    for unit in UNITS:
+        parser = configparser.RawConfigParser(strict=False)
+        parser.read_string(unit.read_text())
+        assert parser.has_section("Unit")
+        assert parser.get("Unit", "Documentation") == "man:ovirt-rdma-host(8)"
