@@ -17,6 +17,7 @@ from pathlib import Path
 from bench import (
     constructor,
     failing_connect,
+    hook_cost,
     host_plan,
     machine,
     policy_size,
@@ -62,6 +63,8 @@ def _measured(words: argparse.Namespace) -> tuple[str, list[Section]]:
         sections = [failing_connect.section(words.rounds)]
     print("constructors", flush=True)
     sections.append(constructor.section(words.rounds))
+    print("hooks", flush=True)
+    sections.append(hook_cost.section(words.rounds))
     print("start-up", flush=True)
     sections.append(startup.section(pythons, words.rounds))
     print("policies", flush=True)

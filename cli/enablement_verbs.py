@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.host import enablement
 from ovirt_rdma.host.enablement import EnablementResult
-from ovirt_rdma.host.enablement_state import MODE_NFSMOUNT
+from ovirt_rdma.host.enablement_state import MODE_HOST, MODE_NFSMOUNT
 
 
 def enable(words: Namespace, screen: Screen) -> int:
@@ -23,6 +23,8 @@ def enable(words: Namespace, screen: Screen) -> int:
     needless = words.mode == MODE_NFSMOUNT and not result.restart_needed
     if screen.for_people and needless:
         screen.line("mount.nfs reads the file at each mount; vdsmd needs no restart.")
+    if screen.for_people and words.mode == MODE_HOST:
+        screen.line("VDSM runs the hooks from now on; NFS is mounted as before.")
     return code
 
 

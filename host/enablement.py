@@ -15,24 +15,16 @@ from typing import Optional, Union
 from ovirt_rdma.host.atomic_file import sync_directory, write_atomically
 from ovirt_rdma.host.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.enablement_plan import (
-    MAKE_LINK,
-    RELOAD_SYSTEMD,
-    REMOVE_DIRECTORY,
-    REMOVE_LEFT_OVER,
-    RESTART_VDSMD,
-    SAVE_CONF,
-    WRITE_CONF,
-    WRITE_MARKER,
-    WRITE_NOTE,
-    Step,
     modes_on,
     plan_disable,
     plan_enable,
+    plan_enable_host,
     plan_enable_nfsmount,
 )
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,
+    MODE_HOST,
     MODE_NFSMOUNT,
     MODE_VDSMD,
     MODES,
@@ -41,9 +33,23 @@ from ovirt_rdma.host.enablement_state import (
     note_text,
     read_state,
 )
+from ovirt_rdma.host.enablement_steps import (
+    MAKE_LINK,
+    RELOAD_SYSTEMD,
+    REMOVE_DIRECTORY,
+    REMOVE_LEFT_OVER,
+    RESTART_VDSMD,
+    SAVE_CONF,
+    START_CAPS,
+    WRITE_CONF,
+    WRITE_MARKER,
+    WRITE_NOTE,
+    Step,
+)
 from ovirt_rdma.host.nfsmount_conf import Resolver
 from ovirt_rdma.host.nfsmount_mode import WantedFile, stored_policy, wanted_file
 from ovirt_rdma.host.paths import (
+    CAPS_UNIT,
     DROPIN_DIRECTORY,
     DROPIN_SOURCE,
     ENABLED,
@@ -60,6 +66,7 @@ from ovirt_rdma.host.whole_folder import make_in_folder
 
 _COMMANDS = {
     RELOAD_SYSTEMD: ("systemctl", "daemon-reload"),
+    START_CAPS: ("systemctl", "start", "--no-block", Path(CAPS_UNIT).name),
     # Not "restart": a vdsmd that is stopped stays so.
     RESTART_VDSMD: ("systemctl", "try-restart", "vdsmd.service"),
 }
@@ -114,6 +121,9 @@ def enable(
         state = host.state()
         if mode == MODE_VDSMD:
             return host.carry_out(plan_enable(state, restart_vdsmd), state, BY_STOCK)
+        if mode == MODE_HOST:
+            steps = plan_enable_host(state, restart_vdsmd)
+            return host.carry_out(steps, state, BY_LAUNCHER, mode=MODE_HOST)
         # What stands in the way is said before the policy is looked at.
         plan_enable_nfsmount(state, state.conf.text)
         wanted = wanted_file(stored_policy(host.root), host.root, resolve, host.prover)
@@ -191,10 +201,11 @@ class _Host:
         state: EnablementState,
         outdated: str,
         wanted: Optional[WantedFile] = None,
+        mode: str = MODE_VDSMD,
     ) -> EnablementResult:
         """``outdated`` is the program of a vdsmd that should be restarted."""
         texts = {
-            ENABLED: marker_text(MODE_VDSMD),
+            ENABLED: marker_text(mode),
             FOLDER_NOTE: note_text(DROPIN_DIRECTORY),
         }
         if wanted:

@@ -12,6 +12,7 @@ from ovirt_rdma.host.enablement_plan import modes_on
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,
+    MODE_HOST,
     MODE_NFSMOUNT,
     MODE_VDSMD,
     EnablementState,
@@ -112,6 +113,8 @@ def _policy(
 ) -> list[Advice]:
     if policy_fix is not None:
         effect = "a vdsmd that starts now mounts NFS as stock"
+        if MODE_HOST in modes_on(state):
+            effect = "VDSM's hooks change nothing"
         if MODE_NFSMOUNT in modes_on(state):
             effect = f"mount.nfs goes on with {NFSMOUNT_FILE}"
         sentence = f"The stored policy cannot be used; {effect}"
@@ -119,6 +122,11 @@ def _policy(
     in_use = OURS in {state.link, state.conf.state}
     if in_use and not loaded:
         sentence = "No policy is loaded, so NFS mounts are stock"
+        return [Advice(sentence, "ovirt-rdma-host policy load")]
+    if MODE_HOST in modes_on(state) and not loaded:
+        sentence = (
+            "No policy is loaded, so VDSM's hooks only refuse what InfiniBand cannot do"
+        )
         return [Advice(sentence, "ovirt-rdma-host policy load")]
     return []
 

@@ -10,20 +10,38 @@ launcher, and mount.nfs reads our whole file or none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,
+    MODE_HOST,
     MODE_NFSMOUNT,
     MODE_VDSMD,
     PRESENT,
     EnablementState,
     Folder,
 )
+from ovirt_rdma.host.enablement_steps import (
+    MAKE_LINK,
+    RELOAD_SYSTEMD,
+    REMOVE_CONF,
+    REMOVE_DIRECTORY,
+    REMOVE_LEFT_OVER,
+    REMOVE_LINK,
+    REMOVE_MARKER,
+    REMOVE_NOTE,
+    RESTART_VDSMD,
+    SAVE_CONF,
+    START_CAPS,
+    WRITE_CONF,
+    WRITE_MARKER,
+    WRITE_NOTE,
+    Step,
+)
 from ovirt_rdma.host.nfsmount_conf_file import ABSENT, EDITED, FOREIGN, OURS
 from ovirt_rdma.host.paths import (
+    CAPS_UNIT,
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
@@ -36,21 +54,6 @@ from ovirt_rdma.host.paths import (
 )
 from ovirt_rdma.host.problem import Problem
 
-# Step ids; stable, they appear in JSON.
-MAKE_LINK = "make-link"
-WRITE_NOTE = "write-folder-note"
-WRITE_CONF = "write-nfsmount-conf"
-WRITE_MARKER = "write-marker"
-REMOVE_LINK = "remove-link"
-REMOVE_CONF = "remove-nfsmount-conf"
-SAVE_CONF = "save-nfsmount-conf"
-REMOVE_DIRECTORY = "remove-directory"
-REMOVE_NOTE = "remove-folder-note"
-REMOVE_MARKER = "remove-marker"
-REMOVE_LEFT_OVER = "remove-left-over"
-RELOAD_SYSTEMD = "reload-systemd"
-RESTART_VDSMD = "restart-vdsmd"
-
 
 class EnablementRefused(Problem):
     """Going on would be unsafe; nothing was changed."""
@@ -58,20 +61,12 @@ class EnablementRefused(Problem):
     exit_code = 4
 
 
-@dataclass(frozen=True)
-class Step:
-    """One change: its stable id, what it acts on, and a sentence about it."""
-
-    id: str
-    target: str
-    sentence: str
-
-
 def modes_on(state: EnablementState) -> tuple[str, ...]:
     """Return the modes of which anything of ours is there, half done or whole."""
     signs = {
         MODE_VDSMD: state.link == OURS,
         MODE_NFSMOUNT: state.conf.state in {OURS, EDITED},
+        MODE_HOST: False,  # it has the marker only
     }
     return tuple(m for m, sign in signs.items() if sign or state.marker_mode == m)
 
@@ -132,6 +127,20 @@ def plan_enable_nfsmount(
     return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_LAUNCHER))
 
 
+def plan_enable_host(
+    state: EnablementState, restart_vdsmd: bool = False
+) -> tuple[Step, ...]:
+    """Return the steps that let the hooks and units act, and leave NFS alone.
+
+    Raises EnablementRefused where another mode is on, whose hooks act already, or
+    where something of another stands in the marker's place.
+    """
+    _refuse_other_mode(state, MODE_HOST)
+    _refuse_foreign(*_own_places(state))
+    steps = _sweep(state)
+    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_LAUNCHER))
+
+
 def plan_disable(
     state: EnablementState, restart_vdsmd: bool = False
 ) -> tuple[Step, ...]:
@@ -163,6 +172,7 @@ def plan_disable(
         steps.append(Step(REMOVE_NOTE, FOLDER_NOTE, f"remove {FOLDER_NOTE}"))
     if state.marker == OURS:
         steps.append(Step(REMOVE_MARKER, ENABLED, f"remove {ENABLED}"))
+        steps += _tell_caps(state)
     return (*steps, *_restart(state, restart_vdsmd, BY_LAUNCHER))
 
 
@@ -246,7 +256,17 @@ def _remove_folder(state: EnablementState, folder: Folder, ours: str) -> list[St
 def _mark(state: EnablementState) -> list[Step]:
     if state.marker != ABSENT:
         return []
-    return [Step(WRITE_MARKER, ENABLED, f"write {ENABLED}")]
+    return [Step(WRITE_MARKER, ENABLED, f"write {ENABLED}"), *_tell_caps(state)]
+
+
+def _tell_caps(state: EnablementState) -> list[Step]:
+    """Have the unit look again, and its timer with it, which at boot does not start on
+    a host without the marker.
+    """
+    if not (state.systemd and state.caps_unit):
+        return []
+    unit = Path(CAPS_UNIT).name
+    return [Step(START_CAPS, unit, f"start {unit}, which tells the engine")]
 
 
 def _reload(state: EnablementState) -> list[Step]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is there of the two modes on a host: read, never changed.
+"""What is there of the modes on a host: read, never changed.
 
 Mode vdsmd is a link that puts the launcher before vdsmd; mode nfsmount is a file of
-nfsmount.conf.d. A marker says that a mode is on, and which.
+nfsmount.conf.d. A marker says that a mode is on, and which; mode host is the marker
+alone, for the hooks and units that act where there is one.
 
 Everything is read below a root directory, so that a fake tree is a test.
 """
@@ -25,6 +26,7 @@ from ovirt_rdma.host.nfsmount_conf_file import (
     read_conf_file,
 )
 from ovirt_rdma.host.paths import (
+    CAPS_UNIT,
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
@@ -45,7 +47,9 @@ PRESENT = "present"
 
 MODE_VDSMD = "vdsmd"
 MODE_NFSMOUNT = "nfsmount"
-MODES = (MODE_VDSMD, MODE_NFSMOUNT)
+# The marker alone: hooks and units act, NFS is as the engine asks for.
+MODE_HOST = "host"
+MODES = (MODE_VDSMD, MODE_NFSMOUNT, MODE_HOST)
 # What enable may have to make, and disable to take away.
 FOLDERS = (DROPIN_DIRECTORY, NFSMOUNT_DIRECTORY)
 MARKER_HEADER = (
@@ -87,7 +91,8 @@ class EnablementState:
     ``conf_directory`` nfsmount.conf.d; ``conf`` our file in it, ``conf_saved`` whether
     an edited one is kept beside it. ``overrides`` are files of others that replace
     vdsmd's ExecStart too. ``left_over`` are paths of ours that a run that was killed
-    has left. ``systemd`` says whether there is a systemd to reload.
+    has left. ``caps_unit`` says whether the unit is installed that tells the hook
+    after_get_caps, ``systemd`` whether there is a systemd to reload.
     """
 
     marker: str
@@ -104,6 +109,7 @@ class EnablementState:
     launcher: bool
     dropin: bool
     process: Optional[VdsmdProcess]
+    caps_unit: bool
     systemd: bool
 
 
@@ -138,9 +144,21 @@ def read_state(root: Path) -> EnablementState:
         launcher=under(root, LAUNCHER).is_file(),
         dropin=under(root, DROPIN_SOURCE).is_file(),
         process=vdsmd_process(root),
+        caps_unit=under(root, CAPS_UNIT).is_file(),
         # sd_booted(3): this folder exists exactly where systemd is the init.
         systemd=under(root, SYSTEMD_BOOTED).is_dir(),
     )
+
+
+def marker_mode(root: Path) -> Optional[str]:
+    """Return the mode that the marker below ``root`` says is on; None without one of
+    ours, or where it cannot be read.
+    """
+    modes = {marker_text(mode).encode(): mode for mode in MODES}
+    try:
+        return _one_of(modes, under(root, ENABLED))[1]
+    except OSError:
+        return None
 
 
 def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:

@@ -15,6 +15,7 @@ from ovirt_rdma.host import policy_store
 from ovirt_rdma.host.commands import Runner, run_command
 from ovirt_rdma.host.enablement_advice import Advice, advice_on
 from ovirt_rdma.host.enablement_state import (
+    MODE_HOST,
     MODE_NFSMOUNT,
     MODE_VDSMD,
     EnablementState,
@@ -123,7 +124,7 @@ def _mode(state: EnablementState) -> Optional[str]:
         return MODE_VDSMD
     if state.marker_mode == MODE_NFSMOUNT and state.conf.state in {OURS, EDITED}:
         return MODE_NFSMOUNT
-    return None
+    return MODE_HOST if state.marker_mode == MODE_HOST else None
 
 
 def _nfsmount(

@@ -22,6 +22,7 @@ from ovirt_rdma.host.policy_store import store
 
 RELOAD = ("systemctl", "daemon-reload")
 RESTART = ("systemctl", "try-restart", "vdsmd.service")
+CAPS = ("systemctl", "start", "--no-block", "ovirt-rdma-caps.service")
 KERNEL = "6.12.0-55.el10.x86_64"
 
 
@@ -68,7 +69,7 @@ class Host:
     def run(self, argv):
         if argv[0] == "nfsconf":
             return self.nfsconf(*argv[1:])
-        assert tuple(argv) in {RELOAD, RESTART}
+        assert tuple(argv) in {RELOAD, RESTART, CAPS}
         self.commands.append(tuple(argv))
         return ""
 

@@ -16,6 +16,7 @@ from bench import __main__ as bench_main
 from bench import (
     constructor,
     failing_connect,
+    hook_cost,
     host_plan,
     machine,
     policy_size,
@@ -46,6 +47,36 @@ def test_constructors_are_left_out_without_a_rival(monkeypatch):
     section = constructor.section(1)
     assert (section.tables, section.verdicts) == ((), ())
     assert "VDSM_SOURCE" in section.left_out
+
+
+def test_hooks(monkeypatch):
+    # As with the constructors.
+    monkeypatch.delenv("VDSM_SOURCE", raising=False)
+    environment = {"PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"}
+    measured = measure(hook_cost.PROGRAM, 1, environment)
+    assert set(hook_cost.RIVALS) < set(measured)
+    assert set(hook_cost.OURS) < set(hook_cost.RIVALS)
+
+
+def test_hooks_are_left_out_without_a_rival(monkeypatch):
+    monkeypatch.delenv("VDSM_SOURCE", raising=False)
+    section = hook_cost.section(1)
+    assert (section.tables, section.verdicts) == ((), ())
+    assert "VDSM_SOURCE" in section.left_out
+
+
+@pytest.mark.parametrize(("slow", "holds"), [(1.29, True), (1.31, False)])
+def test_the_limit_of_hooks_is_held_by_the_dearest(slow, holds):
+    timings = {hook_cost.EMPTY_CAPS: 1.0, hook_cost.EMPTY_NETWORK: 1.0}
+    timings |= dict.fromkeys(hook_cost.RIVALS, 0.5)
+    timings[hook_cost.INFINIBAND] = slow
+    timings[hook_cost.EMPTY_BARE] = 9.0
+    section = hook_cost._judged(
+        "", {name: Timing(((s,),)) for name, s in timings.items()}
+    )
+    (verdict,) = section.verdicts
+    assert verdict.holds == holds
+    assert hook_cost.INFINIBAND in verdict.sentence
 
 
 def test_start_up_on_the_python_of_the_virtual_environment():
@@ -114,7 +145,7 @@ def nothing_measured(monkeypatch, tmp_path):
     results = tmp_path / "RESULTS.md"
     monkeypatch.setattr(bench_main, "RESULTS", results)
     monkeypatch.setattr(machine, "lab_facts", lambda: [])
-    for room in (failing_connect, constructor, policy_size, host_plan):
+    for room in (failing_connect, constructor, hook_cost, policy_size, host_plan):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
     monkeypatch.setattr(startup, "section", lambda *_: Section("Whole", ""))
     return results
@@ -237,6 +268,7 @@ def test_a_broken_limit_fails_the_run(monkeypatch, tmp_path, capsys, limit, code
         "## Machine and versions",
         f"## {failing_connect.TITLE}",
         f"## {constructor.TITLE}",
+        f"## {hook_cost.TITLE}",
         f"## {startup.TITLE}",
         "## Nothing",
         "## Nothing",

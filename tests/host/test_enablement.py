@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from host_fake_enablement import (
+    CAPS,
     RELOAD,
     RESTART,
     Host,
     policy_of,
+    rdma_rule,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from ovirt_rdma.host.enablement_plan import EnablementRefused
 from ovirt_rdma.host.enablement_state import MODES, marker_text
 from ovirt_rdma.host.enablement_status import read_status
 from ovirt_rdma.host.paths import (
+    CAPS_UNIT,
     DROPIN_DIRECTORY,
     DROPIN_LINK,
     DROPIN_SOURCE,
@@ -85,13 +88,13 @@ class TestEnable:
         assert "reload-systemd" not in ids(enable(host.root))
         assert "reload-systemd" not in ids(disable(host.root))
 
-    @pytest.mark.parametrize("mode", ["host", ""])
+    @pytest.mark.parametrize("mode", ["hosts", ""])
     def test_a_mode_of_another_version_is_a_usage_error(self, host, mode):
         before = host.tree()
         with pytest.raises(UsageProblem) as caught:
             host.enable(mode=mode)
         assert str(caught.value) == (
-            f"there is no mode {mode!r} in this version; allowed: vdsmd, nfsmount"
+            f"there is no mode {mode!r} in this version; allowed: vdsmd, nfsmount, host"
         )
         assert host.tree() == before
 
@@ -273,8 +276,8 @@ def test_after_any_runs_disable_restores_and_enable_completes(
     host.enable(mode)
     enabled = host.tree()
     # Lose any of our own things: enable again mends it, disable takes the rest.
-    ours = DROPIN_LINK if mode == "vdsmd" else NFSMOUNT_FILE
-    host.remove(data.draw(st.sampled_from([ENABLED, ours])))
+    ours = {"vdsmd": [DROPIN_LINK], "nfsmount": [NFSMOUNT_FILE], "host": []}
+    host.remove(data.draw(st.sampled_from([ENABLED, *ours[mode]])))
     if data.draw(st.booleans()):
         host.enable(mode)
         assert host.tree() == enabled
@@ -333,6 +336,64 @@ class TestRestart:
         result = host.enable(restart_vdsmd=True)
         assert host.commands == [RELOAD]
         assert not result.restart_needed
+
+
+class TestModeHost:
+    """The marker alone: what VDSM's hooks look for."""
+
+    def test_nothing_but_the_marker_is_made_and_nothing_restarted(self, host):
+        before = host.tree()
+        host.process(700, *STOCK)
+        result = host.enable(mode="host")
+        assert ids(result) == ["write-marker"]
+        assert not result.restart_needed
+        assert host.commands == []
+        assert under(host.root, ENABLED).read_text() == marker_text("host")
+        assert ids(host.enable(mode="host")) == []
+        assert ids(host.disable()) == ["remove-marker"]
+        host.remove("/proc/700/cmdline")
+        under(host.root, "/proc/700").rmdir()
+        under(host.root, "/proc").rmdir() if "proc" not in before else None
+        assert host.tree() == before
+
+    def test_it_needs_no_launcher(self, host):
+        host.remove(LAUNCHER)
+        assert host.enable(mode="host").changed
+
+    def test_a_foreign_marker_is_left(self, host):
+        host.write(ENABLED, "mine\n")
+        before = host.tree()
+        with pytest.raises(EnablementRefused):
+            host.enable(mode="host")
+        assert host.tree() == before
+
+    def test_status_shows_it_and_asks_for_a_policy(self, host):
+        host.enable(mode="host")
+        status = read_status(host.root)
+        assert status.enabled.mode == "host"
+        assert status.advice == (
+            Advice(
+                "No policy is loaded, so VDSM's hooks only refuse what InfiniBand "
+                "cannot do",
+                "ovirt-rdma-host policy load",
+            ),
+        )
+        host.load()
+        assert read_status(host.root).advice == ()
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_the_unit_that_tells_the_engine_looks_again(self, host, mode):
+        host.write(CAPS_UNIT, "packaged\n")
+        host.load(rdma_rule())
+        assert ids(host.enable(mode=mode))[-2:] == ["write-marker", "start-caps"]
+        assert host.commands[-1] == CAPS
+        assert ids(host.enable(mode=mode)) == []
+        assert ids(host.disable())[-2:] == ["remove-marker", "start-caps"]
+        assert host.commands[-1] == CAPS
+
+    def test_a_launcher_of_before_is_told(self, host):
+        host.process(700, *OURS)
+        assert host.enable(mode="host").restart_needed
 
 
 class TestStatus:

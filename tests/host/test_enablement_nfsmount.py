@@ -3,6 +3,7 @@
 
 import json
 from dataclasses import asdict
+from itertools import permutations
 
 import pytest
 from host_fake_enablement import Host, policy_of, rdma_rule
@@ -86,7 +87,7 @@ class TestNfsmountMode:
         host.remove(DROPIN_SOURCE)
         assert host.enable(NFSMOUNT).changed
 
-    @pytest.mark.parametrize("first, second", [MODES, MODES[::-1]])
+    @pytest.mark.parametrize("first, second", list(permutations(MODES, 2)))
     def test_only_one_mode(self, host, first, second):
         host.enable(first)
         host.commands.clear()

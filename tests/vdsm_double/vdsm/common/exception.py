@@ -21,3 +21,8 @@ class GeneralException(VdsmException):
 
     def __str__(self) -> str:
         return f"{self.msg}: {self.value!r}"
+
+
+class HookError(GeneralException):
+    code = 1500
+    msg = "Hook Error"

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whatever a network request looks like, it is looked at without an exception; and what
+the quick modules say again is what the rules say.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.host import network_refusal, policy_host
+from ovirt_rdma.host.network_links import read_links
+from ovirt_rdma.host.network_refusal import (
+    concerns_ipoib,
+    in_question,
+    refusal,
+    wanted_modes,
+    without_auto,
+)
+from ovirt_rdma.host.network_request import Link, NetworkRequest, parsed
+from ovirt_rdma.host.rules import ipoib_limits
+from ovirt_rdma.host.rules.ipoib_bond import ACTIVE_BACKUP
+
+NAMES = st.sampled_from(["ib0", "ib1", "eth0", "bond0", "gone", "", "..", "a/b", "a\0"])
+WORDS = st.sampled_from(
+    ["auto", "connected", "mode=1", "mode=4 x", "=", "mode", "true", "ovs", "legacy"]
+)
+KEYS = st.sampled_from(
+    [
+        *("nic", "bonding", "nics", "options", "mtu", "vlan", "bridged", "custom"),
+        *("switch", "remove", "ipoib_mode", "_inRollback"),
+    ]
+)
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | NAMES | WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS | NAMES, inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+REQUESTS = st.fixed_dictionaries(
+    {
+        "request": st.fixed_dictionaries(
+            {},
+            optional={
+                key: ODD | st.dictionaries(NAMES, st.dictionaries(KEYS, ODD) | ODD)
+                for key in ("networks", "bondings", "options")
+            },
+        )
+    }
+)
+LINKS = {
+    "ib0": Link("ib0", True, "datagram", 2044),
+    "ib1": Link("ib1", True, None, None),
+    "eth0": Link("eth0", False, None, 1500),
+    "bond0": Link("bond0", False, None, 2044, ("ib0", "gone"), "balance-rr"),
+    "gone": Link("gone"),
+}
+
+
+@given(REQUESTS | ODD, st.dictionaries(NAMES, st.integers(0, 65520)))
+def test_no_request_is_too_odd(data, limits):
+    request = parsed(data)
+    if request is None:
+        return
+    links = {n: LINKS[n] for n in request.netdevs if n in LINKS}
+    links |= {n: LINKS[n] for one in tuple(links.values()) for n in one.members}
+    text = refusal(request, links, limits)
+    assert "\n" not in text
+    assert set(in_question(request, links)) <= set(links)
+    if not concerns_ipoib(links):
+        assert (text, wanted_modes(request, links)) == ("", ())
+    assert not any(n.mode == "auto" for n in without_auto(request).networks)
+    if not text:
+        # What may be with an MTU not known may be refused, never the other way round.
+        assert refusal(request, links) == ""
+
+
+@given(REQUESTS)
+def test_the_netdevs_that_are_read_are_those_below_sys(data):
+    request = parsed(data)
+    assert isinstance(request, NetworkRequest)
+    read = read_links("/nonexistent", request.netdevs)
+    assert not {"", "..", "a/b"} & set(read)
+    assert all(link.ipoib is None for link in read.values())
+
+
+def test_the_quick_modules_say_what_the_rules_say():
+    assert network_refusal.MODES == policy_host.TRANSPORT_MODES
+    assert network_refusal.CONNECTED_MTU == ipoib_limits.CONNECTED_MTU
+    assert max(ipoib_limits.GROUP_MTUS) == network_refusal.MOST_DATAGRAM_MTU
+    assert ACTIVE_BACKUP in network_refusal._ACTIVE_BACKUP

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""VDSM's hook runner, of the double or of VDSM_SOURCE, over hooks in a fake root."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from hook_host import HookHost
+from vdsm_under_test import load_vdsm
+
+
+@pytest.fixture(scope="session")
+def runner_module():
+    load_vdsm()
+    return importlib.import_module("vdsm.common.hooks")
+
+
+@pytest.fixture(scope="session")
+def hook_error(runner_module):
+    return importlib.import_module("vdsm.common.exception").HookError
+
+
+@pytest.fixture
+def host(tmp_path):
+    return HookHost(tmp_path / "root")
+
+
+@pytest.fixture
+def vdsm(runner_module, host, monkeypatch, tmp_path):
+    """VDSM's hooks module, which runs those of ``host``. Its data files are made in
+    a folder of their own, so that a test sees what is left there.
+    """
+    monkeypatch.setattr(runner_module, "P_VDSM_HOOKS", str(host.hooks))
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    # As in vdsmd: its own folder first, with a sitecustomize that must not run here.
+    libexec = tmp_path / "libexec"
+    libexec.mkdir()
+    (libexec / "sitecustomize.py").write_text("print('sitecustomize ran')\n")
+    monkeypatch.setenv("PYTHONPATH", str(libexec))
+    yield runner_module
+    assert list(folder.iterdir()) == []

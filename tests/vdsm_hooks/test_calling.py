@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whatever goes wrong in a hook of ours, VDSM goes on, and in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hook_host import ENTRIES, NAME, POINTS, PYTHON, network, setup
+
+from ovirt_rdma.host.paths import CAPS_JSON
+
+pytestmark = pytest.mark.hypervisor
+
+BEFORE = "before_network_setup"
+REQUEST = setup({"storage": network("ib0", bridged=True)})
+# Python starts, and the worker is forked, on a busy machine.
+SLACK_S = 3.0
+
+
+@pytest.fixture
+def host(host):
+    host.only(BEFORE)
+    host.enable()
+    host.ipoib("ib0")
+    return host
+
+
+def call(host, *, point=BEFORE, data=REQUEST, **how):
+    """Call a hook alone; return the finished process and the file's text after it."""
+    file = host.root.parent / "hook.json"
+    file.write_text(data if isinstance(data, str) else json.dumps(data))
+    done = subprocess.run(
+        [host.entry(point)],
+        env={"_hook_json": str(file), **how.pop("env", {})},
+        capture_output=True,
+        check=False,
+        **how,
+    )
+    return done, file.read_text()
+
+
+def quiet(done):
+    """Whether VDSM saw a hook that went well and said nothing."""
+    return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_three_entries_are_one():
+    first, *others = (p for p in POINTS if p != "after_get_caps")
+    text = (ENTRIES / first / NAME).read_bytes()
+    assert all((ENTRIES / point / NAME).read_bytes() == text for point in others)
+    assert all(os.access(ENTRIES / point / NAME, os.X_OK) for point in POINTS)
+
+
+TROUBLE = {
+    "raises": "raise ValueError('of ours')",
+    "raises what is no Exception": "raise KeyboardInterrupt",
+    "leaves with VDSM's code for stop": "sys.exit(2)",
+    "leaves at once": "os._exit(2)",
+    "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "is terminated": "os.kill(os.getpid(), signal.SIGTERM)",
+    "answers nonsense": "return None",
+    "answers another code": "return Answer(7, 'seven')",
+    "prints": "print('x' * 100000); os.write(1, b'1'); os.write(2, b'2')\n"
+    "return Answer()",
+    "does not compile": "return (",
+}
+
+
+@pytest.mark.parametrize("what", TROUBLE)
+def test_a_worker_that_goes_wrong_is_no_failure(what, vdsm, host):
+    host.work(TROUBLE[what])
+    assert vdsm.before_network_setup(REQUEST) == REQUEST
+    assert quiet(call(host)[0])
+
+
+@pytest.mark.parametrize("point", [p for p in POINTS if p != "after_get_caps"])
+@pytest.mark.parametrize("module", ["points.py", "bounded.py", "log_line.py"])
+def test_a_module_that_does_not_compile(host, tmp_path, module, point):
+    host.install(point)
+    host.replace_module(module, "def work(:\n")
+    assert quiet(call(host, point=point)[0])
+
+
+def test_without_the_package(vdsm, host):
+    shutil.rmtree(host.package.parent)
+    assert vdsm.before_network_setup(REQUEST) == REQUEST
+    assert quiet(call(host)[0])
+
+
+BROKEN = {
+    "empty": "",
+    "torn": "{",
+    "null": "null",
+    "deep": "[" * 100000,
+    "cut": '{"request": {"networks"',
+}
+
+
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
+def test_a_data_file_that_is_broken_stays_as_it_is(host, data):
+    done, after = call(host, data=data)
+    assert quiet(done)
+    assert after == data
+
+
+def test_a_data_file_that_is_not_there(host):
+    for env in ({"_hook_json": "/nonexistent/x"}, {"_hook_json": ""}):
+        done, _ = call(host, env=env)
+        assert quiet(done)
+    done = subprocess.run(
+        [host.entry(BEFORE)], env={}, capture_output=True, check=False
+    )
+    assert quiet(done)
+
+
+HANGS = {
+    "sleeps": "time.sleep(60)",
+    "hears no signal": "for n in range(1, 65):\n"
+    "    try: signal.signal(n, signal.SIG_IGN)\n"
+    "    except (OSError, ValueError): pass\n"
+    "time.sleep(60)",
+    "waits for a tool": "subprocess.run(['sleep', '60'])",
+}
+
+
+@pytest.mark.parametrize("what", HANGS)
+def test_a_worker_that_hangs_costs_its_time_and_no_more(what, vdsm, host, tmp_path):
+    host.limit(BEFORE, 0.6)
+    pid = tmp_path / "pid"
+    host.work(f"open({str(pid)!r}, 'w').write(str(os.getpid()))\n{HANGS[what]}")
+    started = time.monotonic()
+    assert vdsm.before_network_setup(REQUEST) == REQUEST
+    assert time.monotonic() - started < 0.6 + SLACK_S
+    ended(int(pid.read_text()))
+
+
+def ended(pid):
+    """Wait until a process, and all of its session, is gone."""
+    for _ in range(100):
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            return
+        if all_zombies(pid):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process group {pid} goes on")
+
+
+def all_zombies(group):
+    """Whether nobody of the group runs: a container's init may not reap them."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(pgrp) == group and state != "Z":
+            return False
+    return True
+
+
+def test_what_a_worker_was_told_to_end_with_is_what_counts(host, hook_error, vdsm):
+    host.limit(BEFORE, 1.0)
+    host.work(
+        "def end(*_): raise RuntimeError\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "try: time.sleep(60)\n"
+        "except RuntimeError: return Answer(STOP, 'rolled back')\n"
+    )
+    with pytest.raises(hook_error) as caught:
+        vdsm.before_network_setup(REQUEST)
+    assert caught.value.value == (b"rolled back\n",)
+
+
+def test_what_a_worker_leaves_behind_holds_nothing_of_vdsms(vdsm, host, tmp_path):
+    """As a child that is stuck in the kernel would: it is in a session of its own, so
+    that nothing reaches it, and VDSM's pipes would stay open with it.
+    """
+    pid = tmp_path / "pid"
+    host.work(
+        "child = subprocess.Popen(['sleep', '30'], start_new_session=True,"
+        " close_fds=False)\n"
+        f"open({str(pid)!r}, 'w').write(str(child.pid))\n"
+        "return Answer()"
+    )
+    started = time.monotonic()
+    try:
+        assert vdsm.before_network_setup(REQUEST) == REQUEST
+        assert time.monotonic() - started < SLACK_S
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def test_the_worker_has_no_file_of_its_callers(host, tmp_path):
+    seen = tmp_path / "seen"
+    host.work(
+        "here = '/proc/self/fd'\n"
+        "links = {n: f'{here}/{n}' for n in os.listdir(here)}\n"
+        "files = {n: os.readlink(f) for n, f in links.items() if os.path.exists(f)}\n"
+        f"open({str(seen)!r}, 'w').write(repr(files))\n"
+        "return Answer()"
+    )
+    reading, writing = os.pipe()
+    done, _ = call(host, pass_fds=(writing,))
+    os.close(writing)
+    os.close(reading)
+    assert quiet(done)
+    files = eval(seen.read_text())
+    assert [files[n] for n in "012"] == ["/dev/null"] * 3
+    # Its answer's pipe, and the folder that it looks into.
+    assert sum(path.startswith("pipe:") for path in files.values()) == 1
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("point", [BEFORE, "after_get_caps"])
+def test_standard_files_that_are_closed(host, closed, point, tmp_path):
+    if point == "after_get_caps":
+        host.install(point)
+        host.caps("NFS_RDMA")
+    data = {**REQUEST, "additionalFeatures": []}
+    file = tmp_path / "hook.json"
+    file.write_text(json.dumps(data))
+
+    def close():
+        for number in closed:
+            os.close(number)
+
+    done = subprocess.run(
+        [host.entry(point)],
+        env={"_hook_json": str(file)},
+        preexec_fn=close,
+        check=False,
+    )
+    after = json.loads(file.read_text())
+    if point == BEFORE:
+        assert done.returncode == 2
+        assert after == data
+    else:
+        assert done.returncode == 0
+        assert after == {**data, "additionalFeatures": ["NFS_RDMA"]}
+
+
+def test_a_caller_that_does_not_listen(host):
+    """stderr's reader is gone: SIGPIPE must not become the exit code."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    file = host.root.parent / "hook.json"
+    file.write_text(json.dumps(REQUEST))
+    done = subprocess.run(
+        [host.entry(BEFORE)],
+        env={"_hook_json": str(file)},
+        stderr=writing,
+        restore_signals=True,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == 2
+
+
+def test_a_hook_that_is_killed_takes_its_worker_along(host, tmp_path):
+    host.limit(BEFORE, 1.0)
+    pid = tmp_path / "pid"
+    host.work(f"open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")
+    file = tmp_path / "hook.json"
+    file.write_text(json.dumps(REQUEST))
+    hook = subprocess.Popen([host.entry(BEFORE)], env={"_hook_json": str(file)})
+    while not (pid.exists() and pid.read_text()):
+        time.sleep(0.02)
+    hook.kill()
+    hook.wait()
+    ended(int(pid.read_text()))
+
+
+def test_without_the_marker_nothing_of_ours_is_loaded(host):
+    (host.root / "etc/ovirt-rdma/enabled").unlink()
+    host.replace_module("points.py", "raise SystemExit(2)\n")
+    assert quiet(call(host)[0])
+
+
+def test_nothing_of_pythons_environment_counts(host, tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit(2)\n")
+    (tmp_path / "sitecustomize.py").write_text("print('here')\n")
+    done, _ = call(
+        host, env={"PYTHONPATH": str(tmp_path), "PYTHONSTARTUP": "x"}, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert b"InfiniBand" in done.stderr
+
+
+def in_own_dev(script, tmp_path, *words):
+    """Run a shell script where /dev has null and a log of the test's only."""
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    (dev / "null").touch()
+    # Where TMPDIR is in memory, all that the test has made is there.
+    (dev / "shm").mkdir()
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.bind(str(dev / "log"))
+    log.settimeout(5)
+    start = (
+        'mount --bind /dev/null "$0/null" && mount --rbind /dev/shm "$0/shm" '
+        '&& mount --rbind "$0" /dev || exit 99\n'
+    )
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", start + script]
+    try:
+        done = subprocess.run(
+            [*command, dev, *words], capture_output=True, timeout=30, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("no unshare here")
+    if (
+        done.returncode in (1, 99) and b"unshare" in done.stderr
+    ) or done.returncode == 99:
+        pytest.skip(f"no namespaces here: {done.stderr.decode()}")
+    return done, log
+
+
+@pytest.mark.parametrize(
+    "work, line",
+    [
+        (
+            "raise ValueError('of ours')",
+            "before_network_setup: nothing was done: ValueError: of ours (",
+        ),
+        ("return (", "before_network_setup: nothing was done: SyntaxError: "),
+        (
+            "time.sleep(60)",
+            "before_network_setup: no answer within 0.6 s: stopped, VDSM goes on",
+        ),
+    ],
+)
+def test_trouble_is_one_line_in_syslog(host, tmp_path, work, line):
+    host.work(work)
+    host.limit(BEFORE, 0.6)
+    file = tmp_path / "hook.json"
+    file.write_text(json.dumps(REQUEST))
+    script = '_hook_json="$2" "$1"'
+    done, log = in_own_dev(script, tmp_path, host.entry(BEFORE), file)
+    assert quiet(done)
+    text = log.recv(65536).decode()
+    assert "ovirt-rdma[" in text
+    assert text.partition("]: ")[2].startswith(line)
+    log.settimeout(0.1)
+    with pytest.raises(OSError):  # nothing more comes
+        log.recv(65536)
+
+
+@pytest.mark.parametrize("point", [BEFORE, "after_get_caps"])
+def test_a_syslog_that_takes_nothing_holds_nobody(host, tmp_path, point):
+    """journald that hangs: its socket is full, and syslog(3) waits."""
+    if point == BEFORE:
+        host.work("raise ValueError('of ours')")
+        host.limit(BEFORE, 0.6)
+    else:
+        host.install(point)
+        host.write(CAPS_JSON, "{")
+    file = tmp_path / "hook.json"
+    file.write_text(json.dumps(REQUEST))
+    fill = (
+        "import socket\n"
+        "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "s.connect('/dev/log'); s.setblocking(False)\n"
+        "try:\n"
+        "    while True: s.send(b'x')\n"
+        "except OSError: pass\n"
+    )
+    script = '"$3" -c "$4"; _hook_json="$2" "$1"'
+    started = time.monotonic()
+    done, log = in_own_dev(script, tmp_path, host.entry(point), file, PYTHON, fill)
+    assert quiet(done)
+    # after_get_caps has 2 s.
+    assert time.monotonic() - started < 2.0 + SLACK_S
+    log.close()
