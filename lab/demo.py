@@ -12,9 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from lab import demo_infiniband, demo_nfs
-from lab.guest import Guest
-from lab.ib_pair import ib_pair
+from lab import demo_host, demo_infiniband, demo_nfs
 from lab.problem import LabProblem
 from lab.story import Story, say
 from lab.topology import two_guests
@@ -24,9 +22,9 @@ from lab.vdsm_daemon import VdsmDaemon
 def tell() -> None:
     """Tell both stories."""
     started = time.monotonic()
-    guest = Guest("hypervisor")
+    guest = demo_host.new_guest()
     with ExitStack() as until_the_end, ThreadPoolExecutor(1) as pool:
-        booting = pool.submit(until_the_end.enter_context, ib_pair(guest=guest))
+        booting = pool.submit(until_the_end.enter_context, demo_host.host_pair(guest))
         try:
             with two_guests() as lab:
                 lab.nfs.add_export(demo_nfs.PREFERRED)

@@ -1,86 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The second story of ``make demo``: InfiniBand. A host that nobody has prepared is
-checked and planned for, and an export is mounted over RDMA and over TCP/IPoIB.
-
-One guest with two hosts in it (lab/ib_pair.py). Its HCAs say that they are ConnectX of
-revision a0, and their driver leaves TSO on, as drivers did that do not know the card.
+checked, planned for and prepared (lab/demo_host.py), an export is mounted over RDMA and
+over TCP/IPoIB, and the host is put back as it was.
 """
 
 from __future__ import annotations
 
 import re
-import textwrap
 
+from lab import demo_host
+from lab.demo_host import PLACE
 from lab.ib_pair import IbPair
 from lab.problem import LabProblem
-from lab.story import MARGIN, Story, expect, say
+from lab.story import Story, expect, say
 
 MEGABYTES = 64
 TURNS = 2
-PLACE = "/mnt"
 
-POLICY = """\
-version: 1
-host:
-  interfaces:
-    - name: storage
-      match: {link_layer: infiniband, port: 1}
-      transport_mode: auto
-      mtu: auto
-      tso: auto
-  modules: [ib_ipoib]
-"""
-
-# What people write by hand, as they find it told: none of it does anything today.
-_LEFT_BEHIND = r"""
-mkdir -p /etc/ovirt-rdma
-echo 'options mlx4_core log_num_mtt=24 set_4k_mtu=1' > /etc/modprobe.d/mlx4.conf
-echo 'SUBSYSTEM=="net", KERNEL=="ib*", ATTR{mode}="connected"' \
-    > /etc/udev/rules.d/70-ipoib.rules
-ip link set ib0 mtu 2044
-"""
-_TIDY_UP = "rm /etc/modprobe.d/mlx4.conf /etc/udev/rules.d/70-ipoib.rules"
-# The steps of the plan.
-_BY_HAND = (
-    "ethtool -K ib0 tx-tcp-segmentation off",
-    "echo connected > /sys/class/net/ib0/mode",
-    "echo ib_ipoib > /etc/modules-load.d/ib_ipoib.conf",
-)
-_SUMMARY = "facts | grep -A 2 -E '^(adapters|RDMA devices|RDMA ports|IPoIB)'"
 _MOUNTS = {"rdma": "proto=rdma,port=20049", "tcp": "proto=tcp"}
 _COPIED = re.compile(r"^(\d+) bytes .* copied, ([0-9.e-]+) s", re.MULTILINE)
 
 
 def tell(story: Story, pair: IbPair) -> None:
-    """The whole story, over a pair that is up."""
-    story.chapter("InfiniBand: a host as years of how-tos have left it.")
-    story.guest.run(_LEFT_BEHIND, check=True)
-    story.shell("cat /etc/modprobe.d/mlx4.conf /etc/udev/rules.d/70-ipoib.rules")
-    seen = story.shell(f"ovirt-rdma-host {_SUMMARY} --no-group-separator")
-    expect("15b3:634a rev a0" in seen, "the facts have the card and its revision")
-
-    story.chapter("What is right there, what is wrong, and what mends it?")
-    checked = story.command("check", expected=3)
-    for rule in ("IPOIB-TSO-01", "MODOPT-01", "IPOIB-MODE-02", "MODULE-01"):
-        expect(_found(checked, rule), f"check finds something for {rule}")
-    story.command("explain IPOIB-TSO-01")
-
-    story.chapter("A small policy, and what it would change. Nothing is changed yet.")
-    story.guest.run("cat > /etc/ovirt-rdma/policy.yaml", input=POLICY, check=True)
-    say(textwrap.indent(POLICY, MARGIN).rstrip())
-    story.command("policy load")
-    planned = story.command("plan --diff")
-    for step in ("MODULE-02/boot  live", "IPOIB-MODE-01/ib0  link-down"):
-        expect(step in planned, f"the plan has {step}")
-
-    story.chapter("This version has no apply. By hand, as planned: ib_ipoib takes it.")
-    for line in (_TIDY_UP, *_BY_HAND):
-        story.shell(line)
-    mtu = story.shell("cat /sys/class/net/ib0/mtu").strip()
-    expect(mtu == "65520", "the kernel has set the MTU of connected mode")
-    story.command("plan --exit-code")
-    left = story.shell("ovirt-rdma-host check | grep -v -E '^(PASS|SKIP)'")
-    expect("None of " in left, "no check fails any more")
+    """The whole story, over a pair that is up (lab/demo_host.py)."""
+    before = demo_host.look_and_plan(story)
+    demo_host.refuse(story, pair)
+    demo_host.apply_and_confirm(story)
 
     story.chapter("An export over RDMA, and over TCP on IPoIB, which is measured, too.")
     # The server is another administrator's; a connection has the mode of both.
@@ -88,9 +33,7 @@ def tell(story: Story, pair: IbPair) -> None:
     pair.server.run(connected, check=True)
     _compare(story, pair)
 
-
-def _found(checked: str, rule: str) -> bool:
-    return re.search(rf"^(FAIL|WARN)\s+{rule}\s", checked, re.MULTILINE) is not None
+    demo_host.revert(story, before)
 
 
 def _compare(story: Story, pair: IbPair) -> None:

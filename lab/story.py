@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 from lab.command import Result
@@ -18,8 +19,11 @@ from lab.problem import LabProblem
 
 # Of the terminal on which ovirt-rdma-host is shown.
 COLUMNS = 95
+PROMPT = "   $ "
 MARGIN = "     "
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# What a terminal shows only for a moment, until the line is begun anew.
+_PASSING = re.compile(r"^.*\r\x1b\[K", re.MULTILINE)
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -53,9 +57,10 @@ class Story:
         start = f"stty cols {COLUMNS} -onlcr; exec ovirt-rdma-host {line}"
         words = ["script", "-qec", start, "/dev/null"]
         result = self.guest.run(words, environment=self._environment)
-        self._show(f"ovirt-rdma-host {line}", result)
+        said = replace(result, stdout=_PASSING.sub("", result.stdout))
+        self._show(f"ovirt-rdma-host {line}", said)
         expect(result.exit_code == expected, f"exit code is {expected}")
-        return _COLOUR.sub("", result.stdout)
+        return _COLOUR.sub("", said.stdout)
 
     def shell(self, line: str) -> str:
         """Run a line in the guest; show and return what it prints."""
@@ -75,7 +80,7 @@ class Story:
     @staticmethod
     def _show(line: str, result: Result) -> None:
         first, *more = line.splitlines()
-        say("\n".join([f"   $ {first}", *(f"{MARGIN}{text}" for text in more)]))
+        say("\n".join([f"{PROMPT}{first}", *(f"{MARGIN}{text}" for text in more)]))
         for text in (result.stdout + result.stderr).splitlines():
             say(f"{MARGIN}{text}".rstrip())
 

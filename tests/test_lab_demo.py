@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab import demo, demo_infiniband, demo_nfs
+from lab import demo, demo_host, demo_nfs
 from lab.command import Result
 from lab.demo_infiniband import speed
 from lab.guest import Guest
@@ -45,6 +45,14 @@ def test_colours_are_shown_and_not_judged(capsys):
     out = capsys.readouterr().out
     assert "   $ ovirt-rdma-host check\n" in out
     assert "\x1b[31mFAIL\x1b[0m" in out
+
+
+def test_what_a_terminal_shows_for_a_moment_is_not_told(capsys):
+    said = "\r\x1b[Kreading the host\r\x1b[KX-01: TSO goes off\r\x1b[Kdone  X-01\n"
+    story = Story(Answering(f"{said}\r\x1b[Kreading the host\r\x1b[Kmade.\n"))
+    assert story.command("apply") == "done  X-01\nmade.\n"
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == ["   $ ovirt-rdma-host apply", "     done  X-01", "     made."]
 
 
 def test_another_exit_code_than_told_ends_the_story():
@@ -89,7 +97,7 @@ def test_no_speed_is_made_up(told):
         speed(told)
 
 
-@pytest.mark.parametrize("text", [demo_nfs.POLICY, demo_infiniband.POLICY])
+@pytest.mark.parametrize("text", [demo_nfs.POLICY, demo_host.POLICY])
 def test_the_policies_are_in_order(text):
     assert parse_policy(text, "policy.yaml").warnings == ()
 
@@ -99,7 +107,7 @@ def test_where_the_first_story_fails_nobody_waits_for_the_second_to_boot(
 ):
     killed = threading.Event()
     monkeypatch.setattr(Guest, "kill", lambda _: killed.set())
-    monkeypatch.setattr(demo, "ib_pair", _booting(killed))
+    monkeypatch.setattr(demo_host, "host_pair", _booting(killed))
     monkeypatch.setattr(demo, "two_guests", _failing)
     assert demo.main() == 1
     assert killed.is_set()

@@ -90,17 +90,16 @@ def test_doing_what_it_says_until_all_is_well(unprepared: Guest) -> None:
     assert rows(checked, "FAIL") == [("IPOIB-TSO-01", "ib0")]
     planned = run(guest, following(checked))
     assert planned.stdout.startswith("IPOIB-TSO-01/ib0  live\n")
-    planned = run(guest, following(planned))
-    assert "-tx-tcp-segmentation: on\n+tx-tcp-segmentation: off" in planned.stdout
-    saving = following(planned)
-    assert run(guest, f"{saving} --exit-code").exit_code == 3
-    saved = json.loads(guest.run("cat /tmp/*-plan.json", check=True).stdout)
-    (step,) = saved["steps"]
-    (change,) = step["changes"]
-    # Nothing was changed so far; now by hand, as the plan has it.
-    switch = [change[key] for key in ("target", "name", "after")]
+    saving = "ovirt-rdma-host plan --diff --exit-code --out hv1-plan.json"
+    saved = run(guest, saving)
+    assert saved.exit_code == 3
+    assert "-tx-tcp-segmentation: on\n+tx-tcp-segmentation: off" in saved.stdout
+    # Nothing was changed so far.
     assert "tx-tcp-segmentation: on" in guest.run("ethtool -k ib0").stdout
-    guest.run(["ethtool", "-K", *switch], check=True)
+    applying = following(saved)
+    assert applying == "ovirt-rdma-host apply hv1-plan.json"
+    assert run(guest, applying).exit_code == 0
+    assert "tx-tcp-segmentation: off" in guest.run("ethtool -k ib0").stdout
     checked = run(guest, "ovirt-rdma-host check")
     assert (checked.exit_code, rows(checked, "FAIL")) == (0, [])
     assert run(guest, "ovirt-rdma-host plan --exit-code").exit_code == 0

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A host with InfiniBand, prepared and put back: what ``make demo`` tells between its
+mounts, and what docs/session.md is a record of (lab/record_session.py).
+
+One guest with two hosts in it (lab/ib_pair.py), with systemd, NetworkManager and the
+package installed. Its HCAs say that they are ConnectX of revision a0, and their driver
+leaves TSO on, as drivers did that do not know the card.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lab import installed_host
+from lab.guest import Guest
+from lab.ib_pair import IbPair, ib_pair
+from lab.story import MARGIN, Story, expect, say
+
+PLACE = "/mnt"
+
+POLICY = """\
+version: 1
+host:
+  interfaces:
+    - name: storage
+      match: {link_layer: infiniband, port: 1}
+      transport_mode: auto
+      mtu: auto
+      tso: auto
+  modules: [ib_ipoib]
+"""
+
+# What people write by hand, as they find it told: none of it does anything today.
+_LEFT_BEHIND = r"""
+mkdir -p /etc/ovirt-rdma
+echo 'options mlx4_core log_num_mtt=24 set_4k_mtu=1' > /etc/modprobe.d/mlx4.conf
+echo 'SUBSYSTEM=="net", KERNEL=="ib*", ATTR{mode}="connected"' \
+    > /etc/udev/rules.d/70-ipoib.rules
+ip link set ib0 mtu 2044
+"""
+_TIDY_UP = "rm /etc/modprobe.d/mlx4.conf /etc/udev/rules.d/70-ipoib.rules"
+_SUMMARY = "facts | grep -A 2 -E '^(adapters|RDMA devices|RDMA ports|IPoIB)'"
+# What the kernel and NetworkManager say of what the plan is about, without us.
+_STATE = (
+    "grep . /sys/class/net/ib0/mode /sys/class/net/ib0/mtu",
+    "ethtool -k ib0 | grep tx-tcp-segmentation",
+    "nmcli -f infiniband.transport-mode,ethtool.feature-tso connection show ib0",
+    "ls /etc/modules-load.d",
+)
+# Writes as a virtual machine would; ends when a write fails.
+_WRITES = f"""
+while dd if=/dev/zero of={PLACE}/vm.img bs=64k count=16 oflag=direct 2>/dev/null
+do sleep 0.1; done
+"""
+_CONFIRM_S = 300
+STEPS = ("MODULE-02/boot", "IPOIB-TSO-01/ib0", "IPOIB-MODE-01/ib0")
+
+
+@contextmanager
+def host_pair(guest: Guest) -> Iterator[IbPair]:
+    """Boot ``guest``, made by :func:`new_guest`, with our package, and a server."""
+    with ib_pair(guest=guest, network_manager=True) as pair:
+        installed_host.install(guest)
+        # While it still starts, systemd is slow to answer. Nothing that failed matters.
+        guest.run(["systemctl", "is-system-running", "--wait"])
+        yield pair
+
+
+def new_guest() -> Guest:
+    """Return the hypervisor, which is off."""
+    return Guest("hypervisor", systemd=True)
+
+
+def look_and_plan(story: Story) -> list[str]:
+    """Tell what is wrong and what would mend it; return the state of things."""
+    story.chapter("InfiniBand: a host as years of how-tos have left it.")
+    story.guest.run(_LEFT_BEHIND, check=True)
+    story.shell("cat /etc/modprobe.d/mlx4.conf /etc/udev/rules.d/70-ipoib.rules")
+    seen = story.shell(f"ovirt-rdma-host {_SUMMARY} --no-group-separator")
+    expect("15b3:634a rev a0" in seen, "the facts have the card and its revision")
+    before = _state(story)
+
+    story.chapter("What is right there, what is wrong, and what mends it?")
+    checked = story.command("check", expected=3)
+    for rule in ("IPOIB-TSO-01", "MODOPT-01", "IPOIB-MODE-02", "MODULE-01"):
+        expect(_found(checked, rule), f"check finds something for {rule}")
+    story.command("explain IPOIB-TSO-01")
+
+    story.chapter("A small policy, and what it would change. Nothing is changed yet.")
+    story.guest.run("cat > /etc/ovirt-rdma/policy.yaml", input=POLICY, check=True)
+    say(textwrap.indent(POLICY, MARGIN).rstrip())
+    story.command("policy load")
+    planned = story.command("plan --diff")
+    for step in STEPS:
+        expect(f"{step}  " in planned, f"the plan has {step}")
+    return before
+
+
+def refuse(story: Story, pair: IbPair) -> None:
+    """Tell that nothing is done that would cut off a mount which is in use."""
+    story.chapter("Storage is in use over ib0: what would cut it off is refused.")
+    story.shell(f"mount -t nfs -o vers=4.2,proto=rdma,port=20049 {pair.export} {PLACE}")
+    writing = story.guest.start(_WRITES)
+    said = story.command("apply", expected=4)
+    expect(PLACE in said, "the refusal names the mount")
+    mode = story.shell("cat /sys/class/net/ib0/mode").strip()
+    expect(mode == "datagram", "nothing was changed")
+    story.command("history")
+    expect(not writing.ended, "the writing to the mount goes on")
+    writing.signal()
+    writing.wait()
+    say("   The host goes into maintenance: its virtual machines and mounts leave it.")
+    story.shell(f"umount {PLACE}")
+
+
+def apply_and_confirm(story: Story) -> None:
+    """Tell of the change, of its proof, and that it is kept."""
+    story.chapter("Applied and proven. Unless it is confirmed, it takes itself back.")
+    applied = story.command(f"apply --confirm-timeout {_CONFIRM_S}")
+    for step in STEPS:
+        done = re.search(rf"^done +{step} ", applied, re.MULTILINE)
+        expect(done is not None, f"apply has done {step}")
+    story.shell("systemctl list-units --type=timer --no-legend 'ovirt-rdma-*'")
+    story.command("confirm")
+    now = "".join(_state(story))
+    for seen in ("mode:connected", "mtu:65520", "tx-tcp-segmentation: off"):
+        expect(seen in now, f"the kernel says {seen}")
+    story.command("status")
+    story.command("apply")
+    say("   What others wrote is theirs to remove, and was left as it was:")
+    story.shell(_TIDY_UP)
+    left = story.shell("ovirt-rdma-host check | grep -v -E '^(PASS|SKIP)'")
+    # A tool that was too slow to answer is a warning.
+    well = re.search(
+        r"^(All is well on|None of \d+ checks failed) ", left, re.MULTILINE
+    )
+    expect(well is not None, "no check fails any more")
+
+
+def revert(story: Story, before: list[str]) -> None:
+    """Tell that all is set back to the state ``before``."""
+    story.chapter("What was done here, and everything as it was before.")
+    story.command("history -v")
+    story.command("revert")
+    expect(_state(story) == before, "all is as it was before apply")
+    story.command("history")
+
+
+def _state(story: Story) -> list[str]:
+    return [story.shell(line) for line in _STATE]
+
+
+def _found(checked: str, rule: str) -> bool:
+    return re.search(rf"^(FAIL|WARN)\s+{rule}\s", checked, re.MULTILINE) is not None

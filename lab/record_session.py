@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``make session``: writes docs/session.md, a terminal session on a real kernel.
+
+The host is that of ``make demo`` (lab/demo_host.py), and so are the steps: each is
+checked, and where one does not go as told the document stays as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
+from datetime import date
+from pathlib import Path
+
+from lab import demo_host
+from lab.guest import Guest
+from lab.problem import LabProblem
+from lab.story import COLUMNS, MARGIN, PROMPT, Story
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "session.md"
+_CHAPTER = re.compile(r"\d+\. ")
+_VERSIONS = "uname -r; NetworkManager --version; systemctl --version | head -n 1"
+_OPENING = (
+    "<!-- SPDX-License-Identifier: GPL-2.0-or-later -->\n"
+    "# A terminal session\n\n"
+    "A host with InfiniBand, checked, prepared and put back. Recorded on {when} by a"
+    " program that ran each line which starts with `$` and wrote below it what came"
+    " back, on a terminal of {columns} columns; nothing is typed by hand or shortened."
+    " `make session` records it anew.\n\n"
+    "The host is a virtual machine of [the lab](lab.md): Linux {kernel}, NetworkManager"
+    " {network_manager}, {systemd}. The kernel's own ib_ipoib runs over the lab's"
+    " fabric, whose HCAs say that they are an old ConnectX. `make demo` tells the same,"
+    " and measures in between.\n"
+)
+
+
+def record() -> str:
+    """Return the document, of a session held now. Raises LabProblem."""
+    guest = demo_host.new_guest()
+    told = io.StringIO()
+    try:
+        with demo_host.host_pair(guest) as pair:
+            opening = _opening(guest)
+            story = Story(guest)
+            with redirect_stdout(told):
+                before = demo_host.look_and_plan(story)
+                demo_host.refuse(story, pair)
+                demo_host.apply_and_confirm(story)
+                demo_host.revert(story, before)
+    except LabProblem as problem:
+        raise LabProblem(f"{told.getvalue()}\n{problem}") from problem
+    return "\n".join([opening, *as_markdown(told.getvalue().splitlines()), ""])
+
+
+def as_markdown(told: Iterable[str]) -> Iterator[str]:
+    """Yield what a story told as Markdown: a heading a chapter, and what was run, with
+    what came back, as it stood on the terminal.
+    """
+    shown: list[str] = []
+    for line in told:
+        if line.startswith((PROMPT, MARGIN)) or (shown and not line):
+            shown.append(line[len(MARGIN) :] if line.startswith(MARGIN) else line)
+            continue
+        yield from _block(shown)
+        shown.clear()
+        chapter = _CHAPTER.match(line)
+        if chapter is not None:
+            yield from (f"## {line[chapter.end() :].rstrip('.')}", "")
+        elif line:
+            yield from (line.strip(), "")
+    yield from _block(shown)
+
+
+def _block(shown: Iterable[str]) -> Iterator[str]:
+    text = "\n".join(shown).strip("\n")
+    if text:
+        yield from ("```text", text.replace(PROMPT, "$ "), "```", "")
+
+
+def _opening(guest: Guest) -> str:
+    versions = guest.run(_VERSIONS, check=True).stdout.splitlines()
+    kernel, network_manager, systemd = versions
+    return _OPENING.format(
+        when=date.today().isoformat(),
+        columns=COLUMNS,
+        kernel=kernel,
+        network_manager=network_manager,
+        systemd=systemd.partition(" (")[0],
+    )
+
+
+def main() -> int:
+    """Write the document; 0 if the session went as told."""
+    print("Recording a session in a guest under QEMU; this takes a minute or two ...")
+    try:
+        DOCUMENT.write_text(record(), encoding="utf-8")
+    except LabProblem as problem:
+        print(f"session: {problem}", file=sys.stderr)
+        return 1
+    print(f"{DOCUMENT.name} is written.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

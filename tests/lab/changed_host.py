@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A hypervisor guest with our package, a policy and one IPoIB netdev, as the tests of
+``apply``, ``confirm`` and ``revert`` use it: what the operator types, what the host
+says by its own tools, and signals sent at a chosen record of the journal.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lab.command import Process, Result
+from lab.guest import Guest
+from lab.installed_host import COMMAND
+
+JOURNAL = "/var/lib/ovirt-rdma/journal"
+POLICY = "/etc/ovirt-rdma/policy.yaml"
+# Signals for a command, each as soon as the journal has so many new records of a kind:
+# "done 1 KILL". inotify wakes this up as the record is written: the next thing that
+# the command does is to wait for the disk.
+_SIGNAL_AT = r"""
+import ctypes, json, os, select, signal, subprocess, sys
+
+folder, name = os.path.split(sys.argv[1])
+orders = [order.split() for order in sys.argv[2].split(",")]
+
+
+def records():
+    try:
+        with open(f"{folder}/{name}", "rb") as file:
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line)["record"] for line in lines[:-1]]
+
+
+earlier = len(records())
+libc = ctypes.CDLL(None)
+watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+modified, created = 0x2, 0x100
+assert libc.inotify_add_watch(watch, folder.encode(), modified | created) > 0
+command = subprocess.Popen(sys.argv[3:])
+with open("/run/signalled", "w") as file:
+    file.write(str(command.pid))
+while command.poll() is None:
+    while orders:
+        kind, count, name_of = orders[0]
+        if records()[earlier:].count(kind) < int(count):
+            break
+        command.send_signal(getattr(signal, "SIG" + name_of))
+        orders.pop(0)
+        print("sent", name_of, flush=True)
+    if select.select([watch], [], [], 0.2)[0]:
+        os.read(watch, 65536)
+sys.exit(command.returncode if command.returncode >= 0 else 128 - command.returncode)
+"""
+# What a profile, the kernel and our files say, in lines that can be compared.
+_LOOK = r"""
+cd /sys/class/net
+for netdev in ib*; do
+    for file in mode mtu; do echo "$netdev $file $(cat $netdev/$file)"; done
+    echo "$netdev tso $(ethtool -k $netdev | grep -o 'tx-tcp-segmentation: o[a-z]*')"
+done
+cd /etc
+for file in NetworkManager/system-connections/* modprobe.d/*rdma* modules-load.d/*; do
+    # NetworkManager leaves a setting that has become empty, which says nothing.
+    [ -e "$file" ] && sed "s|^|$file |" "$file" | grep -v -e timestamp= -e ' \[' -e ' $'
+done
+ls /var/lib/ovirt-rdma | grep -v -e journal -e policy
+true
+"""
+
+
+@dataclass
+class ChangedHost:
+    """The hypervisor ``guest``; our package is installed in it."""
+
+    guest: Guest
+
+    def run(self, *words: str, timeout: float = 120.0) -> Result:
+        """Run ``ovirt-rdma-host``."""
+        return self.guest.run([COMMAND, *words], timeout=timeout)
+
+    def must(self, *words: str, code: int = 0) -> str:
+        """Run it and return all that it says; fails with any other exit code."""
+        result = self.run(*words)
+        assert result.exit_code == code, result
+        return result.stdout + result.stderr
+
+    def signalled(self, orders: str, *words: str) -> Result:
+        """Run it and send it signals: ``done 1 TERM, undoing 1 KILL``."""
+        return self.start_signalled(orders, *words).wait()
+
+    def start_signalled(self, orders: str, *words: str) -> Process:
+        """The same, in the background."""
+        program = ["/usr/bin/python3", "-c", _SIGNAL_AT, JOURNAL, orders]
+        return self.guest.start([*program, COMMAND, *words])
+
+    def wait_until_stopped(self) -> None:
+        """Wait until the command has got its STOP."""
+        self.wait_until("grep -q '^State:.T' /proc/$(cat /run/signalled)/status")
+
+    def go_on(self) -> None:
+        """Let the command go on that was sent a STOP."""
+        self.said("kill -CONT $(cat /run/signalled)")
+
+    def load_policy(self, text: str) -> None:
+        """Put a policy into force."""
+        write = f"mkdir -p /etc/ovirt-rdma && cat > {POLICY}"
+        self.guest.run(write, input=text, check=True)
+        self.must("policy", "load")
+
+    def look(self) -> list[str]:
+        """Return what the host is like, by its own tools."""
+        return self.said(_LOOK).splitlines()
+
+    def said(self, line: str) -> str:
+        """Run a shell line that has to work; return what it prints."""
+        return self.guest.run(line, check=True).stdout.strip()
+
+    def wait_until(self, condition: str, seconds: int = 60) -> None:
+        """Wait until a shell condition holds."""
+        tries = f"for i in {{1..{seconds * 5}}}; do {condition} && exit 0; sleep 0.2"
+        result = self.guest.run(f"{tries}; done; exit 1", timeout=seconds + 60)
+        assert result.exit_code == 0, f"not within {seconds} s: {condition}"
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return the runs of the history, the newest first."""
+        document = json.loads(self.must("history", "-o", "json"))
+        runs: list[dict[str, Any]] = document["runs"]
+        return runs
+
+    def held(self) -> list[str]:
+        """Return the steps that are held, the oldest first."""
+        return [
+            act["step"]
+            for run in reversed(self.runs())
+            for act in run["acts"]
+            if act["held"]
+        ]

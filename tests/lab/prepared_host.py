@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A guest on which ``ovirt-rdma-host`` is installed and used as an admin uses it, and
+what the host's own tools say of it: ip, ethtool, nmcli and the files themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from lab import installed_host
+from lab.command import Result
+from lab.guest import Guest
+from ovirt_rdma.host import read_units
+
+# Netdevs by name: mode, MTU, and TSO as ethtool -k has it.
+Shape = tuple[str, int, str]
+Shapes = Mapping[str, Shape]
+REQUESTED = "off [requested on]"
+
+JOURNAL = "/var/lib/ovirt-rdma/journal"
+BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
+_POLICY = "/etc/ovirt-rdma/policy.yaml"
+# Where we may leave files. NetworkManager notes when a profile was last active.
+_KEPT = """
+cd /etc
+for folder in NetworkManager/system-connections modprobe.d modules-load.d; do
+    find $folder -type f | sort | while read -r file; do
+        stat -c '%n %a %u' $file
+        sed '/^timestamp=/d' $file
+    done
+done
+find /var/lib/ovirt-rdma -name boot.json
+systemctl is-enabled ovirt-rdma-partitions.service 2>/dev/null
+"""
+# Under emulation the command's imports take longer than most of its work. So they are
+# done once, and each command is a child of this process: its own main(), with its own
+# stdout and stderr.
+_IMPORTED = """
+import importlib, json, os, pkgutil, sys
+import ovirt_rdma.cli, ovirt_rdma.host.effects, ovirt_rdma.host.rules
+from ovirt_rdma.cli import host_command
+for room in (ovirt_rdma.cli, ovirt_rdma.host.effects, ovirt_rdma.host.rules):
+    for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        importlib.import_module(module.name)
+while True:
+    with open("/run/command/words") as words:
+        sys.argv[1:] = json.load(words)
+    child = os.fork()
+    if not child:
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"/run/command/{name}", os.O_WRONLY | os.O_CREAT), number)
+        code = host_command.main()
+        sys.stdout.flush()
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with open("/run/command/code", "w") as answer:
+        print(code, file=answer)
+"""
+_RUN = """
+rm -f /run/command/out /run/command/err
+cat > /run/command/words
+read -r code < /run/command/code
+cat /run/command/out
+cat /run/command/err >&2
+exit $code
+"""
+_SHAPE = """
+shape() {
+    local mode=- mtu=- tso
+    read -r mode < /sys/class/net/$1/mode
+    read -r mtu < /sys/class/net/$1/mtu
+    tso=$(ethtool -k $1 | sed -n 's/.*tx-tcp-segmentation: //p')
+    echo "$1,$mode,$mtu,$tso"
+} 2>/dev/null
+"""
+
+
+class PreparedHost:
+    """``guest`` with our package, as it is installed by :func:`installed_host.install`.
+
+    ``netdevs`` are those that :meth:`shapes` looks at, with their P_Key children.
+    """
+
+    def __init__(self, guest: Guest, netdevs: tuple[str, ...]) -> None:
+        self.guest = guest
+        self.netdevs = netdevs
+        installed_host.install(guest)
+        guest.run("mkdir /run/command; mkfifo /run/command/{words,code}", check=True)
+        guest.start([sys.executable, "-c", _IMPORTED])
+        # Emulated, systemd takes longer than we wait to read them for the first time.
+        guest.run(read_units.COMMAND)
+
+    def command(self, *words: str, timeout: float = 300) -> Result:
+        """Run ``ovirt-rdma-host`` with ``words``."""
+        return self.guest.run(_RUN, input=json.dumps(words), timeout=timeout)
+
+    def done(self, *words: str) -> str:
+        """Run it, see that it ends with 0 and no message, and return its result."""
+        result = self.command(*words)
+        assert (result.exit_code, result.stderr) == (0, ""), result
+        return result.stdout
+
+    def load_policy(self, host: str) -> None:
+        """Put a policy into force; ``host`` is what stands below ``host:``."""
+        text = f"version: 1\nhost:\n{host}\n"
+        self.guest.run(f"cat > {_POLICY}", input=text, check=True)
+        self.done("policy", "load")
+
+    def said(self, line: str) -> str:
+        """Run a line of shell in the guest and return what it prints."""
+        return self.guest.run(line, check=True).stdout.strip()
+
+    def shapes(self) -> dict[str, Shape]:
+        """Return what the netdevs are, by the kernel and by ethtool."""
+        files = " ".join(f"/sys/class/net/{name}*" for name in self.netdevs)
+        line = f"{_SHAPE}for path in {files}; do shape ${{path##*/}}; done"
+        return _shapes(self.said(line))
+
+    def becomes(self, wanted: Shapes) -> None:
+        """See that these netdevs get to be as ``wanted``, within a minute."""
+        line = f"{_SHAPE}for n in {' '.join(wanted)}; do shape $n; done"
+        text = "\n".join(",".join(map(str, (n, *wanted[n]))) for n in wanted)
+        loop = f"look() {{ {line}; }}; for i in {{1..300}}; do now=$(look); "
+        loop += '[ "$now" = "$0" ] && break; sleep 0.2; done; echo "$now"'
+        found = self.guest.run(["bash", "-c", loop, text], check=True).stdout
+        assert _shapes(found) == dict(wanted)
+
+    def kept(self) -> str:
+        """Return all that keeps settings over a boot, as text."""
+        return self.guest.run(_KEPT).stdout
+
+    def facts(self) -> dict[str, Any]:
+        """Return the host's facts, without what changes while nothing is changed: the
+        time, modules and what they bring, as one that is loaded stays so, units, which
+        systemd under emulation may not tell in time, and the number of the queue pair
+        in an IPoIB netdev's address.
+        """
+        found: dict[str, Any] = json.loads(self.done("facts", "-o", "json"))
+        for name in ("uptime_s", "modules", "cm_ids", "problems"):
+            found.pop(name)
+        found["software"].pop("units")
+        for netdev in found["netdevs"]:
+            netdev["address"] = netdev["address"][-len("00:02:c9:03:00:ab:c0:01") :]
+        return found
+
+
+def _shapes(text: str) -> dict[str, Shape]:
+    cells = [line.split(",") for line in text.splitlines()]
+    return {
+        name: (mode, int(mtu) if mtu.isdecimal() else -1, tso)
+        for name, mode, mtu, tso in cells
+    }
+
+
+def outcomes(result: Result) -> dict[str, str]:
+    """Return what became of each step, by its id."""
+    line = re.compile(r"^(\S+(?: \S+)?) {2,}([A-Z0-9-]+/\S+) ", re.MULTILINE)
+    return {step: outcome for outcome, step in line.findall(result.stdout)}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``apply`` that is killed, at three points: the next run, or our unit, takes back what
+it left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from changed_host import ChangedHost
+
+from lab import installed_host
+from lab.guest import Guest
+from lab.infiniband import InfiniBand, PciFunction
+from lab.network_manager import add_infiniband_profile, start_network_manager
+
+# The first ConnectX, on which TSO has to go.
+FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
+ADDRESSES = ["10.97.0.2/24"]
+POLICY = """\
+version: 1
+host:
+  interfaces:
+    - name: storage
+      match: {link_layer: infiniband}
+      transport_mode: connected
+      mtu: auto
+      tso: auto
+  module_options:
+    ib_ipoib: {recv_queue_size: 512}
+"""
+# Kills whoever changes a profile by it, as soon as that is done.
+DEADLY_NMCLI = """\
+#!/bin/sh
+/usr/bin/nmcli "$@"
+code=$?
+case "$*" in *"connection modify"*) rm "$0"; kill -9 $PPID;; esac
+exit $code
+"""
+KILLED = 128 + 9
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[ChangedHost]:
+    with Guest("hypervisor", systemd=True) as guest:
+        FABRIC.load(guest)
+        start_network_manager(guest)
+        add_infiniband_profile(guest, "ib0", ADDRESSES)
+        installed_host.install(guest)
+        booted = ChangedHost(guest)
+        booted.load_policy(POLICY)
+        yield booted
+
+
+@pytest.fixture(scope="module")
+def before(host: ChangedHost) -> list[str]:
+    """What the host was before anything of ours."""
+    return host.look()
+
+
+def newest(host: ChangedHost) -> tuple[str, str]:
+    """Return outcome and sentence of the newest run."""
+    run = host.runs()[0]
+    return run["outcome"], run["sentence"]
+
+
+def is_applied(host: ChangedHost) -> None:
+    """As the policy wants it, by the kernel and by the profile."""
+    look = host.look()
+    profile = "NetworkManager/system-connections/ib0.nmconnection"
+    for line in (
+        "ib0 mode connected",
+        "ib0 mtu 65520",
+        "ib0 tso tx-tcp-segmentation: off",
+        f"{profile} transport-mode=connected",
+        f"{profile} feature-tso=false",
+        "modprobe.d/ovirt-rdma.conf options ib_ipoib recv_queue_size=512",
+    ):
+        assert line in look
+
+
+def recovered(host: ChangedHost, before: list[str]) -> None:
+    """What the unit does that runs at boot is all that it takes."""
+    assert host.runs()[0]["outcome"] is None
+    assert host.look() != before
+    host.said("systemctl start ovirt-rdma-recover.service")
+    outcome, sentence = newest(host)
+    assert outcome == "rolled back"
+    assert sentence.endswith(" was interrupted; all is as before")
+    assert host.look() == before
+
+
+@pytest.mark.faults
+def test_killed_between_act_and_note(host: ChangedHost, before: list[str]) -> None:
+    install = "install -m 755 /dev/stdin /usr/sbin/nmcli"
+    host.guest.run(install, input=DEADLY_NMCLI, check=True)
+    assert host.run("apply").exit_code == -9
+    assert host.guest.run("test -e /usr/sbin/nmcli").exit_code == 1
+    recovered(host, before)
+
+
+@pytest.mark.faults
+def test_killed_in_the_rollback(host: ChangedHost, before: list[str]) -> None:
+    orders = "done 3 TERM,undoing 1 KILL"
+    assert host.signalled(orders, "apply").exit_code == KILLED
+    recovered(host, before)
+
+
+def test_killed_after_an_act(host: ChangedHost, before: list[str]) -> None:
+    assert host.signalled("done 1 KILL", "apply").exit_code == KILLED
+    assert host.look() != before
+    told = host.must("apply")
+    assert "was interrupted: it is taken back" in told
+    assert "was interrupted; all is as before" in told
+    is_applied(host)
+    assert [run["outcome"] for run in host.runs()[:2]] == ["done", "rolled back"]

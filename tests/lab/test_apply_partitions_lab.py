@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``partitions: follow`` on the fabric: the unit makes P_Key children as partitions
+appear in the port's table, and takes away those that it made and nobody uses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from prepared_host import PreparedHost, outcomes
+
+from lab.guest import Guest
+from lab.infiniband import InfiniBand, PciFunction
+from ovirt_rdma.host.rules.ipoib_limits import HEADER
+from ovirt_rdma.host.run_lock import LockHeld
+
+# ConnectX-2: as the first ConnectX, whose revision is a0, but for the revision.
+FABRIC = InfiniBand(
+    hcas=1, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")
+)
+UD_2K = 2048 - HEADER
+NET = "/sys/class/net"
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[PreparedHost]:
+    with Guest("hypervisor", systemd=True) as guest:
+        FABRIC.load(guest)
+        yield PreparedHost(guest, FABRIC.netdevs)
+
+
+FOLLOW = """
+  interfaces:
+    - {match: {device: mlx4_0}, partitions: follow, mtu: 2044}
+  partitions_interval: 5
+"""
+
+
+def test_children_follow_the_ports_partitions(host: PreparedHost) -> None:
+    guest = host.guest
+    unit = "ovirt-rdma-partitions.service"
+    host.load_policy(FOLLOW)
+    applied = host.command("apply")
+    assert (applied.exit_code, applied.stderr) == (0, ""), applied
+    assert {"IPOIB-PKEY-01/ib0.8001", "IPOIB-PKEY-02/host"} < set(outcomes(applied))
+    states = host.said(f"systemctl is-enabled {unit}; systemctl is-active {unit}")
+    assert states.split() == ["enabled", "active"]
+    host.said(f"echo 0x8003 > {NET}/ib0/create_child")  # the admin's own
+    FABRIC.set_pkeys(guest, "mlx4_0", (0xFFFF, 0x8001, 0x8002, 0x8004))
+    host.becomes({f"ib0.800{n}": ("datagram", UD_2K, "on") for n in (1, 2, 4)})
+    host.said("ip address add 10.96.0.2/24 dev ib0.8001")
+    FABRIC.set_pkeys(guest, "mlx4_0", (0xFFFF, 0x8004))
+    host.said(f"while [ -e {NET}/ib0.8002 ]; do sleep 0.2; done")
+    there = host.said(f"sleep 6; cd {NET}; echo ib0.*")
+    assert there == "ib0.8001 ib0.8003 ib0.8004"
+    said = host.said(f"journalctl -o cat -u {unit}")
+    assert "has left the P_Key table, and ib0.8002 was removed" in said
+    assert "ib0.8001 is left: " in said
+    host.said("ip address del 10.96.0.2/24 dev ib0.8001")
+    # The unit may be at work, now that nobody uses ib0.8001 any more.
+    reverted = host.command("revert")
+    while reverted.exit_code == LockHeld.exit_code:
+        reverted = host.command("revert")
+    assert (reverted.exit_code, reverted.stderr) == (0, ""), reverted
+    assert host.said(f"cd {NET}; echo ib0.*") == "ib0.8003"
+    states = host.guest.run(f"systemctl is-enabled {unit}; systemctl is-active {unit}")
+    assert states.stdout.split() == ["disabled", "inactive"]
+    runs = json.loads(host.done("history", "-o", "json"))["runs"]
+    assert "partitions" in {run["verb"] for run in runs}

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``apply --confirm-timeout`` with systemd's own timers; two runs at once; and a
+file system that is full. A guest without NetworkManager, where sysfs and boot.json keep
+what is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from changed_host import JOURNAL, ChangedHost
+
+from lab import installed_host
+from lab.guest import Guest
+from lab.infiniband import InfiniBand, PciFunction
+
+FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
+POLICY = """\
+version: 1
+host:
+  interfaces:
+    - name: storage
+      match: {link_layer: infiniband}
+      transport_mode: connected
+      mtu: auto
+  module_options:
+    ib_ipoib: {recv_queue_size: 512}
+"""
+KILLED = 128 + 9
+# SHORT is the least that there is.
+LONG, SHORT = "600", "10"
+
+
+@pytest.fixture(scope="module")
+def booted() -> Iterator[ChangedHost]:
+    with Guest("hypervisor", systemd=True) as guest:
+        FABRIC.load(guest)
+        installed_host.install(guest)
+        host = ChangedHost(guest)
+        host.load_policy(POLICY)
+        yield host
+
+
+@pytest.fixture(scope="module")
+def before(booted: ChangedHost) -> list[str]:
+    return booted.look()
+
+
+@pytest.fixture
+def host(booted: ChangedHost, before: list[str]) -> Iterator[ChangedHost]:
+    """As it was before anything of ours, also for the next test."""
+    yield booted
+    if booted.held():
+        booted.must("revert")
+    assert booted.look() == before
+
+
+def timers(host: ChangedHost) -> str:
+    return host.said("systemctl list-timers --all --no-legend 'ovirt-rdma-rollback*'")
+
+
+def newest(host: ChangedHost) -> tuple[int, str, str]:
+    """Return number, outcome and sentence of the newest run."""
+    run = host.runs()[0]
+    return run["run"], run["outcome"], run["sentence"]
+
+
+def test_two_at_once_and_confirmed_in_time(host: ChangedHost) -> None:
+    first = host.start_signalled("done 1 STOP", "apply", "--confirm-timeout", LONG)
+    host.wait_until_stopped()
+    for verb in ("apply", "revert"):
+        told = host.must(verb, code=75)
+        assert "another run of ovirt-rdma-host is changing this host" in told
+    # What only looks does not wait.
+    assert newest(host)[1] is None
+    host.go_on()
+    done = first.wait()
+    assert done.exit_code == 0, done
+    assert "ovirt-rdma-host confirm" in done.stdout
+    number, outcome, _ = newest(host)
+    assert outcome == "done"
+    assert f"ovirt-rdma-rollback-{number}.timer" in timers(host)
+    assert f"Run {number} is kept." in host.must("confirm")
+    assert timers(host) == ""
+    assert "ib0 mode connected" in host.look()
+    assert host.runs()[0]["confirmed"]
+
+
+def test_nobody_confirms(host: ChangedHost, before: list[str]) -> None:
+    host.must("apply", "--confirm-timeout", SHORT)
+    number, _, _ = newest(host)
+    unit = f"ovirt-rdma-rollback-{number}"
+    host.wait_until(f"! systemctl -q is-active {unit}.timer {unit}.service")
+    assert host.look() == before
+    said = f"run {number} was not confirmed"
+    again, outcome, sentence = newest(host)
+    assert (again, outcome) == (number, "rolled back")
+    assert said in sentence
+    assert said in host.must("confirm", code=1)
+    # The units are forgotten; what they said is in the journal.
+    assert timers(host) == ""
+    assert said in host.said(f"journalctl -o cat -u {unit}")
+    load_state = f"systemctl show -p LoadState --value {unit}.service"
+    assert host.said(load_state) == "not-found"
+
+
+def test_killed_before_anybody_confirms(host: ChangedHost, before: list[str]) -> None:
+    killed = host.signalled("done 2 KILL", "apply", "--confirm-timeout", SHORT)
+    assert killed.exit_code == KILLED, killed
+    host.wait_until(f"tail -n 1 {JOURNAL} | grep -q '\"end\"'")
+    assert host.look() == before
+    number, outcome, sentence = newest(host)
+    assert (outcome, sentence) == (
+        "rolled back",
+        f"run {number} was interrupted; all is as before",
+    )
+
+
+@contextmanager
+def small(host: ChangedHost, folder: str) -> Iterator[str]:
+    """Put a file system that can be filled over a folder; yields the line that does."""
+    host.said(
+        f"mkdir -p /run/small && mount -t tmpfs -o size=256k small /run/small &&"
+        f" cp -a {folder}/. /run/small && mount --bind /run/small {folder}"
+    )
+    try:
+        yield "cat /dev/zero > /run/small/zeros"
+    finally:
+        host.said(
+            f"rm -f /run/small/zeros; umount {folder};"
+            f" cp -a /run/small/. {folder}; umount /run/small"
+        )
+
+
+def test_no_room_for_a_file_of_ours(host: ChangedHost, before: list[str]) -> None:
+    with small(host, "/etc/modprobe.d") as fill:
+        host.guest.run(fill)
+        told = host.must("apply", code=6)
+        assert "No space left on device" in told
+        assert "all is as before" in told
+        # Not even half of it is left.
+        assert "ovirt-rdma" not in host.said("ls -A /etc/modprobe.d")
+        assert host.look() == before

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""VDSM's hooks on a host: called by VDSM's own runner (the double's, or that of
+VDSM_SOURCE), as the user and with the data that VDSM calls them with, against real
+netdevs, systemd and udev.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import pytest
+from changed_host import JOURNAL, ChangedHost
+from hook_host import network, setup
+
+from lab import installed_host, vdsm_packages
+from lab.guest import Guest
+from lab.infiniband import InfiniBand, PciFunction
+
+# The first ConnectX, on which TSO has to go: a change that nobody notices.
+FABRIC = InfiniBand(hcas=2, pci=PciFunction(driver="mlx4_core"))
+POLICY = """\
+version: 1
+nfs:
+  rules:
+    - {name: data, server: 10.97.0.1, transport: require-rdma}
+host:
+  interfaces:
+    - name: storage
+      match: {link_layer: infiniband}
+      transport_mode: connected
+      tso: auto
+"""
+TSO = {"ib0": "tx-tcp-segmentation: on", "ib1": "tx-tcp-segmentation: on"}
+# As supervdsmd, vdsmd and ExecStartPre call it. vdsmd's own folder has a sitecustomize.
+_CALL = """
+import json, sys, time
+from vdsm.common import exception, hooks
+answers = []
+for data in json.load(sys.stdin):
+    started = time.monotonic()
+    error = None
+    try:
+        call = getattr(hooks, sys.argv[1])
+        after = call() if data is None else call(data)
+    except exception.HookError as refused:
+        after, error = data, str(refused)
+    answers.append([after, error, time.monotonic() - started])
+print(json.dumps(answers))
+"""
+_VDSMS = {"PYTHONPATH": "/usr/libexec/vdsm"}
+_POINTS = "/usr/lib/python3/dist-packages/ovirt_rdma/vdsm_hooks/points.py"
+# Seconds for each hook, instead of 10 and 20: emulation is some ten times as slow.
+PATIENT, BOUNDED = 90.0, 20.0
+
+
+@dataclass(frozen=True)
+class Called:
+    """What VDSM has afterwards: the data, the refusal, and how long it waited."""
+
+    data: Any
+    refused: Optional[str]
+    seconds: float
+
+
+@dataclass
+class HookedHost(ChangedHost):
+    """The same with VDSM."""
+
+    def calls(self, point: str, data: list[Any], *, uid: int = 0) -> list[Called]:
+        """Let VDSM run its hooks at ``point``, for each of ``data``."""
+        command = ["/usr/bin/python3", "-c", _CALL, point]
+        result = self.guest.run(
+            command, input=json.dumps(data), uid=uid, environment=_VDSMS, check=True
+        )
+        # What VDSM's own logging says goes to stderr.
+        return [Called(*answer) for answer in json.loads(result.stdout)]
+
+    def call(self, point: str, data: Any = None, *, uid: int = 0) -> Called:
+        """The same for one."""
+        [called] = self.calls(point, [data], uid=uid)
+        return called
+
+    def ask(self, *requests: Any) -> list[Optional[str]]:
+        """Let VDSM run those before network setups, which stay as they are; return the
+        refusals.
+        """
+        called = self.calls("before_network_setup", list(requests))
+        assert [one.data for one in called] == list(requests)
+        return [one.refused for one in called]
+
+    def limit(self, seconds: float) -> None:
+        """Give every hook so much time."""
+        change = rf"s/^\( *[A-Z_]*: \)[0-9.]*,$/\1{seconds},/"
+        self.said(f"sed -i '{change}' {_POINTS}; grep -q {seconds}, {_POINTS}")
+
+    def mode(self, netdev: str = "ib0") -> str:
+        return self.said(f"cat /sys/class/net/{netdev}/mode")
+
+    def tso(self) -> dict[str, str]:
+        """Return what ethtool says of TSO on each netdev."""
+        line = "ethtool -k {} | grep -o 'tx-tcp-segmentation: [a-z]*'"
+        return {one: self.said(line.format(one)) for one in TSO}
+
+    def has_logged(self, *sentences: str) -> None:
+        """Wait until the hooks have said that to syslog."""
+        for sentence in sentences:
+            words = f"journalctl -o cat -t ovirt-rdma | grep -qF '{sentence}'"
+            self.wait_until(words, 10)
+
+    def is_untouched(self) -> bool:
+        """Whether no hook has ever begun a run."""
+        return self.guest.run(["test", "-e", JOURNAL]).exit_code == 1
+
+
+@pytest.fixture(scope="module")
+def booted() -> Iterator[HookedHost]:
+    with Guest("hypervisor", systemd=True) as guest:
+        vdsm_packages.install(guest)
+        installed_host.install(guest)
+        host = HookedHost(guest)
+        host.load_policy(POLICY)
+        host.limit(PATIENT)
+        FABRIC.load(guest)
+        yield host
+
+
+@pytest.fixture(scope="module")
+def host(booted: HookedHost) -> HookedHost:
+    """Enabled."""
+    booted.must("enable", "--mode", "vdsmd")
+    return booted
+
+
+def asking(mode: str, nic: str = "ib0", **more: Any) -> dict[str, Any]:
+    return setup({"storage": network(nic, custom={"ipoib_mode": mode}, **more)})
+
+
+def bond(mode: str, **more: Any) -> dict[str, Any]:
+    bonds = {"bond1": {"nics": ["ib0", "ib1"], "options": f"mode={mode} miimon=100"}}
+    return setup({"storage": network(bonding="bond1", **more)}, bonds)
+
+
+# Before it is enabled.
+def test_without_the_marker_nothing_happens(booted: HookedHost) -> None:
+    request = setup({"storage": network("ib0", bridged=True)})
+    assert booted.ask(request) == [None]
+    booted.call("after_network_setup", request)
+    booted.call("before_vdsm_start")
+    caps = {"additionalFeatures": []}
+    assert booted.call("after_get_caps", caps, uid=36).data == caps
+    assert booted.tso() == TSO
+    assert booted.is_untouched()
+    assert booted.guest.run("test -e /run/ovirt-rdma/caps.json").exit_code == 1
+
+
+REFUSED = (
+    (setup({"vms": network("ib0", bridged=True)}), "InfiniBand"),
+    (setup({"vms": network("ib0", vlan=7)}), "VLAN"),
+    (bond("0"), "active-backup"),
+    (setup({"storage": network("ib0", mtu=9000)}), "MTU 9000"),
+    # More than the port does, which the kernel has to be asked for.
+    (setup({"storage": network("ib1", mtu=4096)}), "MTU 4096"),
+    (asking("fast"), "ipoib_mode"),
+)
+
+
+def test_what_infiniband_cannot_do_is_refused(host: HookedHost) -> None:
+    refusals = host.ask(*(request for request, _ in REFUSED))
+    for refused, (_, why) in zip(refusals, REFUSED, strict=True):
+        assert refused is not None, why
+        assert why in refused
+    # But never a rollback, which is also what restore-nets asks for at boot.
+    rollback = {"connectivityCheck": False, "_inRollback": True}
+    again = [
+        {"request": {**request["request"], "options": rollback}}
+        for request, _ in REFUSED
+    ]
+    assert host.ask(*again) == [None] * len(again)
+    assert host.is_untouched()
+
+
+def test_what_it_can_goes_on(host: HookedHost) -> None:
+    requests = (
+        setup({"storage": network("ib0", mtu=2044)}),
+        setup({"storage": network("ib0", mtu=4092)}),
+        bond("1", mtu=2044),
+        setup({"storage": {"remove": True}}),
+        setup({"vms": network("eth0", bridged=True, vlan=7)}),
+    )
+    assert host.ask(*requests) == [None] * len(requests)
+    assert host.is_untouched()
+
+
+def test_a_network_gets_the_mode_that_it_asks_for(host: HookedHost) -> None:
+    wanted = asking("connected", mtu=65520)
+    assert host.ask(wanted) == [None]
+    assert host.mode() == "connected"
+    assert [run["by"] for run in host.runs()] == ["before_network_setup"]
+    rollback = asking("datagram")
+    rollback["request"]["options"]["_inRollback"] = True
+    assert host.ask(rollback) == [None]
+    assert host.mode() == "connected"
+    assert host.ask(asking("datagram", mtu=2044)) == [None]
+    assert host.mode() == "datagram"
+
+
+def test_after_a_setup_its_netdevs_lose_tso(host: HookedHost) -> None:
+    request = setup({"storage": network("ib0")})
+    rollback = setup({"storage": network("ib0")}, _inRollback=True)
+    host.call("after_network_setup", rollback)
+    assert host.tso() == TSO
+    host.call("after_network_setup", request)
+    assert host.tso() == {**TSO, "ib0": "tx-tcp-segmentation: off"}
+    host.has_logged("after_network_setup: IPOIB-TSO-01/ib0: on -> off")
+
+
+def test_before_vdsm_starts_all_that_nobody_notices_is_done(host: HookedHost) -> None:
+    host.call("before_vdsm_start")
+    assert host.tso() == dict.fromkeys(TSO, "tx-tcp-segmentation: off")
+    assert host.mode() == "datagram"
+    host.has_logged(
+        "before_vdsm_start: IPOIB-TSO-01/ib1: on -> off",
+        "before_vdsm_start: left: IPOIB-MODE-01/ib0: ",
+    )
+
+
+def test_revert_has_it_all(host: HookedHost) -> None:
+    host.must("revert")
+    assert (host.tso(), host.mode(), host.held()) == (TSO, "datagram", [])
+
+
+def test_the_engine_is_told_what_the_unit_wrote(host: HookedHost) -> None:
+    """``enable`` has started the unit."""
+    assert host.said("stat -c '%a %U' /run/ovirt-rdma/caps.json") == "644 root"
+    caps = {"additionalFeatures": ["GLUSTER_SNAPSHOT"], "cpuCores": "4"}
+    called = host.call("after_get_caps", caps, uid=36)
+    assert called.data == {
+        "additionalFeatures": ["GLUSTER_SNAPSHOT", "NFS_RDMA"],
+        "cpuCores": "4",
+    }
+    # Where a driver comes later udev starts it.
+    host.said("rm /run/ovirt-rdma/caps.json; systemctl stop ovirt-rdma-caps.timer")
+    FABRIC.unload(host.guest)
+    FABRIC.load(host.guest)
+    host.wait_until("[ -e /run/ovirt-rdma/caps.json ]")
+
+
+def test_a_worker_that_the_kernel_holds_costs_its_time_only(host: HookedHost) -> None:
+    """Making a file on a frozen file system ends for no signal."""
+    host.said(FROZEN)
+    host.limit(BOUNDED)
+    try:
+        called = host.call("after_network_setup", setup({"s": network("ib0")}))
+        assert BOUNDED <= called.seconds < BOUNDED + 10
+        host.has_logged(f"no answer within {BOUNDED:g} s: stopped, VDSM goes on")
+        # It is still there, in the kernel's hands; VDSM's pipes are not.
+        states = host.guest.run("ps -o stat= -C 50_ovirt_rdma; ps -eo stat,comm")
+        assert states.stdout.startswith("D"), states
+    finally:
+        host.said("fsfreeze -u /run/ovirt-rdma")
+    host.wait_until("! pgrep -x 50_ovirt_rdma")
+    host.said("umount /run/ovirt-rdma")
+    assert host.tso() == TSO
+
+
+FROZEN = """
+set -e
+modprobe loop
+truncate -s 16M /run/frozen.img
+mkfs.ext4 -q /run/frozen.img
+mkdir /run/frozen
+mount -o loop /run/frozen.img /run/frozen
+cp -a /run/ovirt-rdma/. /run/frozen
+rm /run/frozen/lock
+mount --bind /run/frozen /run/ovirt-rdma
+umount /run/frozen
+fsfreeze -f /run/ovirt-rdma
+"""
+TOOL_THAT_HANGS = """\
+#!/bin/sh
+# A child that is out of reach of whoever started this, with all files of this.
+setsid sleep 321 &
+trap '' TERM
+touch /run/tool-ran
+sleep 321
+"""
+
+
+@pytest.mark.faults
+def test_a_tool_that_hangs_and_its_child(host: HookedHost) -> None:
+    """It is asked before anything is changed."""
+    host.limit(BOUNDED)
+    host.said("mv /usr/sbin/ethtool /usr/sbin/ethtool.away")
+    install = "install -m 755 /dev/stdin /usr/sbin/ethtool"
+    host.guest.run(install, input=TOOL_THAT_HANGS, check=True)
+    try:
+        called = host.call("before_network_setup", asking("connected"))
+        assert called.seconds < BOUNDED + 10
+        host.wait_until("! pgrep -x 50_ovirt_rdma", 15)
+        host.said("test -e /run/tool-ran; pgrep -x sleep")
+    finally:
+        host.said("mv /usr/sbin/ethtool.away /usr/sbin/ethtool; pkill -x sleep; true")
+    assert host.mode() == "datagram"
+
+
+def test_standard_files_that_are_closed(host: HookedHost) -> None:
+    request = setup({"vms": network("ib0", bridged=True)})
+    host.guest.run("cat > /run/hook.json", input=json.dumps(request), check=True)
+    hook = f"{installed_host.HOOKS}/before_network_setup/50_ovirt_rdma"
+    for closed in (">&-", "<&- >&- 2>&-"):
+        line = f"_hook_json=/run/hook.json {hook} {closed}"
+        assert host.guest.run(line).exit_code == 2
+    assert json.loads(host.said("cat /run/hook.json")) == request

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A host whose power is cut in the middle of ``apply``, and right after it. A guest
+with a disk, where driver, NetworkManager and our units start at boot as on a host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from changed_host import ChangedHost
+
+from lab import installed_host
+from lab.guest import Guest
+from lab.infiniband import InfiniBand, PciFunction
+from lab.network_manager import add_infiniband_profile, start_network_manager
+
+# The first ConnectX, on which TSO has to go.
+FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
+ADDRESSES = ["10.97.0.2/24"]
+POLICY = """\
+version: 1
+host:
+  interfaces:
+    - name: storage
+      match: {link_layer: infiniband}
+      transport_mode: connected
+      mtu: auto
+      tso: auto
+  module_options:
+    ib_ipoib: {recv_queue_size: 512}
+"""
+# As a driver that udev loads early at boot.
+DRIVER = """\
+[Unit]
+Description=An HCA and its driver
+DefaultDependencies=no
+Before=NetworkManager.service network-pre.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=modprobe -a {modules}
+ExecStart=insmod /var/lib/ib_fabric.ko {parameters}
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangedHost]:
+    disk = tmp_path_factory.mktemp("disk") / "hypervisor.img"
+    with Guest("hypervisor", systemd=True, disk=disk) as guest:
+        FABRIC.load(guest)
+        start_network_manager(guest)
+        add_infiniband_profile(guest, "ib0", ADDRESSES)
+        installed_host.install(guest)
+        booted = ChangedHost(guest)
+        booted.load_policy(POLICY)
+        unit = DRIVER.format(
+            modules=" ".join(FABRIC.modules),
+            parameters=" ".join(FABRIC.parameters()).replace("%", "%%"),
+        )
+        write = "cat > /etc/systemd/system/driver.service"
+        guest.run(write, input=unit, check=True)
+        booted.said("cp /run/ib_fabric.ko /var/lib; systemctl daemon-reload")
+        booted.said("systemctl enable driver.service NetworkManager.service; sync")
+        yield booted
+
+
+@pytest.fixture(scope="module")
+def before(host: ChangedHost) -> list[str]:
+    """What the host was before anything of ours."""
+    return host.look()
+
+
+def power_cut(host: ChangedHost) -> None:
+    """Cut the power, and boot again, all units included."""
+    host.guest.kill()
+    host.guest.power_on()
+    host.guest.wait_ready()
+    state = host.guest.run("systemctl is-system-running --wait", timeout=180)
+    failed = host.guest.run("systemctl --failed; journalctl -b -p warning")
+    assert state.stdout.strip() == "running", failed
+
+
+def test_in_the_middle(host: ChangedHost, before: list[str]) -> None:
+    """The profile has the mode, the kernel not yet: so it gets that at boot."""
+    stopped = host.start_signalled("done 4 STOP", "apply")
+    host.wait_until_stopped()
+    look = host.look()
+    assert any(line.endswith(" transport-mode=connected") for line in look)
+    power_cut(host)
+    assert stopped.ended
+    unit = host.said("journalctl -b -o cat -u ovirt-rdma-recover")
+    assert "was interrupted; all is as before" in unit
+    assert host.look() == before
+    newest = host.runs()[0]
+    assert (newest["outcome"], host.held()) == ("rolled back", [])
+
+
+@pytest.mark.faults
+def test_after_the_end(host: ChangedHost, before: list[str]) -> None:
+    host.must("apply")
+    applied = host.look()
+    assert {"ib0 mode connected", "ib0 mtu 65520"} <= set(applied)
+    power_cut(host)
+    assert host.look() == applied
+    said = "Nothing to change on hypervisor"
+    assert host.must("plan", "--exit-code").startswith(said)
+    host.must("revert")
+    assert host.look() == before
