@@ -14,6 +14,8 @@ from launcher_host import DROPIN, LAUNCHER_PATH, STOCK_PATH, Host
 
 from lab import systemd_unit, vdsm_packages
 
+pytestmark = pytest.mark.hypervisor
+
 ADAPTER_PATH = "/usr/libexec/vdsm/daemonAdapter"
 VDSM_HOST = vdsm_packages.CHECKOUT / "lab/vdsm_host"
 STOCK_UNIT = (VDSM_HOST / "vdsmd.service").read_text()

@@ -10,6 +10,8 @@ import time
 import pytest
 from launcher_host import Host
 
+pytestmark = pytest.mark.hypervisor
+
 
 @pytest.fixture
 def host(loaded_vdsm, tmp_path):
