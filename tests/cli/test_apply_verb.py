@@ -45,6 +45,15 @@ def test_a_second_apply_has_nothing_to_do(ready):
     assert under(ready.root, JOURNAL).read_bytes() == before
 
 
+def test_what_could_not_be_read_is_said(ready):
+    # For want of it a step may not be planned, and nobody would know.
+    ready.fake.write("/sys/class/net/ib1/mtu", "")
+    result = ready("apply")
+    assert "note: /sys/class/net/ib1/mtu " in result.err
+    document = ready("apply", "-o", "json").document
+    assert any("/sys/class/net/ib1/mtu" in note for note in document["notes"])
+
+
 def test_document(ready):
     document = ready("apply", "-o", "json").document
     assert (document["schema_version"], document["kind"]) == (1, "apply")
