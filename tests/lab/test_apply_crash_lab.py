@@ -15,6 +15,9 @@ from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
 from lab.network_manager import add_infiniband_profile, start_network_manager
 
+# Boots and waits too long for make check.
+pytestmark = pytest.mark.faults
+
 # The first ConnectX, on which TSO has to go.
 FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
 ADDRESSES = ["10.97.0.2/24"]
@@ -91,7 +94,6 @@ def recovered(host: ChangedHost, before: list[str]) -> None:
     assert host.look() == before
 
 
-@pytest.mark.faults
 def test_killed_between_act_and_note(host: ChangedHost, before: list[str]) -> None:
     install = "install -m 755 /dev/stdin /usr/sbin/nmcli"
     host.guest.run(install, input=DEADLY_NMCLI, check=True)
@@ -100,7 +102,6 @@ def test_killed_between_act_and_note(host: ChangedHost, before: list[str]) -> No
     recovered(host, before)
 
 
-@pytest.mark.faults
 def test_killed_in_the_rollback(host: ChangedHost, before: list[str]) -> None:
     orders = "done 3 TERM,undoing 1 KILL"
     assert host.signalled(orders, "apply").exit_code == KILLED

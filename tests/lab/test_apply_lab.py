@@ -16,6 +16,9 @@ from lab.infiniband import InfiniBand, PciFunction
 from lab.installed_host import COMMAND
 from ovirt_rdma.host.rules.ipoib_limits import CONNECTED_MTU, HEADER
 
+# Boots and waits too long for make check.
+pytestmark = pytest.mark.faults
+
 # ConnectX-2: as the first ConnectX, whose revision is a0, but for the revision.
 FABRIC = InfiniBand(
     hcas=4, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")
@@ -129,7 +132,6 @@ def test_apply_again_a_new_netdev_and_revert(host: PreparedHost) -> None:
     assert host.kept() == kept
 
 
-@pytest.mark.faults
 def test_revert_brings_any_state_back(host: PreparedHost) -> None:
     chance = random.Random(2)
     rules = []

@@ -124,6 +124,7 @@ def test_apply_keeps_what_is_set_and_revert_brings_all_back(host: PreparedHost) 
     assert host.facts() == found
 
 
+@pytest.mark.faults
 def test_a_profile_without_a_mode_is_refused_by_network_manager(
     host: PreparedHost,
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_profile_without_a_mode_is_refused_by_network_manager(
     assert "infiniband.transport-mode: property is invalid" in said
 
 
+@pytest.mark.faults
 def test_what_network_manager_refuses_is_taken_back(host: PreparedHost) -> None:
     found, kept = host.shapes(), host.kept()
     host.load_policy(

@@ -16,6 +16,9 @@ from lab.infiniband import InfiniBand, PciFunction
 from ovirt_rdma.host.rules.ipoib_limits import HEADER
 from ovirt_rdma.host.run_lock import LockHeld
 
+# Boots and waits too long for make check.
+pytestmark = pytest.mark.faults
+
 # ConnectX-2: as the first ConnectX, whose revision is a0, but for the revision.
 FABRIC = InfiniBand(
     hcas=1, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")

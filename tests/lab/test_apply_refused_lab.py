@@ -147,6 +147,7 @@ def test_a_saved_plan_that_does_not_hold(host: PreparedHost) -> None:
     host.said("until ip link set ib3 up; do sleep 0.1; done; ip link delete ib1")
 
 
+@pytest.mark.faults
 def test_sys_that_cannot_be_written(host: PreparedHost) -> None:
     host.load_policy(
         rules("match: {device: mlx4_2}, mtu: 2044", more="  modules: [nvme_rdma]")

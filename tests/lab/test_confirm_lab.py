@@ -16,6 +16,9 @@ from lab import installed_host
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
 
+# Boots and waits too long for make check.
+pytestmark = pytest.mark.faults
+
 FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
 POLICY = """\
 version: 1

@@ -19,6 +19,9 @@ from lab import installed_host, vdsm_packages
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
 
+# Boots and waits too long for make check.
+pytestmark = pytest.mark.faults
+
 # The first ConnectX, on which TSO has to go: a change that nobody notices.
 FABRIC = InfiniBand(hcas=2, pci=PciFunction(driver="mlx4_core"))
 POLICY = """\
@@ -289,7 +292,6 @@ sleep 321
 """
 
 
-@pytest.mark.faults
 def test_a_tool_that_hangs_and_its_child(host: HookedHost) -> None:
     """It is asked before anything is changed."""
     host.limit(BOUNDED)

@@ -15,6 +15,9 @@ from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
 from lab.network_manager import add_infiniband_profile, start_network_manager
 
+# Boots and waits too long for make check.
+pytestmark = pytest.mark.faults
+
 # The first ConnectX, on which TSO has to go.
 FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
 ADDRESSES = ["10.97.0.2/24"]
@@ -98,7 +101,6 @@ def test_in_the_middle(host: ChangedHost, before: list[str]) -> None:
     assert (newest["outcome"], host.held()) == ("rolled back", [])
 
 
-@pytest.mark.faults
 def test_after_the_end(host: ChangedHost, before: list[str]) -> None:
     host.must("apply")
     applied = host.look()
