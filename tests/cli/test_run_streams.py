@@ -34,6 +34,12 @@ def done(root: Path) -> bool:
     return Journal(root).ledger().runs[-1].outcome == DONE and (root / FILE).exists()
 
 
+def but_notes(text: str) -> str:
+    """Leave out that no tool was run, as the folder is no host's root."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("note: "))
+
+
 def test_a_terminal_shows_what_goes_on_and_keeps_what_was_done(root):
     shown = run_on_terminal("apply", "--root", str(root))
     assert shown.startswith(f"{WIPE}reading the host{WIPE}")
@@ -41,19 +47,21 @@ def test_a_terminal_shows_what_goes_on_and_keeps_what_was_done(root):
     assert f"proving it: reading the host again{WIPE}1 change made on " in shown
     # What stays when each line that was wiped is gone.
     left = re.sub(r"\r\x1b\[K[^\r\n]*(?=\r)", "", shown).replace(WIPE, "")
-    assert left.startswith("\x1b[32mdone   \x1b[0m  MODOPT-02/boot  none -> ")
+    assert but_notes(left).startswith(
+        "\x1b[32mdone   \x1b[0m  MODOPT-02/boot  none -> "
+    )
     assert "reading" not in left
 
 
 def test_colours_and_lines_that_pass_are_for_terminals_that_can(root):
     shown = run_on_terminal("apply", "--root", str(root), TERM="dumb")
     assert "\x1b" not in shown
-    assert shown.startswith("done     MODOPT-02/boot  none -> ")
+    assert but_notes(shown).startswith("done     MODOPT-02/boot  none -> ")
 
 
 def test_a_pipe_gets_lines_only(root):
     result = run_process("apply", "--root", str(root))
-    assert (result.code, result.err) == (0, "")
+    assert (result.code, but_notes(result.err)) == (0, "")
     assert result.out.startswith("done     MODOPT-02/boot  none -> ")
 
 
