@@ -148,7 +148,17 @@ def _intact(path: Path) -> Optional[StoredPolicy]:
         return None
 
 
-_Signature = tuple[int, int, int, int]
+Signature = tuple[int, int, int, int]
+
+
+def signature_of(path: Path) -> Optional[Signature]:
+    """Return what changes with the file ``path``; None where it cannot be told."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    # The change time too: cp -p and rsync -t give a file an older one's time.
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 class PolicySource:
@@ -163,26 +173,18 @@ class PolicySource:
         self._lock = threading.Lock()
         self._policy = Policy()
         self._digest: Optional[str] = None
-        self._seen: Optional[_Signature] = None
+        self._seen: Optional[Signature] = None
         self._said = ""
 
     def current(self) -> Policy:
         """Return the policy in force; empty before the first load. Never raises."""
         with self._lock:
-            signature = self._signature()
+            signature = signature_of(self._path)
             if signature is None or signature != self._seen:
                 self._follow(signature)
             return self._policy
 
-    def _signature(self) -> Optional[_Signature]:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116
-        except OSError:
-            return None
-        # The change time too: cp -p and rsync -t give a file an older one's time.
-        return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-
-    def _follow(self, signature: Optional[_Signature]) -> None:
+    def _follow(self, signature: Optional[Signature]) -> None:
         try:
             stored = read(self._path)
         except StoredPolicyProblem as problem:

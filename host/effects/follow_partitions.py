@@ -21,7 +21,7 @@ from ovirt_rdma.host.effects.stop_signal import Stop
 from ovirt_rdma.host.partitions import Difference, difference
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy_host import PARTITIONS_INTERVAL_S
-from ovirt_rdma.host.policy_store import StoredPolicy, read
+from ovirt_rdma.host.policy_store import Signature, StoredPolicy, read, signature_of
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules.view import View
@@ -66,7 +66,7 @@ class Follower:
         self._stop = stop
         self._recovered = False
         self._policy: Optional[StoredPolicy] = None
-        self._policy_file: Optional[tuple[int, ...]] = None
+        self._policy_file: Optional[Signature] = None
         self._gone: frozenset[str] = frozenset()
         self._tried = Difference()
         self._tries = 0
@@ -99,11 +99,7 @@ class Follower:
         there is no policy then.
         """
         path = under(self._root, POLICY_JSON)
-        try:
-            found = path.stat()
-            signature = (found.st_mtime_ns, found.st_ctime_ns, found.st_size)
-        except OSError:
-            signature = None
+        signature = signature_of(path)
         if signature is not None and signature == self._policy_file:
             return
         self._policy, self._policy_file = None, None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from ovirt_rdma.host.effects.targets import makes_child
 from ovirt_rdma.host.policy_host import FULL_MEMBER
 from ovirt_rdma.host.rules.ipoib_settings import (
     CONNECTION_ID,
@@ -14,7 +15,7 @@ from ovirt_rdma.host.rules.ipoib_settings import (
     PARENT,
     UNSET,
 )
-from ovirt_rdma.host.rules.rule import FILE, PROFILE, SYSFS, Change
+from ovirt_rdma.host.rules.rule import FILE, PROFILE, Change
 
 _NAMES = (CONNECTION_ID, INTERFACE_NAME, PARENT)
 _SWITCHES = {"on": "on", "true": "on", "yes": "on"}
@@ -48,7 +49,7 @@ def _normal(change: Change, value: Optional[str]) -> Optional[str]:
     text = value.strip()
     if change.kind == PROFILE:
         return _property(change.name, text)
-    if change.kind == SYSFS and change.target.endswith("/create_child"):
+    if makes_child(change):
         return _child_pkey(text)
     return _word(text) or None
 
