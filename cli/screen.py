@@ -67,9 +67,7 @@ class Screen:
         """Print a message to stderr at once."""
         self.passing("")
         if sys.stderr is not None:
-            # Nobody is left to tell that stderr is gone.
-            with contextlib.suppress(OSError):
-                print(_encodable(_printable(text), sys.stderr), file=sys.stderr)
+            _to_stderr(_encodable(_printable(text), sys.stderr) + "\n")
 
     def passing(self, text: str) -> None:
         """Show what goes on now on a terminal's stderr, in place of what this method
@@ -80,8 +78,7 @@ class Screen:
             return
         if text or self._passing:
             line = _encodable(_printable(text), sys.stderr)[: columns - 1]
-            with contextlib.suppress(OSError):
-                print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+            _to_stderr(f"\r\x1b[K{line}")
         self._passing = bool(text)
 
     def document(self, kind: str, content: Mapping[str, Any]) -> None:
@@ -181,9 +178,9 @@ class Screen:
             self._out.write(_encodable(text, self._out))
             self._out.flush()
         except BrokenPipeError:
-            _discard_stdout()
+            _discard(self._out)
         except OSError as error:
-            _discard_stdout()
+            _discard(self._out)
             raise Problem(
                 f"the result cannot be written to stdout: {error.strerror}"
             ) from error
@@ -239,9 +236,18 @@ def _encodable(text: str, stream: TextIO) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _discard_stdout() -> None:
-    """Keep Python from trying once more, and complaining, when it ends."""
+def _to_stderr(text: str) -> None:
+    """Write at once; nobody is left to tell where stderr is gone."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: Optional[TextIO]) -> None:
+    """Keep Python from trying once more when it ends, and exiting with 120."""
     with contextlib.suppress(OSError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())  # type: ignore[union-attr]
         os.close(null)

@@ -9,6 +9,10 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
+# The programs under test buffer what they print, as they do for users: only so is it
+# seen what becomes of output that nobody reads.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # The machine is shared: how long an example takes says nothing about our code. Four
 # Pythons take 25 examples each, together hypothesis' own 100; `make fuzz` goes deeper.
 settings.register_profile(
