@@ -93,9 +93,9 @@ class _Apply:
             live_only=words.live_only,
         )
         report.expect(step.id for step in found.decision.steps)
-        refused = {step.id for step in found.refused}
+        refused = {step.id for step in found.decision.refused}
         left = tuple(one for one in gated.left if one.step not in refused)
-        for step in found.refused if saved is None else ():
+        for step in found.decision.refused if saved is None else ():
             report.add(Line(step.id, REFUSED, step.before, step.after), step.refused)
         for one in left:
             report.add(Line(one.step, LEFT), one.why)
@@ -163,7 +163,7 @@ def _tell(done: _Done, screen: Screen) -> None:
 
 def _changed(done: _Done) -> str:
     result = done.result
-    steps = [step for step in done.found.steps if step.id in result.done]
+    steps = [step for step in done.found.decision.to_do if step.id in result.done]
     reboot = sum(step.effect == REBOOT for step in steps)
     changes = count(len(steps), "change")
     told = f"{changes} made on {done.found.facts.hostname} and proven"
@@ -179,8 +179,8 @@ def _nothing(done: _Done) -> str:
     host, found = done.found.facts.hostname, done.found
     if done.left:
         return f"Nothing was changed on {host}: {count(len(done.left), 'change')} left"
-    if found.refused:
-        refused = count(len(found.refused), "change")
+    if found.decision.refused:
+        refused = count(len(found.decision.refused), "change")
         return f"Nothing to do on {host}: {refused} refused"
     return f"Nothing to do on {host}: no change is planned ({found.policy.source})"
 
@@ -203,7 +203,9 @@ def _document(
         "sentence": result.sentence,
         "steps": steps,
         "left": [asdict(left) for left in done.left],
-        "refused": [{"id": one.id, "why": one.refused} for one in done.found.refused],
+        "refused": [
+            {"id": one.id, "why": one.refused} for one in done.found.decision.refused
+        ],
         "confirm_by": done.confirm_by,
         "recovered": recovered and recovered.sentence,
         "notes": report.notes,

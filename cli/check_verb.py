@@ -103,7 +103,7 @@ def _verdict(found: Decided, skipped: Sequence[str]) -> str:
         told = f"There is nothing to check on {host}"
     elif not found.facts.rdma_devices:
         told = f"{host} has no RDMA device: none of {checks} failed"
-    elif counts[WARN] or found.steps:
+    elif counts[WARN] or found.decision.to_do:
         told = f"None of {checks} failed on {host}"
     else:
         told = f"All is well on {host}: {checks} passed"
@@ -119,7 +119,7 @@ def _verdict(found: Decided, skipped: Sequence[str]) -> str:
 
 def _next(found: Decided, words: Namespace) -> str:
     """Return the command that gets the admin on, or nothing where all is done."""
-    if found.steps:
+    if found.decision.to_do:
         return command("plan", words)
     for verdict in (FAIL, WARN):
         for finding in found.decision.findings:

@@ -19,7 +19,7 @@ from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.problem import UsageProblem
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules import table
-from ovirt_rdma.host.rules.rule import Rule, Step
+from ovirt_rdma.host.rules.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,6 @@ class Decided:
     source: str
     loaded: bool
     decision: Decision
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps that can be done."""
-        return self.decision.to_do
-
-    @property
-    def refused(self) -> tuple[Step, ...]:
-        """The steps that cannot."""
-        return self.decision.refused
 
 
 def decided(words: Namespace, screen: Screen, skip: Iterable[str] = ()) -> Decided:

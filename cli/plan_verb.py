@@ -53,7 +53,7 @@ def plan(words: Namespace, screen: Screen) -> int:
     else:
         # The document is the plan file itself.
         screen.raw_document(plan_file.to_json_dict(made))
-    return 3 if words.exit_code and found.steps else 0
+    return 3 if words.exit_code and found.decision.to_do else 0
 
 
 def _plan(found: Decided) -> Plan:
@@ -69,17 +69,17 @@ def _plan(found: Decided) -> Plan:
 
 
 def _print(found: Decided, words: Namespace, screen: Screen) -> None:
-    for step in found.steps:
+    for step in found.decision.to_do:
         _print_step(step, screen, diffs=words.diff)
-    if found.refused:
+    if found.decision.refused:
         screen.line("refused, and never done:")
         screen.line()
-        for step in found.refused:
+        for step in found.decision.refused:
             _print_step(step, screen, diffs=words.diff)
     screen.text(f"{_verdict(found)}.")
     if words.out is not None:
         screen.text(f"Saved in {words.out}, for review.")
-    if found.steps:
+    if found.decision.to_do:
         screen.text("Nothing was changed.")
     screen.next(_next(found, words))
 
@@ -114,10 +114,10 @@ def _diff_tone(line: str) -> Optional[str]:
 
 
 def _verdict(found: Decided) -> str:
-    host, refused = found.facts.hostname, len(found.refused)
-    if found.steps:
-        changes = count(len(found.steps), "change")
-        told = f"{changes} on {host}: {_by_class(found.steps)}"
+    host, refused = found.facts.hostname, len(found.decision.refused)
+    if found.decision.to_do:
+        changes = count(len(found.decision.to_do), "change")
+        told = f"{changes} on {host}: {_by_class(found.decision.to_do)}"
         more = f"; {refused} refused" if refused else ""
         return f"{told}{more} (policy: {found.source})"
     if refused:
@@ -150,7 +150,7 @@ def _by_class(steps: Sequence[Step]) -> str:
 
 
 def _next(found: Decided, words: Namespace) -> str:
-    if not found.steps:
+    if not found.decision.to_do:
         return command("check", words)
     if words.facts is None and words.policy is None:
         saved = [] if words.out is None else [words.out]

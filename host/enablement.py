@@ -15,12 +15,12 @@ from typing import Optional, Union
 from ovirt_rdma.host.atomic_file import sync_directory, write_atomically
 from ovirt_rdma.host.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.enablement_plan import (
-    modes_on,
     plan_disable,
     plan_enable,
     plan_enable_host,
     plan_enable_nfsmount,
 )
+from ovirt_rdma.host.enablement_refusals import modes_on
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,

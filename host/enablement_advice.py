@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.host import vdsm_conf
-from ovirt_rdma.host.enablement_plan import modes_on
+from ovirt_rdma.host.enablement_refusals import modes_on
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,

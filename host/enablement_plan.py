@@ -12,6 +12,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ovirt_rdma.host.enablement_refusals import (
+    EnablementRefused,
+    modes_on,
+    nfsmount_places,
+    own_places,
+    refuse_foreign,
+    refuse_other_mode,
+    vdsmd_places,
+)
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,
@@ -39,7 +48,7 @@ from ovirt_rdma.host.enablement_steps import (
     WRITE_NOTE,
     Step,
 )
-from ovirt_rdma.host.nfsmount_conf_file import ABSENT, EDITED, FOREIGN, OURS
+from ovirt_rdma.host.nfsmount_conf_file import ABSENT, EDITED, OURS
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
     DROPIN_DIRECTORY,
@@ -52,23 +61,6 @@ from ovirt_rdma.host.paths import (
     NFSMOUNT_FILE,
     NFSMOUNT_SAVED,
 )
-from ovirt_rdma.host.problem import Problem
-
-
-class EnablementRefused(Problem):
-    """Going on would be unsafe; nothing was changed."""
-
-    exit_code = 4
-
-
-def modes_on(state: EnablementState) -> tuple[str, ...]:
-    """Return the modes of which anything of ours is there, half done or whole."""
-    signs = {
-        MODE_VDSMD: state.link == OURS,
-        MODE_NFSMOUNT: state.conf.state in {OURS, EDITED},
-        MODE_HOST: False,  # it has the marker only
-    }
-    return tuple(m for m, sign in signs.items() if sign or state.marker_mode == m)
 
 
 def plan_enable(
@@ -80,8 +72,8 @@ def plan_enable(
     something of another stands in our place, or another drop-in replaces vdsmd's
     ExecStart.
     """
-    _refuse_other_mode(state, MODE_VDSMD)
-    _refuse_foreign(*_own_places(state), *_vdsmd_places(state))
+    refuse_other_mode(state, MODE_VDSMD)
+    refuse_foreign(*own_places(state), *vdsmd_places(state))
     for present, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
         if not present:
             raise EnablementRefused(
@@ -112,8 +104,8 @@ def plan_enable_nfsmount(
     EnablementRefused where the other mode is on, or where something of another, or
     an edited file, stands in our place.
     """
-    _refuse_other_mode(state, MODE_NFSMOUNT)
-    _refuse_foreign(*_own_places(state), *_nfsmount_places(state))
+    refuse_other_mode(state, MODE_NFSMOUNT)
+    refuse_foreign(*own_places(state), *nfsmount_places(state))
     if state.conf.state == EDITED:
         raise EnablementRefused(
             f"{NFSMOUNT_FILE} was edited since ovirt-rdma-host wrote it",
@@ -135,8 +127,8 @@ def plan_enable_host(
     Raises EnablementRefused where another mode is on, whose hooks act already, or
     where something of another stands in the marker's place.
     """
-    _refuse_other_mode(state, MODE_HOST)
-    _refuse_foreign(*_own_places(state))
+    refuse_other_mode(state, MODE_HOST)
+    refuse_foreign(*own_places(state))
     steps = _sweep(state)
     return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_LAUNCHER))
 
@@ -151,11 +143,11 @@ def plan_disable(
     stands in a place of the mode that is on.
     """
     on = modes_on(state)
-    _refuse_foreign(*_own_places(state))
+    refuse_foreign(*own_places(state))
     if MODE_VDSMD in on:
-        _refuse_foreign(*_vdsmd_places(state))
+        refuse_foreign(*vdsmd_places(state))
     if MODE_NFSMOUNT in on:
-        _refuse_foreign(*_nfsmount_places(state))
+        refuse_foreign(*nfsmount_places(state))
     steps = _sweep(state)
     if state.link == OURS:
         steps.append(Step(REMOVE_LINK, DROPIN_LINK, f"remove {DROPIN_LINK}"))
@@ -174,45 +166,6 @@ def plan_disable(
         steps.append(Step(REMOVE_MARKER, ENABLED, f"remove {ENABLED}"))
         steps += _tell_caps(state)
     return (*steps, *_restart(state, restart_vdsmd, BY_LAUNCHER))
-
-
-_Places = tuple[tuple[str, str], ...]
-
-
-def _own_places(state: EnablementState) -> _Places:
-    return ((state.marker, ENABLED), (state.note, FOLDER_NOTE))
-
-
-def _vdsmd_places(state: EnablementState) -> _Places:
-    return (
-        (state.directory.state, DROPIN_DIRECTORY),
-        (state.link, DROPIN_LINK),
-    )
-
-
-def _nfsmount_places(state: EnablementState) -> _Places:
-    return (
-        (state.conf_directory.state, NFSMOUNT_DIRECTORY),
-        (state.conf.state, NFSMOUNT_FILE),
-    )
-
-
-def _refuse_foreign(*places: tuple[str, str]) -> None:
-    for found, path in places:
-        if found == FOREIGN:
-            raise EnablementRefused(
-                f"{path} is there already and is not ours",
-                "look what it is for, move it away, and run this command again",
-            )
-
-
-def _refuse_other_mode(state: EnablementState, wanted: str) -> None:
-    for mode in modes_on(state):
-        if mode != wanted:
-            raise EnablementRefused(
-                f"mode {mode} is on, and only one mode can be",
-                f"ovirt-rdma-host disable, then ovirt-rdma-host enable --mode {wanted}",
-            )
 
 
 def _save_conf(state: EnablementState) -> Step:

@@ -71,8 +71,9 @@ class Records:
         for key in hints:
             if key not in data:
                 _refuse(_join(path, key), "is missing")
+        before = f"{path}." if path else ""
         values = {
-            key: self._value(hint, data[key], _join(path, key))
+            key: self._value(hint, data[key], before + key)
             for key, hint in hints.items()
         }
         odd, words = self.check(cls, values)
@@ -81,21 +82,19 @@ class Records:
         return cls(**values)
 
     def _value(self, hint: Any, data: object, path: str) -> object:
-        origin = get_origin(hint)
-        if origin is Union:  # Optional[X]
-            (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
+        form, inner = _form(hint)
+        if form is Union:
             return None if data is None else self._value(inner, data, path)
-        if origin is tuple:
+        if form is tuple:
             if not isinstance(data, list):
                 _refuse(path, f"is {kind(data)}, not an array")
-            item = get_args(hint)[0]
             return tuple(
-                self._value(item, entry, f"{path}[{index}]")
+                self._value(inner, entry, f"{path}[{index}]")
                 for index, entry in enumerate(data)
             )
-        if dataclasses.is_dataclass(hint):
-            return self._instance(hint, data, path)
-        return _scalar(hint, data, path)
+        if form is object:
+            return self._instance(inner, data, path)
+        return _scalar(inner, data, path)
 
 
 def kind(value: object) -> str:
@@ -126,6 +125,20 @@ def _scalar(hint: Any, data: object, path: str) -> object:
 
 def _refuse(path: str, what: str) -> NoReturn:
     raise WrongRecord(f"{path} {what}" if path else f"it {what}")
+
+
+@functools.cache
+def _form(hint: Any) -> tuple[Any, Any]:
+    """Return Union, tuple, object or None, and what is in it: of Optional[X] and
+    ``tuple[X, ...]`` X, of a dataclass itself, of anything else too.
+    """
+    origin = get_origin(hint)
+    if origin is Union:
+        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
+        return Union, inner
+    if origin is tuple:
+        return tuple, get_args(hint)[0]
+    return (object if dataclasses.is_dataclass(hint) else None), hint
 
 
 @functools.cache

@@ -152,7 +152,7 @@ class ChildrenRun:
             prepared.facts,
             prove=lambda: still_planned(self._root, self._run, self._policy),
         )
-        steps = steps_of(prepared.steps, names)
+        steps = steps_of(prepared.decision.to_do, names)
         kept = _Kept()
         try:
             result = apply_steps(self._host, self._journal, steps, request, kept)

@@ -53,9 +53,11 @@ def with_earlier_values(host: Door, acts: Iterable[Act]) -> tuple[Act, ...]:
             place = property_of(change, act.uuid)
             if place not in known:
                 # A new port MTU makes netdevs anew: the plan says what they get.
-                free = made or (anew and file_of(change) == "mtu")
+                of_new = anew and file_of(change) == "mtu"
                 value = None if made else _read(host, act, change)
-                if not free:
+                if of_new:
+                    value = _smaller(value, change.before)
+                elif not made:
                     _check(change, value)
                 known[place] = value
             before.append(known[place])
@@ -70,6 +72,15 @@ def _read(host: Door, act: Act, change: Change) -> Optional[str]:
     if reading.problem:
         raise Refused(f"{act.step}: {reading.problem}; nothing was changed", _FIX)
     return reading.value
+
+
+def _smaller(now: Optional[str], planned: Optional[str]) -> Optional[str]:
+    """Return the MTU ``now``, or the one ``planned`` where the new port MTU allows no
+    more: it comes back before that of the port.
+    """
+    if now and planned and now.isdecimal() and planned.isdecimal():
+        return min(now, planned, key=int)
+    return now
 
 
 def _check(change: Change, value: Optional[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
@@ -56,8 +57,12 @@ class Journal:
 
     def ledger(self) -> Ledger:
         """Return what the records come to. Raises JournalProblem as ``records``."""
+        return self.in_order(self.records())
+
+    def in_order(self, records: Sequence[Record]) -> Ledger:
+        """Return what ``records`` of this journal come to. Raises JournalProblem."""
         try:
-            return fold(self.records())
+            return fold(records)
         except WrongOrder as wrong:
             raise JournalProblem(f"{self.path}: {wrong}", self._fix()) from None
 
@@ -82,7 +87,7 @@ class Journal:
         Raises JournalProblem as ``records``.
         """
         records = self.records()
-        if len(self.ledger().runs) <= _RUNS_TOO_MANY:
+        if len(self.in_order(records).runs) <= _RUNS_TOO_MANY:
             return False
         data = b"".join(line_of(record) for record in compacted(records))
         try:

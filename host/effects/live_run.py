@@ -70,7 +70,7 @@ def live_steps(
     prepared: Prepared, netdevs: Optional[Collection[str]]
 ) -> tuple[Step, ...]:
     """Return the steps that a hook may do, in their order. Pure."""
-    gated = gate(prepared.steps, live_only=True)
+    gated = gate(prepared.decision.to_do, live_only=True)
     return tuple(
         step for step in gated.steps if step.effect == LIVE and _about(step, netdevs)
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime, timezone
+from typing import Optional
 
 from ovirt_rdma.host.effects.journal import Journal, JournalProblem
 from ovirt_rdma.host.effects.journal_records import Record
@@ -24,13 +25,15 @@ class Notes:
         self._journal = journal
         self._listener = listener
         self._records = list(journal.records())
-        journal.ledger()  # in order, too
+        self._ledger: Optional[Ledger] = journal.in_order(self._records)
         self.problem = ""
 
     @property
     def ledger(self) -> Ledger:
         """What the records come to, with those that could not be written."""
-        return fold(self._records)
+        if self._ledger is None:
+            self._ledger = fold(self._records)
+        return self._ledger
 
     @property
     def what_is_missing(self) -> str:
@@ -42,11 +45,11 @@ class Notes:
         if self.problem:
             raise JournalProblem(self.problem)
         self._journal.append(record)
-        self._records.append(record)
+        self._know(record)
 
     def may(self, record: Record) -> None:
         """Note ``record``, if that can be; ``problem`` says so if not."""
-        self._records.append(record)
+        self._know(record)
         if self.problem:
             return
         try:
@@ -54,6 +57,10 @@ class Notes:
         except JournalProblem as problem:
             self.problem = str(problem)
             self.say(f"{problem}: the next run looks at all of this again")
+
+    def _know(self, record: Record) -> None:
+        self._records.append(record)
+        self._ledger = None
 
     def compact(self) -> None:
         """Let a journal that has grown long be written anew."""

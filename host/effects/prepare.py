@@ -19,7 +19,6 @@ from ovirt_rdma.host.plan_file import Plan
 from ovirt_rdma.host.policy_store import StoredPolicy, read
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.reader import HostReader
-from ovirt_rdma.host.rules.rule import Step
 from ovirt_rdma.host.rules.view import View
 
 
@@ -41,22 +40,12 @@ class Prepared:
     policy: StoredPolicy
     decision: Decision
 
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps that can be done, in their order."""
-        return self.decision.to_do
-
-    @property
-    def refused(self) -> tuple[Step, ...]:
-        """The steps that hardware or engine do not allow."""
-        return self.decision.refused
-
     def hold_against(self, plan: Plan) -> None:
         """Raise StalePlan, with each difference on a line, where ``plan`` is not what
         would be done now.
         """
         view = View(self.facts, self.policy.policy)
-        found = differences(plan, view, self.policy.digest, self.steps)
+        found = differences(plan, view, self.policy.digest, self.decision.to_do)
         if found:
             first = "the plan does not hold any more; nothing was changed"
             raise StalePlan(
@@ -90,4 +79,5 @@ def still_planned(
     """Return the ids of the steps that ``policy`` asks for now: after a run, of those
     that did not come true.
     """
-    return frozenset(step.id for step in prepare(root, run, policy).steps)
+    found = prepare(root, run, policy).decision.to_do
+    return frozenset(step.id for step in found)

@@ -75,6 +75,12 @@ def take_back(host: Door, notes: Notes, plan: UndoPlan, by_run: int) -> TakenBac
         act = blocked.entry.act
         why = f"{blocked.by.act.step} of run {blocked.by.run} rests on it"
         work.leave(act.step, act, why, by_hand(act, act.before[0]))
+    # Noted before anything is done, the oldest first: once the newer acts are closed,
+    # a value that stays may look like what an older one had set.
+    for one in (one for group in reversed(plan.groups) for one in reversed(group)):
+        if one.why:
+            entry = one.entry
+            notes.may(Undoing(entry.run, entry.number, by_run, one.to))
     for group in plan.groups:
         work.group(group)
     touched = dict.fromkeys(work.closed)

@@ -28,8 +28,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
-from ovirt_rdma.host.effects.group_mtu import may_be_groups
 from ovirt_rdma.host.effects.ledger import JournalAct
+from ovirt_rdma.host.effects.own_values import at_the_last_break, back_to, may_be_ours
 from ovirt_rdma.host.effects.properties import (
     Property,
     goes_with,
@@ -39,7 +39,6 @@ from ovirt_rdma.host.effects.properties import (
     said,
     shown_act,
 )
-from ovirt_rdma.host.effects.same_value import same_value
 from ovirt_rdma.host.effects.undo_plan import (
     Blocked,
     Key,
@@ -50,7 +49,7 @@ from ovirt_rdma.host.effects.undo_plan import (
     Values,
     key_of,
 )
-from ovirt_rdma.host.rules.rule import FILE, MODULE, Change
+from ovirt_rdma.host.rules.rule import FILE, MODULE
 
 
 def plan_undo(
@@ -152,8 +151,10 @@ class _Plan:
             by = next(entry for entry in later if key_of(entry) not in self.scope)
             self.blocked.append(Blocked(ours[0], by))
             return
+        # Its own acts have one value to go back to; the older ones another.
+        older, own = at_the_last_break(ours)
         now = self.present[key_of(newest)]
-        if not now.reading.problem and not self._is_ours(newest, chain[0], now):
+        if not now.reading.problem and not self._is_ours(own, now):
             if self._rebooted(newest):
                 for entry in ours:
                     self._release(
@@ -167,20 +168,16 @@ class _Plan:
                 why += f" (now {value}, ours {said(change, _ours(newest))})"
             self._keep(ours, now.reading.value, why)
             return
-        for position in range(len(ours) - 1, -1, -1):
-            entry = ours[position]
-            begun = entry.undoing if entry.undoing_run == self.by_run else None
-            to = entry.act.before if begun is None else begun
+        for entry in own:
+            to = back_to(entry, self.by_run)
             if to == (None,) and is_volatile(entry.act.changes[0]):
                 self._release(entry, "it had no value before: its netdev was ours")
             else:
                 self.to[key_of(entry)] = (to, _why_kept(entry, to))
-            older = ours[:position]
-            if older and not _follows(entry, older[-1]):
-                self._broken(older, entry)
-                return
+        if older:
+            self._broken(older, own[0])
 
-    def _broken(self, older: list[JournalAct], entry: JournalAct) -> None:
+    def _broken(self, older: Sequence[JournalAct], entry: JournalAct) -> None:
         """Settle what is ``older`` than somebody else's change before ``entry``."""
         value = entry.act.before[0]
         what = shown_act(self.present[key_of(entry)].act)
@@ -193,20 +190,18 @@ class _Plan:
         else:
             self._keep(older, value, f"{why}: someone else had set it")
 
-    def _keep(self, entries: list[JournalAct], value: Optional[str], why: str) -> None:
+    def _keep(
+        self, entries: Sequence[JournalAct], value: Optional[str], why: str
+    ) -> None:
         for entry in entries:
             self.to[key_of(entry)] = ((value,), why)
 
-    def _is_ours(self, newest: JournalAct, oldest: JournalAct, now: Present) -> bool:
-        change, value = now.act.changes[0], now.reading.value
-        volatile, same_boot = is_volatile(change), not self._rebooted(newest)
-        if volatile and same_boot and self._in_the_middle(newest):
+    def _is_ours(self, own: Sequence[JournalAct], now: Present) -> bool:
+        newest = own[-1]
+        volatile = is_volatile(now.act.changes[0])
+        if volatile and not self._rebooted(newest) and self._in_the_middle(newest):
             return True
-        known = [change.after, *newest.act.before, *oldest.act.before]
-        known += [*(newest.found or ()), *(newest.undoing or ())]
-        if any(same_value(change, one, value) for one in known):
-            return True
-        return now.lowered and may_be_groups(change, value)
+        return may_be_ours(own, now, self.by_run)
 
     def _in_the_middle(self, entry: JournalAct) -> bool:
         """Whether this run was doing the step of ``entry``, or taking it back."""
@@ -227,16 +222,6 @@ def _why_kept(entry: JournalAct, to: Values) -> str:
     if to == entry.act.before:
         return ""
     return f"{shown_act(entry.act)} was changed since by someone else"
-
-
-def _follows(entry: JournalAct, older: JournalAct) -> bool:
-    """Whether ``entry`` found what ``older`` had set."""
-    change: Change = older.act.changes[0]
-    before = entry.act.before[0] if entry.act.before else None
-    known = [change.after, *(older.found or ()), *older.act.before]
-    if any(same_value(change, one, before) for one in known):
-        return True
-    return may_be_groups(change, before)
 
 
 def _ours(entry: JournalAct) -> Optional[str]:

@@ -369,11 +369,20 @@ class FakeHost:
         name = netdev_of(change)
         if not (place and name and (place.guid or place.pci)):
             return change
+        if self._is_at(place_of(change, self.facts), place):
+            return change
         for netdev in self.facts.netdevs:
             found = place_of(_naming(change, name, netdev.name), self.facts)
-            if found and replace(found, netdev=None) == replace(place, netdev=None):
+            if self._is_at(found, place):
                 return _naming(change, name, netdev.name)
         return change
+
+    @staticmethod
+    def _is_at(found, place):
+        """Whether they are one place, whatever its netdev is called."""
+        return found and (found.guid, found.pkey, found.pci, found.port) == (
+            *(place.guid, place.pkey, place.pci, place.port),
+        )
 
 
 class _Foreign:

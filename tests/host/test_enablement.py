@@ -22,7 +22,7 @@ from ovirt_rdma.host.enablement import (
     enable,
 )
 from ovirt_rdma.host.enablement_advice import Advice
-from ovirt_rdma.host.enablement_plan import EnablementRefused
+from ovirt_rdma.host.enablement_refusals import EnablementRefused
 from ovirt_rdma.host.enablement_state import MODES, marker_text
 from ovirt_rdma.host.enablement_status import read_status
 from ovirt_rdma.host.paths import (

@@ -11,7 +11,7 @@ from host_fake_enablement import Host, policy_of, rdma_rule
 from ovirt_rdma.host.commands import CommandFailed
 from ovirt_rdma.host.enablement import enable, file_for, write_file
 from ovirt_rdma.host.enablement_advice import Advice
-from ovirt_rdma.host.enablement_plan import EnablementRefused
+from ovirt_rdma.host.enablement_refusals import EnablementRefused
 from ovirt_rdma.host.enablement_state import MODES
 from ovirt_rdma.host.enablement_status import Nfsmount, read_status
 from ovirt_rdma.host.nfsmount_conf import NfsmountRefused

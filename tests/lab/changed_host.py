@@ -7,13 +7,35 @@ says by its own tools, and signals sent at a chosen record of the journal.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from lab import installed_host
 from lab.command import Process, Result
 from lab.guest import Guest
+from lab.infiniband import InfiniBand, PciFunction
 from lab.installed_host import COMMAND
+from lab.network_manager import add_infiniband_profile, start_network_manager
 
+# The first ConnectX, on which TSO has to go in connected mode.
+FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
+ADDRESSES = ["10.97.0.2/24"]
+CONNECTED = """\
+version: 1
+host:
+  interfaces:
+    - name: storage
+      match: {link_layer: infiniband}
+      transport_mode: connected
+      mtu: auto
+  module_options:
+    ib_ipoib: {recv_queue_size: 512}
+"""
+CONNECTED_AND_TSO = CONNECTED.replace("mtu: auto\n", "mtu: auto\n      tso: auto\n")
+KILLED = 128 + 9
 JOURNAL = "/var/lib/ovirt-rdma/journal"
 POLICY = "/etc/ovirt-rdma/policy.yaml"
 # Signals for a command, each as soon as the journal has so many new records of a kind:
@@ -70,6 +92,24 @@ done
 ls /var/lib/ovirt-rdma | grep -v -e journal -e policy
 true
 """
+
+
+@contextmanager
+def changed_host(
+    policy: str, *, network_manager: bool = True, disk: Path | None = None
+) -> Iterator[ChangedHost]:
+    """Boot a guest with FABRIC and our package, ``policy`` in force; nothing of it is
+    applied. With ``network_manager`` that runs, and has a profile for ib0.
+    """
+    with Guest("hypervisor", systemd=True, disk=disk) as guest:
+        FABRIC.load(guest)
+        if network_manager:
+            start_network_manager(guest)
+            add_infiniband_profile(guest, "ib0", ADDRESSES)
+        installed_host.install(guest)
+        host = ChangedHost(guest)
+        host.load_policy(policy)
+        yield host
 
 
 @dataclass
@@ -130,6 +170,11 @@ class ChangedHost:
         document = json.loads(self.must("history", "-o", "json"))
         runs: list[dict[str, Any]] = document["runs"]
         return runs
+
+    def newest(self) -> tuple[int, str, str]:
+        """Return number, outcome and sentence of the newest run."""
+        run = self.runs()[0]
+        return run["run"], run["outcome"], run["sentence"]
 
     def held(self) -> list[str]:
         """Return the steps that are held, the oldest first."""

@@ -8,31 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from changed_host import ChangedHost
-
-from lab import installed_host
-from lab.guest import Guest
-from lab.infiniband import InfiniBand, PciFunction
-from lab.network_manager import add_infiniband_profile, start_network_manager
+from changed_host import CONNECTED_AND_TSO, KILLED, ChangedHost, changed_host
 
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-# The first ConnectX, on which TSO has to go.
-FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
-ADDRESSES = ["10.97.0.2/24"]
-POLICY = """\
-version: 1
-host:
-  interfaces:
-    - name: storage
-      match: {link_layer: infiniband}
-      transport_mode: connected
-      mtu: auto
-      tso: auto
-  module_options:
-    ib_ipoib: {recv_queue_size: 512}
-"""
 # Kills whoever changes a profile by it, as soon as that is done.
 DEADLY_NMCLI = """\
 #!/bin/sh
@@ -41,18 +21,11 @@ code=$?
 case "$*" in *"connection modify"*) rm "$0"; kill -9 $PPID;; esac
 exit $code
 """
-KILLED = 128 + 9
 
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[ChangedHost]:
-    with Guest("hypervisor", systemd=True) as guest:
-        FABRIC.load(guest)
-        start_network_manager(guest)
-        add_infiniband_profile(guest, "ib0", ADDRESSES)
-        installed_host.install(guest)
-        booted = ChangedHost(guest)
-        booted.load_policy(POLICY)
+    with changed_host(CONNECTED_AND_TSO) as booted:
         yield booted
 
 
@@ -60,12 +33,6 @@ def host() -> Iterator[ChangedHost]:
 def before(host: ChangedHost) -> list[str]:
     """What the host was before anything of ours."""
     return host.look()
-
-
-def newest(host: ChangedHost) -> tuple[str, str]:
-    """Return outcome and sentence of the newest run."""
-    run = host.runs()[0]
-    return run["outcome"], run["sentence"]
 
 
 def is_applied(host: ChangedHost) -> None:
@@ -88,7 +55,7 @@ def recovered(host: ChangedHost, before: list[str]) -> None:
     assert host.runs()[0]["outcome"] is None
     assert host.look() != before
     host.said("systemctl start ovirt-rdma-recover.service")
-    outcome, sentence = newest(host)
+    _, outcome, sentence = host.newest()
     assert outcome == "rolled back"
     assert sentence.endswith(" was interrupted; all is as before")
     assert host.look() == before

@@ -10,39 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from changed_host import JOURNAL, ChangedHost
-
-from lab import installed_host
-from lab.guest import Guest
-from lab.infiniband import InfiniBand, PciFunction
+from changed_host import CONNECTED, JOURNAL, KILLED, ChangedHost, changed_host
 
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
-POLICY = """\
-version: 1
-host:
-  interfaces:
-    - name: storage
-      match: {link_layer: infiniband}
-      transport_mode: connected
-      mtu: auto
-  module_options:
-    ib_ipoib: {recv_queue_size: 512}
-"""
-KILLED = 128 + 9
 # SHORT is the least that there is.
 LONG, SHORT = "600", "10"
 
 
 @pytest.fixture(scope="module")
 def booted() -> Iterator[ChangedHost]:
-    with Guest("hypervisor", systemd=True) as guest:
-        FABRIC.load(guest)
-        installed_host.install(guest)
-        host = ChangedHost(guest)
-        host.load_policy(POLICY)
+    with changed_host(CONNECTED, network_manager=False) as host:
         yield host
 
 
@@ -64,12 +43,6 @@ def timers(host: ChangedHost) -> str:
     return host.said("systemctl list-timers --all --no-legend 'ovirt-rdma-rollback*'")
 
 
-def newest(host: ChangedHost) -> tuple[int, str, str]:
-    """Return number, outcome and sentence of the newest run."""
-    run = host.runs()[0]
-    return run["run"], run["outcome"], run["sentence"]
-
-
 def test_two_at_once_and_confirmed_in_time(host: ChangedHost) -> None:
     first = host.start_signalled("done 1 STOP", "apply", "--confirm-timeout", LONG)
     host.wait_until_stopped()
@@ -77,12 +50,12 @@ def test_two_at_once_and_confirmed_in_time(host: ChangedHost) -> None:
         told = host.must(verb, code=75)
         assert "another run of ovirt-rdma-host is changing this host" in told
     # What only looks does not wait.
-    assert newest(host)[1] is None
+    assert host.newest()[1] is None
     host.go_on()
     done = first.wait()
     assert done.exit_code == 0, done
     assert "ovirt-rdma-host confirm" in done.stdout
-    number, outcome, _ = newest(host)
+    number, outcome, _ = host.newest()
     assert outcome == "done"
     assert f"ovirt-rdma-rollback-{number}.timer" in timers(host)
     assert f"Run {number} is kept." in host.must("confirm")
@@ -93,12 +66,12 @@ def test_two_at_once_and_confirmed_in_time(host: ChangedHost) -> None:
 
 def test_nobody_confirms(host: ChangedHost, before: list[str]) -> None:
     host.must("apply", "--confirm-timeout", SHORT)
-    number, _, _ = newest(host)
+    number, _, _ = host.newest()
     unit = f"ovirt-rdma-rollback-{number}"
     host.wait_until(f"! systemctl -q is-active {unit}.timer {unit}.service")
     assert host.look() == before
     said = f"run {number} was not confirmed"
-    again, outcome, sentence = newest(host)
+    again, outcome, sentence = host.newest()
     assert (again, outcome) == (number, "rolled back")
     assert said in sentence
     assert said in host.must("confirm", code=1)
@@ -114,7 +87,7 @@ def test_killed_before_anybody_confirms(host: ChangedHost, before: list[str]) ->
     assert killed.exit_code == KILLED, killed
     host.wait_until(f"tail -n 1 {JOURNAL} | grep -q '\"end\"'")
     assert host.look() == before
-    number, outcome, sentence = newest(host)
+    number, outcome, sentence = host.newest()
     assert (outcome, sentence) == (
         "rolled back",
         f"run {number} was interrupted; all is as before",

@@ -8,31 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from changed_host import ChangedHost
-
-from lab import installed_host
-from lab.guest import Guest
-from lab.infiniband import InfiniBand, PciFunction
-from lab.network_manager import add_infiniband_profile, start_network_manager
+from changed_host import CONNECTED_AND_TSO, FABRIC, ChangedHost, changed_host
 
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-# The first ConnectX, on which TSO has to go.
-FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
-ADDRESSES = ["10.97.0.2/24"]
-POLICY = """\
-version: 1
-host:
-  interfaces:
-    - name: storage
-      match: {link_layer: infiniband}
-      transport_mode: connected
-      mtu: auto
-      tso: auto
-  module_options:
-    ib_ipoib: {recv_queue_size: 512}
-"""
 # As a driver that udev loads early at boot.
 DRIVER = """\
 [Unit]
@@ -52,19 +32,13 @@ WantedBy=sysinit.target
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangedHost]:
     disk = tmp_path_factory.mktemp("disk") / "hypervisor.img"
-    with Guest("hypervisor", systemd=True, disk=disk) as guest:
-        FABRIC.load(guest)
-        start_network_manager(guest)
-        add_infiniband_profile(guest, "ib0", ADDRESSES)
-        installed_host.install(guest)
-        booted = ChangedHost(guest)
-        booted.load_policy(POLICY)
+    with changed_host(CONNECTED_AND_TSO, disk=disk) as booted:
         unit = DRIVER.format(
             modules=" ".join(FABRIC.modules),
             parameters=" ".join(FABRIC.parameters()).replace("%", "%%"),
         )
         write = "cat > /etc/systemd/system/driver.service"
-        guest.run(write, input=unit, check=True)
+        booted.guest.run(write, input=unit, check=True)
         booted.said("cp /run/ib_fabric.ko /var/lib; systemctl daemon-reload")
         booted.said("systemctl enable driver.service NetworkManager.service; sync")
         yield booted
@@ -97,8 +71,7 @@ def test_in_the_middle(host: ChangedHost, before: list[str]) -> None:
     unit = host.said("journalctl -b -o cat -u ovirt-rdma-recover")
     assert "was interrupted; all is as before" in unit
     assert host.look() == before
-    newest = host.runs()[0]
-    assert (newest["outcome"], host.held()) == ("rolled back", [])
+    assert (host.newest()[1], host.held()) == ("rolled back", [])
 
 
 def test_after_the_end(host: ChangedHost, before: list[str]) -> None:

@@ -105,7 +105,7 @@ class Site:
         """What ``ovirt-rdma-host apply`` does with the steps about children."""
         host, root = self.host, self.host.path
         prepared = prepare(root, host.run, loaded_policy(root))
-        steps = [s for s in prepared.steps if s.rule == "IPOIB-PKEY-01"]
+        steps = [s for s in prepared.decision.to_do if s.rule == "IPOIB-PKEY-01"]
         wanted = RunRequest(APPLY, facts=prepared.facts, **request)
         return apply_steps(host.effects(), Journal(root), steps, wanted, self)
 
@@ -225,7 +225,7 @@ def test_apply_makes_the_children_and_enables_the_unit(site):
     request = RunRequest(
         facts=prepared.facts, prove=lambda: still_planned(root, host.run, policy)
     )
-    wanted = [s for s in prepared.steps if s.rule != "IPOIB-PROFILE-01"]
+    wanted = [s for s in prepared.decision.to_do if s.rule != "IPOIB-PROFILE-01"]
     result = apply_steps(host.effects(), Journal(root), wanted, request, site)
     assert result.outcome == DONE, result.sentence
     assert result.done[-1] == "IPOIB-PKEY-02/host"

@@ -193,7 +193,7 @@ def apply(site, effects=None, **request):
     host, root = site.host, site.host.path
     prepared = prepare(root, host.run, loaded_policy(root))
     wanted = RunRequest(APPLY, "apply", facts=prepared.facts, **request)
-    steps = [step for step in prepared.steps if step.rule == "IPOIB-MODE-01"]
+    steps = [step for step in prepared.decision.to_do if step.rule == "IPOIB-MODE-01"]
     assert steps
     return apply_steps(
         effects or host.effects(), Journal(root), steps, wanted, Nobody()

@@ -165,11 +165,8 @@ def _changed_by_others(host, journal, data, lasting):
         if is_volatile(change) and (lasting or netdev_of(change) in moved):
             continue
         now = host.read(change, act.uuid).value
-        # What a run of ours found there cannot be told from that run taken back.
-        others = [v for v in FOREIGN[name] if v not in (now, *act.before)]
-        known.pop(property_of(change, act.uuid), None)
-        if others:
-            known[property_of(change, act.uuid)] = act, others
+        others = [v for v in FOREIGN[name] if v != now]
+        known[property_of(change, act.uuid)] = act, others
     if not known or not data.draw(st.booleans(), label="somebody changes something"):
         return {}
     place = data.draw(st.sampled_from(list(known)))

@@ -216,6 +216,67 @@ def test_a_value_that_is_back_already_is_nobodys_change(there, journal):
     assert there.effects == effects + 2  # the way back is the whole way
 
 
+def _thrice(there, journal, between=None):
+    for number, value in enumerate(("1500", "1400", "1300")):
+        if number == 2 and between:
+            there.put(mtu(""), between)
+        applied(there, journal, [step(mtu(value))])
+
+
+@pytest.mark.parametrize("now", ["1500", "1400"])
+def test_a_value_that_an_earlier_run_had_set_may_be_somebodys_change(
+    there, journal, now
+):
+    _thrice(there, journal)
+    there.put(mtu(""), now)
+    (left,) = _revert(there, journal).left
+    assert left.why == (
+        f"mtu of ib0 was changed since by someone else (now {now}, ours 1300)"
+    )
+    assert (value(there, mtu("")), journal.ledger().held) == (now, ())
+
+
+def test_so_it_may_between_two_runs(there, journal):
+    _thrice(there, journal, between="1500")
+    (left,) = _revert(there, journal).left
+    assert left.why == (
+        "mtu of ib0 was 1500 before run 3, which is kept: someone else had set it"
+    )
+    assert value(there, mtu("")) == "1500"
+
+
+def test_what_was_there_before_somebodys_change_may_be_set_again(there, journal):
+    applied(there, journal, [step(mtu("1500"))])
+    there.put(mtu(""), "1280")
+    applied(there, journal, [step(mtu("1400"))])
+    there.put(mtu(""), "2044")
+    assert len(_revert(there, journal).left) == 1
+    assert value(there, mtu("")) == "2044"
+
+
+@pytest.mark.parametrize("foreign", [None, "1500", "1400", "1280"])
+def test_killed_at_any_point_a_revert_of_several_runs_ends_the_same(foreign):
+    points, killed = 0, True
+    while killed:
+        points += 1
+        there = FakeHost(host(netdev("ib0", 2044)))
+        journal = MemoryJournal()
+        _thrice(there, journal)
+        if foreign:
+            there.put(mtu(""), foreign)
+        there.points = journal.points = Points(points)
+        try:
+            _revert(there, journal)
+            killed = False
+        except Killed:
+            there.points = journal.points = Points()
+            recover(there, journal, 0, Told())
+            _revert(there, journal)
+        assert value(there, mtu("")) == (foreign or "2044")
+        assert journal.ledger().held == ()
+    assert points > 10
+
+
 @pytest.mark.parametrize(("now", "foreign"), [("2044", False), ("1280", True)])
 def test_what_the_group_makes_of_an_mtu_is_nobodys_change(journal, now, foreign):
     there = FakeHost(host(netdev("ib0", 1500)))
@@ -562,6 +623,20 @@ def test_a_new_port_mtu_takes_all_links_of_the_adapter_down(journal):
     assert applied(there, journal, [one]).outcome == "done"
     with pytest.raises(Refused, match="IPOIB-MTU-03/mlx4_0/1 takes the link down"):
         _revert(_used(there), journal)
+
+
+@pytest.mark.parametrize("was", [1400, 4092])
+def test_an_mtu_comes_back_before_the_port_mtu_that_allows_more(was, journal):
+    """A netdev that is made anew has at most what its port allows by then."""
+    from test_ipoib_plan import HARDWARE
+
+    there = FakeHost(host(netdev("ib0", was), profiles=None, **HARDWARE["port-mtu"]))
+    _apply(there, journal, policy(mtu=1500, port_mtu=2048))
+    assert there.facts.netdevs[0].mtu == 1500
+    result = _revert(there, journal)
+    assert (result.outcome, result.left) == ("done", ())
+    assert there.facts.netdevs[0].mtu == 4092  # made anew once more
+    assert journal.ledger().held == ()
 
 
 def test_an_interrupted_revert_is_finished_with_what_it_was_asked_for(there, journal):
