@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,13 +15,20 @@ from hypothesis import HealthCheck, settings
 # The programs under test buffer what they print, as they do for users: only so is it
 # seen what becomes of output that nobody reads.
 os.environ.pop("PYTHONUNBUFFERED", None)
+# What an admin has exported would send tests to a real engine. Our own stay.
+for _name in [*os.environ]:
+    if _name.startswith("OVIRT_") and not _name.startswith("OVIRT_RDMA_"):
+        del os.environ[_name]
 
-# The machine is shared: how long an example takes says nothing about our code. Four
-# Pythons take 25 examples each, together hypothesis' own 100; `make fuzz` goes deeper.
+# `make test` names the Pythons of hypervisors that it has: tests are shared out then.
+_SHARED_OUT = bool(os.environ.get("OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS"))
+
+# The machine is shared: how long an example takes says nothing about our code. Each of
+# four Pythons takes 10 examples, one alone 25; `make fuzz` goes deeper.
 settings.register_profile(
     "ovirt-rdma",
     deadline=None,
-    max_examples=25,
+    max_examples=10 if _SHARED_OUT else 25,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ovirt-rdma")
@@ -34,27 +44,75 @@ settings.register_profile(
 _DEVELOPERS = ["lab", "bench", "tools", "test_architecture.py"]
 collect_ignore = _DEVELOPERS if sys.version_info < (3, 11) else []
 
-# The Pythons of EL9 and EL10. Where `make test` has one of them, tests marked
-# `hypervisor`, which start a hypervisor's programs time and again, are left to it.
+# What runs on hypervisors and engine machines and nowhere else, and what starts their
+# programs time and again: tests of these files, and those marked `hypervisor`, are left
+# to the Pythons of EL9 and EL10 where `make test` has one of them.
 _HYPERVISORS = ((3, 9), (3, 12))
-_LEFT_TO_THEM = (
-    bool(os.environ.get("OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS"))
-    and sys.version_info[:2] not in _HYPERVISORS
+_LEFT_TO_THEM = _SHARED_OUT and sys.version_info[:2] not in _HYPERVISORS
+_ONLY_THERE = (
+    "cli/test_apply_verb.py",
+    "cli/test_confirm_verb.py",
+    "cli/test_domain_",
+    "cli/test_enablement_verbs.py",
+    "cli/test_engine_",
+    "cli/test_login_verb.py",
+    "cli/test_network_verbs.py",
+    "cli/test_policy_fleet_verbs.py",
+    "cli/test_revert_verb.py",
+    "cli/test_run_streams.py",
+    "cli/test_unit_verbs.py",
+    "engine/",
+    "host/effects/",
+    "host/test_enablement",
+    "host/test_ib_fabric_facts.py",
+    "host/test_reader",
+    "storage/test_connection.py",
+    "storage/test_degraded_connect.py",
+    "storage/test_launcher",
+    "storage/test_network_probe.py",
+    "storage/test_rdma_cm_probe.py",
+    "storage/test_shared_transport.py",
+    "storage/test_vdsm_contract",
+    "storage/test_vdsm_under_test.py",
+    "vdsm_hooks/",
 )
 
 
 def pytest_report_header() -> list[str]:
-    left = "tests marked hypervisor are left to the Pythons of EL9 and EL10"
+    left = "what runs on EL9 and EL10 only is left to their Pythons"
     return [left] if _LEFT_TO_THEM else []
 
 
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
+    if not _LEFT_TO_THEM:
+        return
     kept, left = [], []
     for one in items:
-        marked = _LEFT_TO_THEM and one.get_closest_marker("hypervisor")
-        (left if marked else kept).append(one)
+        (left if _only_there(one) else kept).append(one)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def _only_there(item: pytest.Item) -> bool:
+    path = item.path.relative_to(Path(__file__).parent).as_posix()
+    return path.startswith(_ONLY_THERE) or bool(item.get_closest_marker("hypervisor"))
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As pytest's own, which looks through all earlier folders for a free name."""
+    folder = tmp_path_factory.getbasetemp() / f"folder{next(_NUMBERS)}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def pytest_collection_finish() -> None:
+    # Thousands of collected tests stay to the end: garbage is not looked for in them.
+    gc.collect()
+    gc.freeze()

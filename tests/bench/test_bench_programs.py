@@ -12,9 +12,12 @@ from command_line import run_process
 
 pytest.importorskip("pyperf", reason="one Python is enough (tox.ini)")
 
+from one_value import in_this_process
+
 from bench import __main__ as bench_main
 from bench import (
     constructor,
+    engine_fleet,
     failing_connect,
     hook_cost,
     host_plan,
@@ -32,6 +35,12 @@ from bench.spread import Timing
 @pytest.fixture(autouse=True)
 def one_quick_value(monkeypatch):
     monkeypatch.setattr(rounds, "_ONCE", ("--debug-single-value", "--quiet"))
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Nothing is started but what is measured: see :mod:`one_value`."""
+    monkeypatch.setattr(rounds, "_round", in_this_process(monkeypatch))
 
 
 def test_constructors():
@@ -79,7 +88,7 @@ def test_the_limit_of_hooks_is_held_by_the_dearest(slow, holds):
     assert hook_cost.INFINIBAND in verdict.sentence
 
 
-def test_start_up_on_the_python_of_the_virtual_environment():
+def test_start_up_on_the_python_of_the_virtual_environment(here):
     pythons = startup.interpreters([])
     assert [python.path for python in pythons] == [
         Path(sys.base_prefix, "bin", "python3").resolve()
@@ -145,7 +154,8 @@ def nothing_measured(monkeypatch, tmp_path):
     results = tmp_path / "RESULTS.md"
     monkeypatch.setattr(bench_main, "RESULTS", results)
     monkeypatch.setattr(machine, "lab_facts", lambda: [])
-    for room in (failing_connect, constructor, hook_cost, policy_size, host_plan):
+    rooms = (failing_connect, constructor, hook_cost, policy_size, host_plan)
+    for room in (*rooms, engine_fleet):
         monkeypatch.setattr(room, "section", lambda _: Section("Whole", ""))
     monkeypatch.setattr(startup, "section", lambda *_: Section("Whole", ""))
     return results
@@ -184,7 +194,7 @@ def test_help_and_contributing_agree_how_long_it_takes(capsys):
     assert f"| {long} min; {short} min with `BENCH=--without-lab` |" in text
 
 
-def test_policies():
+def test_policies(here):
     section = policy_size.section(1)
     times, memory = section.tables
     assert [row[:2] for row in times.rows[:2]] == [
@@ -204,7 +214,7 @@ def test_a_limit_of_the_policy_is_held_by_the_worst_measurement():
     assert "finding the rule: the last, 20.0 ms of 10.0 ms" in verdict.sentence
 
 
-def test_plans(tmp_path):
+def test_plans(here, tmp_path):
     host_plan.write_host(tmp_path, 1)
     environment = {**host_plan.ENVIRONMENT, host_plan.HOSTS: str(tmp_path)}
     measured = measure(host_plan.PROGRAM, 1, environment)
@@ -252,11 +262,12 @@ def test_a_program_that_fails_is_told_with_its_words():
 
 
 @pytest.mark.parametrize(("limit", "code"), [(1e9, 0), (1e-9, 1)])
-def test_a_broken_limit_fails_the_run(monkeypatch, tmp_path, capsys, limit, code):
+def test_a_broken_limit_fails_the_run(here, monkeypatch, tmp_path, capsys, limit, code):
     empty = Section("Nothing", "")
     monkeypatch.delenv("VDSM_SOURCE", raising=False)
     monkeypatch.setattr(policy_size, "section", lambda rounds: empty)
     monkeypatch.setattr(host_plan, "section", lambda rounds: empty)
+    monkeypatch.setattr(engine_fleet, "section", lambda rounds: empty)
     monkeypatch.setattr(startup, "LIMIT", limit)
     results = tmp_path / "RESULTS.md"
     words = ["--without-lab", "--rounds", "1", "--output", str(results)]
@@ -270,8 +281,7 @@ def test_a_broken_limit_fails_the_run(monkeypatch, tmp_path, capsys, limit, code
         f"## {constructor.TITLE}",
         f"## {hook_cost.TITLE}",
         f"## {startup.TITLE}",
-        "## Nothing",
-        "## Nothing",
+        *["## Nothing"] * 3,
     ]
 
 

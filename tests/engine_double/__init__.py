@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A strict double of the oVirt engine's REST API, for tests: facts/engine.md, 8.
+
+    world = sample_world(hosts=12, domains=("data1", "data2"))
+    with EngineDouble(world) as double:
+        connection = ovirtsdk4.Connection(url=double.url, ...)
+
+It speaks HTTP over loopback, reads and writes with ovirtsdk4's own readers and
+writers, and holds what a client sends against a table of what there is.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+from engine_double.double import EngineDouble, SeenRequest
+from engine_double.faults import (
+    AnswerLost,
+    Conflict,
+    DropConnection,
+    Fault,
+    Locked,
+    NoContentType,
+    ServiceUnavailableHtml,
+    Slow,
+    Status,
+    Timeout,
+)
+from engine_double.hosts_of_the_world import (
+    SimAttachment,
+    SimHook,
+    SimHost,
+    SimNic,
+)
+from engine_double.sample import sample_world
+from engine_double.world import (
+    SimCluster,
+    SimClusterNetwork,
+    SimConnection,
+    SimDataCenter,
+    SimDomain,
+    SimExport,
+    SimNetwork,
+    World,
+    new_id,
+)
+
+# Every module here enters its routes when it is loaded; serve is a program.
+for _module in sorted(Path(__file__).parent.glob("*.py")):
+    if _module.stem not in ("__init__", "__main__", "serve"):
+        importlib.import_module(f"engine_double.{_module.stem}")
+
+__all__ = [
+    "AnswerLost",
+    "Conflict",
+    "DropConnection",
+    "EngineDouble",
+    "Fault",
+    "Locked",
+    "NoContentType",
+    "SeenRequest",
+    "ServiceUnavailableHtml",
+    "SimAttachment",
+    "SimCluster",
+    "SimClusterNetwork",
+    "SimConnection",
+    "SimDataCenter",
+    "SimDomain",
+    "SimExport",
+    "SimHook",
+    "SimHost",
+    "SimNetwork",
+    "SimNic",
+    "Slow",
+    "Status",
+    "Timeout",
+    "World",
+    "new_id",
+    "sample_world",
+]

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine double itself: a server, what it has seen, and what tests do to it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Optional
+from urllib.parse import parse_qsl, unquote
+
+from engine_double import routing, services, sso
+from engine_double.answers import (
+    API,
+    Answer,
+    Missing,
+    Mistake,
+    Refusal,
+    fault,
+    one,
+)
+from engine_double.domain_life import lose_ovf_updates
+from engine_double.faults import (
+    HTML,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+    AnyFault,
+    Fault,
+    Slow,
+    Timeout,
+    Traps,
+)
+from engine_double.http_server import HttpServer
+from engine_double.world import World
+
+# CurrentFilter.java: other characters are dropped, 36 are kept.
+_NOT_IN_CORRELATION = re.compile("[^0-9A-Za-z_-]")
+
+
+@dataclass(frozen=True)
+class SeenRequest:
+    """An API call; ``path`` is below the API's address, ``body`` as it was sent."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: str
+    headers: Mapping[str, str]
+
+    @property
+    def changes(self) -> bool:
+        return self.method != "GET"
+
+
+class EngineDouble:
+    """The REST API of an engine over ``world``; a context manager.
+
+    ``latency_s``: each API call takes so much longer. ``strict_errors`` has what a
+    client sent that there is not; the client gets a 500 for it, and a test has to hold
+    the list to be empty. ``on_change`` is called with each SeenRequest that changes
+    something, after it was carried out and before it is answered.
+    """
+
+    def __init__(self, world: World, latency_s: float = 0.0, port: int = 0) -> None:
+        self.world = world
+        self.latency_s = latency_s
+        self.requests: list[SeenRequest] = []
+        self.strict_errors: list[str] = []
+        self.sso = sso.Sso(world.passwords)
+        self.traps = Traps()
+        self.on_change: Any = None
+        # Other addresses that a test's server serves beside the engine's: path prefix
+        # to serve(method, target, headers, body).
+        self.beside: dict[str, Any] = {}
+        self._down_for = 0
+        self._closed = threading.Event()
+        self._server = HttpServer(self._serve, port)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.005,), daemon=True
+        )
+
+    # -- what tests do
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}{API}"
+
+    def fail_next(
+        self, method: str, path: str, what: AnyFault, times: int = 1, after: int = 0
+    ) -> None:
+        """Let ``what`` happen to the next ``times`` requests, but for ``after``.
+
+        ``path`` is a regular expression that is looked for in the path; ``method``
+        ``*`` is any.
+        """
+        self.traps.set(method, path, what, times, after)
+
+    def restart(self, down_for_requests: int = 3) -> None:
+        """Restart the engine: so many answers are HTML 503, and sessions are lost."""
+        with self.world.lock:
+            self._down_for = down_for_requests
+            self.sso.tokens.clear()
+            lose_ovf_updates(self.world)
+
+    def expire_tokens(self) -> None:
+        """End all sessions: the next call of each gets 401."""
+        self.sso.tokens.clear()
+
+    def changes(self) -> list[SeenRequest]:
+        """The requests that were meant to change something, in order."""
+        return [seen for seen in self.requests if seen.changes]
+
+    def __enter__(self) -> EngineDouble:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._server.shutdown()
+        self._server.cut_off()
+        self._server.server_close()
+        self._thread.join()
+
+    # -- what clients get
+
+    def _serve(
+        self, method: str, target: str, headers: Mapping[str, str], raw: bytes
+    ) -> Optional[Answer]:
+        address, _, words = target.partition("?")
+        address = unquote(address)
+        for prefix, serve in self.beside.items():
+            if address.startswith(prefix):
+                beside: Optional[Answer] = serve(method, target, headers, raw)
+                return beside
+        if self._down_for > 0:
+            self._down_for -= 1
+            return Answer(503, UNAVAILABLE, HTML)
+        try:
+            if address == API or address.startswith(API + "/"):
+                return self._serve_api(method, address[len(API) :], words, headers, raw)
+            return self._serve_service(method, address, dict(parse_qsl(words)), raw)
+        except Mistake as mistake:
+            return self._mistaken(str(mistake))
+
+    def _serve_service(
+        self, method: str, address: str, query: Mapping[str, str], raw: bytes
+    ) -> Optional[Answer]:
+        happens = self.traps.spring(method, address)
+        if happens is not None and not happens.applied:
+            return self._instead(happens, None)
+        if method == "POST" and address in (sso.TOKEN, sso.LOGOUT):
+            with self.world.lock:
+                return self.sso.answer(address, raw)
+        return services.answer(self.world, method, address, query)
+
+    def _serve_api(
+        self,
+        method: str,
+        path: str,
+        words: str,
+        headers: Mapping[str, str],
+        raw: bytes,
+    ) -> Optional[Answer]:
+        query = dict(parse_qsl(words, keep_blank_values=True))
+        path = path.rstrip("/") or "/"
+        seen = SeenRequest(method, path, query, raw.decode(), dict(headers.items()))
+        with self.world.lock:
+            self.requests.append(seen)
+        if self.latency_s:
+            time.sleep(self.latency_s)
+        if not self.sso.good(headers.get("Authorization", "")):
+            return Answer(401, UNAUTHORIZED, HTML)
+        happens = self.traps.spring(method, path)
+        if happens is not None and not happens.applied:
+            return self._instead(happens, None)
+        answer = self._carry_out(seen, raw)
+        return self._instead(happens, answer) if happens else answer
+
+    def _carry_out(self, seen: SeenRequest, raw: bytes) -> Answer:
+        sent = {name.lower(): text for name, text in seen.headers.items()}
+        text = seen.query.get("correlation_id") or sent.get("correlation-id") or ""
+        correlation = _NOT_IN_CORRELATION.sub("", text)[:36]
+        with self.world.lock:
+            answer = self._answer(seen, sent, raw, correlation)
+            if self.on_change is not None and seen.changes:
+                self.on_change(seen)
+        return replace(answer, headers={"Correlation-Id": correlation})
+
+    def _answer(
+        self,
+        seen: SeenRequest,
+        headers: Mapping[str, str],
+        raw: bytes,
+        correlation: str,
+    ) -> Answer:
+        try:
+            found, ids = routing.find(seen.method, seen.path)
+            follow = routing.check_query(found, seen.query)
+            body, elements = routing.read_body(found, raw)
+            call = routing.Call(
+                world=self.world,
+                method=seen.method,
+                path=seen.path,
+                ids=ids,
+                query=seen.query,
+                headers=headers,
+                body=body,
+                sent=elements,
+                follow=follow,
+                correlation_id=correlation or None,
+                job_id=seen.query.get("JobId") or headers.get("jobid"),
+            )
+            result = found.handler(call)
+        except Missing:
+            return Answer(404, b"")
+        except Refusal as refusal:
+            return refusal.answer
+        except Mistake as mistake:
+            return self._mistaken(str(mistake))
+        except Exception:  # noqa: BLE001 - ours: the test has to see where
+            return self._mistaken(traceback.format_exc())
+        if result is None:
+            return Answer(200, b"")
+        return result if isinstance(result, Answer) else one(result)
+
+    def _mistaken(self, sentence: str) -> Answer:
+        self.strict_errors.append(sentence)
+        return fault(500, sentence, reason="The engine double is strict")
+
+    def _instead(self, happens: Fault, answer: Optional[Answer]) -> Optional[Answer]:
+        if isinstance(happens, Timeout):
+            self._closed.wait(happens.seconds)
+        elif isinstance(happens, Slow):
+            self._closed.wait(happens.seconds)
+            return answer
+        return happens.answer()

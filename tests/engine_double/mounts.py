@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a simulated host does when the engine tells it to connect or disconnect.
+
+A host mounts by its own policy where the add-on and a policy that names the export
+are on it, otherwise by the engine's row, as stock VDSM does: facts/engine.md, 1.2. What
+comes of it is the kernel's: NFS 4 mounts of one server with the same minor version
+share one connection, so that the first one's transport is that of all. Stock VDSM does
+not look; the add-on takes a mount back that breaks require-rdma.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from engine_double.hosts_of_the_world import SimHost
+from engine_double.world import SimConnection, SimDomain, World
+
+# VDSM's codes: exception.py, facts/engine.md section 1.2.
+MOUNT_FAILED = 477
+DENIED = 469
+
+REQUIRE_RDMA, PREFER_RDMA, TCP = "require-rdma", "prefer-rdma", "tcp"
+
+
+@dataclass(frozen=True)
+class MountFailure:
+    """VDSM's code and its words for it."""
+
+    code: int
+    text: str
+
+
+def connect(
+    world: World, host: SimHost, connection: SimConnection
+) -> Optional[MountFailure]:
+    """Mount ``connection`` on ``host``; an export that is mounted stays as it is."""
+    if connection.type not in ("nfs", "posixfs"):
+        return None
+    export = connection.export
+    if export in host.mounts:
+        return None
+    server = world.export(export)
+    if server.denied:
+        return MountFailure(DENIED, "Permission settings on the specified path do not")
+    asked = asked_for(host, connection)
+    rdma_works = host.rdma_ready and server.rdma and server.answers
+    over_rdma = asked == REQUIRE_RDMA or (asked == PREFER_RDMA and rdma_works)
+    works = rdma_works if over_rdma else server.answers
+    # The server is asked over the transport that is wanted, before the kernel sees
+    # that it is known already.
+    got = transport_of(world, host, connection, "rdma" if over_rdma else "tcp")
+    broken = got != "rdma" and rule_of(host, connection) == REQUIRE_RDMA
+    if not works or broken:
+        return MountFailure(MOUNT_FAILED, "Problem while trying to mount target")
+    host.mounts[export] = got
+    return None
+
+
+def transport_of(
+    world: World, host: SimHost, connection: SimConnection, wanted: str
+) -> str:
+    """``wanted``, unless the kernel has no connection of that kind for it, but has one
+    of the other: storage/trunking.py. Other addresses of a server are not modelled.
+    """
+    version = nfs_version(connection)
+    if version == "3":
+        return wanted
+    rows = {row.export: row for row in world.connections.values()}
+    mine = _server(connection.export)
+    there = [
+        transport
+        for export, transport in host.mounts.items()
+        if _server(export) == mine and nfs_version(rows.get(export)) == version
+    ]
+    return wanted if wanted in there or not there else there[0]
+
+
+def nfs_version(connection: Optional[SimConnection]) -> str:
+    """``3``, ``4.1``; mount.nfs takes the highest where no minor version is told."""
+    told = (connection.nfs_version or "") if connection else ""
+    for option in ((connection.mount_options or "") if connection else "").split(","):
+        name, _, value = option.strip().partition("=")
+        if name in ("vers", "nfsvers"):
+            told = value
+    version = told.lstrip("v").replace("_", ".")
+    return version if version in ("3", "4.0", "4.1") else "4.2"
+
+
+def _server(export: str) -> str:
+    return export.rpartition(":/")[0].lower()
+
+
+def asked_for(host: SimHost, connection: SimConnection) -> str:
+    """The transport that the host's rule says, else the engine's mount options."""
+    rule = rule_of(host, connection)
+    if rule:
+        return rule
+    options = (connection.mount_options or "").split(",")
+    wanted = {"rdma", "proto=rdma", "proto=rdma6"}
+    return REQUIRE_RDMA if wanted & {o.strip() for o in options} else TCP
+
+
+def rule_of(host: SimHost, connection: SimConnection) -> str:
+    """The transport that the host's rule says, "" where none names the export."""
+    if not host.addon or host.policy_text is None:
+        return ""
+    return _rule(host.policy_text, connection.export)
+
+
+@functools.lru_cache(4096)
+def _rule(policy_text: str, export: str) -> str:
+    # Only where a test has a policy: it brings YAML and the schema library.
+    from ovirt_rdma.host.export import Export
+    from ovirt_rdma.host.policy import rule_for
+    from ovirt_rdma.host.policy_file import parse_policy
+
+    match = rule_for(parse_policy(policy_text, "policy").policy, Export.parse(export))
+    return match.rule.transport if match else ""
+
+
+def connect_domains(
+    world: World,
+    host: SimHost,
+    domains: Iterable[SimDomain],
+    correlation_id: Optional[str] = None,
+) -> dict[str, MountFailure]:
+    """Mount ``domains``; gives the failures by domain id, with their events."""
+    failures = {}
+    for domain in domains:
+        connection = world.connections.get(domain.connection or "")
+        failure = connect(world, host, connection) if connection else None
+        if connection and failure:
+            failures[domain.id] = failure
+            report_failure(world, host, connection, failure, domain, correlation_id)
+    return failures
+
+
+def report_failure(
+    world: World,
+    host: SimHost,
+    connection: SimConnection,
+    failure: MountFailure,
+    domain: Optional[SimDomain] = None,
+    correlation_id: Optional[str] = None,
+) -> None:
+    """Write events 996 (VDSM's words) and 188 (which host)."""
+    named = domain.name if domain else connection.export
+    about: dict[str, Any] = {
+        "correlation_id": correlation_id,
+        "host": host.id,
+        "domain": domain.id if domain else None,
+    }
+    world.log.record(
+        996,
+        "error",
+        f"VDSM said of the connection {connection.export}: {failure.text}",
+        **about,
+    )
+    world.log.record(
+        188, "error", f"Host {host.name} could not connect to {named}.", **about
+    )
+
+
+def disconnect(world: World, host: SimHost, connection_id: Optional[str]) -> None:
+    connection = world.connections.get(connection_id or "")
+    if connection:
+        host.mounts.pop(connection.export, None)
+
+
+def disconnect_all(world: World, host: SimHost) -> None:
+    """As at maintenance: everything but the hosted engine's domain."""
+    kept = {
+        world.connections[d.connection].export
+        for d in world.domains.values()
+        if d.hosted_engine and d.connection in world.connections
+    }
+    for export in set(host.mounts) - kept:
+        del host.mounts[export]

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The logical networks of the double's data centers (facts/engine.md, section 5.2)."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any, Optional
+
+from ovirtsdk4 import types
+
+from engine_double import cluster_networks
+from engine_double.answers import Missing, Refusal, created, listed
+from engine_double.hosts_of_the_world import SimHost
+from engine_double.routing import Call, known, route
+from engine_double.search_words import matching
+from engine_double.setup_networks import free, synchronise
+from engine_double.views import followed, with_href
+from engine_double.world import SimDataCenter, SimNetwork, World, new_id
+
+# MTUValidator.java: 0, or at least 68; no maximum.
+_LEAST_MTU = 68
+# Names that a host can have; others get a vdsm_name of their own.
+_ON_HOSTS = re.compile(r"[0-9a-zA-Z_-]{1,15}\Z")
+_FIELDS = (
+    "name",
+    "description",
+    "comment",
+    "mtu",
+    "vlan.id",
+    "usages.usage",
+    "profile_required",
+)
+
+
+def shown(network: SimNetwork) -> types.Network:
+    """A network as the API shows it outside clusters."""
+    good = _ON_HOSTS.match(network.name)
+    return with_href(
+        types.Network(
+            id=network.id,
+            name=network.name,
+            description=network.description,
+            comment=network.comment,
+            data_center=types.DataCenter(id=network.data_center),
+            mtu=network.mtu,
+            stp=False,
+            port_isolation=False,
+            usages=[types.NetworkUsage.VM] if network.vm else [],
+            vlan=None if network.vlan is None else types.Vlan(id=network.vlan),
+            vdsm_name=network.name if good else f"on{network.id[:13].replace('-', '')}",
+        ),
+        f"/networks/{network.id}",
+    )
+
+
+@followed("datacenters", "networks")
+def networks_of(world: World, data_center: SimDataCenter) -> list[types.Network]:
+    """The networks of a data center."""
+    every = world.networks.values()
+    return [shown(one) for one in every if one.data_center == data_center.id]
+
+
+@route("GET", "/networks", query=("max", "search", "case_sensitive"))
+def list_networks(call: Call) -> Any:
+    world = call.world
+    fields = {
+        "name": lambda one: one.name,
+        "id": lambda one: one.id,
+        "datacenter": lambda one: world.data_centers[one.data_center].name,
+    }
+    every = world.networks.values()
+    found = matching(call.query.get("search", ""), every, fields)
+    return listed("networks", map(shown, call.first(found)))
+
+
+@route("GET", "/datacenters/{dc}/networks", query=("max",))
+def list_networks_of_data_center(call: Call) -> Any:
+    data_center = known(call.world.data_centers, call.ids["dc"])
+    return listed("networks", call.first(networks_of(call.world, data_center)))
+
+
+@route("GET", "/networks/{network}")
+def get_network(call: Call) -> Any:
+    return shown(known(call.world.networks, call.ids["network"]))
+
+
+@route(
+    "POST",
+    "/networks",
+    root="network",
+    fields=(*_FIELDS, "data_center.id", "data_center.name"),
+)
+def add_network(call: Call) -> Any:
+    sent = call.body.data_center
+    if sent is None or not (sent.id or sent.name):
+        raise Refusal(
+            400, "Network [dataCenter.name|id] required for add", reason="Incomplete"
+        )
+    for data_center in call.world.data_centers.values():
+        if data_center.id == sent.id if sent.id else data_center.name == sent.name:
+            return _add(call, data_center.id)
+    raise Missing(sent.id or sent.name)
+
+
+@route("POST", "/datacenters/{dc}/networks", root="network", fields=_FIELDS)
+def add_network_to_data_center(call: Call) -> Any:
+    return _add(call, known(call.world.data_centers, call.ids["dc"]).id)
+
+
+@route("PUT", "/networks/{network}", root="network", fields=_FIELDS)
+def update_network(call: Call) -> Any:
+    """Change it, and on all hosts that have it: those that cannot stay out of sync."""
+    world, sent = call.world, call.body
+    network = known(world.networks, call.ids["network"])
+    _check(call, network.data_center, network)
+    as_before = {"bridged": network.vm, "vlan": network.vlan}
+    _take(network, sent)
+    for host in world.hosts.values():
+        mine = [one for one in host.attachments if one.network == network.id]
+        for one in mine:
+            one.actual = {**as_before, **one.actual}
+        if mine:
+            with contextlib.suppress(Refusal):
+                synchronise(world, host, {one.id for one in mine})
+    _say(call, 1114, f"Finished Network {network.name} update", network.data_center)
+    return shown(network)
+
+
+@route("DELETE", "/networks/{network}")
+def remove_network(call: Call) -> Any:
+    world = call.world
+    network = known(world.networks, call.ids["network"])
+    inside = [c for c in world.clusters.values() if network.id in c.networks]
+    if any("management" in c.networks[network.id].usages for c in inside):
+        raise Refusal(
+            400,
+            f"The Management Network ('{network.name}') is mandatory and cannot be "
+            "removed.",
+        )
+    for cluster in inside:
+        cluster_networks.take_out(world, cluster, network.id)
+    del world.networks[network.id]
+    _say(call, 944, f"Finished Network {network.name} removal", network.data_center)
+    return None
+
+
+@route("GET", "/hosts/{host}/unmanagednetworks", query=("max",))
+def list_unmanaged(call: Call) -> Any:
+    host = known(call.world.hosts, call.ids["host"])
+    return listed("unmanaged_networks", call.first(unmanaged_of(call.world, host)))
+
+
+@route("DELETE", "/hosts/{host}/unmanagednetworks/{network}")
+def remove_unmanaged(call: Call) -> Any:
+    host = known(call.world.hosts, call.ids["host"])
+    unmanaged = host.more.get("unmanaged", {})
+    free(call.world, host, known(unmanaged, call.ids["network"]))
+    del unmanaged[call.ids["network"]]
+    return None
+
+
+@followed("hosts", "unmanaged_networks")
+def unmanaged_of(world: World, host: SimHost) -> list[types.UnmanagedNetwork]:
+    """What is on the host and unknown to the engine."""
+    return [
+        with_href(
+            types.UnmanagedNetwork(
+                id=name,
+                name=name,
+                host=types.Host(id=host.id),
+                host_nic=types.HostNic(id=nic),
+            ),
+            f"/hosts/{host.id}/unmanagednetworks/{name}",
+        )
+        for name, nic in host.more.get("unmanaged", {}).items()
+    ]
+
+
+def _add(call: Call, data_center: str) -> Any:
+    world = call.world
+    _check(call, data_center, None)
+    network = SimNetwork(new_id(), call.body.name, data_center)
+    _take(network, call.body)
+    world.networks[network.id] = network
+    _say(call, 942, f"Finished adding Network {network.name}", data_center)
+    return created(shown(network))
+
+
+def _take(network: SimNetwork, sent: Any) -> None:
+    for name in ("name", "description", "comment", "mtu"):
+        if getattr(sent, name) is not None:
+            setattr(network, name, getattr(sent, name))
+    if sent.vlan is not None:
+        network.vlan = sent.vlan.id
+    if sent.usages is not None:
+        network.vm = types.NetworkUsage.VM in sent.usages
+
+
+def _check(call: Call, data_center: str, itself: Optional[SimNetwork]) -> None:
+    sent = call.body
+    if itself is None and not sent.name:
+        raise Refusal(400, "Network [name] required for add", reason="Incomplete")
+    name = sent.name if sent.name is not None else itself.name if itself else ""
+    if name.lower().startswith("bond"):
+        raise Refusal(400, "Bad network name, network cannot start with 'bond'")
+    if not 1 <= len(name) <= 256:
+        raise Refusal(400, "Network name must be 1-256 long")
+    for other in call.world.networks.values():
+        same = (other.data_center, other.name) == (data_center, name)
+        if same and other is not itself:
+            raise Refusal(
+                409,
+                f"Cannot add Network. The name of the logical network '{name}' is "
+                "already used by an existing logical network in the same data-center.",
+            )
+    if sent.mtu is not None and sent.mtu != 0 and sent.mtu < _LEAST_MTU:
+        raise Refusal(400, f"MTU must be 0 or at least {_LEAST_MTU}.")
+    if sent.vlan is not None and not 0 <= sent.vlan.id <= 4094:
+        raise Refusal(400, "VLAN ID must be a number between 0 and 4094.")
+
+
+def _say(call: Call, code: int, sentence: str, data_center: str) -> None:
+    call.world.log.record(
+        code,
+        "normal",
+        sentence,
+        data_center=data_center,
+        correlation_id=call.correlation_id,
+    )

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``POST /hosts/ID/setupnetworks`` and its like: all or nothing, and gone after a boot
+unless it is committed (facts/engine.md, section 5.3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine_double import host_side, network_request
+from engine_double import network_checks as checks
+from engine_double.answers import Refusal, done
+from engine_double.host_life import ON_REBOOT
+from engine_double.hosts_of_the_world import SimHost
+from engine_double.network_request import Wanted
+from engine_double.required_networks import set_operational
+from engine_double.routing import Call, known, route
+from engine_double.world import World
+
+_ATTACHMENT = "modified_network_attachments.network_attachment"
+_BOND = "modified_bonds.host_nic"
+# host.more: nics and attachments as of the last commit, where later ones are not.
+_COMMITTED = "committed_networks"
+
+
+@route(
+    "POST",
+    "/hosts/{host}/setupnetworks",
+    root="action",
+    fields=(
+        "check_connectivity",
+        "commit_on_success",
+        "connectivity_timeout",
+        f"{_ATTACHMENT}.id",
+        f"{_ATTACHMENT}.network.id",
+        f"{_ATTACHMENT}.network.name",
+        f"{_ATTACHMENT}.host_nic.id",
+        f"{_ATTACHMENT}.host_nic.name",
+        f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.assignment_method",
+        f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.ip.address",
+        f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.ip.netmask",
+        f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.ip.version",
+        f"{_ATTACHMENT}.properties.property.name",
+        f"{_ATTACHMENT}.properties.property.value",
+        f"{_BOND}.id",
+        f"{_BOND}.name",
+        f"{_BOND}.bonding.options.option.name",
+        f"{_BOND}.bonding.options.option.value",
+        f"{_BOND}.bonding.slaves.host_nic.id",
+        f"{_BOND}.bonding.slaves.host_nic.name",
+        "removed_bonds.host_nic.id",
+        "removed_bonds.host_nic.name",
+        "removed_network_attachments.network_attachment.id",
+        "synchronized_network_attachments.network_attachment.id",
+    ),
+)
+def setup_networks(call: Call) -> Any:
+    world, action = call.world, call.body
+    host = known(world.hosts, call.ids["host"])
+    checks.check_host(host)
+    checks.check_timeout(action.connectivity_timeout)
+    wanted = network_request.read(action, world, host)
+    _carry_out(
+        world,
+        host,
+        wanted,
+        check=action.check_connectivity is not False,
+        commit=action.commit_on_success is True,
+    )
+    return done()
+
+
+@route("POST", "/hosts/{host}/syncallnetworks", root="action")
+def sync_all_networks(call: Call) -> Any:
+    host = known(call.world.hosts, call.ids["host"])
+    checks.check_host(host)
+    synchronise(call.world, host, {one.id for one in host.attachments})
+    call.world.log.record(
+        10901,
+        "normal",
+        f"Managed to sync all host {host.name} networks.",
+        host=host.id,
+        correlation_id=call.correlation_id,
+    )
+    return done()
+
+
+@route("POST", "/hosts/{host}/commitnetconfig", root="action")
+def commit_net_config(call: Call) -> Any:
+    host = known(call.world.hosts, call.ids["host"])
+    host_side.check_reached(host)
+    _commit(host)
+    return done()
+
+
+def synchronise(world: World, host: SimHost, attachments: set[str]) -> None:
+    """Set these attachments up again, and commit (PersistentHostSetupNetworks)."""
+    wanted = network_request.as_it_is(host)
+    wanted.fresh = attachments
+    _carry_out(world, host, wanted, check=True, commit=True)
+
+
+def lose_uncommitted(world: World, host: SimHost) -> None:
+    """What a boot does: the networks are as they were committed last."""
+    before = host.more.pop(_COMMITTED, None)
+    if before is not None:
+        host.nics, host.attachments = before
+
+
+ON_REBOOT.append(lose_uncommitted)
+
+
+def _commit(host: SimHost) -> None:
+    host.more.pop(_COMMITTED, None)
+    for one in host.attachments:
+        one.committed = True
+
+
+def _carry_out(
+    world: World, host: SimHost, wanted: Wanted, *, check: bool, commit: bool
+) -> None:
+    same = (wanted.nics, wanted.attachments) == (host.nics, host.attachments)
+    if same and not wanted.fresh and not wanted.left:
+        return
+    host_side.check_reached(host)
+    host_side.apply(world, wanted.nics, wanted.attachments, wanted.fresh, wanted.left)
+    if host.cut_off and check:
+        raise Refusal(400, host_side.ROLLED_BACK)
+    host.more.setdefault(_COMMITTED, (host.nics, host.attachments))
+    for one in wanted.attachments:
+        one.committed = one.committed and one.id not in wanted.fresh
+    host.nics, host.attachments = wanted.nics, wanted.attachments
+    if host.cut_off:
+        host.reachable, host.status = False, "non_responsive"
+        return
+    if commit:
+        _commit(host)
+    set_operational(world, world.clusters[host.cluster])
+
+
+def free(world: World, host: SimHost, nic: str) -> None:
+    """Take what the engine does not know from a nic, and commit."""
+    wanted = network_request.as_it_is(host)
+    wanted.left = {nic}
+    _carry_out(world, host, wanted, check=True, commit=True)

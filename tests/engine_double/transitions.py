@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What goes on by itself in an engine, without a clock: by being looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Stage = Callable[[], object]
+
+
+class Transitions:
+    """The stages that are still before each object, by its id.
+
+    An object goes on to its next stage when it has been shown ``reads_per_stage``
+    times, or when a test says so.
+    """
+
+    def __init__(self, reads_per_stage: int = 1) -> None:
+        self.reads_per_stage = reads_per_stage
+        self._stages: dict[str, list[Stage]] = {}
+        self._reads: dict[str, int] = {}
+
+    def begin(self, name: str, *stages: Stage) -> None:
+        """Let ``name`` go through ``stages``; what was before it is forgotten."""
+        self._stages[name] = list(stages)
+        self._reads[name] = 0
+
+    def stop(self, name: str) -> None:
+        self._stages.pop(name, None)
+
+    def under_way(self, name: str = "") -> bool:
+        return name in self._stages if name else bool(self._stages)
+
+    def shown(self, name: str) -> None:
+        """``name`` has been read by a client."""
+        if name in self._stages:
+            self._reads[name] += 1
+            if self._reads[name] >= self.reads_per_stage:
+                self.advance(name)
+
+    def advance(self, name: str = "") -> None:
+        """Let ``name`` go on by one stage; without a name, everything."""
+        for which in [name] if name else list(self._stages):
+            stages = self._stages.get(which)
+            if stages is None:
+                continue
+            self._reads[which] = 0
+            stages.pop(0)()
+            # A stage may have begun another way, which then has its own stages.
+            if self._stages.get(which) is stages and not stages:
+                del self._stages[which]

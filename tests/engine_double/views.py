@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The world's data as ovirtsdk4's types: what the API shows of each object.
+
+Other modules of the double enter what a ``follow=`` fills in:
+
+    @followed("hosts", "nics")
+    def nics_of(world, host): return [types.HostNic(...), ...]
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Any, Optional, TypeVar
+
+from ovirtsdk4 import types
+
+from engine_double.answers import API, Mistake, linked
+from engine_double.hosts_of_the_world import SimHost
+from engine_double.world import (
+    SimCluster,
+    SimConnection,
+    SimDataCenter,
+    SimDomain,
+    World,
+)
+
+E = TypeVar("E", bound=enum.Enum)
+Following = Callable[[World, Any], list[Any]]
+FOLLOWED: dict[tuple[str, str], Following] = {}
+
+
+def followed(collection: str, link: str) -> Callable[[Following], Following]:
+    """Enter what ``follow=link`` puts into the objects of ``collection``."""
+
+    def enter(following: Following) -> Following:
+        FOLLOWED[collection, link] = following
+        return following
+
+    return enter
+
+
+def follow_links(
+    world: World, collection: str, links: Iterable[str], source: Any, shown: Any
+) -> Any:
+    """Put into ``shown``, the view of ``source``, what its ``links`` lead to."""
+    for link in links:
+        following = FOLLOWED.get((collection, link))
+        if following is None:
+            raise Mistake(f"the double cannot follow {link} of {collection}")
+        setattr(shown, link, following(world, source))
+        # As the engine: what is followed is no link any more.
+        shown.links_of_the_double.pop(link.replace("_", ""), None)
+    return shown
+
+
+def word(kind: type[E], text: Optional[str]) -> Optional[E]:
+    """An enum's member by the API's word; the double never shows another word."""
+    return None if text is None else kind(text)
+
+
+def with_href(obj: Any, href: str) -> Any:
+    obj.href = f"{API}{href}"
+    return obj
+
+
+def _with_links(obj: Any, href: str, *rels: str) -> Any:
+    with_href(obj, href)
+    return linked(obj, **{rel: f"{obj.href}/{rel}" for rel in rels})
+
+
+def reference(kind: Any, collection: str, name: str) -> Any:
+    """An object of which only id and address are shown."""
+    return with_href(kind(id=name), f"/{collection}/{name}")
+
+
+def data_center_view(world: World, found: SimDataCenter) -> types.DataCenter:
+    major, minor = map(int, found.version.split("."))
+    view = types.DataCenter(
+        id=found.id,
+        name=found.name,
+        description="",
+        local=False,
+        status=word(types.DataCenterStatus, found.status),
+        version=types.Version(major=major, minor=minor),
+        supported_versions=[types.Version(major=major, minor=minor)],
+    )
+    rels = ("clusters", "networks", "storagedomains")
+    return _with_links(view, f"/datacenters/{found.id}", *rels)
+
+
+def cluster_view(world: World, found: SimCluster) -> types.Cluster:
+    major, minor = map(int, found.version.split("."))
+    view = types.Cluster(
+        id=found.id,
+        name=found.name,
+        description="",
+        data_center=reference(types.DataCenter, "datacenters", found.data_center),
+        version=types.Version(major=major, minor=minor),
+        virt_service=True,
+        gluster_service=False,
+        switch_type=types.SwitchType.LEGACY,
+    )
+    rels = ("enabledfeatures", "networks")
+    return _with_links(view, f"/clusters/{found.id}", *rels)
+
+
+def host_view(world: World, found: SimHost) -> types.Host:
+    spm = types.SpmStatus.SPM if found.spm else types.SpmStatus.NONE
+    hosted = types.HostedEngine(
+        active=True, configured=True, global_maintenance=False, score=3400
+    )
+    view = types.Host(
+        id=found.id,
+        name=found.name,
+        address=found.address,
+        comment=found.comment,
+        cluster=reference(types.Cluster, "clusters", found.cluster),
+        status=word(types.HostStatus, found.status),
+        external_status=word(types.ExternalStatus, found.external_status),
+        type=types.HostType.RHEL,
+        port=54321,
+        memory=found.memory,
+        spm=types.Spm(priority=5, status=spm),
+        ssh=types.Ssh(
+            port=found.port,
+            fingerprint=found.fingerprint,
+            public_key=found.public_key,
+        ),
+        summary=types.VmSummary(
+            active=len(found.vms), migrating=0, total=len(found.vms)
+        ),
+        update_available=False,
+        # Only with all_content in a list of the engine; taken back there.
+        hosted_engine=hosted if found.hosted_engine else None,
+        os=types.OperatingSystem(
+            type="RHEL", version=types.Version(full_version="9.4 - 1.0.el9", major=9)
+        ),
+        version=types.Version(
+            full_version="vdsm-4.50.5.1-1.el9", major=4, minor=50, build=5, revision=1
+        ),
+    )
+    rels = (
+        "hooks",
+        "networkattachments",
+        "nics",
+        "statistics",
+        "storage",
+        "unmanagednetworks",
+    )
+    return _with_links(view, f"/hosts/{found.id}", *rels)
+
+
+def connection_view(world: World, found: SimConnection) -> types.StorageConnection:
+    address, path = _split(found)
+    view = types.StorageConnection(
+        id=found.id, type=word(types.StorageType, found.type)
+    )
+    if found.type == "iscsi":
+        view.address, view.port, view.target = found.address, 3260, found.target
+        return with_href(view, f"/storageconnections/{found.id}")
+    view.address, view.path = address, path
+    view.mount_options = found.mount_options
+    if found.type == "nfs":
+        view.nfs_version = word(types.NfsVersion, found.nfs_version)
+        view.nfs_timeo, view.nfs_retrans = found.nfs_timeo, found.nfs_retrans
+    else:
+        view.vfs_type = found.vfs_type
+    return with_href(view, f"/storageconnections/{found.id}")
+
+
+def domain_view(
+    world: World, found: SimDomain, data_center: Optional[str] = None
+) -> types.StorageDomain:
+    """A domain; with ``data_center`` as that one sees it, else without a status."""
+    status = found.status if data_center else None
+    if found.data_center is None:
+        status = "unattached"
+    view = types.StorageDomain(
+        id=found.id,
+        name=found.name,
+        comment=found.comment,
+        description=found.description,
+        type=word(types.StorageDomainType, found.type),
+        master=found.master,
+        status=word(types.StorageDomainStatus, status),
+        external_status=word(types.ExternalStatus, found.external_status),
+        storage=_host_storage(world, found),
+        storage_format=types.StorageFormat.V5,
+        available=900 << 30,
+        used=100 << 30,
+        committed=0,
+        wipe_after_delete=False,
+        backup=False,
+    )
+    if found.data_center:
+        centre = reference(types.DataCenter, "datacenters", found.data_center)
+        view.data_centers = [centre]
+        view.data_center = centre if data_center else None
+    if data_center:
+        address = f"/datacenters/{data_center}/storagedomains/{found.id}"
+        return _with_links(view, address, "disks")
+    rels = ("disks", "storageconnections", "vms")
+    return _with_links(view, f"/storagedomains/{found.id}", *rels)
+
+
+def _host_storage(world: World, found: SimDomain) -> types.HostStorage:
+    storage = types.HostStorage(type=word(types.StorageType, found.storage_type))
+    connection = world.connections.get(found.connection or "")
+    if connection is None or found.storage_type not in ("nfs", "posixfs"):
+        return storage
+    storage.address, storage.path = _split(connection)
+    storage.mount_options = connection.mount_options
+    storage.vfs_type = connection.vfs_type
+    if found.storage_type == "nfs":
+        storage.nfs_version = word(types.NfsVersion, connection.nfs_version)
+        storage.nfs_timeo = connection.nfs_timeo
+        storage.nfs_retrans = connection.nfs_retrans
+    return storage
+
+
+def _split(found: SimConnection) -> tuple[Optional[str], str]:
+    # StorageDomainMapper.java splits at colons: of a path, what is after one is lost.
+    if found.address.startswith("["):
+        return found.address, found.path
+    return found.address or None, found.path.split(":")[0]
