@@ -179,11 +179,12 @@ def be_verb(
     codes: str,
     examples: Sequence[str],
     more: str = "",
+    on_host: bool = True,
 ) -> None:
     """Make ``made`` the parser of ``verb``, a ``module:function`` of this room.
 
     ``codes`` says its exit codes, ``examples`` are the words after the verb, and
-    ``more`` goes on from its description.
+    ``more`` goes on from its description. ``on_host``: it is about this host.
     """
     shown = "\n".join(f"  %(prog)s {words}".rstrip() for words in examples)
     made.epilog = f"exit codes: {codes}\n\nexamples:\n{shown}"
@@ -196,6 +197,7 @@ def be_verb(
         default="table",
         help="how to print the result; default: table",
     )
-    # For tests on a tree that looks like a host.
-    made.add_argument("--root", metavar="DIR", default="/", help=argparse.SUPPRESS)
+    if on_host:
+        # For tests on a tree that looks like a host.
+        made.add_argument("--root", metavar="DIR", default="/", help=argparse.SUPPRESS)
     made.set_defaults(verb=verb, prog=made.prog)

@@ -31,6 +31,7 @@ HOST_PACKAGES = (
     "gcc",  # of the same release as the kernel, so what that was built with
     "libelf1",  # for objtool of the kernel's own build
     "make",
+    "openssh-client",  # tests/lab/test_engine_ansible_lab.py
 )
 # Megabytes that a layer takes, with what is downloaded for it.
 ROOM = 1100

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What ``domain convert``, ``revert`` and ``heal`` share: states, reports of the hosts,
+the task among the engine's, and carrying a plan out.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Optional
+
+from ovirt_rdma.cli.asked_hosts import NO_WAY, asked
+from ovirt_rdma.cli.conversion_report import (
+    command_of,
+    exit_code,
+    plan_lines,
+    sentence,
+    show_plan,
+    show_result,
+    stands,
+)
+from ovirt_rdma.cli.engine_session import approve, progress
+from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
+from ovirt_rdma.engine_sdk_tools.conversion.state import (
+    CONVERT,
+    CONVERTED,
+    HEAL,
+    ROLLED_BACK,
+    UNDER_WAY,
+    ConversionState,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFile, StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.work import carry_out
+from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine
+from ovirt_rdma.engine_sdk_tools.engine_job import (
+    END_S,
+    EngineJob,
+    Listeners,
+    find_open_jobs,
+)
+from ovirt_rdma.engine_sdk_tools.host_report import HostDoor, HostReport
+from ovirt_rdma.engine_sdk_tools.progress import Listener
+from ovirt_rdma.engine_sdk_tools.refusals import Refused
+from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.engine_sdk_tools.state_folder import state_folder
+from ovirt_rdma.host.problem import Problem, UsageProblem
+
+_JOBS = "ovirt-rdma: "
+
+
+class OtherRun(Problem):
+    """Another machine's run is at work on the same domain."""
+
+    exit_code = 75
+
+
+class Run:
+    """One verb's run on one data center, under its lock."""
+
+    def __init__(
+        self,
+        words: Namespace,
+        screen: Screen,
+        session: Session,
+        door: Optional[HostDoor],
+    ) -> None:
+        self.words = words
+        self.screen = screen
+        self.session = session
+        self.door = door
+        self.folder = states()
+
+    def reports(
+        self, engine: Engine, data_center: str
+    ) -> Optional[Iterator[HostReport]]:
+        """Give what all hosts of a data center tell, as they are asked; None where
+        there is no way to them.
+        """
+        if self.door is None:
+            return None
+        hosts = engine.hosts_of(data_center)
+        return (report for _, report in asked(hosts, self.door, self.screen))
+
+    def do(self, plan: ConversionPlan, kind: str) -> int:
+        """Show the plan, or ask and carry it out; return the exit code."""
+        words, screen = self.words, self.screen
+        if words.dry_run:
+            show_plan(plan, kind, screen)
+            return 0
+        if words.facts_dir is not None:
+            raise UsageProblem(
+                "--facts-dir is for --dry-run: hosts are changed here, and proven",
+                "give --ssh-key or --inventory",
+            )
+        state = plan.state
+        if self.door is None and not state.blind:
+            raise Refused([NO_WAY[0]], NO_WAY[1])
+        if state.stage in UNDER_WAY:
+            ids = [domain.id for domain in state.domains]
+            self.no_other_run(state.data_center, ids, state)
+        approve(words, screen, plan_lines(plan))
+        state = self._work(plan)
+        show_result(state, kind, screen)
+        return exit_code(state)
+
+    def no_other_run(
+        self,
+        center: str,
+        domains: Sequence[str],
+        state: Optional[ConversionState] = None,
+    ) -> None:
+        """Raise OtherRun where the engine has an open task of another machine's run on
+        ``domains`` or their data center (ids); ``state`` is our own.
+        """
+        ids = [center, *domains]
+        for job in find_open_jobs(self.session, _JOBS):
+            # Domains of one data center have the same hosts.
+            mine = any(one in job.description for one in ids)
+            own = state is not None and job.id == state.job
+            if mine and not own and not self.words.take_over:
+                raise OtherRun(
+                    f"the engine has an open task '{job.description}' of another run",
+                    "wait until it has ended; if nobody works on it any more, add "
+                    "--take-over",
+                )
+
+    def _work(self, plan: ConversionPlan) -> ConversionState:
+        state, job = plan.state, None
+        shown: Listener = progress(self.words, self.screen)
+        if not self.words.no_job:
+            job = self._job(state)
+            state = replace(state, job=job.id)
+            shown = Listeners(shown, job)
+        keeper = _Keeper(self.folder.file_for(state), state)
+        try:
+            state = carry_out(self.session, self.door, state, keeper, shown)
+        except BaseException as error:
+            # The progress would take these lines away with its own.
+            self.words.at_end.close()
+            for line in stands(keeper.last):
+                self.screen.message(f"note: {line}")
+            if job is not None:
+                by_hand = not isinstance(error, Problem)
+                job.finish(
+                    f"{described(state)[len(_JOBS) :]} was cut off; "
+                    f"{'; '.join(stands(keeper.last))}",
+                    succeeded=False,
+                    patience_s=0.0 if by_hand else END_S,
+                )
+            raise
+        if job is not None:
+            job.finish(sentence(state), succeeded=exit_code(state) == 0)
+        return state
+
+    def _job(self, state: ConversionState) -> EngineJob:
+        open_ones = {job.id for job in find_open_jobs(self.session, _JOBS)}
+        adopt = state.job if state.job in open_ones else None
+        return EngineJob(self.session, described(state), adopt)
+
+
+class _Keeper:
+    """Writes the state, and remembers it."""
+
+    def __init__(self, file: StateFile, state: ConversionState) -> None:
+        self.last = state
+        self._file = file
+
+    def write(self, state: ConversionState) -> None:
+        """See StateFile."""
+        # Also what could not be written has been done up to here.
+        self.last = state
+        self._file.write(state)
+
+
+def described(state: ConversionState) -> str:
+    """Return the task's description; other runs look for the ids in it."""
+    ids = ", ".join(domain.id for domain in state.domains)
+    if state.kind == HEAL:
+        return f"{_JOBS}heal {state.title} ({state.data_center})"
+    return f"{_JOBS}convert domain {state.title} to {state.to} ({ids})"
+
+
+def states() -> StateFolder:
+    """Return where this user's states are."""
+    return StateFolder(state_folder(os.environ, os.geteuid()))
+
+
+def stored_of(
+    found: Sequence[ConversionState], domains: Sequence[Domain]
+) -> Optional[ConversionState]:
+    """Return the latest state of a conversion of any of ``domains``."""
+    ids = {domain.id for domain in domains}
+    mine = [
+        state
+        for state in found
+        if state.kind == CONVERT and ids & {d.id for d in state.domains}
+    ]
+    return max(mine, key=lambda state: state.begun_at, default=None)
+
+
+def earlier_of(
+    found: Sequence[ConversionState], domains: Sequence[Domain], to: str
+) -> list[ConversionState]:
+    """Return the conversions to ``to`` after which ``domains`` stand now, the latest
+    first.
+    """
+    latest = [stored_of(found, [domain]) for domain in domains]
+    mine = {
+        state.begun_at: state
+        for state in latest
+        if state is not None and state.to == to and stands_converted(state)
+    }
+    return [mine[begun_at] for begun_at in sorted(mine, reverse=True)]
+
+
+def stands_converted(state: ConversionState) -> bool:
+    """Whether its domains are converted: by it, or by one before that it came after."""
+    if state.stage == ROLLED_BACK:
+        return bool(state.first_domains)
+    return state.stage == CONVERTED
+
+
+def no_other_under_way(
+    found: Sequence[ConversionState], mine: Optional[ConversionState]
+) -> None:
+    """Raise Refused where something else is unfinished in the data center: its hosts
+    may be in maintenance for it.
+    """
+    for state in found:
+        same = mine is not None and (
+            (state.kind, state.domains[0].id) == (mine.kind, mine.domains[0].id)
+        )
+        if same or state.stage not in UNDER_WAY:
+            continue
+        command = command_of(state)
+        raise Refused(
+            [f"a run of '{command}' was cut off and is not finished"],
+            f"finish it first: {command}",
+        )

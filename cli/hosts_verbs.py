@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``hosts list`` and ``hosts check``."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ovirt_rdma.cli.asked_hosts import asked, own_policy, say_no_way
+from ovirt_rdma.cli.engine_session import door_of, opened
+from ovirt_rdma.cli.matrix_table import show_matrix
+from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.engine_sdk_tools import hosts_check
+from ovirt_rdma.engine_sdk_tools.domain_transport import shown
+from ovirt_rdma.engine_sdk_tools.engine_facts import Engine, Host
+from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.hook_checksums import (
+    INSTALLED,
+    NAME,
+    POINTS,
+    Checksums,
+    checksums_of,
+)
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+from ovirt_rdma.engine_sdk_tools.names import hosts_named
+
+_HEADINGS = (
+    "HOST",
+    "ADDRESS",
+    "DATA CENTER",
+    "CLUSTER",
+    "STATUS",
+    "VMS",
+    "HOOKS",
+    "IPOIB",
+)
+
+
+def show(words: Namespace, screen: Screen) -> int:
+    """List the hosts as the engine knows them."""
+    with opened(words) as session:
+        engine = read_engine(session, nics=True, hooks=True)
+    hosts = hosts_named(engine, (), words.datacenter)
+    if not screen.for_people:
+        screen.document(
+            "hosts-list",
+            {
+                "hosts": [_document(engine, host) for host in hosts],
+                "problems": list(engine.problems),
+            },
+        )
+        return 0
+    for sentence in engine.problems:
+        screen.message(f"note: {sentence}")
+    if not hosts:
+        screen.line("The engine has no host here.")
+        return 0
+    screen.table(_HEADINGS, [_cells(engine, host) for host in hosts])
+    return 0
+
+
+def check(words: Namespace, screen: Screen) -> int:
+    """Show the readiness of hosts; 3 where a check failed or is not known."""
+    policy = own_policy(words)
+    with opened(words) as session:
+        engine = read_engine(session, hooks=True)
+    hosts = hosts_named(engine, words.names, words.datacenter)
+    door = door_of(words, engine)
+    say_no_way(door, screen)
+    wanted = hosts_check.Wanted(policy[0].policy if policy else None, our_hooks())
+    rows = [
+        hosts_check.row_of(
+            host, report, wanted, hosts_check.connections_of(engine, host)
+        )
+        for host, report in asked(hosts, door, screen)
+    ]
+    matrix = hosts_check.check(engine, rows, wanted)
+    show_matrix(screen, matrix)
+    return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+
+
+def our_hooks() -> Checksums:
+    """Return the checksums of the hooks that are installed here, or lie in the tree
+    that this runs from.
+    """
+    spec = find_spec("ovirt_rdma.vdsm_hooks")
+    beside = spec.submodule_search_locations if spec else None
+    return checksums_of([Path(INSTALLED), *map(Path, beside or ())])
+
+
+def _cells(engine: Engine, host: Host) -> list[str]:
+    there = _document(engine, host)
+    return [
+        host.name,
+        host.address,
+        there["data_center"] or "-",
+        there["cluster"] or "-",
+        (shown(host.status) if host.status else "unknown")
+        + (" (SPM)" if there["spm"] else ""),
+        str(host.active_vms),
+        f"{len(there['hooks'])} of {len(POINTS)}",
+        ", ".join(nic["name"] for nic in there["ipoib_nics"]) or "-",
+    ]
+
+
+def _document(engine: Engine, host: Host) -> dict[str, Any]:
+    cluster = next((c for c in engine.clusters if c.id == host.cluster), None)
+    centers = {one.id: one.name for one in engine.data_centers}
+    return {
+        "name": host.name,
+        "id": host.id,
+        "address": host.address,
+        "data_center": centers.get((cluster.data_center or "") if cluster else ""),
+        "cluster": cluster.name if cluster else None,
+        "status": host.status,
+        "spm": host.spm == "spm",
+        "active_vms": host.active_vms,
+        "hosted_engine": host.hosted_engine,
+        "hooks": [hook.event for hook in host.hooks or () if hook.name == NAME],
+        "ipoib_nics": [
+            {"name": nic.name, "mtu": nic.mtu, "status": nic.status, "mac": nic.mac}
+            for nic in host.nics or ()
+            if nic.infiniband
+        ],
+    }

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A connection of the SDK that keeps the answer, keeps to its time, and never logs in.
+
+Each thread has one of its own: where several requests share the SDK's connection, the
+error of one reaches whoever waits, and the other waits for ever (ovirtsdk4 4.6.3,
+Connection.wait).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import ovirtsdk4
+import pycurl
+
+from ovirt_rdma.engine_sdk_tools.engine_answers import Answer
+from ovirt_rdma.engine_sdk_tools.engine_errors import LoginExpired
+from ovirt_rdma.engine_sdk_tools.settings import Settings
+from ovirt_rdma.engine_sdk_tools.web import CONNECT_S, trusted_cas
+
+
+class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
+    """A connection with ``token``. ``sent`` and ``answer`` are of the last request.
+
+    Raises LoginExpired for HTTP 401: the SDK would log in itself, without a time limit
+    and with no user where it was given a token.
+    """
+
+    def __init__(self, settings: Settings, token: str) -> None:
+        super().__init__(
+            url=settings.url,
+            token=token,
+            ca_file=settings.ca_file or trusted_cas(),
+            # Messages that are told apart by their text.
+            headers={"Accept-Language": "en-US"},
+        )
+        self.token = token
+        self.limit_s = settings.timeout_s
+        self.sent = False
+        self.answer: Optional[Answer] = None
+        self._multi: Any = _PromptMulti(self._multi)
+
+    def begin(self, limit_s: float) -> None:
+        """Forget the last request; the next has ``limit_s`` seconds."""
+        self.limit_s, self.sent, self.answer = limit_s, False, None
+
+    def send(self, request: Any) -> Any:
+        """Send ``request``; of the SDK."""
+        context = super().send(request)
+        curl = context[0]
+        # Signals interrupt threads: libcurl would use them for its time limits.
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.TIMEOUT_MS, max(1, int(self.limit_s * 1000)))
+        connect_s = min(CONNECT_S, self.limit_s)
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000)))
+        self.sent = True
+        return context
+
+    def wait(self, context: Any, failed_auth: bool = False) -> Any:
+        """Wait for the answer, and keep it; of the SDK."""
+        self.answer = super().wait(context, failed_auth)
+        return self.answer
+
+    def _get_access_token(self) -> str:
+        raise LoginExpired
+
+    def release(self) -> None:
+        """Close it; the token stays good."""
+        self.close(logout=False)
+
+
+class _PromptMulti:
+    """libcurl's multi handle, which the SDK asks to sleep for a whole second at a time,
+    also where a request's time is over before.
+    """
+
+    def __init__(self, multi: Any) -> None:
+        self._handle = multi
+
+    def select(self, timeout_s: float) -> Any:
+        due_ms = self._handle.timeout()
+        if due_ms >= 0:
+            timeout_s = min(timeout_s, due_ms / 1000)
+        return self._handle.select(timeout_s)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What an answer of the engine means, or that none came, as one sentence and a kind.
+
+The SDK raises a plain ``Error`` without a code for a refused connection, a time-out
+and a page of HTML, and a TypeError for an answer without a Content-Type
+(ovirtsdk4 4.6.3). So the answer itself is judged, where there was one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Optional, Protocol
+
+from ovirt_rdma.engine_sdk_tools.engine_errors import (
+    BROKEN,
+    CONFLICT,
+    DENIED,
+    INVALID,
+    LOCKED,
+    MISSING,
+    TIMEOUT,
+    UNAVAILABLE,
+    UNREACHABLE,
+    UNTRUSTED,
+    EngineProblem,
+)
+
+_KINDS = {400: INVALID, 401: DENIED, 403: DENIED, 404: MISSING, 409: CONFLICT}
+
+# ACTION_TYPE_FAILED_OBJECT_LOCKED, as the engine's AppErrors.properties has it, and as
+# it comes where the engine has no text for it.
+_LOCKED = re.compile(
+    r"Related operation .*is currently in progress|FAILED_OBJECT_LOCKED"
+)
+
+# libcurl's numbers, from curl/curl.h. Before the request is on the wire:
+_NOT_SENT = {5, 6, 7}
+_TLS = {35, 51, 53, 54, 58, 59, 60, 66, 77, 80, 82, 83, 90, 91}
+_CURL_TIMEOUT = 28
+# How the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
+_CURL_ERROR = re.compile(r"\(<[^>]*>, (\d+), (['\"])(.*?)\2\)")
+
+
+class Answer(Protocol):
+    """An HTTP answer, as the SDK keeps it."""
+
+    code: int
+    body: Any
+    headers: Any
+
+
+def in_words(
+    error: Exception, doing: str, where: str = "", answer: Optional[Answer] = None
+) -> EngineProblem:
+    """Return what ``error`` of the SDK means. ``doing`` completes the sentence
+    ("reading the hosts"), ``where`` names the engine, ``answer`` is what came back.
+    """
+    if isinstance(error, EngineProblem):
+        return error
+    the_engine = f"the engine {where}".strip()
+    if answer is not None:
+        return _of_answer(error, doing, the_engine, answer)
+    code = getattr(error, "code", None)
+    fault = getattr(error, "fault", None)
+    if fault is not None or isinstance(code, int):
+        return _of_fault(doing, the_engine, code, _fault_text(fault))
+    found = _CURL_ERROR.search(str(error))
+    if found:
+        return of_curl(int(found.group(1)), found.group(3), doing, the_engine)
+    return EngineProblem(
+        f"{doing} failed: {_first_line(str(error)) or type(error).__name__}",
+        BROKEN,
+        doing=doing,
+    )
+
+
+def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProblem:
+    """Return what libcurl's error ``number`` means, ``text`` being its own words."""
+    if number in _TLS:
+        return untrusted(text, doing, the_engine)
+    if number in _NOT_SENT:
+        return unreachable(text, doing, the_engine)
+    if number == _CURL_TIMEOUT:
+        # "Connection timed out after ...": nothing was sent. Older libcurl says this
+        # of every time-out while it connects.
+        if re.match(r"(Connection|Resolving|SSL connection) time", text):
+            return unreachable(text, doing, the_engine)
+        return no_answer(doing, the_engine)
+    return EngineProblem(
+        f"{doing} failed: the connection to {the_engine} broke: {text}",
+        TIMEOUT,
+        doing=doing,
+    )
+
+
+def unreachable(text: str, doing: str, the_engine: str) -> EngineProblem:
+    """Return that nothing was sent, because of ``text``."""
+    return EngineProblem(
+        f"{doing} failed: {the_engine} cannot be reached: {text}",
+        UNREACHABLE,
+        fix="check the engine's address and that it runs; "
+        "'systemctl status ovirt-engine httpd' on its machine tells",
+        doing=doing,
+    )
+
+
+def untrusted(text: str, doing: str, the_engine: str) -> EngineProblem:
+    """Return that TLS failed because of ``text``; nothing was sent."""
+    return EngineProblem(
+        f"{doing} failed: the certificate of {the_engine} is not trusted: {text}",
+        UNTRUSTED,
+        fix="give the CA that signed it with --ca-file, or fetch the engine's own with "
+        "'ovirt-rdma login --fetch-ca'",
+        doing=doing,
+    )
+
+
+def no_answer(doing: str, the_engine: str) -> EngineProblem:
+    """Return that no answer came in time."""
+    return EngineProblem(
+        f"{doing} failed: {the_engine} did not answer in time", TIMEOUT, doing=doing
+    )
+
+
+def _of_answer(
+    error: Exception, doing: str, the_engine: str, answer: Answer
+) -> EngineProblem:
+    code, media = int(answer.code), media_type(answer.headers)
+    if not answer.body:
+        return _of_fault(doing, the_engine, code, "")
+    if media.endswith("/xml") and (code >= 400):
+        text = _fault_text(getattr(error, "fault", None))
+        return _of_fault(doing, the_engine, code, text)
+    if media.endswith("/xml"):
+        said = _first_line(str(error)) or type(error).__name__
+        return EngineProblem(
+            f"{doing} failed: the answer of {the_engine} makes no sense: {said}",
+            BROKEN,
+            code=code,
+            doing=doing,
+        )
+    # httpd or a proxy in the engine's place. While the engine's server starts, the
+    # API's address is not there yet and gives 404.
+    if code >= 500 or code == 404:
+        return EngineProblem(
+            f"{doing} failed: {the_engine} is not at work: HTTP {code} from the web "
+            "server in front of it",
+            UNAVAILABLE,
+            code=code,
+            fix="wait until it has started, or check the URL; "
+            "'systemctl status ovirt-engine' on its machine tells",
+            doing=doing,
+        )
+    if code in _KINDS:
+        return _of_fault(doing, the_engine, code, "")
+    return EngineProblem(
+        f"{doing} failed: what answers is not an engine's API: HTTP {code} with "
+        f"{media or 'no Content-Type'}",
+        BROKEN,
+        code=code,
+        fix="check the URL: https://ENGINE/ovirt-engine/api",
+        doing=doing,
+    )
+
+
+def _of_fault(
+    doing: str, the_engine: str, code: Optional[int], text: str
+) -> EngineProblem:
+    kind = _KINDS.get(code or 0, BROKEN)
+    if code in (502, 503, 504):
+        kind = UNAVAILABLE
+    elif code == 409 and _LOCKED.search(text):
+        kind = LOCKED
+    said = text or {
+        DENIED: "it does not allow it",
+        MISSING: "it has no such object",
+        UNAVAILABLE: "it is not at work",
+    }.get(kind, f"HTTP {code}")
+    if kind == BROKEN and text and code:
+        said = f"{text} (HTTP {code})"
+    fix = ""
+    if kind == DENIED:
+        fix = "use a user with an administrator's role (SuperUser)"
+    elif kind == BROKEN:
+        fix = "its log has more: /var/log/ovirt-engine/engine.log"
+    return EngineProblem(
+        f"{doing} failed: {the_engine} says: {said}",
+        kind,
+        code=code,
+        fix=fix,
+        doing=doing,
+        detail=text,
+    )
+
+
+def _fault_text(fault: Any) -> str:
+    """Return the engine's words, ``[Cannot ....]``, without brackets and full stop."""
+    text = str(getattr(fault, "detail", None) or getattr(fault, "reason", None) or "")
+    return " ".join(text.strip().removeprefix("[").removesuffix("]").split()).rstrip(
+        "."
+    )
+
+
+def media_type(headers: Any) -> str:
+    """Return the Content-Type of header lines or of a mapping, without parameters."""
+    if isinstance(headers, Sequence) and not isinstance(headers, str):
+        lines = [str(line) for line in headers]
+    else:
+        lines = [f"{name}: {value}" for name, value in dict(headers or {}).items()]
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "content-type":
+            return value.partition(";")[0].strip().lower()
+    return ""
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0].strip() if text.strip() else ""

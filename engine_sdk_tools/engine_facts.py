@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is true of an engine, as plain data: what decisions look at.
+
+Read by :mod:`ovirt_rdma.engine_sdk_tools.engine_reader`. Statuses are the API's words
+(``up``, ``maintenance``); None where the engine said nothing or a word that the SDK
+does not know, which is no status and never the one that is waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class StorageConnection:
+    """A row of the engine's storage connections, of a file domain.
+
+    ``nfs_version`` is the API's word (``v4_2``, ``auto``), None where none is set.
+    ``mount_options`` is the engine's text, "" for none. ``timeo`` in deciseconds.
+    """
+
+    id: str
+    type: str
+    address: Optional[str] = None
+    path: Optional[str] = None
+    nfs_version: Optional[str] = None
+    mount_options: str = ""
+    timeo: Optional[int] = None
+    retrans: Optional[int] = None
+    vfs_type: Optional[str] = None
+
+    @property
+    def export(self) -> str:
+        """``SERVER:/PATH``, or the path alone where there is no server."""
+        return f"{self.address}:{self.path}" if self.address else str(self.path)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A storage domain; ``data_center`` is the id of the one it is attached to.
+
+    ``type`` is data, iso, export or image; ``storage_type`` nfs, posixfs, ...
+    ``status`` is what the data center says of it; ``unattached`` without one.
+    ``connection`` is None for domains that are not on files.
+    """
+
+    id: str
+    name: str
+    type: str
+    storage_type: str
+    data_center: Optional[str] = None
+    status: Optional[str] = None
+    master: bool = False
+    hosted_engine: bool = False
+    connection: Optional[StorageConnection] = None
+
+
+@dataclass(frozen=True)
+class DataCenter:
+    """A data center; ``version`` as ``4.7``."""
+
+    id: str
+    name: str
+    status: Optional[str] = None
+    version: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster; ``version`` as ``4.7``."""
+
+    id: str
+    name: str
+    data_center: Optional[str] = None
+    version: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A host's nic. ``mac`` has 20 bytes for IPoIB. ``speed_bps`` in bit/s.
+
+    ``bond_ports`` are the names of a bond's ports, ``bond_mode`` the word of the
+    option ``mode`` (``1`` or ``active-backup``).
+    """
+
+    id: str
+    name: str
+    mac: Optional[str] = None
+    mtu: Optional[int] = None
+    status: Optional[str] = None
+    speed_bps: Optional[int] = None
+    address: Optional[str] = None
+    netmask: Optional[str] = None
+    network: Optional[str] = None
+    bond_ports: tuple[str, ...] = ()
+    bond_mode: Optional[str] = None
+
+    @property
+    def infiniband(self) -> bool:
+        """Whether its MAC has InfiniBand's 20 bytes (RFC 4391, 9.1.1)."""
+        return self.mac is not None and self.mac.count(":") == 19
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What the engine compares of a network on a host (``mtu``: expected, actual)."""
+
+    name: str
+    expected: Optional[str]
+    actual: Optional[str]
+    in_sync: bool
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A network on a host's nic; ``network`` and ``nic`` are ids.
+
+    ``addresses`` as ``192.0.2.7/24``; ``properties`` are the custom ones.
+    """
+
+    id: str
+    network: str
+    nic: Optional[str] = None
+    addresses: tuple[str, ...] = ()
+    in_sync: Optional[bool] = None
+    reported: tuple[Reported, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A VDSM hook that the engine knows of: its event and checksum."""
+
+    name: str
+    event: str
+    checksum: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host; ``spm`` is the API's word (``spm``, ``none``, ``contending``).
+
+    ``active_vms`` is the summary's count. ``fingerprint`` and ``public_key`` are the
+    SSH host key's, as far as the engine reports them. ``nics``, ``attachments`` and
+    ``hooks`` are None where they were not asked for.
+    """
+
+    id: str
+    name: str
+    address: str
+    cluster: str
+    status: Optional[str] = None
+    spm: Optional[str] = None
+    active_vms: int = 0
+    port: int = 22
+    fingerprint: Optional[str] = None
+    public_key: Optional[str] = None
+    hosted_engine: bool = False
+    nics: Optional[tuple[Nic, ...]] = None
+    attachments: Optional[tuple[Attachment, ...]] = None
+    hooks: Optional[tuple[Hook, ...]] = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """A logical network; ``vm`` whether virtual machines use it (bridged).
+
+    ``mtu`` 0 is the engine's default, 1500. ``clusters`` has a row a cluster that it
+    is in: (id, required, usages).
+    """
+
+    id: str
+    name: str
+    data_center: Optional[str] = None
+    mtu: int = 0
+    vm: bool = True
+    vlan: Optional[int] = None
+    clusters: tuple[ClusterNetwork, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClusterNetwork:
+    """A logical network in a cluster; ``usages`` are the API's words."""
+
+    cluster: str
+    required: bool
+    usages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What was read of one engine, at one time. ``version`` as ``4.5.7``.
+
+    ``connections`` are all storage connections, also of no domain. ``networks`` is
+    None where they were not asked for. ``problems`` are sentences on what could not
+    be read.
+    """
+
+    url: str
+    version: Optional[str] = None
+    data_centers: tuple[DataCenter, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    domains: tuple[Domain, ...] = ()
+    connections: tuple[StorageConnection, ...] = ()
+    networks: Optional[tuple[Network, ...]] = None
+    problems: tuple[str, ...] = ()
+
+    def hosts_of(self, data_center: str) -> tuple[Host, ...]:
+        """The hosts of a data center, by its id, in the engine's order."""
+        inside = {c.id for c in self.clusters if c.data_center == data_center}
+        return tuple(host for host in self.hosts if host.cluster in inside)

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the scripts of ``playbooks/`` print on a host, made into reports. Pure.
+
+Each command of a script gives one line: a mark, its name, its exit status, its stdout
+and stderr (gzip, base64; ``tell.sh``). Whatever else is printed is passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport, Pushed
+from ovirt_rdma.host import facts_file
+from ovirt_rdma.host.facts import Facts
+from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.problem import Problem
+
+_LINE = re.compile(r"^ovirt-rdma-told (\S+) (\d+) (\S+) (\S+)\r?$", re.MULTILINE)
+# A dump has some 30 kB; a host that sends this much is not well.
+MOST_BYTES = 16_000_000
+# Of timeout(1): the time was up; there is no such command.
+_TIME_UP = (124, 137)
+_NO_COMMAND = 127
+
+_INSTALL = "install the package ovirt-rdma-host on it"
+_SAME_VERSION = "install the same version of ovirt-rdma on the host and here"
+_STEPS = {
+    "before": f"reading {POLICY_YAML}",
+    "folder": "making the folder of the policy",
+    "write": "writing the policy beside the present one",
+    "check": "ovirt-rdma-host policy check",
+    "keep": f"keeping the present {POLICY_YAML}",
+    "place": f"replacing {POLICY_YAML}",
+    "load": "ovirt-rdma-host policy load",
+    "restore": f"putting the earlier {POLICY_YAML} back",
+    "remove": f"removing {POLICY_YAML}",
+    "status": "ovirt-rdma-host status",
+    "facts": "ovirt-rdma-host facts",
+    "policy": f"reading {POLICY_YAML}",
+}
+
+
+class Told(NamedTuple):
+    """What one command did: exit status, stdout, and the last of its stderr."""
+
+    status: int
+    out: bytes
+    err: str
+
+
+class _Wrong(Problem):
+    """An answer that is of no use; the sentence is about the host."""
+
+
+def read_told(text: str) -> dict[str, Told]:
+    """Return the commands' answers by name; of several with one name, the last.
+
+    Lines that are cut off or broken are left out.
+    """
+    found = {}
+    for name, status, out, err in _LINE.findall(text):
+        plain, words = _unpacked(out), _unpacked(err)
+        if plain is not None and words is not None:
+            found[name] = Told(int(status), plain, words.decode("utf-8", "replace"))
+    return found
+
+
+def report_of(host: str, told: Mapping[str, Told], at: float) -> HostReport:
+    """Return the report in the answers to ``report.sh``; ``at`` in seconds since 1970.
+
+    ``problem`` says what is missing, also where the rest is there.
+    """
+    facts: Optional[Facts] = None
+    status: Optional[dict[str, Any]] = None
+    policy: Optional[str] = None
+    first: Optional[Problem] = None
+    try:
+        facts = _facts(host, told)
+        status = _document(host, told, "status")
+        policy = _policy(host, told, "policy")
+    except Problem as problem:
+        first = problem
+    return HostReport(
+        host,
+        facts,
+        status,
+        policy,
+        at,
+        first.one_line if first else "",
+        first.fix if first else "",
+    )
+
+
+def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
+    """Return what became of a policy, of the answers to ``policy.sh``."""
+    before: Optional[str] = None
+    digest: Optional[str] = None
+    try:
+        if "version" in told:
+            _good(host, told, "version")
+        before = _policy(host, told, "before")
+        for step in ("folder", "write"):
+            if step in told:
+                _good(host, told, step)
+        if told.get("check", Told(0, b"", "")).status == 3:
+            raise _mistakes(host, told["check"])
+        _good(host, told, "check")
+        for step in ("keep", "place"):
+            if step in told:
+                _good(host, told, step)
+        _good(host, told, "load", told.get("restore"))
+        if "remove" in told:
+            _good(host, told, "remove")
+        loaded = _document(host, told, "load").get("digest")
+        digest = (_document(host, told, "status").get("policy") or {}).get("digest")
+        if loaded != digest or not isinstance(digest, str):
+            raise _Wrong(
+                f"{host} has another policy in force than the one just loaded: "
+                f"{digest}, not {loaded}",
+                "someone else loads policies there; push it again",
+            )
+    except Problem as problem:
+        return Pushed(host, digest, before, problem.one_line, problem.fix)
+    return Pushed(host, digest, before)
+
+
+def _facts(host: str, told: Mapping[str, Told]) -> Facts:
+    data = _document(host, told, "facts")
+    try:
+        return facts_file.from_json_dict(data, f"the facts of {host}")
+    except facts_file.FactsProblem as problem:
+        raise _Wrong(str(problem), _SAME_VERSION) from None
+
+
+def _document(host: str, told: Mapping[str, Told], name: str) -> dict[str, Any]:
+    """Return the JSON object that a command printed."""
+    answer = _good(host, told, name)
+    try:
+        data = json.loads(answer.out.decode("utf-8"))
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise _Wrong(
+            f"{_STEPS[name]} printed no JSON object on {host}",
+            f"run it there: {_STEPS[name]} -o json",
+        )
+    return data
+
+
+def _policy(host: str, told: Mapping[str, Told], name: str) -> Optional[str]:
+    """Return policy.yaml as it stands there; None where there is none."""
+    if name not in told:
+        return None
+    try:
+        return _good(host, told, name).out.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _Wrong(
+            f"{POLICY_YAML} on {host} is not UTF-8 text",
+            "look at it there, and mend or remove it",
+        ) from None
+
+
+def _good(
+    host: str, told: Mapping[str, Told], name: str, restored: Optional[Told] = None
+) -> Told:
+    """Return a command's answer; raise a Problem where it failed or gave none."""
+    doing = _STEPS.get(name, "ovirt-rdma-host")
+    answer = told.get(name)
+    if answer is None:
+        raise _Wrong(
+            f"{host} gave no answer to {doing}",
+            "its login shell or sshd may cut sessions short; try: ssh HOST true",
+        )
+    if answer.status == 0:
+        return answer
+    after = ""
+    if restored is not None:
+        back = "is back" if restored.status == 0 else "could not be put back"
+        after = f"; the earlier {POLICY_YAML} {back}"
+    if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
+        raise _Wrong(f"{host} has no command ovirt-rdma-host{after}", _INSTALL)
+    if answer.status in _TIME_UP:
+        raise _Wrong(
+            f"{doing} did not end in time on {host}{after}",
+            f"run it there and see what it waits for: {doing}",
+        )
+    sentence, fix = _own_words(answer.err)
+    sentence = sentence or f"exit status {answer.status}"
+    raise _Wrong(
+        f"{doing} failed on {host}: {sentence}{after}",
+        fix or f"run it there: {doing}",
+    )
+
+
+def _mistakes(host: str, answer: Told) -> Problem:
+    """Return the mistakes that the host's ``policy check`` found, as one problem."""
+    fix = f"correct the policy; or, if it is right here: {_SAME_VERSION}"
+    try:
+        errors = json.loads(answer.out)["errors"]
+        lines = [
+            f"the policy does not fit {host}: line {error['line']}: {error['key']} "
+            f"{error['sentence']}"
+            for error in errors
+        ]
+    except (ValueError, KeyError, TypeError):
+        lines = []
+    return _Wrong("\n".join(lines) or f"the policy does not fit {host}", fix)
+
+
+def _own_words(err: str) -> tuple[str, str]:
+    """Return the sentence and the fix that ovirt-rdma-host or a tool printed."""
+    sentences, fix = [], ""
+    for line in filter(None, map(str.strip, err.splitlines())):
+        if line.startswith("fix: "):
+            fix = line[len("fix: ") :]
+        elif not line.startswith(("note: ", "warning: ")):
+            sentences.append(line)
+    own = [line for line in sentences if line.startswith("ovirt-rdma-host: ")]
+    chosen = own[0][len("ovirt-rdma-host: ") :] if own else "; ".join(sentences[-1:])
+    return chosen, fix
+
+
+def _unpacked(text: str) -> Optional[bytes]:
+    try:
+        unzip = zlib.decompressobj(wbits=31)
+        plain = unzip.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+    except (binascii.Error, ValueError, zlib.error):
+        return None
+    return plain if unzip.eof else None

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The cells of ``hosts check`` that look at one host alone. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional
+
+from ovirt_rdma.engine_sdk_tools.domain_transport import shown
+from ovirt_rdma.engine_sdk_tools.engine_facts import Host
+from ovirt_rdma.engine_sdk_tools.host_policy import part
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, WARN, Cell
+from ovirt_rdma.host.decide import decide
+from ovirt_rdma.host.enablement_state import BY_LAUNCHER, MODE_VDSMD, MODES
+from ovirt_rdma.host.policy import Policy
+from ovirt_rdma.host.rules import rule
+from ovirt_rdma.storage.readiness import ACTIVE
+
+NOT_TOLD = Cell(UNKNOWN, "unknown", "the host did not tell its status")
+
+_DOWN = (
+    "down",
+    "error",
+    "install_failed",
+    "non_operational",
+    "non_responsive",
+    "pending_approval",
+)
+_SENTENCES_SHOWN = 3
+
+
+def status_cell(host: Host) -> Cell:
+    """The engine's status of the host; only ``up`` is good."""
+    sentence = f"the host is {shown(host.status)}"
+    text = shown(host.status) if host.status else "unknown"
+    if host.status == "up":
+        return Cell(OK, text, sentence, "", "engine")
+    if host.status is None:
+        return Cell(UNKNOWN, text, sentence, "", "engine")
+    if host.status in _DOWN:
+        fix = "see the events of the host in the administration portal"
+        return Cell(FAIL, text, sentence, fix, "engine")
+    return Cell(WARN, text, sentence, "", "engine")
+
+
+def package_cell(report: HostReport) -> Cell:
+    """Whether the add-on's files are there."""
+    files = part(report.status, "package")
+    if not files:
+        return untold(report)
+    missing = [name for name, there in files.items() if not there]
+    if not missing:
+        return Cell(OK, "complete", "the add-on's files are there")
+    fix = "install the package ovirt-rdma-host there"
+    if len(missing) == len(files):
+        return Cell(FAIL, "missing", "the add-on is not installed", fix)
+    sentence = f"files of the add-on are missing: {', '.join(missing)}"
+    return Cell(FAIL, "incomplete", sentence, fix)
+
+
+def enabled_cell(report: HostReport) -> Cell:
+    """Whether the add-on is enabled, and in which mode."""
+    if report.status is None:
+        return untold(report)
+    mode = part(report.status, "enabled").get("mode")
+    if mode in MODES:
+        return Cell(OK, str(mode), f"enabled in mode {mode}")
+    return Cell(
+        FAIL,
+        "no",
+        "the add-on is not enabled: storage is mounted as stock",
+        "on the host: ovirt-rdma-host enable --restart-vdsmd",
+    )
+
+
+def running_cell(host: Host, report: HostReport) -> Cell:
+    """Whether the running vdsmd is what the mode wants."""
+    if report.status is None:
+        return untold(report)
+    running = part(report.status, "running")
+    mode = part(report.status, "enabled").get("mode")
+    if not running:
+        verdict = FAIL if host.status == "up" else WARN
+        return Cell(verdict, "no", "vdsmd does not run", source="host")
+    launched = running.get("program") == BY_LAUNCHER
+    text = "launcher" if launched else "stock"
+    restart = "on the host: systemctl restart vdsmd"
+    if launched and mode != MODE_VDSMD:
+        sentence = "vdsmd still runs our class, which is not enabled any more"
+        return Cell(WARN, text, sentence, restart)
+    if not launched and mode == MODE_VDSMD:
+        sentence = "vdsmd runs as stock, although mode vdsmd is enabled"
+        return Cell(FAIL, text, sentence, restart)
+    by = "by the launcher" if launched else "as stock"
+    return Cell(OK, text, f"vdsmd runs {by}")
+
+
+def rules_cell(report: HostReport, policy: Optional[Policy]) -> Cell:
+    """What the rules of ``check`` and ``plan`` say of the host under ``policy``;
+    without one, under the empty policy, which still finds what is broken.
+    """
+    if report.facts is None:
+        return untold(report)
+    decision = decide(report.facts, policy or Policy())
+    failed = [f for f in decision.findings if f.verdict == rule.FAIL]
+    warned = [f for f in decision.findings if f.verdict == rule.WARN]
+    to_do = len(decision.to_do)
+    look = "on the host: ovirt-rdma-host check"
+    for found, verdict, noun in ((failed, FAIL, "fail"), (warned, WARN, "warn")):
+        if found:
+            says = [f"{f.rule}: {f.sentence}" for f in found[:_SENTENCES_SHOWN]]
+            more = len(found) - len(says)
+            says += [f"{more} more"] if more else []
+            fix = "on the host: ovirt-rdma-host apply" if to_do else found[0].fix
+            sentence = "; ".join(says)
+            return Cell(verdict, f"{len(found)} {noun}", sentence, fix or look)
+    if to_do:
+        count = "1 step" if to_do == 1 else f"{to_do} steps"
+        sentence = f"it is not as its policy says: {count} to do"
+        return Cell(
+            WARN, f"{to_do} to do", sentence, "on the host: ovirt-rdma-host apply"
+        )
+    return Cell(OK, "ok", "no rule finds anything")
+
+
+def ports_cell(report: HostReport) -> Cell:
+    """Whether an RDMA port is ACTIVE."""
+    facts = report.facts
+    if facts is None:
+        return untold(report)
+    ports = [
+        (device.name, port) for device in facts.rdma_devices for port in device.ports
+    ]
+    if not ports:
+        fix = "check that the adapter's driver is loaded: rdma link"
+        return Cell(FAIL, "none", "there is no RDMA device", fix)
+    states = ", ".join(f"{name}/{port.number} is {port.state}" for name, port in ports)
+    active = sum(port.state == ACTIVE for _, port in ports)
+    text = f"{active} of {len(ports)}"
+    if active:
+        return Cell(OK, text, states)
+    fix = "check the cable, the switch port and, on InfiniBand, the subnet manager"
+    return Cell(FAIL, text, states, fix)
+
+
+def untold(report: HostReport) -> Cell:
+    """A cell for what the host did not tell, with the reason."""
+    return replace(
+        NOT_TOLD, sentence=report.problem or NOT_TOLD.sentence, fix=report.fix
+    )

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is against a logical network on a host's nic. Pure; a sentence for each.
+
+The engine and VDSM would refuse most of it too, but only at the host's turn, and some
+of it in the middle of a change (facts of ovirt-engine's HostSetupNetworksValidator and
+nmstate's inter_ifaces_controller.rs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Optional
+
+from ovirt_rdma.engine_sdk_tools.custom_properties import IPOIB_MODE
+from ovirt_rdma.engine_sdk_tools.engine_facts import (
+    Host,
+    Network,
+    Nic,
+)
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.ipoib_mtu import NetdevMtu, ipoib_mtus
+from ovirt_rdma.engine_sdk_tools.nic_choice import Chosen
+
+# HostValidator.java: the statuses in which networks may be set up.
+STATUSES = ("maintenance", "up", "non_operational")
+ACTIVE_BACKUP = ("active-backup", "1")
+MANAGEMENT = "management"
+DEFAULT_MTU = 1500
+
+
+def against_network(network: Network) -> Iterator[str]:
+    """Say why ``network`` cannot be on InfiniBand at all."""
+    if network.vm:
+        yield (
+            f"{network.name} is a VM network, which is bridged, and InfiniBand cannot "
+            "be a bridge port: clear 'VM network' for it, or make another one with "
+            "'ovirt-rdma network create'"
+        )
+    if network.vlan is not None:
+        yield (
+            f"{network.name} has the VLAN tag {network.vlan}, which InfiniBand does "
+            "not have: take another network, and a P_Key child for the nic"
+        )
+
+
+def against_host(
+    host: Host,
+    chosen: Chosen,
+    network: Network,
+    networks: Sequence[Network],
+    *,
+    report: Optional[HostReport],
+    properties: Mapping[str, str],
+) -> Iterator[str]:
+    """Say what is against ``network`` on the ``chosen`` nic of ``host``."""
+    yield from _status(host)
+    if host.cluster not in {row.cluster for row in network.clusters}:
+        yield (
+            f"{host.name}: {network.name} is not in its cluster; "
+            f"'ovirt-rdma network create {network.name}' puts it there"
+        )
+    by_name = {nic.name: nic for nic in host.nics or ()}
+    for name in dict.fromkeys((*chosen.ports, chosen.target)):
+        if name in by_name:
+            yield from _carries(host, by_name[name], chosen, network, networks)
+    yield from _bond(host, chosen, by_name)
+    if report is not None and report.facts is not None:
+        limits = ipoib_mtus(report.facts, properties.get(IPOIB_MODE))
+        yield from _mtu(host, chosen, by_name, network, limits)
+
+
+def unknown_mtu(
+    host: Host, chosen: Chosen, report: Optional[HostReport], mode: Optional[str]
+) -> bool:
+    """Whether nobody tells if an IPoIB nic of ``chosen`` can have a network's MTU."""
+    nics = [n for n in host.nics or () if n.name in (*chosen.ports, chosen.target)]
+    if not any(nic.infiniband for nic in nics):
+        return False
+    if report is None or report.facts is None:
+        return True
+    limits = ipoib_mtus(report.facts, mode)
+    names = chosen.ports or (chosen.target,)
+    return any(name not in limits or limits[name].mtu is None for name in names)
+
+
+def management_networks(host: Host, networks: Sequence[Network]) -> frozenset[str]:
+    """Return the ids of the management networks of the host's cluster."""
+    return frozenset(
+        network.id
+        for network in networks
+        for row in network.clusters
+        if row.cluster == host.cluster and MANAGEMENT in row.usages
+    )
+
+
+def _status(host: Host) -> Iterator[str]:
+    if host.status not in STATUSES:
+        shown = (host.status or "in an unknown status").replace("_", " ")
+        yield (
+            f"{host.name} is {shown}; networks can be set up on hosts that are up, in "
+            "maintenance or non-operational"
+        )
+
+
+def _carries(
+    host: Host,
+    nic: Nic,
+    chosen: Chosen,
+    network: Network,
+    networks: Sequence[Network],
+) -> Iterator[str]:
+    """Say what is on ``nic`` already."""
+    by_id = {one.id: one for one in networks}
+    on_it = {a.network for a in host.attachments or () if a.nic == nic.id}
+    if nic.network:
+        on_it.add(nic.network)
+    managing = management_networks(host, networks)
+    is_port = nic.name != chosen.target
+    for one in sorted(on_it - ({network.id} if not is_port else set())):
+        other = by_id.get(one)
+        name = other.name if other else one
+        if one in managing:
+            yield (
+                f"{host.name}: {nic.name} carries the management network {name}, which "
+                "is left alone: choose another nic"
+            )
+        elif is_port:
+            yield (
+                f"{host.name}: {nic.name} carries {name} and cannot become a bond's "
+                f"port: take {name} off it first"
+            )
+        elif other is None or other.vlan is None:
+            yield (
+                f"{host.name}: {nic.name} carries {name} already, and a nic has at "
+                "most one network without a VLAN tag"
+            )
+    for bond in host.nics or ():
+        if nic.name in bond.bond_ports and bond.name != chosen.target:
+            yield (
+                f"{host.name}: {nic.name} is a port of {bond.name}: name the bond, or "
+                "another nic"
+            )
+
+
+def _bond(host: Host, chosen: Chosen, by_name: Mapping[str, Nic]) -> Iterator[str]:
+    if not chosen.ports:
+        return
+    ports = [by_name[name] for name in chosen.ports if name in by_name]
+    kinds = {nic.infiniband for nic in ports}
+    if len(kinds) > 1:
+        ours = ", ".join(nic.name for nic in ports if nic.infiniband)
+        yield (
+            f"{host.name}: {ours} is InfiniBand and other ports of {chosen.target} are "
+            "not, and no bond can have both"
+        )
+    bond = by_name.get(chosen.target)
+    if bond and True in kinds and bond.bond_mode not in ACTIVE_BACKUP:
+        yield (
+            f"{host.name}: {bond.name} is in bonding mode {bond.bond_mode or '?'}, and "
+            "InfiniBand can only be bonded in mode active-backup (1)"
+        )
+
+
+def _mtu(
+    host: Host,
+    chosen: Chosen,
+    by_name: Mapping[str, Nic],
+    network: Network,
+    limits: Mapping[str, NetdevMtu],
+) -> Iterator[str]:
+    wanted = network.mtu or DEFAULT_MTU
+    for name in chosen.ports or (chosen.target,):
+        limit = limits.get(name)
+        if limit and limit.no_mode:
+            yield f"{host.name}: {name} cannot be in connected mode: {limit.no_mode}"
+        elif limit and limit.mtu is not None and limit.mtu < wanted:
+            yield (
+                f"{host.name}: {name} can have an MTU of at most {limit.mtu}, and "
+                f"{network.name} has {wanted}: {limit.because}"
+            )
+        elif limit is None and name in by_name and by_name[name].infiniband:
+            yield f"{host.name}: its own facts know no IPoIB netdev {name}"

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Attaches a network to a nic of all hosts, with addresses counted from a range."""
+
+import os
+import sys
+
+from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.attach_rows import AttachRequest
+from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.network_attach import plan_network_attach
+from ovirt_rdma.engine_sdk_tools.network_attach_run import attach_network
+from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+
+name, nic, addresses = sys.argv[1:]
+
+with Session(from_sources(Flags(), os.environ)) as session:
+    engine = read_engine(session, networks=True, nics=True, attachments=True)
+    reports = AnsibleHosts(Access(key=default_key())).reports(engine.hosts)
+    request = AttachRequest(name, hosts=("*",), nic_match=nic, span=addresses)
+    # No custom properties are asked for, so none have to be declared.
+    plan = plan_network_attach(engine, reports, {}, request)
+    for row in plan.rows:
+        print(f"{row.host.name}: {row.act} {row.chosen.target} {row.address}")
+    # A host on which the network is not in sync afterwards is taken back.
+    result = attach_network(session, plan, Silent(), batch=2)
+
+for row in result.rows:
+    print(f"{row.host}: {row.outcome} {row.sentence}".rstrip())
+sys.exit(result.exit_code)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Says what keeps hosts from storage over RDMA."""
+
+import os
+
+from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.hosts_check import (
+    Wanted,
+    check,
+    connections_of,
+    row_of,
+)
+from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL
+from ovirt_rdma.engine_sdk_tools.report_stream import reports_of
+from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+
+with Session(from_sources(Flags(), os.environ)) as session:
+    # The engine knows the hooks of VDSM on each host, with their checksums.
+    engine = read_engine(session, hooks=True)
+
+# No policy and no checksums to hold hosts against: they are held against each other.
+wanted = Wanted(policy=None, checksums={})
+hosts = AnsibleHosts(Access(key=default_key()))
+rows = [
+    row_of(host, report, wanted, connections_of(engine, host))
+    for host, report in reports_of(engine.hosts, hosts)
+]
+matrix = check(engine, rows, wanted)
+for host, cells in zip(matrix.rows, matrix.cells):
+    failed = [cell for cell in cells if cell.verdict == FAIL]
+    print(f"{host.name}: {'ready' if not failed else 'not ready'}")
+    for cell in failed:
+        # Whose word it is: the engine's, or the host's own.
+        print(f"  {cell.source}: {cell.sentence}")

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Creates an NFS domain that hosts mount over RDMA, and proves that they do."""
+
+import os
+import sys
+
+from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.domain_create import DomainRequest, plan_domain_create
+from ovirt_rdma.engine_sdk_tools.domain_create_run import create_domain
+from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+from ovirt_rdma.host.problem import Problem
+
+name, export, data_center = sys.argv[1:]
+
+with Session(from_sources(Flags(), os.environ)) as session:
+    engine = read_engine(session)
+    hosts = AnsibleHosts(Access(key=default_key()))
+    up = [host for host in engine.hosts if host.status == "up"]
+    try:
+        # Changes nothing; raises ChecksFailed with everything that is against it.
+        plan = plan_domain_create(
+            engine, hosts.reports(up), DomainRequest(name, export, data_center)
+        )
+        for warning in plan.warnings:
+            print(f"warning: {warning}")
+        # Takes back what it has made, where a part fails.
+        made = create_domain(session, hosts, plan, Silent())
+    except Problem as problem:
+        print(problem)
+        print(f"fix: {problem.fix}")
+        sys.exit(problem.exit_code)
+
+for host in made.hosts:
+    print(f"{host.host}: {host.sentence}")
+sys.exit(made.exit_code)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Sends a policy file to all hosts that are up, and loads it there."""
+
+import os
+import sys
+from pathlib import Path
+
+from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.policy_push import carry_out, plan_policy_push
+from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+
+(file,) = sys.argv[1:]
+
+with Session(from_sources(Flags(), os.environ)) as session:
+    engine = read_engine(session)
+
+up = [host for host in engine.hosts if host.status == "up"]
+# Raises PolicyProblem with every mistake in the file; no host is asked then.
+plan = plan_policy_push(up, Path(file).read_text(encoding="utf-8"), file)
+
+result = carry_out(AnsibleHosts(Access(key=default_key())), plan)
+for pushed in result.pushed.values():
+    # The digest is what the host says that it has loaded.
+    print(f"{pushed.host}: {pushed.problem or pushed.digest}")
+sys.exit(5 if result.failed else 0)

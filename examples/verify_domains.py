@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Proves over what each host reaches each NFS domain; 3 where one is not as asked."""
+
+import os
+import sys
+
+from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.domain_rows import domains_to_verify
+from ovirt_rdma.engine_sdk_tools.domain_transport import verify
+from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+from ovirt_rdma.engine_sdk_tools.report_stream import reports_of
+from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+
+with Session(from_sources(Flags(), os.environ)) as session:
+    engine = read_engine(session)
+
+domains = domains_to_verify(engine, names=())
+hosts = AnsibleHosts(Access(key=default_key()))
+reports = [report for _, report in reports_of(engine.hosts, hosts)]
+
+# A matrix has a verdict in each cell; docs/matrix.md describes it.
+matrix = verify(engine, reports, engine.hosts, domains)
+for host, cells in zip(matrix.rows, matrix.cells):
+    for domain, cell in zip(matrix.columns, cells):
+        if cell.verdict in (FAIL, UNKNOWN):
+            print(f"{host.name}, {domain.name}: {cell.sentence}")
+            print(f"  fix: {cell.fix}")
+# No data is no proof: unknown is not good.
+sys.exit(3 if matrix.worst in (FAIL, UNKNOWN) else 0)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the operator reads before a conversion: short for many hosts, and whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from ovirt_rdma.cli.conversion_report import plan_lines, show_plan
+from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
+from ovirt_rdma.engine_sdk_tools.conversion.state import (
+    CONVERT,
+    ROLLING,
+    ConversionState,
+    DomainRecord,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.step import (
+    CALL,
+    ENTER,
+    LEAVE,
+    PUSH,
+    Step,
+)
+
+WORDS = {PUSH: "pushing the policy to", ENTER: "moving", LEAVE: "activating"}
+ROW = Step(CALL, "data1", "setting the mount options of data1")
+
+
+def of(host: str, *kinds: str, policy: str = "version: 1\n") -> list[Step]:
+    return [Step(kind, host, f"{WORDS[kind]} {host}", policy=policy) for kind in kinds]
+
+
+def plan(*steps: Step, batch: int = 1) -> ConversionPlan:
+    domain = DomainRecord("id", "data1", "active", "row", "nas1", "/data1", "", "rdma")
+    state = ConversionState(CONVERT, "dc", "rdma", ROLLING, (domain,), (), batch=batch)
+    return ConversionPlan(state, steps)
+
+
+@pytest.mark.parametrize(
+    ("batch", "steps", "lines"),
+    [
+        (
+            1,
+            [
+                *of("host02", PUSH, ENTER, LEAVE),
+                *of("host03", PUSH, ENTER, LEAVE),
+                *of("host04", PUSH),
+                ROW,
+            ],
+            [
+                "host02, host03, one by one: policy, maintenance, activation",
+                "host04: policy",
+                "setting the mount options of data1",
+                "8 steps for data1",
+            ],
+        ),
+        (
+            2,
+            [*of("host02", ENTER), *of("host03", ENTER), *of("host03", LEAVE)],
+            [
+                "host02: maintenance",
+                "host03: maintenance, activation",
+                "3 steps for data1",
+            ],
+        ),
+        (
+            2,
+            [*of("host02", ENTER), *of("host03", ENTER)],
+            ["host02, host03, 2 at a time: maintenance", "2 steps for data1"],
+        ),
+    ],
+)
+def test_hosts_for_which_the_same_is_done_are_one_line(batch, steps, lines):
+    assert plan_lines(plan(*steps, batch=batch)) == lines
+
+
+def test_a_policy_is_shown_once(capsys):
+    screen = Screen()
+    steps = [*of("host02", PUSH), *of("host03", PUSH)]
+    show_plan(plan(*steps, *of("host04", PUSH, policy="other")), "x", screen)
+    screen.flush()
+    assert capsys.readouterr().out.splitlines() == [
+        "1. pushing the policy to host02",
+        "   version: 1",
+        "2. pushing the policy to host03",
+        "   (the policy of step 1)",
+        "3. pushing the policy to host04",
+        "   other",
+    ]

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""docs/matrix.md names the documents that ovirt-rdma prints, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ovirt_rdma.cli import engine_words
+
+TOP = Path(__file__).parents[2]
+KIND = re.compile(r'(?:screen\.document\(\s*|_KIND = )"([a-z-]+)"')
+VERB = re.compile(r'"(\w+):\w+"')
+
+
+def test_every_kind_of_document_is_told():
+    folder = Path(engine_words.__file__).parent
+    words = "".join(one.read_text() for one in folder.glob("engine_words*.py"))
+    names = {*VERB.findall(words), "matrix_table"}
+    text = "".join((folder / f"{name}.py").read_text() for name in names)
+    _, _, section = (TOP / "docs/matrix.md").read_text().partition("## The other ")
+    rows = re.findall(r"^\| (`.+?`) \|", section, re.M)
+    told = {word for row in rows for word in re.findall(r"`([a-z-]+)`", row)}
+    assert told - {"kind"} == set(KIND.findall(text))

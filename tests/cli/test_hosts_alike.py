@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Sentences on many hosts, each said once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ovirt_rdma.cli.hosts_alike import OnHost, OnHosts, said_once
+from ovirt_rdma.cli.matrix_table import show_matrix
+from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, Axis, Cell, Matrix
+
+
+def on(number, sentence, fix="", verdict="fail"):
+    """``{name}`` and ``{address}`` in the words are the host's."""
+    name, address = f"host{number}", f"host{number}.example.com"
+    words = {"name": name, "address": address}
+    return OnHost(name, address, sentence.format(**words), fix.format(**words), verdict)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "fix", "shown", "its_fix"),
+    [
+        ("it is down", "start it", "it is down", "start it"),
+        ("{name} has no command", "", "the host has no command", ""),
+        ("{address} has no command", "", "the host has no command", ""),
+        ("the key of {name}", "ssh root@{address}", "the key of HOST", "ssh root@HOST"),
+        ("{name}: on {address}, {name}.", "", "the host: on HOST, HOST.", ""),
+    ],
+)
+def test_what_differs_by_the_hosts_name_is_said_once(sentence, fix, shown, its_fix):
+    found = said_once(on(number, sentence, fix) for number in (1, 2, 10))
+    assert found == [OnHosts(("host1", "host2", "host10"), shown, its_fix, "fail")]
+
+
+def test_one_host_keeps_its_own_words():
+    (found,) = said_once([on(1, "{name} is away", "ssh {address}")] * 2)
+    assert found.line == "host1: host1 is away"
+    assert found.fix == "ssh host1.example.com"
+
+
+def test_what_is_about_another_host_is_not_the_same():
+    told = [on(1, "host1-b has it"), on(2, "host1-b has it"), on(1, "host10 has it")]
+    assert [one.sentence for one in said_once(told)] == [
+        "host1-b has it",
+        "host10 has it",
+    ]
+
+
+def test_verdicts_fixes_and_sentences_stay_apart():
+    told = [on(1, "a"), on(2, "b"), on(3, "a", "mend it"), on(4, "a", verdict="warn")]
+    assert len(said_once(told)) == 4
+
+
+def test_what_nobody_would_read_is_a_number(capsys):
+    rows = tuple(Axis(f"h{number}", address=f"a{number}") for number in range(250))
+    cells = tuple((Cell(FAIL, "bad", f"its port {n} is down"),) for n in range(250))
+    screen = Screen()
+    show_matrix(screen, Matrix("hosts", rows, (Axis("rdma ports"),), cells))
+    screen.flush()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["HOST", "RDMA", "PORTS"]
+    assert sum("is down" in line for line in lines) == 30
+    assert lines[-1] == "And 220 more; -o json has them all."

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ovirt_rdma.engine_sdk_tools.engine_facts import (
+    Cluster,
+    DataCenter,
+    Domain,
+    Engine,
+    Host,
+)
+from ovirt_rdma.engine_sdk_tools.names import (
+    NameProblem,
+    data_center_named,
+    domain_named,
+    hosts_named,
+    listed,
+)
+
+
+def domain(name: str, center: str | None, at: str = "") -> Domain:
+    return Domain(at or f"id-{name}-{center}", name, "data", "nfs", center)
+
+
+ENGINE = Engine(
+    "http://engine.example.com",
+    data_centers=(DataCenter("d1", "east"), DataCenter("d2", "west")),
+    clusters=(Cluster("c1", "one", "d1"), Cluster("c2", "two", "d2")),
+    hosts=(
+        Host("h1", "hv1", "hv1.example.com", "c1"),
+        Host("h2", "hv2", "hv2.example.com", "c1"),
+        Host("h3", "west-hv", "192.0.2.3", "c2"),
+    ),
+    domains=(
+        domain("data1", "d1"),
+        domain("images", "d1", "iso"),
+        domain("images", "d2", "iso"),
+        domain("spare", None),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "center", "found"),
+    [
+        ("data1", None, "d1"),
+        ("id-data1-d1", None, "d1"),
+        ("images", "west", "d2"),
+        ("images", "d1", "d1"),
+        ("spare", None, None),
+    ],
+)
+def test_domain_is_found_by_name_or_id(name, center, found):
+    assert domain_named(ENGINE, name, center).data_center == found
+
+
+@pytest.mark.parametrize(
+    ("name", "center", "sentence", "fix"),
+    [
+        ("dta1", None, "there is no storage domain 'dta1'", "did you mean data1?"),
+        ("DATA1", None, "no storage domain 'DATA1'", "did you mean data1?"),
+        (
+            "images",
+            None,
+            "ambiguous: data center 'east' and data center 'west' have one each",
+            "--datacenter east",
+        ),
+        ("data1", "west", "is in data center 'east', not in data center 'west'", ""),
+        ("spare", "west", "is in no data center, not in data center 'west'", ""),
+        ("data1", "wst", "there is no data center 'wst'", "did you mean west"),
+        ("zzz", None, "there is no storage domain 'zzz'", "there are: data1, images"),
+    ],
+)
+def test_wrong_name_says_what_was_meant(name, center, sentence, fix):
+    with pytest.raises(NameProblem) as wrong:
+        domain_named(ENGINE, name, center)
+    assert sentence in str(wrong.value)
+    assert fix in wrong.value.fix
+    assert wrong.value.exit_code == 2
+
+
+def test_engine_with_nothing_in_it_says_so():
+    with pytest.raises(NameProblem) as wrong:
+        data_center_named(Engine("http://engine.example.com"), "east")
+    assert "none that this user may see" in wrong.value.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "center", "found"),
+    [
+        ((), None, ["hv1", "hv2", "west-hv"]),
+        ((), "east", ["hv1", "hv2"]),
+        (("hv2,hv1",), None, ["hv1", "hv2"]),
+        (("hv*", "hv1"), None, ["hv1", "hv2"]),
+        (("192.0.2.3",), None, ["west-hv"]),
+        (("h1",), None, ["hv1"]),
+        (("*",), "west", ["west-hv"]),
+    ],
+)
+def test_hosts_are_found_in_the_engines_order(words, center, found):
+    assert [host.name for host in hosts_named(ENGINE, words, center)] == found
+
+
+def test_all_wrong_host_names_are_told_at_once():
+    with pytest.raises(NameProblem) as wrong:
+        hosts_named(ENGINE, ("hv1,hv7", "x*"))
+    assert str(wrong.value) == "no host is called 'hv7' or 'x*'"
+    assert "hv1" in wrong.value.fix
+
+
+def test_host_of_another_data_center_is_not_found():
+    with pytest.raises(NameProblem, match="in data center 'west'"):
+        hosts_named(ENGINE, ("hv1",), "west")
+
+
+def test_many_names_are_a_number():
+    names = [f"h{number}" for number in range(250)]
+    assert listed(names, 4) == "h0, h1, h2, h3 and 246 more"
+    assert listed(names[:4], 4) == "h0, h1, h2, h3"

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Running ovirt-rdma in this process, against the engine double."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from ovirt_rdma.cli import engine_session
+from ovirt_rdma.cli.engine_command import main
+from ovirt_rdma.engine_sdk_tools.session import Session
+
+
+class Clock:
+    """A clock that only sleeping moves. ``slept`` has the pauses."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left: exit code, stdout, stderr."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """stdout as JSON."""
+        return json.loads(self.out)
+
+    @property
+    def events(self) -> list[Any]:
+        """The JSON lines of stderr."""
+        return [json.loads(x) for x in self.err.splitlines() if x.startswith("{")]
+
+    def refused(self, code: int, *words: str) -> None:
+        """Check that this is an error in sentences, with nothing on stdout."""
+        assert (self.code, self.out) == (code, ""), self
+        assert "Traceback" not in self.err
+        for part in words:
+            assert part in self.err
+        for line in self.err.splitlines():
+            known = ("ovirt-rdma: ", "fix: ", "note: ", "warning: ", "{")
+            assert line.startswith(known), line
+
+
+def run_engine(capsys: Any, double: Any, door: Any, *words: str) -> Result:
+    """Run main() here, logged in to ``double`` (None: nowhere), ``door`` being the way
+    to its hosts. Waiting takes no time.
+    """
+    capsys.readouterr()
+    clock = Clock()
+
+    def quick(settings: Any) -> Session:
+        return Session(settings, clock=clock, sleep=clock.sleep)
+
+    waits_no_time = mock.patch.object(engine_session, "Session", quick)
+    with waits_no_time, mock.patch.dict(os.environ, access(double)):
+        code = main(words, door)
+    out, err = capsys.readouterr()
+    return Result(code, out, err)
+
+
+def access(double: Any) -> dict[str, str]:
+    """Return the variables that log in to ``double``, and hide this user's settings."""
+    nowhere = {"XDG_CONFIG_HOME": "/nonexistent", "NO_COLOR": "1"}
+    if double is None:
+        return nowhere
+    user, password = next(iter(double.world.passwords.items()))
+    return {
+        **nowhere,
+        "OVIRT_URL": double.url,
+        "OVIRT_USERNAME": user,
+        "OVIRT_PASSWORD": password,
+    }
