@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Runs of ``ovirt-rdma`` on an engine double in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.memory import highest_memory
+from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed
+
+CHECK, VERIFY = "`hosts check`", "`domain verify`"
+
+_MAIN = "ovirt_rdma.cli.engine_command:main"
+# As the script that pip writes.
+_COMMAND = """\
+import sys
+from ovirt_rdma.cli.engine_command import main
+sys.exit(main())
+"""
+_WORLD_PATH = f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: how long it took, how many calls it made, and what CPU time the double
+    spent on them.
+    """
+
+    seconds: float
+    calls: int
+    double_cpu_s: float
+
+
+@dataclass(frozen=True)
+class Served:
+    """An engine double in a process of its own; ``folder`` has its hosts' dumps."""
+
+    url: str
+    folder: Path
+    hosts: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What names this engine, and hides this user's settings."""
+        return {
+            "OVIRT_URL": self.url,
+            "OVIRT_USERNAME": "admin@ovirt@internalsso",
+            "OVIRT_PASSWORD": "secret",
+            "PYTHONPATH": str(PACKAGE),
+            "XDG_CONFIG_HOME": str(self.folder / "no-settings"),
+            "NO_COLOR": "1",
+            "no_proxy": "127.0.0.1",
+        }
+
+    def words(self, verb: str) -> list[str]:
+        """Return the words of a command for ``verb``."""
+        dumps = ["--facts-dir", str(self.folder), "--output", "json"]
+        if verb == CHECK:
+            policy = str(self.folder / "policy.yaml")
+            return ["hosts", "check", "--policy", policy, *dumps]
+        return ["domain", "verify", *dumps]
+
+    def seen(self) -> dict[str, Any]:
+        """Return what the double has served. Raises BenchmarkFailed where it did not
+        understand something.
+        """
+        address = f"{self.url.split('/ovirt-engine')[0]}/bench/seen"
+        no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with no_proxy.open(address, timeout=60) as answer:
+            seen: dict[str, Any] = json.load(answer)
+        if seen["strict_errors"]:
+            raise BenchmarkFailed(f"the engine double: {seen['strict_errors'][0]}")
+        return seen
+
+
+@contextmanager
+def served(hosts: int, latency_ms: float) -> Iterator[Served]:
+    """Give an engine with ``hosts`` hosts. Raises BenchmarkFailed."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [folder, str(hosts), str(latency_ms)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.engine_world", *words],
+            env={**os.environ, "PYTHONPATH": _WORLD_PATH},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            if not url:
+                _, said = process.communicate()
+                raise BenchmarkFailed(f"the engine double does not start:\n{said}")
+            yield Served(url, Path(folder), hosts)
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def run_verb(engine: Served, verb: str) -> Run:
+    """Run a verb as a process. Raises BenchmarkFailed where it finds anything wrong:
+    the hosts are as they should be, and it has to have looked at all of them.
+    """
+    command = [sys.executable, "-c", _COMMAND, *engine.words(verb)]
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
+
+        def act() -> None:
+            done = subprocess.run(
+                command,
+                env={**os.environ, **engine.environment},
+                stdout=printed,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                said = f"{verb} failed ({done.returncode}):\n{done.stderr}"
+                raise BenchmarkFailed(said)
+
+        run = timed(engine, act)
+        printed.seek(0)
+        rows = len(json.load(printed)["rows"])
+    if rows != engine.hosts:
+        raise BenchmarkFailed(f"{verb} shows {rows} of {engine.hosts} hosts")
+    return run
+
+
+def memory_of(engine: Served, verb: str) -> int:
+    """Return the bytes of a verb's highest resident memory. Raises BenchmarkFailed."""
+    return highest_memory(verb, _MAIN, engine.words(verb), engine.environment)
+
+
+def timed(engine: Served, act: Callable[[], None]) -> Run:
+    """Do ``act``, and say what it took of the time and of the double."""
+    before = engine.seen()
+    began = time.perf_counter()
+    act()
+    seconds = time.perf_counter() - began
+    after = engine.seen()
+    calls, cpu_s = (after[what] - before[what] for what in ("calls", "cpu_s"))
+    return Run(seconds, calls, cpu_s)
