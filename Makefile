@@ -44,6 +44,10 @@ demo: lab ## storage connections over RDMA, and a host with InfiniBand, on real 
 session: lab ## record a terminal session on a real kernel; writes docs/session.md
 	@$(BIN)/python -m lab.record_session
 
+.PHONY: engine-session
+engine-session: venv ## record ovirt-rdma with an engine; writes docs/engine-session.md
+	@$(BIN)/python tools/record_engine_session.py
+
 .PHONY: test
 test: venv tree ## unit tests on each Python of tox.ini that this machine has
 	@OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS="$(filter %/python3.9 %/python3.12,$(PYENV_PYTHONS))" \

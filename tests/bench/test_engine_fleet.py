@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The fleet's programs do what its table shows, on two hosts; the rival is Ansible's,
+which is not installed for tests.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("pyperf", reason="one Python is enough (tox.ini)")
+
+from bench import engine_fleet, engine_rival, engine_runs
+from bench.engine_fleet import (
+    BOTH,
+    CHECK,
+    HOSTS,
+    LOOP,
+    ONE_TASK,
+    VERIFY,
+    Measured,
+    Run,
+    judged,
+    memory_verdict,
+    rival_verdict,
+    time_verdict,
+)
+from bench.engine_runs import memory_of, run_verb, served
+from bench.rounds import BenchmarkFailed
+
+
+@pytest.fixture(scope="module")
+def two_hosts():
+    with served(2, 0.0) as engine:
+        yield engine
+
+
+# A process each, with the SDK in it: half a second.
+@pytest.mark.parametrize("verb", [CHECK, VERIFY])
+def test_a_verb_is_run_on_hosts_that_are_well(two_hosts, verb):
+    run = run_verb(two_hosts, verb)
+    # /api, data centers, clusters, hosts, domains, connections; a data center's
+    # domains: however many hosts.
+    assert run.calls == 7
+    assert 0 < run.double_cpu_s < 10
+    assert run.seconds > 0
+
+
+def test_the_memory_of_a_verb_is_that_of_its_process(two_hosts):
+    assert 20e6 < memory_of(two_hosts, VERIFY) < 150e6
+
+
+def test_a_verb_that_does_not_show_every_host_is_told(two_hosts, monkeypatch):
+    shows_one = """print('{"rows": [{"name": "host01"}]}')"""
+    monkeypatch.setattr(engine_runs, "_COMMAND", shows_one)
+    with pytest.raises(BenchmarkFailed, match="`domain verify` shows 1 of 2 hosts"):
+        run_verb(two_hosts, VERIFY)
+
+
+def test_a_host_that_is_not_well_is_told(two_hosts):
+    dump = two_hosts.folder / "host02.facts.json"
+    text = dump.read_text()
+    dump.write_text("{")
+    try:
+        with pytest.raises(BenchmarkFailed, match=r"`hosts check` failed \(3\)"):
+            run_verb(two_hosts, CHECK)
+    finally:
+        dump.write_text(text)
+
+
+def test_a_double_that_does_not_start_is_told(monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'no module' >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(engine_runs.sys, "executable", str(python))
+    starts = served(2, 0.0)
+    with pytest.raises(BenchmarkFailed, match="does not start:\nno module"), starts:
+        pass
+
+
+def measured(check=2.0, verify=3.0, loop=50.0, one_task=10.0):
+    one = Run(1.0, 7, 0.5)
+    runs = {CHECK: check, VERIFY: verify, ONE_TASK: one_task}
+    rounds = {
+        what: (replace(one, seconds=seconds),) * 3 for what, seconds in runs.items()
+    }
+    rounds[LOOP] = (Run(loop, 255, 2.0),)
+    return Measured(rounds, {CHECK: 70_000_000, VERIFY: 60_000_000})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "holds"), [({"check": 59.0}, True), ({"verify": 60.0}, False)]
+)
+def test_the_limit_of_time_is_held_by_each_verb(seconds, holds):
+    assert time_verdict(measured(**seconds)).holds == holds
+
+
+@pytest.mark.parametrize(("loop", "holds"), [(40.0, True), (39.0, False)])
+def test_both_verbs_together_are_held_against_the_loop(loop, holds):
+    verdict = rival_verdict(measured(loop=loop))
+    assert verdict.holds == holds
+    assert f"{loop / 5:.1f} times as fast" in verdict.sentence
+
+
+@pytest.mark.parametrize(("megabytes", "holds"), [(199, True), (200, False)])
+def test_the_limit_of_memory_is_held_by_the_larger_verb(megabytes, holds):
+    memory = {CHECK: megabytes * 1_000_000, VERIFY: 1}
+    verdict = memory_verdict(memory)
+    assert verdict.holds == holds
+    assert CHECK in verdict.sentence
+
+
+def test_the_table_has_the_loop_as_it_was_measured_once():
+    times, memory = judged("", measured()).tables
+    rows = {row[0]: row[1:] for row in times.rows}
+    assert list(rows) == [CHECK, VERIFY, BOTH, ONE_TASK, LOOP]
+    assert rows[BOTH][:2] == ("14", "5.00 s")
+    assert rows[LOOP] == ("255", "50.0 s", "50.0 s", "50.0 s", "2.00 s", "10.0")
+    assert rows[ONE_TASK][-1] == "2.00"
+    assert [row[1] for row in memory.rows] == ["70.0 MB", "60.0 MB"]
+    assert str(HOSTS) in engine_fleet.TITLE
+
+
+def test_it_is_left_out_where_the_rival_cannot_be_had(monkeypatch):
+    def install():
+        raise engine_rival.NotInstalled("it cannot be installed: no network")
+
+    monkeypatch.setattr(engine_rival, "install", install)
+    section = engine_fleet.section(1)
+    assert (section.tables, section.verdicts) == ((), ())
+    assert section.left_out == "it cannot be installed: no network."
+
+
+def test_a_rival_that_pip_does_not_find_is_one_sentence(monkeypatch, tmp_path):
+    def run(command, **_):
+        error = "noise\nERROR: no such version\n"
+        return subprocess.CompletedProcess(command, "pip" in command[0], "", error)
+
+    monkeypatch.setattr(engine_rival.subprocess, "run", run)
+    venv = tmp_path / "venv"
+    with pytest.raises(engine_rival.NotInstalled) as told:
+        engine_rival.install(venv)
+    assert str(told.value) == (
+        f"{engine_rival.ANSIBLE} cannot be installed: ERROR: no such version"
+    )
+
+
+def test_the_rival_is_installed_once_for_its_versions(monkeypatch, tmp_path):
+    commands = []
+
+    def run(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(engine_rival.subprocess, "run", run)
+    engine_rival.install(tmp_path)
+    assert commands[0][:3] == [sys.executable, "-m", "venv"]
+    assert engine_rival.ANSIBLE in commands[1]
+    engine_rival.install(tmp_path)
+    assert len(commands) == 2
+    monkeypatch.setattr(engine_rival, "_REQUIREMENTS", ("ansible==0",))
+    engine_rival.install(tmp_path)
+    assert len(commands) == 4
+
+
+def test_a_playbook_that_fails_is_told_with_its_words(monkeypatch, tmp_path):
+    program = tmp_path / "bin/ansible-playbook"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "fatal: $2, engine $OVIRT_URL"\nexit 2\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(engine_rival, "VENV", tmp_path)
+    with pytest.raises(BenchmarkFailed) as told:
+        engine_rival.play(5, True, {"OVIRT_URL": "http://e"}, tmp_path)
+    words = "fatal: in_a_loop=True expected_hosts=5, engine http://e"
+    assert words in str(told.value)

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``make engine-session``: writes docs/engine-session.md, a terminal session of
+``ovirt-rdma`` with the engine double of the tests and twelve simulated hosts.
+
+The commands run in processes of their own, on a terminal; the double is in this one,
+so that a host can be broken in between. Each exit code is checked, and where one is not
+as told the document stays as it is. Nothing is waited for in full: sleeping between two
+looks at the engine is cut short (:func:`_run_verb`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import pty
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from fcntl import ioctl
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from termios import TIOCSWINSZ
+from threading import Timer
+from unittest import mock
+
+import pyte
+
+TOP = Path(__file__).resolve().parents[1]
+DOCUMENT = TOP / "docs" / "engine-session.md"
+# The tests' own double and door; as pytest finds them.
+sys.path[:0] = [str(TOP / "tests")]
+
+from engine_door import DoubleDoor, HttpDoor  # noqa: E402
+from engine_double import EngineDouble, SimHook, World, sample_world  # noqa: E402
+from engine_double.serve import serve_hosts  # noqa: E402
+
+from ovirt_rdma.cli import (  # noqa: E402
+    conversion_run,
+    engine_command,
+    engine_session,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder  # noqa: E402
+from ovirt_rdma.engine_sdk_tools.hook_checksums import NAME, POINTS  # noqa: E402
+from ovirt_rdma.engine_sdk_tools.session import Session  # noqa: E402
+
+HOSTS = 12
+SERVER = "nas1.example.com"
+# The new domain's: of the other one it would share the connection.
+SERVER2 = "nas2.example.com"
+COLUMNS = 120
+# More lines than any command prints, so that nothing leaves the screen.
+_LINES = 600
+_SLEEP_AT_MOST_S = 0.1
+_COMMAND_LIMIT_S = 60.0
+_QUESTION = "[y/N]"
+_USER, _PASSWORD = "admin@ovirt@internalsso", "secret"
+
+_OPENING = """\
+<!-- SPDX-License-Identifier: GPL-2.0-or-later -->
+# A session with an engine
+
+An RDMA domain made, a live one converted and taken back, and a network attached, on \
+{hosts} hosts. Recorded on {when} by a program that ran each line which starts with \
+`$` and wrote below it what stood on a terminal of {columns} columns; nothing is typed \
+by hand or shortened. `make engine-session` records it anew.
+
+The engine is the double that the tests use: strict, and faithful to what was read in \
+the engine's source, with hosts whose mounts follow the engine's connection row, their \
+own policy and their own readiness. Waiting is cut short; on real hosts a maintenance \
+takes minutes. [engine.md](engine.md) explains what is shown.
+"""
+
+
+class NotAsTold(Exception):
+    """A command did something else than the story says."""
+
+
+class Terminal:
+    """Runs ``ovirt-rdma`` on a terminal, with yes for an answer to its question."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME")}
+        self._environment = {
+            **kept,
+            "LC_ALL": "C.UTF-8",
+            "TERM": "linux",
+            "NO_COLOR": "1",
+            "PYTHONPATH": str(TOP / "tests"),
+            "XDG_CONFIG_HOME": str(home),
+            "XDG_STATE_HOME": str(home),
+            "OVIRT_URL": url,
+            "OVIRT_USERNAME": _USER,
+            "OVIRT_PASSWORD": _PASSWORD,
+        }
+        self._home = home
+
+    def run(
+        self, line: str, until: Callable[[str], bool]
+    ) -> tuple[int, list[str], list[str]]:
+        """Return the exit code, what stands on the screen at the end, and what stood
+        there when ``until`` of it was first true.
+        """
+        ours, theirs = pty.openpty()
+        ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", _LINES, COLUMNS, 0, 0))
+        screen = pyte.Screen(COLUMNS, _LINES)
+        stream = pyte.ByteStream(screen)
+        words = [sys.executable, __file__, "--verb", *shlex.split(line)]
+        program = subprocess.Popen(
+            words,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=self._environment,
+            cwd=self._home,
+        )
+        os.close(theirs)
+        # One that hangs is ended; reading its terminal ends with it.
+        limit = Timer(_COMMAND_LIMIT_S, program.kill)
+        limit.start()
+        meanwhile: list[str] = []
+        answered = 0
+        try:
+            for block in _blocks(ours):
+                stream.feed(block)
+                shown = _shown(screen)
+                text = "\n".join(shown)
+                if not meanwhile and until(text):
+                    meanwhile = shown
+                if text.count(_QUESTION) > answered:
+                    answered += 1
+                    os.write(ours, b"y\n")
+            code = program.wait()
+        finally:
+            limit.cancel()
+            program.kill()
+            os.close(ours)
+        return code, _shown(screen), meanwhile
+
+
+class Story:
+    """The document as it grows."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.lines: list[str] = []
+        self._terminal = terminal
+
+    def chapter(self, title: str, *sentences: str) -> None:
+        """Begin a chapter, with sentences under its title."""
+        self.lines += [f"## {title}", "", *(f"{one}\n" for one in sentences)]
+
+    def say(self, sentence: str) -> None:
+        """Add a paragraph."""
+        self.lines += [sentence, ""]
+
+    def command(
+        self, line: str, code: int = 0, expect: str = "", meanwhile: str = ""
+    ) -> None:
+        """Run ``ovirt-rdma`` with the words of ``line``; show what stands on the screen
+        afterwards. It has to exit with ``code`` and to show ``expect``, a pattern.
+
+        With ``meanwhile``, a pattern, the screen is shown too when that stood there.
+        """
+
+        def there(text: str) -> bool:
+            return bool(meanwhile) and re.search(meanwhile, text) is not None
+
+        prompt = f"$ ovirt-rdma {line}"
+        exit_code, shown, before = self._terminal.run(line, there)
+        text = "\n".join(shown)
+        if exit_code != code or not re.search(expect, text):
+            wanted = f"exit code {code} and {expect!r}"
+            raise NotAsTold(
+                f"$ ovirt-rdma {line}\n{text}\n-> {exit_code}, not {wanted}"
+            )
+        prompt = f"$ ovirt-rdma {line}"
+        if meanwhile and not before:
+            raise NotAsTold(f"{prompt}\n{text}\n-> {meanwhile!r} was never there")
+        if before:
+            self.lines += ["```text", prompt, *before, "```", "", "And in the end:", ""]
+        self.lines += ["```text", prompt, *shown, "```", ""]
+        if code:
+            self.lines += [f"Its exit code is {code}.", ""]
+
+
+def record() -> str:
+    """Return the document, of a session held now. Raises NotAsTold."""
+    world = _world()
+    with EngineDouble(world) as double, TemporaryDirectory() as home:
+        serve_hosts(double, DoubleDoor(world))
+        Path(home, "policy.yaml").write_text(_POLICY, encoding="utf-8")
+        story = Story(Terminal(double.url, Path(home)))
+        _look(story, world)
+        _create(story)
+        _convert(story)
+        _degrade_and_heal(story, world)
+        _revert(story)
+        _network(story)
+        if double.strict_errors:
+            raise NotAsTold("\n".join(double.strict_errors))
+    opening = _OPENING.format(
+        hosts=HOSTS, when=date.today().isoformat(), columns=COLUMNS
+    )
+    return "\n".join([opening, *story.lines])
+
+
+_POLICY = f"""\
+version: 1
+nfs:
+  rules:
+    - name: nas2
+      server: {SERVER2}
+      path: /exports/data2
+      transport: prefer-rdma
+"""
+
+
+def _look(story: Story, world: World) -> None:
+    story.chapter(
+        "What is there",
+        "One data center with a domain over TCP, as it was made years ago.",
+    )
+    story.command("domain list", expect="tcp 12")
+    story.say("Are the hosts ready? A line a host, and below it what is wrong.")
+    story.command("hosts check", 3, expect="FAIL host05")
+    story.say(
+        "On host05 somebody runs `ovirt-rdma-host enable` and restarts vdsmd; on "
+        "host07 a cable is plugged in."
+    )
+    world.host("host05").addon = True
+    world.host("host05").policy_text = ""
+    world.host("host07").rdma_ready = True
+    story.command("hosts check host05 host07", expect="host07 +up")
+
+
+def _create(story: Story) -> None:
+    story.chapter(
+        "A policy for all hosts, and a domain",
+        "The policy says that the new export may fall back to TCP:",
+    )
+    story.lines += ["```yaml", *_POLICY.splitlines(), "```", ""]
+    story.command("policy push policy.yaml --hosts 'host*'", expect="12 of 12")
+    story.say(
+        "On data1's server it would get data1's transport: hosts have one connection "
+        "for all mounts of a server with the same NFS 4 minor version."
+    )
+    beside = f"domain create data2 --export {SERVER}:/exports/data2 --datacenter dc1"
+    story.command(f"{beside} --dry-run", 3, expect="off RDMA")
+    story.say(
+        "Another server is another connection. What would be asked of the engine?"
+    )
+    create = f"domain create data2 --export {SERVER2}:/exports/data2 --datacenter dc1"
+    story.command(f"{create} --dry-run", expect="POST /storagedomains")
+    story.command(create, expect="is active")
+
+
+def _convert(story: Story) -> None:
+    story.chapter(
+        "The old domain moves to RDMA, while virtual machines run",
+        "Every change, in order:",
+    )
+    convert = "domain convert data1 --to rdma --rolling"
+    story.command(f"{convert} --dry-run", expect="PUT /storageconnections")
+    story.say("While it runs, the terminal looks so:")
+    story.command(
+        convert, meanwhile="host06 .*waiting for host06 to be up", expect="convert"
+    )
+    story.command("domain verify", expect="rdma +rdma")
+
+
+def _degrade_and_heal(story: Story, world: World) -> None:
+    story.chapter(
+        "A host falls back to TCP",
+        "host09 was restarted while its RDMA port was down. data2's rule says "
+        "`prefer-rdma`, so that it was mounted over TCP.",
+    )
+    world.host("host09").mounts[f"{SERVER2}:/exports/data2"] = "tcp"
+    story.command("domain verify", 3, expect="FAIL tcp")
+    story.command("domain heal", expect="host09")
+    story.command("domain verify data2")
+
+
+def _revert(story: Story) -> None:
+    story.chapter(
+        "As it was",
+        "The conversion can be taken back at any time: what was there before is in its "
+        "state file.",
+    )
+    story.command("domain revert data1")
+    story.command("domain list", expect="tcp 12")
+
+
+def _network(story: Story) -> None:
+    story.chapter("A network for storage over IPoIB")
+    story.command(
+        "network create storage --datacenter dc1 --mtu auto", expect="MTU 2044"
+    )
+    story.say("Which address would each host get, and what would be asked of one?")
+    attach = "network attach storage --nic-match ib0 --addresses 10.20.0.11/24"
+    story.command(f"{attach} --hosts host01 --dry-run", expect="setupnetworks")
+    story.command(f"{attach} --hosts 'host*' --batch 4", expect="12 of 12")
+
+
+def _world() -> World:
+    world = sample_world(
+        hosts=HOSTS, domains=("data1",), addon=True, server=SERVER, reads_per_stage=2
+    )
+    for host in world.hosts.values():
+        host.hooks = [SimHook(NAME, point, _checksum(point)) for point in POINTS]
+        host.vms = [f"vm{number}-{host.name}" for number in range(3)]
+    world.host("host05").addon = False
+    world.host("host05").more["package"] = True
+    world.host("host05").policy_text = None
+    world.host("host07").rdma_ready = False
+    return world
+
+
+@functools.cache
+def _checksum(point: str) -> str:
+    data = (TOP / "vdsm_hooks" / point / NAME).read_bytes()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _blocks(descriptor: int) -> Iterator[bytes]:
+    # Once the program has ended, reading its terminal is an error (EIO).
+    with contextlib.suppress(OSError):
+        while block := os.read(descriptor, 4096):
+            yield block
+
+
+def _shown(screen: pyte.Screen) -> list[str]:
+    text = "\n".join(line.rstrip() for line in screen.display)
+    return text.strip("\n").splitlines()
+
+
+def _run_verb(words: list[str]) -> int:
+    """Run ``ovirt-rdma`` here, with the double's way to its hosts."""
+
+    def short(seconds: float) -> None:
+        time.sleep(min(seconds, _SLEEP_AT_MOST_S))
+
+    def quick(settings: object) -> Session:
+        return Session(settings, sleep=short)  # type: ignore[arg-type]
+
+    # Not root's own, which is the same for every run.
+    states = StateFolder(Path(os.environ["XDG_STATE_HOME"]))
+    with (
+        mock.patch.object(engine_session, "Session", quick),
+        mock.patch.object(conversion_run, "states", lambda: states),
+    ):
+        return engine_command.main(words, HttpDoor(os.environ["OVIRT_URL"]))
+
+
+def main() -> int:
+    """Write the document; 0 if the session went as told."""
+    if sys.argv[1:2] == ["--verb"]:
+        return _run_verb(sys.argv[2:])
+    try:
+        DOCUMENT.write_text(record(), encoding="utf-8")
+    except NotAsTold as problem:
+        print(f"engine-session: {problem}", file=sys.stderr)
+        return 1
+    print(f"{DOCUMENT.name} is written.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
