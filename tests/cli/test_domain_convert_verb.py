@@ -25,6 +25,8 @@ from ovirt_rdma.cli import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.session import Session
 
+pytestmark = pytest.mark.engine
+
 EXPORT = "nfs1.example.com:/exports/data1"
 ROLLING = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
 

@@ -30,7 +30,6 @@ from engine_double import (
     Timeout,
     sample_world,
 )
-from one_python import on_one_python
 
 from ovirt_rdma.cli import conversion_run, engine_session
 from ovirt_rdma.cli.engine_settings import settings_of
@@ -397,7 +396,7 @@ def conversion_file(asked):
     return path
 
 
-@on_one_python
+@pytest.mark.engine
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1"])
 @pytest.mark.parametrize(
     "broken",
@@ -483,7 +482,7 @@ def quiet(result):
     return [line for line in result.out.splitlines() if "read at" not in line.lower()]
 
 
-@on_one_python
+@pytest.mark.engine
 @pytest.mark.parametrize("verb", READING)
 def test_an_engine_that_restarts_at_any_reading(asked, verb):
     double = asked.double
@@ -499,7 +498,7 @@ def test_an_engine_that_restarts_at_any_reading(asked, verb):
     assert double.changes() == []
 
 
-@on_one_python
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("verb", "trouble"),
     [
@@ -601,7 +600,7 @@ def when_well(well, capsys, folder, words):
     return well[words]
 
 
-@on_one_python
+@pytest.mark.engine
 @pytest.mark.parametrize(("words", "fault"), ONCE)
 def test_a_change_that_fails_once(capsys, files, well, words, fault):
     good, count = when_well(well, capsys, files, words)
@@ -618,7 +617,7 @@ def test_a_change_that_fails_once(capsys, files, well, words, fault):
             assert double.strict_errors == []
 
 
-@on_one_python
+@pytest.mark.engine
 @pytest.mark.parametrize(("words", "fault"), FOR_GOOD)
 def test_an_engine_that_is_gone_in_the_middle(capsys, files, well, words, fault):
     good, count = when_well(well, capsys, files, words)

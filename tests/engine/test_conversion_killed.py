@@ -22,7 +22,6 @@ from engine_command_line import access, run_engine
 from engine_door import DoubleDoor
 from engine_double import EngineDouble, Fault, sample_world
 from engine_double.serve import WAY, serve_hosts
-from one_python import on_one_python
 
 from ovirt_rdma.cli import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
@@ -193,7 +192,7 @@ def test_how_many_changes_there_are(site):
     site.is_converted()
 
 
-@on_one_python
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("number", "applied"),
     [
@@ -209,7 +208,7 @@ def test_killed_at_a_change_and_run_again(site, number, applied):
     assert not site.here(*ROLLING, "--no-job").events  # nothing is left to do
 
 
-@on_one_python
+@pytest.mark.engine
 def test_killed_and_reverted(site):
     site.killed(4, *ROLLING, applied=True)
     back = site.here(*REVERT)
@@ -219,7 +218,7 @@ def test_killed_and_reverted(site):
     assert {host.policy_text for host in site.world.hosts.values()} == {""}
 
 
-@on_one_python
+@pytest.mark.engine
 def test_an_offline_conversion_that_is_killed(site):
     site.killed(4, *OFFLINE, applied=True)
     again = site.here(*OFFLINE)
@@ -227,7 +226,7 @@ def test_an_offline_conversion_that_is_killed(site):
     site.is_converted()
 
 
-@on_one_python
+@pytest.mark.engine
 def test_killed_time_and_again(site):
     """Each run comes one change further."""
     for number in (1, 3, 5):
@@ -236,7 +235,7 @@ def test_killed_time_and_again(site):
     site.is_converted()
 
 
-@on_one_python
+@pytest.mark.engine
 def test_a_second_console_meets_the_first(site, tmp_path):
     reached, go_on = threading.Event(), threading.Event()
 
@@ -264,7 +263,7 @@ def test_a_second_console_meets_the_first(site, tmp_path):
     site.is_converted()
 
 
-@on_one_python
+@pytest.mark.engine
 def test_interrupted_by_ctrl_c(site):
     running: list[subprocess.Popen[str]] = []
     started = threading.Event()
@@ -286,7 +285,7 @@ def test_interrupted_by_ctrl_c(site):
     site.is_converted()
 
 
-@on_one_python
+@pytest.mark.engine
 @pytest.mark.parametrize("number", range(ROLLING_ACTS - 2))
 def test_an_engine_that_restarts_in_the_middle(site, number):
     """Sessions are lost, the answer too, and some requests get a page of HTML."""

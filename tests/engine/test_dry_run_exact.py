@@ -13,7 +13,6 @@ import pytest
 from engine_command_line import run_engine
 from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
-from one_python import on_one_python
 
 from ovirt_rdma.cli import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
@@ -147,7 +146,7 @@ CASES = [
 ]
 
 
-@on_one_python
+@pytest.mark.engine
 @pytest.mark.parametrize(("before", "words", "world"), CASES)
 def test_what_is_shown_is_what_is_done(site, before, words, world):
     made = site(**world)

@@ -27,6 +27,8 @@ from engine_double import (
 )
 from ovirtsdk4 import types
 
+pytestmark = pytest.mark.engine
+
 USER, PASSWORD = "admin@ovirt@internalsso", "secret"
 
 

@@ -11,6 +11,8 @@ import pytest
 from engine_double import World, sample_world
 from engine_double.mounts import connect
 
+pytestmark = pytest.mark.engine
+
 RULES = "version: 1\nnfs:\n  rules:\n  - {server: nfs1.example.com, transport: %s}\n"
 
 

@@ -13,6 +13,8 @@ from engine_double.hooks import hook, our_hooks
 from engine_double.host_nics import clamp
 from ovirtsdk4 import types
 
+pytestmark = pytest.mark.engine
+
 STATIC = types.BootProtocol.STATIC
 
 

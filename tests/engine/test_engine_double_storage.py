@@ -14,6 +14,8 @@ import pytest
 from engine_double import EngineDouble, World, sample_world
 from ovirtsdk4 import types
 
+pytestmark = pytest.mark.engine
+
 Status = types.StorageDomainStatus
 PUBLIC_KEY = types.Ssh(authentication_method=types.SshAuthenticationMethod.PUBLICKEY)
 RULES = "version: 1\nnfs:\n  rules:\n  - {server: nfs1.example.com, transport: %s}\n"
