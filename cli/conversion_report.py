@@ -39,6 +39,7 @@ _TONES = {
     "as before": "doubtful",
     "failed": "bad",
     "left": "doubtful",
+    "left out": "doubtful",
 }
 
 # What is done with a host, in a word.
@@ -137,6 +138,9 @@ def sentence(state: ConversionState) -> str:
         if state.kind == HEAL:
             return f"{title}: the mounts are over RDMA again"
         proven = "" if _proven(state) else ", and not proven on every host"
+        without = _left_out(state)
+        if without:
+            proven += f", without {', '.join(without)}"
         return f"{title} {verb} converted to {state.to.upper()}{proven}"
     if state.stage == REVERTED:
         return f"{title} {verb} mounted as before"
@@ -146,15 +150,23 @@ def sentence(state: ConversionState) -> str:
     return f"{title} stopped half way{why}"
 
 
+def _left_out(state: ConversionState) -> list[str]:
+    return [host.name for host in state.hosts if host.left_out]
+
+
 def _proven(state: ConversionState) -> bool:
     return not state.blind and all(
-        h.stage == DONE and not h.why for h in state.hosts if h.found == "up"
+        h.stage == DONE and not h.why
+        for h in state.hosts
+        if h.found == "up" and not h.left_out
     )
 
 
 def _outcome(state: ConversionState, host: HostRecord) -> str:
     if host.stage == FAILED:
         return "failed"
+    if host.left_out:
+        return "left out"
     if host.stage == LEFT:
         return "left"
     if host.stage != DONE:
@@ -166,8 +178,12 @@ def _outcome(state: ConversionState, host: HostRecord) -> str:
 
 def _next(state: ConversionState) -> list[str]:
     names = " ".join(domain.name for domain in state.domains)
+    verify = f"ovirt-rdma domain verify {names}"
+    if state.stage == CONVERTED and _left_out(state):
+        # The same command does what is left, when they are up again.
+        return [verify, command_of(state)]
     if state.stage in (CONVERTED, REVERTED):
-        return [f"ovirt-rdma domain verify {names}"]
+        return [verify]
     if state.stage == ROLLED_BACK or state.kind == HEAL:
         return ["ovirt-rdma hosts check"]
     if any(domain.stage == GONE for domain in state.domains):

@@ -23,38 +23,33 @@ from ovirt_rdma.cli.conversion_report import (
 )
 from ovirt_rdma.cli.engine_session import approve, progress
 from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+    DataCenterLock,
+    OtherRun,
+    concerned,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
 from ovirt_rdma.engine_sdk_tools.conversion.state import (
     CONVERT,
     CONVERTED,
+    FINISHED,
     HEAL,
     ROLLED_BACK,
     UNDER_WAY,
     ConversionState,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFile, StateFolder
+from ovirt_rdma.engine_sdk_tools.conversion.turns import renamed
 from ovirt_rdma.engine_sdk_tools.conversion.work import carry_out
+from ovirt_rdma.engine_sdk_tools.engine_errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.engine_job import (
-    END_S,
-    EngineJob,
-    Listeners,
-    find_open_jobs,
-)
+from ovirt_rdma.engine_sdk_tools.engine_job import END_S, Listeners, end_job, is_open
 from ovirt_rdma.engine_sdk_tools.host_report import HostDoor, HostReport
 from ovirt_rdma.engine_sdk_tools.progress import Listener
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.engine_sdk_tools.session import Session
 from ovirt_rdma.engine_sdk_tools.state_folder import state_folder
 from ovirt_rdma.host.problem import Problem, UsageProblem
-
-_JOBS = "ovirt-rdma: "
-
-
-class OtherRun(Problem):
-    """Another machine's run is at work on the same domain."""
-
-    exit_code = 75
 
 
 class Run:
@@ -72,6 +67,20 @@ class Run:
         self.session = session
         self.door = door
         self.folder = states()
+        self.lock: DataCenterLock
+
+    def recorded(self, engine: Engine, data_center: str) -> list[ConversionState]:
+        """Return what is recorded here of a data center, with the names that domains
+        and hosts of ``engine`` have now. What changes something holds
+        its lock of this machine by now, and gets that between machines.
+        """
+        stored = self.folder.states(data_center)
+        found = [renamed(state, engine) for state in stored]
+        if not self.words.dry_run:
+            take_over = self.words.take_over
+            owner = self.folder.owner()
+            self.lock = DataCenterLock(self.session, owner, found, take_over=take_over)
+        return found
 
     def reports(
         self, engine: Engine, data_center: str
@@ -99,66 +108,62 @@ class Run:
         if self.door is None and not state.blind:
             raise Refused([NO_WAY[0]], NO_WAY[1])
         if state.stage in UNDER_WAY:
-            ids = [domain.id for domain in state.domains]
-            self.no_other_run(state.data_center, ids, state)
+            self.lock.check_free(concerned(state))
         approve(words, screen, plan_lines(plan))
         state = self._work(plan)
         show_result(state, kind, screen)
         return exit_code(state)
 
-    def no_other_run(
-        self,
-        center: str,
-        domains: Sequence[str],
-        state: Optional[ConversionState] = None,
-    ) -> None:
-        """Raise OtherRun where the engine has an open task of another machine's run on
-        ``domains`` or their data center (ids); ``state`` is our own.
-        """
-        ids = [center, *domains]
-        for job in find_open_jobs(self.session, _JOBS):
-            # Domains of one data center have the same hosts.
-            mine = any(one in job.description for one in ids)
-            own = state is not None and job.id == state.job
-            if mine and not own and not self.words.take_over:
-                raise OtherRun(
-                    f"the engine has an open task '{job.description}' of another run",
-                    "wait until it has ended; if nobody works on it any more, add "
-                    "--take-over",
-                )
-
     def _work(self, plan: ConversionPlan) -> ConversionState:
-        state, job = plan.state, None
+        state = plan.state
         shown: Listener = progress(self.words, self.screen)
         if not self.words.no_job:
-            job = self._job(state)
-            state = replace(state, job=job.id)
-            shown = Listeners(shown, job)
+            state = replace(state, job=self.lock.take(state))
+        job = self.lock.job
+        listener = Listeners(shown, job) if job else shown
         keeper = _Keeper(self.folder.file_for(state), state)
         try:
-            state = carry_out(self.session, self.door, state, keeper, shown)
+            state = carry_out(
+                self.session, self.door, state, keeper, listener, lock=self.lock
+            )
         except BaseException as error:
             # The progress would take these lines away with its own.
             self.words.at_end.close()
             for line in stands(keeper.last):
                 self.screen.message(f"note: {line}")
-            if job is not None:
+            if job is not None and not isinstance(error, OtherRun):
                 by_hand = not isinstance(error, Problem)
-                job.finish(
-                    f"{described(state)[len(_JOBS) :]} was cut off; "
-                    f"{'; '.join(stands(keeper.last))}",
-                    succeeded=False,
+                # The job stays open: nobody else may begin meanwhile.
+                job.leave_open(
+                    f"cut off; {'; '.join(stands(keeper.last))}",
                     patience_s=0.0 if by_hand else END_S,
                 )
             raise
+        if not _is_over(state):
+            if job is not None:
+                job.leave_open(sentence(state))
+            return state
         if job is not None:
             job.finish(sentence(state), succeeded=exit_code(state) == 0)
+        elif state.job is not None:
+            self._end_earlier(state)
         return state
 
-    def _job(self, state: ConversionState) -> EngineJob:
-        open_ones = {job.id for job in find_open_jobs(self.session, _JOBS)}
-        adopt = state.job if state.job in open_ones else None
-        return EngineJob(self.session, described(state), adopt)
+    def _end_earlier(self, state: ConversionState) -> None:
+        """End the job of an earlier run of what is over now, which had none itself."""
+        job = str(state.job)
+        try:
+            if is_open(self.session, job):
+                end_job(self.session, job, succeeded=exit_code(state) == 0)
+        except EngineProblem as problem:
+            self.screen.message(f"note: {problem.one_line}")
+
+
+def _is_over(state: ConversionState) -> bool:
+    """Whether nothing is left that another machine's run would take for the original:
+    half a conversion is known to this machine only.
+    """
+    return state.kind == HEAL or state.stage in FINISHED
 
 
 class _Keeper:
@@ -173,14 +178,6 @@ class _Keeper:
         # Also what could not be written has been done up to here.
         self.last = state
         self._file.write(state)
-
-
-def described(state: ConversionState) -> str:
-    """Return the task's description; other runs look for the ids in it."""
-    ids = ", ".join(domain.id for domain in state.domains)
-    if state.kind == HEAL:
-        return f"{_JOBS}heal {state.title} ({state.data_center})"
-    return f"{_JOBS}convert domain {state.title} to {state.to} ({ids})"
 
 
 def states() -> StateFolder:

@@ -35,7 +35,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     ROLLING,
     ConversionState,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.users import running_on
+from ovirt_rdma.engine_sdk_tools.conversion.users import pinned_on, running_on
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
 from ovirt_rdma.engine_sdk_tools.names import domain_named
@@ -53,6 +53,7 @@ def convert(words: Namespace, screen: Screen) -> int:
         batch=words.batch,
         rule=words.policy_rule,
         allow_datacenter_down=words.allow_datacenter_down,
+        without=tuple(dict.fromkeys(words.without)),
     )
     with opened(words) as session, contextlib.ExitStack() as locked:
         engine = read_engine(session)
@@ -61,7 +62,7 @@ def convert(words: Namespace, screen: Screen) -> int:
         run = Run(words, screen, session, door_of(words, engine))
         if not words.dry_run:
             locked.enter_context(run.folder.only_run(center))
-        found = run.folder.states(center)
+        found = run.recorded(engine, center)
         state = stored_of(found, domains)
         no_other_under_way(found, state)
         if state is not None and state.stage not in FINISHED:
@@ -71,15 +72,17 @@ def convert(words: Namespace, screen: Screen) -> int:
         check_kinds(engine, domains, request)
         if not words.dry_run:
             # Before the checks: hosts may be in maintenance for the other run.
-            run.no_other_run(center, [domain.id for domain in domains])
+            run.lock.check_free([center, *(domain.id for domain in domains)])
         reports = run.reports(engine, center)
         users = {} if request.rolling else running_on(session, domains)
+        going = engine.hosts_of(center) if request.rolling else ()
         plan = plan_convert(
             engine,
             domains,
             reports,
             request,
             users=users,
+            pinned=pinned_on(session, going),
             earlier=earlier,
             now=time.time(),
         )
@@ -142,7 +145,8 @@ def _going_on(
     if now != (state.mode == ROLLING, state.by_row, state.rule):
         run.screen.message(f"note: it goes on as it was begun: {command_of(state)}")
     state = replace(state, batch=request.batch)
-    return plan_resume(state, engine, run.reports(engine, state.data_center))
+    reports = run.reports(engine, state.data_center)
+    return plan_resume(state, engine, reports, request.without)
 
 
 def _nothing(plan: ConversionPlan, screen: Screen) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from ovirt_rdma.cli.asked_hosts import asked, say_no_way
 from ovirt_rdma.cli.engine_session import approve, door_of, opened, show_calls
 from ovirt_rdma.cli.engine_work import work
+from ovirt_rdma.cli.hosts_alike import OnHost, said_once
 from ovirt_rdma.cli.screen import Screen, count
 from ovirt_rdma.engine_sdk_tools.domain_create import (
     DomainPlan,
@@ -16,10 +17,16 @@ from ovirt_rdma.engine_sdk_tools.domain_create import (
     plan_domain_create,
 )
 from ovirt_rdma.engine_sdk_tools.domain_create_run import DomainMade, create_domain
+from ovirt_rdma.engine_sdk_tools.domain_mounted import ProvenHost, what_is_open
 from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
 from ovirt_rdma.engine_sdk_tools.names import data_center_named
 
-_TONES = {"rdma": "good", "unknown": "doubtful"}
+_TONES = {
+    "rdma": "good",
+    "not verified": "doubtful",
+    "unproven": "doubtful",
+    "not mounted": "bad",
+}
 
 
 def create(words: Namespace, screen: Screen) -> int:
@@ -82,6 +89,7 @@ def _planned(plan: DomainPlan) -> dict[str, object]:
 
 
 def _show(plan: DomainPlan, made: DomainMade, screen: Screen) -> None:
+    unknown = what_is_open(made.hosts)
     if not screen.for_people:
         document = {
             **_planned(plan),
@@ -89,19 +97,31 @@ def _show(plan: DomainPlan, made: DomainMade, screen: Screen) -> None:
             "id": made.id,
             "made": made.made,
             "hosts": [asdict(host) for host in made.hosts],
+            "not_verified": list(made.not_verified),
+            "problems": [unknown] if unknown else [],
         }
         screen.document("domain-create", document)
         return
     there = "is active" if made.made else "is there and active: nothing to do"
     screen.text(f"Domain {plan.name} ({plan.row.export}) {there}.")
-    if not made.hosts:
-        screen.text("Its transport is not proven: no host was asked.")
-    else:
-        rows = [[h.host, h.transport or "unknown"] for h in made.hosts]
-        screen.table(["HOST", "TRANSPORT"], rows, _TONES)
-        # The same sentence once: of fifty hosts most say the same.
-        for told in dict.fromkeys(h.sentence for h in made.hosts if h.sentence):
-            names = ", ".join(h.host for h in made.hosts if h.sentence == told)
-            screen.text(f"{names}: {told}")
-        screen.fix(next((h.fix for h in made.hosts if h.fix), ""))
+    rows = [[host.host, _word(host)] for host in made.hosts]
+    screen.table(["HOST", "TRANSPORT"], rows, _TONES)
+    addresses = {host.name: host.address for host in plan.hosts}
+    # The same sentence once: of fifty hosts most say the same.
+    told = said_once(
+        OnHost(host.host, addresses.get(host.host, ""), host.sentence)
+        for host in made.hosts
+        if host.sentence
+    )
+    for one in told:
+        screen.text(one.line)
+    if unknown:
+        screen.text(f"{unknown[0].upper()}{unknown[1:]}.")
+    screen.fix(next((h.fix for h in made.hosts if h.fix), ""))
     screen.next(f"ovirt-rdma domain verify {plan.name}")
+
+
+def _word(host: ProvenHost) -> str:
+    if host.mounted is None:
+        return "not verified"
+    return host.transport or ("unproven" if host.mounted else "not mounted")

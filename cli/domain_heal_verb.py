@@ -14,6 +14,7 @@ from ovirt_rdma.cli.engine_session import door_of, opened
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.state import HEAL, UNDER_WAY
+from ovirt_rdma.engine_sdk_tools.conversion.users import pinned_on
 from ovirt_rdma.engine_sdk_tools.domain_heal import plan_heal
 from ovirt_rdma.engine_sdk_tools.domain_rows import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine
@@ -44,7 +45,7 @@ def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) ->
     with contextlib.ExitStack() as locked:
         if not words.dry_run:
             locked.enter_context(run.folder.only_run(center))
-        found = run.folder.states(center)
+        found = run.recorded(engine, center)
         cut_off = next(
             (s for s in found if s.kind == HEAL and s.stage in UNDER_WAY), None
         )
@@ -54,7 +55,13 @@ def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) ->
             return run.do(plan_resume(cut_off, engine, reports), _KIND)
         mine = [d for d in domains if d.data_center == center]
         plan = plan_heal(
-            engine, center, mine, reports, batch=words.batch, now=time.time()
+            engine,
+            center,
+            mine,
+            reports,
+            pinned=pinned_on(run.session, engine.hosts_of(center)),
+            batch=words.batch,
+            now=time.time(),
         )
         for sentence in () if words.dry_run else plan.warnings:
             screen.message(f"warning: {sentence}")

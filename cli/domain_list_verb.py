@@ -17,8 +17,7 @@ from ovirt_rdma.engine_sdk_tools.domain_rows import (
     domain_rows,
     file_domains,
 )
-from ovirt_rdma.engine_sdk_tools.domain_transport import shown
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
+from ovirt_rdma.engine_sdk_tools.engine_facts import Host, status_label
 from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.engine_sdk_tools.names import data_center_named
@@ -89,7 +88,7 @@ def _cells(row: DomainRow, *, with_hosts: bool) -> list[str]:
         domain.name,
         row.data_center or "-",
         kind if domain.storage_type == "nfs" else f"{kind} {domain.storage_type}",
-        shown(domain.status) if domain.status else "unknown",
+        status_label(domain.status),
         connection.export if connection else "-",
         version.lstrip("v").replace("_", "."),
         row.by_row or "-",

@@ -124,10 +124,13 @@ def _convert(made: Parser) -> None:
         help="also where no other domain is active, or with --rolling no other host",
     )
     made.add_argument(
-        "--take-over",
-        action="store_true",
-        help="go on although another run's task is open in the engine",
+        "--without",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="leave this host as it is, for example one that is down; may be repeated",
     )
+    _take_over(made)
     data_center(made)
     acts(made)
     asks_hosts(made)
@@ -143,11 +146,7 @@ def _revert(made: Parser) -> None:
     )
     made.add_argument("name", metavar="NAME", help="a domain's name")
     batch(made)
-    made.add_argument(
-        "--take-over",
-        action="store_true",
-        help="go on although another run's task is open in the engine",
-    )
+    _take_over(made)
     data_center(made)
     acts(made)
     asks_hosts(made)
@@ -166,14 +165,18 @@ def _heal(made: Parser) -> None:
     )
     made.add_argument("names", metavar="NAME", nargs="*", help="only for these domains")
     batch(made)
-    made.add_argument(
-        "--take-over",
-        action="store_true",
-        help="go on although another run's task is open in the engine",
-    )
+    _take_over(made)
     data_center(made)
     acts(made)
     asks_hosts(made)
+
+
+def _take_over(made: Parser) -> None:
+    made.add_argument(
+        "--take-over",
+        action="store_true",
+        help="end the open task of another run, which then stops, and go on",
+    )
 
 
 def _verify(made: Parser) -> None:

@@ -13,8 +13,7 @@ from ovirt_rdma.cli.engine_session import door_of, opened
 from ovirt_rdma.cli.matrix_table import show_matrix
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.engine_sdk_tools import hosts_check
-from ovirt_rdma.engine_sdk_tools.domain_transport import shown
-from ovirt_rdma.engine_sdk_tools.engine_facts import Engine, Host
+from ovirt_rdma.engine_sdk_tools.engine_facts import Engine, Host, status_label
 from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
 from ovirt_rdma.engine_sdk_tools.hook_checksums import (
     INSTALLED,
@@ -97,9 +96,8 @@ def _cells(engine: Engine, host: Host) -> list[str]:
         host.address,
         there["data_center"] or "-",
         there["cluster"] or "-",
-        (shown(host.status) if host.status else "unknown")
-        + (" (SPM)" if there["spm"] else ""),
-        str(host.active_vms),
+        status_label(host.status) + (" (SPM)" if there["spm"] else ""),
+        str(host.vms),
         f"{len(there['hooks'])} of {len(POINTS)}",
         ", ".join(nic["name"] for nic in there["ipoib_nics"]) or "-",
     ]
@@ -116,7 +114,7 @@ def _document(engine: Engine, host: Host) -> dict[str, Any]:
         "cluster": cluster.name if cluster else None,
         "status": host.status,
         "spm": host.spm == "spm",
-        "active_vms": host.active_vms,
+        "vms": host.vms,
         "hosted_engine": host.hosted_engine,
         "hooks": [hook.event for hook in host.hooks or () if hook.name == NAME],
         "ipoib_nics": [

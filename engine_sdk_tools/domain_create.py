@@ -29,6 +29,7 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     Engine,
     Host,
     StorageConnection,
+    status_words,
 )
 from ovirt_rdma.engine_sdk_tools.export_checks import (
     NFS_VERSIONS,
@@ -205,7 +206,7 @@ def plan_domain_create(
 
 def _data_center_problems(center: DataCenter) -> Iterator[str]:
     if center.status not in _READY:
-        shown = (center.status or "in an unknown status").replace("_", " ")
+        shown = status_words(center.status)
         yield (
             f"data center {center.name} is {shown}; a domain can be attached when it "
             "is up"
@@ -222,7 +223,7 @@ def _creator(
         host = pick("host", request.host, hosts)
         if host.status == "up":
             return host, []
-        shown = (host.status or "in an unknown status").replace("_", " ")
+        shown = status_words(host.status)
         return None, [f"{host.name} is {shown}; a host that is up has to create it"]
     spm = next((host for host in up if host.spm == "spm"), None)
     if spm or up:

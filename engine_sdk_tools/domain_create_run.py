@@ -6,20 +6,26 @@ its transport proven on hosts that tell; all taken back where a part fails.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.engine_sdk_tools.call import Call, Read
 from ovirt_rdma.engine_sdk_tools.domain_create import DomainPlan
-from ovirt_rdma.engine_sdk_tools.domain_transport import look
+from ovirt_rdma.engine_sdk_tools.domain_mounted import (
+    Mounted,
+    ProvenHost,
+    hosts_mounted,
+    not_verified,
+)
 from ovirt_rdma.engine_sdk_tools.domain_undo import undo_domain
 from ovirt_rdma.engine_sdk_tools.engine_errors import (
+    BROKEN,
     EngineProblem,
     LostAnswer,
 )
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host
+from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host, status_words
 from ovirt_rdma.engine_sdk_tools.host_report import HostDoor
+from ovirt_rdma.engine_sdk_tools.mount_events import MountEvents
 from ovirt_rdma.engine_sdk_tools.progress import Listener
-from ovirt_rdma.engine_sdk_tools.report_stream import reports_of
 from ovirt_rdma.engine_sdk_tools.sdk_records import connection_of
 from ovirt_rdma.engine_sdk_tools.session import Session
 from ovirt_rdma.engine_sdk_tools.undo import after_lost
@@ -27,25 +33,22 @@ from ovirt_rdma.host.problem import Problem
 
 # The attachment mounts on every host; VDSM gives a mount up to 3 minutes or so.
 ACTIVE_S = 900.0
-# STORAGE_DOMAIN_ERROR and VDS_STORAGES_CONNECTION_FAILED: what VDSM said of a mount.
-_MOUNT_EVENTS = (996, 188)
+# Where the answer to the attachment was lost, the engine may be between attaching and
+# activating: then it shows maintenance too, for a moment.
+SETTLED_S = 60.0
+_ACTIVE = "active"
+# What the activation that belongs to the attachment leaves where it fails; the engine
+# does not try again (AttachStorageDomainToPoolCommand.java:221).
+_NOT_ACTIVATED = ("maintenance", "inactive")
 
-
-@dataclass(frozen=True)
-class ProvenHost:
-    """A host's transport, ``rdma`` or ``tcp``; None: not proven, the sentence says
-    why.
-    """
-
-    host: str
-    transport: Optional[str]
-    sentence: str
-    fix: str = ""
+_LOOK_THERE = "'ovirt-rdma-host nfs check' on the host says what is missing"
 
 
 @dataclass(frozen=True)
 class DomainMade:
-    """``made`` is False where there was nothing to do. ``hosts`` have the proof."""
+    """``made`` is False where there was nothing to do. ``hosts`` are all that were up,
+    with what is known of each.
+    """
 
     id: str
     transport: str
@@ -53,9 +56,20 @@ class DomainMade:
     hosts: tuple[ProvenHost, ...] = ()
 
     @property
+    def not_verified(self) -> tuple[str, ...]:
+        """The hosts of which nobody knows whether they have mounted it."""
+        return not_verified(self.hosts)
+
+    @property
     def exit_code(self) -> int:
-        """5 where the domain is active and a host has it over another transport."""
-        wrong = [h for h in self.hosts if h.transport not in (None, self.transport)]
+        """5 where the domain is active, and a host has it over another transport or
+        not at all.
+        """
+        wrong = [
+            host
+            for host in self.hosts
+            if host.transport not in (None, self.transport) or host.mounted is False
+        ]
         return 5 if wrong else 0
 
 
@@ -78,58 +92,138 @@ def create_domain(
     says what is not.
     """
     listener.plan((plan.name,), len(plan.calls) + 2)
-    traces = Traces()
+    run = _Run(session, plan, listener)
+    if plan.nothing:
+        there = run.look(door)
+        return DomainMade(run.domain, plan.transport, False, there.hosts)
+    events = MountEvents(session, plan.name, plan.row.export)
     try:
-        domain = (
-            plan.domain.id if plan.domain else _made(session, plan, traces, listener)
-        )
-        if not plan.attached:
-            _step(session, plan.attaching(domain), listener, traces)
-        _wait_active(session, plan, domain, listener)
-        _check_hosts(session, plan, traces)
+        run.make()
+        run.activate()
+        there = run.look(door, events)
+        run.traces.fell = there.fell
+        if there.failed:
+            raise EngineProblem("; ".join(there.failed), BROKEN, fix=_LOOK_THERE)
     except Problem as error:
-        told = _with_events(session, error)
-        raise undo_domain(session, plan, traces, listener).told(told) from error
-    found = Domain(
-        domain,
-        plan.name,
-        "data",
-        "nfs",
-        plan.data_center.id,
-        "active",
-        connection=plan.row,
-    )
-    proven = _proof(door, plan, found, listener)
-    return DomainMade(domain, plan.transport, not plan.nothing, proven)
+        told = _with_events(events, error)
+        undone = undo_domain(session, plan, run.traces, listener)
+        raise undone.told(told) from error
+    if events.problem:
+        listener.note(f"no event can tell of hosts that failed: {events.problem}")
+    return DomainMade(run.domain, plan.transport, True, there.hosts)
 
 
-def _made(
-    session: Session, plan: DomainPlan, traces: Traces, listener: Listener
-) -> str:
-    connection = plan.row.id
-    if not connection:
-        connection = _connection(session, plan, listener)
-        traces.connection = connection
-    call = plan.adding(connection)
-    listener.begin(call.doing, plan.name)
-    try:
-        domain = str(session.perform(call).id)
-    except LostAnswer as lost:
-        domain = after_lost(lost, lambda: _domain_named(session, plan.name))
-    traces.domain = domain
-    listener.end(call.doing, plan.name)
-    return domain
+class _Run:
+    """The parts of it, each told to the listener; ``domain`` is its id, once known."""
+
+    def __init__(self, session: Session, plan: DomainPlan, listener: Listener) -> None:
+        self._session, self._plan, self._listener = session, plan, listener
+        self.traces = Traces()
+        self.domain = plan.domain.id if plan.domain else ""
+
+    def make(self) -> None:
+        """Make the connection and the domain, as far as they are not there."""
+        plan = self._plan
+        if self.domain:
+            return
+        row = plan.row.id
+        if not row:
+            row = self._made(plan.connecting(), lambda: _row_like(self._session, plan))
+            self.traces.connection = row
+        self.domain = self._made(
+            plan.adding(row), lambda: _domain_named(self._session, plan.name)
+        )
+        self.traces.domain = self.domain
+
+    def activate(self) -> None:
+        """Attach it, unless it is, and wait until it is active.
+
+        Raises EngineProblem where the engine has given up on its activation.
+        """
+        answered = not self._plan.attached and self._attached()
+        plan = self._plan
+        doing = f"activating {plan.name}"
+        self._listener.begin(doing, plan.name)
+        path = f"datacenters/{plan.data_center.id}/storagedomains/{self.domain}"
+        final = _Final(self._session.clock, 0.0 if answered else SETTLED_S)
+        read = Read(path, f"reading {plan.name}", "get")
+        status = self._session.wait_until(read, final, doing, ACTIVE_S)
+        if status != _ACTIVE:
+            shown = status_words(status)
+            sentence = f"{plan.name} is attached, but not activated: it is {shown}"
+            self._listener.end(doing, plan.name, sentence)
+            raise EngineProblem(sentence, BROKEN)
+        self._listener.end(doing, plan.name)
+
+    def look(
+        self, door: Optional[HostDoor], events: Optional[MountEvents] = None
+    ) -> Mounted:
+        """Look whether the hosts have it; ``events`` as for hosts_mounted."""
+        plan = self._plan
+        doing = f"proving {plan.name} on its hosts"
+        found = Domain(
+            self.domain,
+            plan.name,
+            "data",
+            "nfs",
+            plan.data_center.id,
+            _ACTIVE,
+            connection=plan.row,
+        )
+        self._listener.begin(doing, plan.name)
+        there = hosts_mounted(self._session, door, plan.hosts, found, events)
+        self._listener.end(doing, plan.name, "; ".join(there.failed))
+        return there
+
+    def _made(self, call: Call, look: Callable[[], str]) -> str:
+        """Make something; return its id, which ``look`` finds where the answer to it
+        was lost.
+        """
+        self._listener.begin(call.doing, call.about)
+        try:
+            made = str(self._session.perform(call).id)
+        except LostAnswer as lost:
+            made = after_lost(lost, look)
+        self._listener.end(call.doing, call.about)
+        return made
+
+    def _attached(self) -> bool:
+        """Attach; return whether the engine has answered: then it has tried to
+        activate too.
+        """
+        call = self._plan.attaching(self.domain)
+        self._listener.begin(call.doing, call.about)
+        # From here on it may be attached, whatever the answer.
+        self.traces.attached = True
+        answered = True
+        try:
+            self._session.perform(call)
+        except LostAnswer as error:
+            # If it is not, waiting for it to be active tells.
+            self._listener.note(str(error))
+            answered = False
+        self._listener.end(call.doing, call.about)
+        return answered
 
 
-def _connection(session: Session, plan: DomainPlan, listener: Listener) -> str:
-    call = plan.connecting()
-    listener.begin(call.doing, plan.name)
-    try:
-        found = str(session.perform(call).id)
-    except LostAnswer as lost:
-        found = after_lost(lost, lambda: _row_like(session, plan))
-    listener.end(call.doing, plan.name)
-    return found
+class _Final:
+    """Tells a domain's status once it does not change by itself any more: active, or
+    not active and seen so for ``settled_s``.
+    """
+
+    def __init__(self, clock: Callable[[], float], settled_s: float) -> None:
+        self._clock, self._settled_s = clock, settled_s
+        self._since: Optional[float] = None
+
+    def __call__(self, found: Any) -> Optional[str]:
+        status = str(getattr(found.status, "value", ""))
+        if status not in _NOT_ACTIVATED:
+            self._since = None
+            return status if status == _ACTIVE else None
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        return status if now - self._since >= self._settled_s else None
 
 
 def _row_like(session: Session, plan: DomainPlan) -> str:
@@ -149,77 +243,10 @@ def _domain_named(session: Session, name: str) -> str:
     return ""
 
 
-def _step(session: Session, call: Call, listener: Listener, traces: Traces) -> None:
-    listener.begin(call.doing, call.about)
-    # From here on it may be attached, whatever the answer.
-    traces.attached = True
-    try:
-        session.perform(call)
-    except LostAnswer as error:
-        # If it is not, waiting for it to be active tells.
-        listener.note(str(error))
-    listener.end(call.doing, call.about)
-
-
-def _wait_active(
-    session: Session, plan: DomainPlan, domain: str, listener: Listener
-) -> None:
-    doing = f"activating {plan.name}"
-    listener.begin(doing, plan.name)
-    path = f"datacenters/{plan.data_center.id}/storagedomains/{domain}"
-    session.wait_until(
-        Read(path, f"reading {plan.name}", "get"), _active, doing, ACTIVE_S
-    )
-    listener.end(doing, plan.name)
-
-
-def _active(found: Any) -> Optional[bool]:
-    return True if str(getattr(found.status, "value", "")) == "active" else None
-
-
-def _check_hosts(session: Session, plan: DomainPlan, traces: Traces) -> None:
-    """Raise Problem where a host that was up could not mount it and went down."""
-    was_up = {host.id: host for host in plan.hosts}
-    fell = []
-    for one in session.read(Read("hosts", "reading the hosts")):
-        status = str(getattr(one.status, "value", ""))
-        if one.id in was_up and status == "non_operational":
-            fell.append(was_up[one.id])
-    if fell:
-        traces.fell = tuple(fell)
-        names = ", ".join(host.name for host in fell)
-        raise EngineProblem(
-            f"{names} could not mount {plan.row.export} and went non-operational",
-            "broken",
-            fix="'ovirt-rdma-host nfs check' on the host says what is missing",
-        )
-
-
-def _proof(
-    door: Optional[HostDoor], plan: DomainPlan, domain: Domain, listener: Listener
-) -> tuple[ProvenHost, ...]:
-    if door is None:
-        return ()
-    doing = f"proving the transport of {plan.name}"
-    listener.begin(doing, plan.name)
-    proven = []
-    for host, report in reports_of(plan.hosts, door):
-        used = look(host, report, [domain])[0]
-        cell = used.cell
-        proven.append(ProvenHost(host.name, used.transport, cell.sentence, cell.fix))
-    listener.end(doing, plan.name)
-    return tuple(proven)
-
-
-def _with_events(session: Session, error: Problem) -> Problem:
-    """Return ``error`` with what the hosts said of their mounts, from the events."""
-    words = {"search": f"correlation_id={session.correlation_id}", "max": 50}
-    try:
-        events = session.read(Read("events", "reading the events", words=words))
-    except EngineProblem:
-        return error
-    said = [e.description for e in events if e.code in _MOUNT_EVENTS and e.description]
+def _with_events(events: MountEvents, error: Problem) -> Problem:
+    """Return ``error`` with what the engine and the hosts said of it in the events."""
+    said = events.said()
     if not said:
         return error
-    lines = "\n".join(dict.fromkeys(said))
+    lines = "\n".join(said)
     return Problem(f"{error}\n{lines}", error.fix)

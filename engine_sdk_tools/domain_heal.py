@@ -8,7 +8,7 @@ rolling conversion that changes nothing else: :mod:`.conversion.work` carries it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -17,6 +17,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.checks import (
     ConversionRequest,
     evacuation_offenders,
     only_one,
+    pinned_offenders,
+    upgrade_offenders,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.host_checks import readiness_offenders
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan, steps_of
@@ -49,10 +51,12 @@ def plan_heal(
     domains: Sequence[Domain],
     reports: Iterable[HostReport],
     *,
+    pinned: Optional[Mapping[str, Sequence[str]]] = None,
     batch: int = 1,
     now: float = 0.0,
 ) -> ConversionPlan:
     """Plan which hosts of a data center go through maintenance for ``domains``.
+    ``pinned`` are virtual machines that may not leave a host, by its id.
 
     No steps: nothing is degraded, or nothing could be mended; ``warnings`` say so.
     Raises ChecksFailed where the hosts cannot be cycled.
@@ -79,7 +83,12 @@ def plan_heal(
         (h.name, f"{h.name} {w}") for h in up for w in told[h.name].warnings
     )
     going = [h for h in up if told[h.name].asked]
-    check(list(evacuation_offenders(up, going, batch)))
+    offenders = [
+        *upgrade_offenders(engine.clusters, going),
+        *pinned_offenders(going, pinned or {}),
+        *evacuation_offenders(up, going, batch),
+    ]
+    check(offenders)
     if going and len(up) == 1:
         warnings.append(only_one(up[0]))
     hosts = [

@@ -42,8 +42,8 @@ def host_problems(
     warnings = []
     if silent and transport == RDMA:
         warnings.append(
-            f"nothing is known of {listed(silent)}: a host that cannot mount it "
-            "goes non-operational, and then all is taken back"
+            f"nothing is known of {listed(silent)}: only the engine's events can tell "
+            "of a host that cannot mount it; then all is taken back"
         )
     if row_transport(row) != transport and not offenders and not silent:
         warnings.append(f"the policies on the hosts make it {transport}")

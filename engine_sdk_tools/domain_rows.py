@@ -14,8 +14,7 @@ from ovirt_rdma.engine_sdk_tools.domain_transport import (
     look,
     verifiable,
 )
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine, Host
-from ovirt_rdma.engine_sdk_tools.engine_reader import FILE_TYPES
+from ovirt_rdma.engine_sdk_tools.engine_facts import FILE_TYPES, Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import UNKNOWN
 from ovirt_rdma.engine_sdk_tools.names import (

@@ -12,6 +12,7 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     Domain,
     Engine,
     StorageConnection,
+    status_words,
 )
 from ovirt_rdma.host.export import Export
 
@@ -40,8 +41,8 @@ def domain_there(
     if found.data_center not in (None, center.id):
         return None, [f"the domain {name} is attached to another data center"]
     if found.data_center is not None and found.status not in _UNDER_WAY:
-        shown = (found.status or "").replace("_", " ")
-        return None, [f"the domain {name} is there, and {shown}: activate it"]
+        shown = status_words(found.status)
+        return None, [f"the domain {name} is there and {shown}: activate it"]
     return found, []
 
 

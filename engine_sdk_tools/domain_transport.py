@@ -18,7 +18,12 @@ from ovirt_rdma.engine_sdk_tools.asked_transport import (
     mount_of,
     nfs_export,
 )
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine, Host
+from ovirt_rdma.engine_sdk_tools.engine_facts import (
+    Domain,
+    Engine,
+    Host,
+    status_words,
+)
 from ovirt_rdma.engine_sdk_tools.host_policy import InForce, policy_of
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import (
@@ -190,11 +195,11 @@ def _not_mounted(host: Host, domain: Domain, asked: Asked) -> Cell:
         at_rest, its = host.name, host.status
         if host.status in _CONNECTED:
             at_rest, its = domain.name, domain.status
-        sentence = f"{domain.name} is not mounted: {at_rest} is {shown(its)}"
+        sentence = f"{domain.name} is not mounted: {at_rest} is {status_words(its)}"
         return Cell(NONE, "not mounted", sentence, source="both")
     sentence = (
-        f"{domain.name} is not mounted, although the host is {shown(host.status)} and "
-        f"the domain {shown(domain.status)}"
+        f"{domain.name} is not mounted, although the host is "
+        f"{status_words(host.status)} and the domain {status_words(domain.status)}"
     )
     fix = (
         "look for the error in /var/log/vdsm/vdsm.log there; activating the host again "
@@ -231,8 +236,3 @@ def _mounted(
     return Cell(
         WARN, proof.transport, f"{runs}, but {asked.by} asks for TCP{why}", heal
     )
-
-
-def shown(status: Optional[str]) -> str:
-    """A status for people: ``preparing for maintenance``."""
-    return (status or "in an unknown status").replace("_", " ")

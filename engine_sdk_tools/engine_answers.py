@@ -14,6 +14,7 @@ from typing import Any, Optional, Protocol
 
 from ovirt_rdma.engine_sdk_tools.engine_errors import (
     BROKEN,
+    BUSY,
     CONFLICT,
     DENIED,
     INVALID,
@@ -32,6 +33,23 @@ _KINDS = {400: INVALID, 401: DENIED, 403: DENIED, 404: MISSING, 409: CONFLICT}
 # it comes where the engine has no text for it.
 _LOCKED = re.compile(
     r"Related operation .*is currently in progress|FAILED_OBJECT_LOCKED"
+)
+
+# The reason of each refused action, which says nothing: the detail does.
+_NO_REASON = "Operation Failed"
+
+# Refusals that the engine itself asks to repeat: of the keys below, and of texts that
+# AppErrors.properties (4.5.7, lines 506, 841, 844, 1427 to 1429) has for them.
+_BUSY = re.compile(
+    r"wait for operation to complete and retry"
+    r"|wait for the operations to complete and try again"
+    r"|wait until tasks will finish and try again"
+    r"|wait for the operations on those domains to finish"
+    r"|Another Setup Networks or Host Refresh process in progress"
+    r"|VDS_CANNOT_MAINTENANCE_SPM_(CONTENDING|WITH_RUNNING_TASKS)"
+    r"|VDS_CANNOT_MAINTENANCE_HOST_WITH_RUNNING_OPERATIONS"
+    r"|FAILED_SETUP_NETWORKS_OR_REFRESH_IN_PROGRESS"
+    r"|CANNOT_DEACTIVATE_DOMAIN_WITH_TASKS"
 )
 
 # libcurl's numbers, from curl/curl.h. Before the request is on the wire:
@@ -172,17 +190,19 @@ def _of_fault(
         kind = UNAVAILABLE
     elif code == 409 and _LOCKED.search(text):
         kind = LOCKED
+    elif code in (400, 409) and _BUSY.search(text):
+        kind = BUSY
     said = text or {
         DENIED: "it does not allow it",
         MISSING: "it has no such object",
         UNAVAILABLE: "it is not at work",
-    }.get(kind, f"HTTP {code}")
+    }.get(kind, f"no reason (HTTP {code})")
     if kind == BROKEN and text and code:
         said = f"{text} (HTTP {code})"
     fix = ""
     if kind == DENIED:
         fix = "use a user with an administrator's role (SuperUser)"
-    elif kind == BROKEN:
+    elif kind == BROKEN or (not text and kind in (INVALID, CONFLICT)):
         fix = "its log has more: /var/log/ovirt-engine/engine.log"
     return EngineProblem(
         f"{doing} failed: {the_engine} says: {said}",
@@ -195,8 +215,11 @@ def _of_fault(
 
 
 def _fault_text(fault: Any) -> str:
-    """Return the engine's words, ``[Cannot ....]``, without brackets and full stop."""
-    text = str(getattr(fault, "detail", None) or getattr(fault, "reason", None) or "")
+    """Return the engine's words, ``[Cannot ....]``, without brackets and full stop; ""
+    where it gives none: the reason alone is "Operation Failed" then.
+    """
+    reason = getattr(fault, "reason", None) or ""
+    text = str(getattr(fault, "detail", None) or reason.replace(_NO_REASON, ""))
     return " ".join(text.strip().removeprefix("[").removesuffix("]").split()).rstrip(
         "."
     )

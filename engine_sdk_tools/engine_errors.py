@@ -20,8 +20,10 @@ TIMEOUT = "timeout"
 DENIED = "denied"
 MISSING = "missing"
 CONFLICT = "conflict"
-# A conflict that passes: another operation on the same object is under way.
+# A conflict that passes soon: another operation has a lock on the same object.
 LOCKED = "locked"
+# One that passes when tasks or operations have ended, which may take long.
+BUSY = "busy"
 INVALID = "invalid"
 BROKEN = "broken"
 

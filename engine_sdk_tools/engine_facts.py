@@ -11,6 +11,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+# Domains whose data are files below a mount: they have a storage connection of their
+# own (StorageType.isFileDomain in the engine).
+FILE_TYPES = ("nfs", "posixfs", "glusterfs", "localfs")
+
+# Statuses that are not an adjective by themselves, as they follow "is".
+_STATUS_WORDS = {
+    "contend": "contending",
+    "error": "in error",
+    "install_failed": "in the status 'install failed'",
+    "maintenance": "in maintenance",
+    "mixed": "in a mixed status",
+    "non_operational": "non-operational",
+    "non_responsive": "non-responsive",
+    "reboot": "rebooting",
+    "unknown": "in an unknown status",
+}
+
+
+def status_words(status: Optional[str]) -> str:
+    """Return a status of the API as it follows "is": ``in maintenance``, ``up``."""
+    if status is None:
+        return _STATUS_WORDS["unknown"]
+    return _STATUS_WORDS.get(status, status.replace("_", " "))
+
+
+def status_label(status: Optional[str]) -> str:
+    """Return a status of the API as it stands in a table: ``maintenance``."""
+    if status in ("non_operational", "non_responsive"):
+        return _STATUS_WORDS[status]
+    return (status or "unknown").replace("_", " ")
+
 
 @dataclass(frozen=True)
 class StorageConnection:
@@ -42,7 +73,8 @@ class Domain:
 
     ``type`` is data, iso, export or image; ``storage_type`` nfs, posixfs, ...
     ``status`` is what the data center says of it; ``unattached`` without one.
-    ``connection`` is None for domains that are not on files.
+    ``connection`` is None for domains that are not on files. ``hosted_engine`` is
+    known of domains on files.
     """
 
     id: str
@@ -68,12 +100,16 @@ class DataCenter:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster; ``version`` as ``4.7``."""
+    """A cluster; ``version`` as ``4.7``. ``upgrade_in_progress`` is what whoever
+    upgrades its hosts one by one has told the engine, and a flag that stays if they
+    are killed.
+    """
 
     id: str
     name: str
     data_center: Optional[str] = None
     version: Optional[str] = None
+    upgrade_in_progress: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +117,9 @@ class Nic:
     """A host's nic. ``mac`` has 20 bytes for IPoIB. ``speed_bps`` in bit/s.
 
     ``bond_ports`` are the names of a bond's ports, ``bond_mode`` the word of the
-    option ``mode`` (``1`` or ``active-backup``).
+    option ``mode`` (``1`` or ``active-backup``). ``vlan_of`` is the name of the nic
+    that this one is a VLAN on, None where it is none. ``unmanaged`` is the name of a
+    network on it that the host's cluster does not have.
     """
 
     id: str
@@ -95,6 +133,8 @@ class Nic:
     network: Optional[str] = None
     bond_ports: tuple[str, ...] = ()
     bond_mode: Optional[str] = None
+    vlan_of: Optional[str] = None
+    unmanaged: Optional[str] = None
 
     @property
     def infiniband(self) -> bool:
@@ -141,9 +181,10 @@ class Hook:
 class Host:
     """A host; ``spm`` is the API's word (``spm``, ``none``, ``contending``).
 
-    ``active_vms`` is the summary's count. ``fingerprint`` and ``public_key`` are the
-    SSH host key's, as far as the engine reports them. ``nics``, ``attachments`` and
-    ``hooks`` are None where they were not asked for.
+    ``vms`` counts every virtual machine on it, also those that are paused, start or
+    migrate: maintenance has to move each of them. ``fingerprint`` and ``public_key``
+    are the SSH host key's, as far as the engine reports them. ``nics``,
+    ``attachments`` and ``hooks`` are None where they were not asked for.
     """
 
     id: str
@@ -152,7 +193,7 @@ class Host:
     cluster: str
     status: Optional[str] = None
     spm: Optional[str] = None
-    active_vms: int = 0
+    vms: int = 0
     port: int = 22
     fingerprint: Optional[str] = None
     public_key: Optional[str] = None

@@ -17,7 +17,11 @@ from typing import Any, Optional
 from ovirtsdk4 import types
 
 from ovirt_rdma.engine_sdk_tools.call import Call, Read
-from ovirt_rdma.engine_sdk_tools.engine_errors import EngineProblem, LostAnswer
+from ovirt_rdma.engine_sdk_tools.engine_errors import (
+    MISSING,
+    EngineProblem,
+    LostAnswer,
+)
 from ovirt_rdma.engine_sdk_tools.progress import Listener
 from ovirt_rdma.engine_sdk_tools.session import Session
 
@@ -31,22 +35,36 @@ END_S = 60.0
 
 @dataclass(frozen=True)
 class OpenJob:
-    """An external job that has not ended."""
+    """An external job that has not ended. ``updated`` is when its run was last heard
+    of: a step began or ended then.
+    """
 
     id: str
     description: str
     started: Optional[datetime] = None
+    updated: Optional[datetime] = None
 
 
 class EngineJob(Listener):
-    """A job of the engine; changes of ``session`` belong to it until it is ended.
+    """A job of the engine, which shows what is done until it is ended.
 
     ``id`` is None where the engine did not take it. ``adopt`` is the id of a job that
-    an earlier run left open, which goes on.
+    an earlier run left open, which goes on. ``lasting``: it stays in the engine until
+    somebody ends it, also when the engine restarts meanwhile.
+
+    The changes themselves are no part of it: the engine refuses that, or ends the job
+    with the first of them (see Session). A failed step is not ended as failed, as the
+    engine would end the whole job as failed with it (ExecutionHandler.java:129-158); it
+    ends with the job.
     """
 
     def __init__(
-        self, session: Session, description: str, adopt: Optional[str] = None
+        self,
+        session: Session,
+        description: str,
+        adopt: Optional[str] = None,
+        *,
+        lasting: bool = False,
     ) -> None:
         self.description = description
         self.id = adopt
@@ -55,12 +73,11 @@ class EngineJob(Listener):
         self._lock = threading.Lock()
         self._complained = False
         if adopt is None:
-            self.id = self._made()
-        session.job = self.id
+            self.id = self._made(lasting)
 
-    def _made(self) -> Optional[str]:
+    def _made(self, lasting: bool) -> Optional[str]:
         doing = "showing the work among the engine's tasks"
-        job = types.Job(description=self.description, auto_cleared=True)
+        job = types.Job(description=self.description, auto_cleared=not lasting)
         try:
             return str(
                 self._session.keep_books(Call("jobs", "add", doing, {"job": job})).id
@@ -85,73 +102,66 @@ class EngineJob(Listener):
         return
 
     def note(self, sentence: str) -> None:
-        """A job has no notes."""
-        return
+        """Show a sentence as a step that is done; the job is seen to be alive."""
+        step_id = self._begun(sentence)
+        if step_id is not None:
+            self._ended(step_id)
 
     def begin(self, step: str, subject: Optional[str] = None) -> None:
         """Begin a step of the job."""
-        if self.id is None:
-            return
-        made = self._keep(
-            Call(
-                f"jobs/{self.id}/steps",
-                "add",
-                "showing a step among the engine's tasks",
-                {
-                    "step": types.Step(
-                        type=types.StepEnum.EXECUTING, description=step[:_LONGEST]
-                    )
-                },
-            )
-        )
-        if made is not None:
+        step_id = self._begun(step)
+        if step_id is not None:
             with self._lock:
-                self._steps[step, subject] = made.id
+                self._steps[step, subject] = step_id
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """End it, as failed where there is a problem."""
+        """End it; one with a problem is left open, and ends with the job."""
         with self._lock:
             step_id = self._steps.pop((step, subject), None)
-        if step_id is not None:
-            self._keep(
-                Call(
-                    f"jobs/{self.id}/steps/{step_id}",
-                    "end",
-                    "ending a step among the engine's tasks",
-                    {"succeeded": not problem},
-                )
-            )
+        if step_id is not None and not problem:
+            self._ended(step_id)
+
+    def _begun(self, sentence: str) -> Optional[str]:
+        if self.id is None:
+            return None
+        step = types.Step(
+            type=types.StepEnum.EXECUTING, description=sentence[:_LONGEST]
+        )
+        doing = "showing a step among the engine's tasks"
+        made = self._keep(Call(f"jobs/{self.id}/steps", "add", doing, {"step": step}))
+        return None if made is None else str(made.id)
+
+    def _ended(self, step_id: str) -> None:
+        doing = "ending a step among the engine's tasks"
+        path = f"jobs/{self.id}/steps/{step_id}"
+        self._keep(Call(path, "end", doing, {"succeeded": True}))
 
     def finish(
         self, sentence: str, *, succeeded: bool, patience_s: float = END_S
     ) -> None:
-        """End the job, and write an event with ``sentence``; tried for ``patience_s``
-        while the engine is away. A note says where the job stays open.
+        """End the job with all its steps, and write an event with ``sentence``; tried
+        for ``patience_s`` while the engine is away. A note says where the job stays
+        open.
         """
-        with self._lock:
-            left = list(self._steps)
-        for step, subject in left:
-            self.end(step, subject, "" if succeeded else "not ended")
         if self.id is not None:
-            self._end(succeeded, patience_s)
-        self._session.job = None
+            try:
+                end_job(
+                    self._session, self.id, succeeded=succeeded, patience_s=patience_s
+                )
+            except EngineProblem as problem:
+                self._session.listener.note(
+                    f"the task '{self.description}' stays open in the engine: "
+                    f"{problem.one_line}; to end it: POST "
+                    f"/ovirt-engine/api/jobs/{self.id}/end"
+                )
         self._event(sentence, succeeded, patience_s)
 
-    def _end(self, succeeded: bool, patience_s: float) -> None:
-        call = Call(
-            f"jobs/{self.id}",
-            "end",
-            "ending the job among the engine's tasks",
-            {"succeeded": succeeded, "force": True},
-        )
-        try:
-            self._session.keep_books(call, patience_s=patience_s, twice=True)
-        except EngineProblem as problem:
-            self._session.listener.note(
-                f"the task '{self.description}' stays open in the engine: "
-                f"{problem.one_line}; to end it: POST /ovirt-engine/api/jobs/{self.id}"
-                "/end"
-            )
+    def leave_open(self, sentence: str, *, patience_s: float = END_S) -> None:
+        """Say, in a step and in an event, how things stand; the job is not ended: the
+        work is not either, and others are to see that.
+        """
+        self._begun(sentence)
+        self._event(sentence, False, patience_s)
 
     def _event(self, sentence: str, succeeded: bool, patience_s: float) -> None:
         severity = types.LogSeverity.NORMAL if succeeded else types.LogSeverity.ERROR
@@ -161,6 +171,8 @@ class EngineJob(Listener):
             # (origin, custom_id) is to be unique (AddExternalEventCommand).
             custom_id=secrets.randbelow(2**31 - 1) + 1,
             description=sentence[:_LONGEST],
+            # That of the request is not the event's (EventMapper.java:199-201).
+            correlation_id=self._session.correlation_id,
         )
         self._keep(
             Call("events", "add", "writing an event of the engine", {"event": event}),
@@ -216,9 +228,43 @@ def find_open_jobs(session: Session, prefix: str) -> list[OpenJob]:
     """
     jobs = session.read(Read("jobs", "reading the engine's tasks"))
     return [
-        OpenJob(one.id, one.description, one.start_time)
+        OpenJob(one.id, one.description, one.start_time, one.last_updated)
         for one in jobs
-        if (one.description or "").startswith(prefix)
-        and one.external
-        and one.status in (None, types.JobStatus.STARTED)
+        if (one.description or "").startswith(prefix) and one.external and _goes_on(one)
     ]
+
+
+def is_open(session: Session, job: str) -> bool:
+    """Whether the job with this id has not ended. Raises EngineProblem as reading."""
+    read = Read(f"jobs/{job}", "reading our task in the engine", "get")
+    try:
+        return _goes_on(session.read(read))
+    except EngineProblem as problem:
+        if problem.kind == MISSING:
+            return False
+        raise
+
+
+def _goes_on(job: Any) -> bool:
+    """Whether nobody has ended ``job``. An engine that restarts sets jobs that were
+    started to unknown (job_sp.sql:559). One that is unknown stays so when it is ended
+    (Job.java:283), but ``force`` makes it one that is cleared away.
+    """
+    if job.status == types.JobStatus.UNKNOWN:
+        return not job.auto_cleared
+    return job.status in (None, types.JobStatus.STARTED)
+
+
+def end_job(
+    session: Session, job: str, *, succeeded: bool, patience_s: float = END_S
+) -> None:
+    """End an external job with all its steps; the engine clears it away later, as
+    ``force`` makes it do so. Raises EngineProblem.
+    """
+    call = Call(
+        f"jobs/{job}",
+        "end",
+        "ending the job among the engine's tasks",
+        {"succeeded": succeeded, "force": True},
+    )
+    session.keep_books(call, patience_s=patience_s, twice=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reads an engine into engine_facts, in two rounds of few calls.
+"""Reads an engine into engine_facts, in two rounds of few calls; in a third where
+there is a hosted engine.
 
 Hundreds of hosts are one call: the engine follows the links to nics, network
 attachments and hooks itself (``follow=``). The calls of a round run in parallel.
@@ -12,10 +13,12 @@ from typing import Any, Optional, Protocol
 
 from ovirt_rdma.engine_sdk_tools.call import Read
 from ovirt_rdma.engine_sdk_tools.engine_facts import (
+    FILE_TYPES,
     Domain,
     Engine,
     StorageConnection,
 )
+from ovirt_rdma.engine_sdk_tools.hosted_engine import with_hosted_engine
 from ovirt_rdma.engine_sdk_tools.sdk_records import (
     cluster_of,
     connection_of,
@@ -25,10 +28,6 @@ from ovirt_rdma.engine_sdk_tools.sdk_records import (
     network_of,
     version_of,
 )
-
-# Domains whose data are files below a mount: they have a storage connection of their
-# own (StorageType.isFileDomain in the engine).
-FILE_TYPES = ("nfs", "posixfs", "glusterfs", "localfs")
 
 
 class ReadsEngine(Protocol):
@@ -82,7 +81,7 @@ def read_engine(
         row for row in (connection_of(one) for one in connections) if row is not None
     )
     data_centers = tuple(data_center_of(one) for one in centers)
-    return Engine(
+    engine = Engine(
         url=session.url,
         version=version_of(system),
         data_centers=data_centers,
@@ -100,6 +99,7 @@ def read_engine(
         ),
         problems=tuple(problems),
     )
+    return with_hosted_engine(session, engine)
 
 
 def _domains(

@@ -7,6 +7,7 @@ rest would come out at a mount, on one host after another.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Optional
 
@@ -23,6 +24,19 @@ from ovirt_rdma.storage.proof import RDMA, TCP
 LONGEST_NAME = 50
 # storage_server_connections.connection is varchar(250).
 LONGEST_EXPORT = 250
+# ValidationUtils.NO_SPECIAL_CHARACTERS, which a domain's name has to match
+# (StorageDomainStatic.java:27): narrower than that of other objects.
+_IN_NAMES = re.compile("[0-9A-Za-z_-]")
+# NfsMountPointConstraint.java:17-27: what the engine takes for a server that is no
+# IPv6 address, and for a path. An IPv4 address may have leading zeros, or be beyond
+# 255 where it passes for a name.
+_LABEL = "(?!-)[A-Za-z0-9-]{1,63}(?<!-)"
+_BYTE = r"(?:25[0-5]|2[0-4]\d|[01]\d\d|\d?\d)"
+_SERVER = re.compile(
+    rf"(?:{_BYTE}\.){{3}}{_BYTE}|{_LABEL}|(?:{_LABEL}\.)+[A-Za-z0-9]{{2,63}}",
+    re.ASCII,
+)
+_PATH = re.compile(r"/(?:(?:.*?[/\\])?[^./|^\\]+(?:\.[^\\]*)?/?)?")
 # The API's word for each version that a person writes; never auto: VDSM would take
 # vdsm.conf's options, and nolock.
 NFS_VERSIONS = {"3": "v3", "4": "v4", "4.0": "v4_0", "4.1": "v4_1", "4.2": "v4_2"}
@@ -63,10 +77,12 @@ def name_problems(name: str) -> Iterator[str]:
     if not 1 <= len(name) <= LONGEST_NAME:
         many = len(name)
         yield f"a domain's name has 1 to {LONGEST_NAME} characters, this has {many}"
-    odd = sorted({c for c in name if not (c.isalpha() or c in "0123456789._-")})
+    odd = sorted({c for c in name if not _IN_NAMES.match(c)})
     if odd:
         shown = " ".join(repr(c) for c in odd)
-        yield f"a domain's name has letters, digits, '.', '_' and '-' only, not {shown}"
+        yield (
+            f"a domain's name has ASCII letters, digits, '_' and '-' only, not {shown}"
+        )
 
 
 def options_for(export: Export, transport: str, asked: str) -> tuple[str, list[str]]:
@@ -127,8 +143,8 @@ def _unfit(export: Export) -> Iterator[str]:
     if ":" in export.path:
         # StorageDomainMapper.setPath splits there.
         yield f"export {text!r}: the engine cuts a path off at ':'"
-    if "_" in export.server:
-        yield f"export {text!r}: the engine takes no server name with '_' in it"
+    yield from _server(export)
+    yield from _path(export)
     address = export.address
     if address is not None and address.is_loopback:
         yield f"export {text!r}: each host would look for it on itself"
@@ -144,6 +160,44 @@ def _unfit(export: Export) -> Iterator[str]:
             f"the export has {len(text)} characters; the engine stores at most "
             f"{LONGEST_EXPORT}"
         )
+
+
+def _server(export: Export) -> Iterator[str]:
+    """Say what of the server the engine's pattern does not take."""
+    server = export.server
+    text = str(export)
+    if ":" in server:
+        if "." in server:
+            yield (
+                f"export {text!r}: the engine takes no IPv6 address that ends as an "
+                "IPv4 one: write it in hexadecimal digits"
+            )
+    elif "_" in server:
+        yield f"export {text!r}: the engine takes no server name with '_' in it"
+    elif server.endswith("."):
+        yield f"export {text!r}: the engine takes no server name that ends in '.'"
+    elif server.isascii() and not _SERVER.fullmatch(server):
+        yield (
+            f"export {text!r}: the engine takes no server name like {server!r}: its "
+            "parts are letters, digits and '-' inside, and the last of several has two "
+            "characters at least and no '-'"
+        )
+
+
+def _path(export: Export) -> Iterator[str]:
+    """Say what of the path the engine's pattern does not take."""
+    path = export.path
+    text = str(export)
+    if _PATH.fullmatch(path):
+        return
+    last = re.split(r"[/\\]", path)[-1]
+    if last.startswith("."):
+        wrong = "whose last part begins with '.'"
+    elif not last:
+        wrong = "that ends in '\\'"
+    else:
+        wrong = "whose last part has '|' or '^' in it"
+    yield f"export {text!r}: the engine takes no path {wrong}"
 
 
 def _same(one: Optional[Export], other: Export) -> bool:

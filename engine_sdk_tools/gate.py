@@ -32,7 +32,7 @@ class FeatureFacts:
     """What the engine said: ``registered`` by cluster level, the ids of the features
     called NFS_RDMA; ``enabled`` by cluster id, whether it is among the enabled ones.
 
-    None where the engine did not say.
+    None where the engine has no such level, or no such cluster any more.
     """
 
     registered: Mapping[str, Optional[tuple[str, ...]]]
@@ -43,9 +43,10 @@ class FeatureFacts:
 class Gate:
     """The gate of a cluster.
 
-    ``registered`` and ``enabled`` are None where that is not known. ``hooked`` are its
-    hosts that have the hook which reports the feature, of ``hosts``. ``next`` is what
-    is missing before the engine holds hosts to it, as a sentence; "" for nothing.
+    ``registered`` is None where the engine does not know the level, ``enabled`` where
+    it does not know the cluster any more. ``hooked`` are its hosts that have the hook
+    which reports the feature, of ``hosts``. ``next`` is what is missing before the
+    engine holds hosts to it, as a sentence; "" for nothing.
     """
 
     cluster: str
@@ -113,7 +114,7 @@ def _gate(engine: Engine, cluster: Cluster, features: FeatureFacts) -> Gate:
 
 def _next(gate: Gate) -> str:
     if gate.registered is None or gate.enabled is None:
-        return "the engine did not say; ask as a user with an administrator's role"
+        return _not_there(gate)
     if not gate.registered:
         return f"register it for cluster level {gate.level} by SQL ({DOCS})"
     if gate.unhooked:
@@ -128,8 +129,16 @@ def _next(gate: Gate) -> str:
     return ""
 
 
+def _not_there(gate: Gate) -> str:
+    """Say what the engine does not have: reading it gave 404."""
+    if gate.registered is None:
+        level = f"cluster level {gate.level}" if gate.level else "its cluster level"
+        return f"this engine does not know {level}, and so no features for it"
+    return "the engine does not have this cluster any more: look again"
+
+
 def _ids(answer: Any) -> Optional[tuple[str, ...]]:
-    """The ids of the features that are called NFS_RDMA; None for no answer."""
+    """The ids of the features that are called NFS_RDMA; None where nothing is there."""
     if isinstance(answer, Exception):
         return None
     return tuple(one.id for one in answer if one.name == FEATURE)

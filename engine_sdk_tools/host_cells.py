@@ -6,8 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.domain_transport import shown
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
+from ovirt_rdma.engine_sdk_tools.engine_facts import (
+    Host,
+    status_label,
+    status_words,
+)
 from ovirt_rdma.engine_sdk_tools.host_policy import part
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, WARN, Cell
@@ -32,8 +35,8 @@ _SENTENCES_SHOWN = 3
 
 def status_cell(host: Host) -> Cell:
     """The engine's status of the host; only ``up`` is good."""
-    sentence = f"the host is {shown(host.status)}"
-    text = shown(host.status) if host.status else "unknown"
+    sentence = f"the host is {status_words(host.status)}"
+    text = status_label(host.status)
     if host.status == "up":
         return Cell(OK, text, sentence, "", "engine")
     if host.status is None:

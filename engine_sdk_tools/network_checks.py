@@ -16,6 +16,7 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     Host,
     Network,
     Nic,
+    status_words,
 )
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.engine_sdk_tools.ipoib_mtu import NetdevMtu, ipoib_mtus
@@ -26,21 +27,6 @@ STATUSES = ("maintenance", "up", "non_operational")
 ACTIVE_BACKUP = ("active-backup", "1")
 MANAGEMENT = "management"
 DEFAULT_MTU = 1500
-
-
-def against_network(network: Network) -> Iterator[str]:
-    """Say why ``network`` cannot be on InfiniBand at all."""
-    if network.vm:
-        yield (
-            f"{network.name} is a VM network, which is bridged, and InfiniBand cannot "
-            "be a bridge port: clear 'VM network' for it, or make another one with "
-            "'ovirt-rdma network create'"
-        )
-    if network.vlan is not None:
-        yield (
-            f"{network.name} has the VLAN tag {network.vlan}, which InfiniBand does "
-            "not have: take another network, and a P_Key child for the nic"
-        )
 
 
 def against_host(
@@ -60,9 +46,13 @@ def against_host(
             f"'ovirt-rdma network create {network.name}' puts it there"
         )
     by_name = {nic.name: nic for nic in host.nics or ()}
-    for name in dict.fromkeys((*chosen.ports, chosen.target)):
-        if name in by_name:
-            yield from _carries(host, by_name[name], chosen, network, networks)
+    names = dict.fromkeys((*chosen.ports, chosen.target))
+    nics = [by_name[name] for name in names if name in by_name]
+    infiniband = next((nic.name for nic in nics if nic.infiniband), None)
+    if infiniband is not None:
+        yield from _on_infiniband(host, infiniband, network)
+    for nic in nics:
+        yield from _carries(host, nic, chosen, network, networks)
     yield from _bond(host, chosen, by_name)
     if report is not None and report.facts is not None:
         limits = ipoib_mtus(report.facts, properties.get(IPOIB_MODE))
@@ -95,10 +85,25 @@ def management_networks(host: Host, networks: Sequence[Network]) -> frozenset[st
 
 def _status(host: Host) -> Iterator[str]:
     if host.status not in STATUSES:
-        shown = (host.status or "in an unknown status").replace("_", " ")
         yield (
-            f"{host.name} is {shown}; networks can be set up on hosts that are up, in "
-            "maintenance or non-operational"
+            f"{host.name} is {status_words(host.status)}; networks can be set up "
+            "on hosts that are up, in maintenance or non-operational"
+        )
+
+
+def _on_infiniband(host: Host, nic: str, network: Network) -> Iterator[str]:
+    """Say what of ``network`` cannot be on an IPoIB nic; an Ethernet nic has both."""
+    if network.vm:
+        yield (
+            f"{host.name}: {network.name} is a VM network, which is bridged, and {nic} "
+            "is InfiniBand, which cannot be a bridge port: clear 'VM network' for it, "
+            "or make another one with 'ovirt-rdma network create'"
+        )
+    if network.vlan is not None:
+        yield (
+            f"{host.name}: {network.name} has the VLAN tag {network.vlan}, and {nic} "
+            "is InfiniBand, which has no VLANs: take an Ethernet nic, or another "
+            "network and a P_Key child for the nic"
         )
 
 
@@ -129,17 +134,31 @@ def _carries(
                 f"{host.name}: {nic.name} carries {name} and cannot become a bond's "
                 f"port: take {name} off it first"
             )
-        elif other is None or other.vlan is None:
+        elif network.vlan is None and (other is None or other.vlan is None):
             yield (
                 f"{host.name}: {nic.name} carries {name} already, and a nic has at "
                 "most one network without a VLAN tag"
             )
+    for other_nic in host.nics or ():
+        # The engine looks at the nic and at the VLANs on it.
+        if other_nic.unmanaged and nic.name in (other_nic.name, other_nic.vlan_of):
+            yield _unmanaged(host, nic, other_nic.unmanaged)
     for bond in host.nics or ():
         if nic.name in bond.bond_ports and bond.name != chosen.target:
             yield (
                 f"{host.name}: {nic.name} is a port of {bond.name}: name the bond, or "
                 "another nic"
             )
+
+
+def _unmanaged(host: Host, nic: Nic, name: str) -> str:
+    """UnmanagedNetworkValidator.java refuses whatever is put beside it."""
+    return (
+        f"{host.name}: {nic.name} carries {name}, a network that the host's cluster "
+        f"does not have, and the engine puts nothing beside it: put {name} into the "
+        "cluster ('ovirt-rdma network create' or webadmin), or take it off the host "
+        "(webadmin: Setup Host Networks)"
+    )
 
 
 def _bond(host: Host, chosen: Chosen, by_name: Mapping[str, Nic]) -> Iterator[str]:

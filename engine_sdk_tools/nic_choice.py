@@ -35,14 +35,14 @@ def choose_nics(
     With ``bond``: an active-backup bond of all nics that are meant; one that they are
     in already, and no others, is used.
     """
-    nics = host.nics or ()
     facts = report.facts if report else None
+    problem = _unclear(host, match, facts is not None)
+    if problem:
+        return None, problem
     pcis = pci_of(facts) if facts else {}
-    if match.pcis and facts is None:
-        return None, (
-            f"{host.name}: a PCI address says nothing without its facts; give "
-            "--facts-dir, a name or a port GUID"
-        )
+    # A VLAN has its nic's MAC address and a name that begins like it, and a network is
+    # never put on it.
+    nics = tuple(nic for nic in host.nics or () if not nic.vlan_of)
     meant = [nic for nic in nics if match.means(nic.name, nic.mac, pcis.get(nic.name))]
     bonds = [nic for nic in nics if nic.bond_ports]
     if not bond:
@@ -60,9 +60,25 @@ def choose_nics(
             return Chosen(one.name, one.bond_ports), ""
     if len(names) < 2:
         return None, _not_one(host, match, meant, least=2)
-    taken = {nic.name for nic in nics}
+    taken = {nic.name for nic in host.nics or ()}
     free = next(f"bond{n}" for n in range(len(taken) + 1) if f"bond{n}" not in taken)
     return Chosen(free, names, new_bond=True), ""
+
+
+def _unclear(host: Host, match: NicMatch, with_facts: bool) -> str:
+    """Say which word of ``match`` names nothing that a network can go on."""
+    if match.pcis and not with_facts:
+        return (
+            f"{host.name}: a PCI address says nothing without its facts; give "
+            "--facts-dir, a name or a port GUID"
+        )
+    for nic in host.nics or ():
+        if nic.vlan_of and nic.name in match.names:
+            return (
+                f"{host.name}: {nic.name} is a VLAN on {nic.vlan_of}, which the engine "
+                f"makes for a network with a VLAN tag: name {nic.vlan_of}"
+            )
+    return ""
 
 
 def _not_one(host: Host, match: NicMatch, meant: Sequence[Nic], least: int = 1) -> str:
@@ -74,7 +90,7 @@ def _not_one(host: Host, match: NicMatch, meant: Sequence[Nic], least: int = 1) 
         )
     if meant:
         return f"{host.name}: {match.text} names {names} only; a bond takes {least}"
-    shown = [nic.name for nic in host.nics or ()]
+    shown = [nic.name for nic in host.nics or () if not nic.vlan_of]
     more = ", ..." if len(shown) > _MOST_NAMED else ""
     there = ", ".join(shown[:_MOST_NAMED]) or "none"
     return f"{host.name}: no nic is called for by {match.text} (it has {there}{more})"

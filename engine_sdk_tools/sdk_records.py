@@ -25,9 +25,6 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     StorageConnection,
 )
 
-# The hosted engine's domain has no mark in the API; this is the name that the
-# ovirt.ovirt role hosted_engine_setup gives it (he_storage_domain_name).
-HOSTED_STORAGE = "hosted_storage"
 _SSH = 22
 
 
@@ -48,7 +45,10 @@ def data_center_of(one: Any) -> DataCenter:
 
 def cluster_of(one: Any) -> Cluster:
     """A cluster."""
-    return Cluster(one.id, one.name, _id(one.data_center), _level(one.version))
+    # An older SDK does not know of upgrades.
+    upgrade = bool(getattr(one, "upgrade_in_progress", False))
+    center = _id(one.data_center)
+    return Cluster(one.id, one.name, center, _level(one.version), upgrade)
 
 
 def connection_of(one: Any) -> Optional[StorageConnection]:
@@ -85,7 +85,6 @@ def domain_of(
         data_center=data_center,
         status=_word(there.status),
         master=bool(there.master),
-        hosted_engine=one.name == HOSTED_STORAGE,
         connection=connection,
     )
 
@@ -100,7 +99,7 @@ def host_of(one: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
         cluster=_id(one.cluster) or "",
         status=_word(one.status),
         spm=_word(one.spm.status) if one.spm else None,
-        active_vms=(summary.active or 0) if summary else 0,
+        vms=(summary.total or 0) if summary else 0,
         port=(ssh.port or _SSH) if ssh else _SSH,
         fingerprint=ssh.fingerprint if ssh else None,
         public_key=ssh.public_key if ssh else None,
@@ -123,6 +122,8 @@ def host_of(one: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
 
 
 def _nics(every: Sequence[Any]) -> tuple[Nic, ...]:
+    # In the form of API v3 the SDK takes the list's own <actions> for a nic.
+    every = [one for one in every if one.id and one.name]
     names = {one.id: one.name for one in every}
     return tuple(nic_of(one, names) for one in every)
 
@@ -149,7 +150,16 @@ def nic_of(one: Any, names: dict[str, str]) -> Nic:
         network=_id(one.network),
         bond_ports=ports,
         bond_mode=mode,
+        vlan_of=(one.base_interface or None) if one.vlan else None,
+        unmanaged=_unmanaged(one.network),
     )
+
+
+def _unmanaged(network: Any) -> Optional[str]:
+    """The name of a nic's network that has no id: the engine looks for the id among
+    the networks of the cluster (BackendHostNicsResource.java:81-83).
+    """
+    return None if network is None or network.id else network.name or None
 
 
 def attachment_of(one: Any) -> Attachment:

@@ -18,6 +18,9 @@ from ovirt_rdma.engine_sdk_tools.call import Call, Read
 from ovirt_rdma.engine_sdk_tools.engine_api import EngineApi
 from ovirt_rdma.engine_sdk_tools.engine_errors import (
     BROKEN,
+    BUSY,
+    CONFLICT,
+    INVALID,
     LOCKED,
     MISSING,
     PASSING,
@@ -25,9 +28,11 @@ from ovirt_rdma.engine_sdk_tools.engine_errors import (
     UNAVAILABLE,
     UNREACHABLE,
     EngineProblem,
+    LostAnswer,
     TimeoutProblem,
     lost,
 )
+from ovirt_rdma.engine_sdk_tools.event_log import events_of_ours, reasons
 from ovirt_rdma.engine_sdk_tools.in_parallel import in_parallel
 from ovirt_rdma.engine_sdk_tools.progress import Listener, Silent
 from ovirt_rdma.engine_sdk_tools.settings import Settings
@@ -36,20 +41,24 @@ _T = TypeVar("_T")
 
 # An engine restarts in a minute or two.
 PATIENCE_S = 300.0
+# A refusal that passes when the engine's tasks or operations have ended: a snapshot or
+# a backup may take so long.
+BUSY_S = 1800.0
 # Changes run while we wait: the engine gives VDSM 180 s for one command
 # (vdsTimeout), and a change may be several.
 ACT_TIMES = 10
 # More at once do not make an engine faster.
 AT_ONCE = 8
 _PAUSES_S = (1.0, 2.0, 5.0, 10.0)
+# Each refusal is an event of the engine.
+_BUSY_PAUSES_S = (5.0, 15.0, 30.0, 60.0)
 
 
 class Session:
     """An engine, logged in to when it is first asked; may be used by several threads.
 
-    ``correlation_id`` marks our changes in the engine's events. ``job`` is the id of an
-    external job that the changes belong to. ``performed`` are the changes that the
-    engine made. ``listener`` is told what the operator should know.
+    ``correlation_id`` marks our changes in the engine's events. ``performed`` are the
+    changes that the engine made. ``listener`` is told what the operator should know.
     """
 
     def __init__(
@@ -64,7 +73,6 @@ class Session:
         self.clock = clock
         self.sleep = sleep
         self.correlation_id = f"ovirt-rdma-{secrets.token_hex(6)}"
-        self.job: Optional[str] = None
         self.performed: list[Call] = []
         self.listener: Listener = Silent()
         self._patience_s = patience_s
@@ -118,18 +126,30 @@ class Session:
 
         return in_parallel(one, reads, AT_ONCE)
 
-    def perform(self, call: Call, *, patience_s: Optional[float] = None) -> Any:
-        """Make a change; return what the SDK gives.
+    def perform(
+        self,
+        call: Call,
+        *,
+        patience_s: Optional[float] = None,
+        before: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """Make a change; return what the SDK gives. ``before`` is called before each
+        time that it is sent, and may raise.
 
-        Sent again, within the patience, where it is sure that the engine did not make
-        it: not reached, or the object is locked. Raises LostAnswer where it may have,
-        and EngineProblem where it did not.
+        Sent again where it is sure that the engine did not make it: within the patience
+        where it was not reached or the object is locked, for up to BUSY_S where the
+        engine says that tasks or operations have to end first. Raises LostAnswer where
+        it may have made it, and EngineProblem, with the engine's reason, where not.
         """
-        result = self._patiently(
-            lambda: self._act(call, self.job, self.settings.timeout_s * ACT_TIMES),
-            _not_made,
-            patience_s,
-        )
+
+        def once() -> Any:
+            before()
+            return self._act(call, self.settings.timeout_s * ACT_TIMES)
+
+        try:
+            result = self._patiently(once, _not_made, patience_s)
+        except EngineProblem as problem:
+            raise self._with_reason(call, problem) from problem
         with self._lock:
             self.performed.append(call)
         return result
@@ -137,8 +157,8 @@ class Session:
     def keep_books(
         self, call: Call, *, patience_s: float = 0.0, twice: bool = False
     ) -> Any:
-        """Make a change that is about the run itself, its job and events: it is neither
-        part of the job nor of ``performed``, and a slow engine is not waited for long.
+        """Make a change that is about the run itself, its job and events: it is no part
+        of ``performed``, and a slow engine is not waited for long.
 
         ``twice``: it does no harm to send it again where the engine may have made it.
         Raises as :meth:`perform`.
@@ -148,7 +168,7 @@ class Session:
             return _not_made(problem) or (twice and problem.kind in PASSING)
 
         return self._patiently(
-            lambda: self._act(call, None, self.settings.timeout_s), again, patience_s
+            lambda: self._act(call, self.settings.timeout_s), again, patience_s
         )
 
     def wait_until(
@@ -183,12 +203,38 @@ class Session:
         """Log out, unless the token was given to us. Never raises; may be repeated."""
         self._api.close()
 
-    def _act(self, call: Call, job: Optional[str], limit_s: float) -> Any:
+    def _with_reason(self, call: Call, problem: EngineProblem) -> EngineProblem:
+        """Return ``problem`` with the reason from the engine's events, where the answer
+        had none: a refusal inside of the engine's own commands comes without messages.
+        """
+        lacks = problem.kind in (INVALID, CONFLICT, BROKEN) and not problem.detail
+        if isinstance(problem, LostAnswer) or problem.code is None or not lacks:
+            return problem
+        kind, _, about = call.path.partition("/")
+        host = about.partition("/")[0] if kind == "hosts" else None
+        try:
+            said = reasons(events_of_ours(self), host)
+        except EngineProblem:
+            return problem
+        if not said:
+            return problem
+        reason = "; ".join(one.strip().rstrip(".") for one in said[-3:])
+        return EngineProblem(
+            f"{call.doing} failed: the engine {self.where} says: {reason}",
+            problem.kind,
+            code=problem.code,
+            doing=call.doing,
+            detail=reason,
+        )
+
+    def _act(self, call: Call, limit_s: float) -> Any:
+        # Never JobId: the engine refuses it for actions that it does not monitor
+        # (Backend.java:421), and ends the job with those that it does
+        # (CommandBase.java:1414).
         words = dict(call.words)
         words["query"] = {
             **words.get("query", {}),
             "correlation_id": self.correlation_id,
-            **({"JobId": job} if job else {}),
         }
         try:
             # A connection of its own: libcurl by itself sends a request again that it
@@ -205,21 +251,24 @@ class Session:
         again: Callable[[EngineProblem], bool],
         patience_s: Optional[float] = None,
     ) -> _T:
-        limit_s = self._patience_s if patience_s is None else patience_s
-        until = self.clock() + limit_s
+        began = self.clock()
         tries = 0
         while True:
             try:
                 result = act()
             except EngineProblem as problem:
-                hopeless = not self._api.answered and problem.kind != LOCKED
+                refused = problem.kind in (LOCKED, BUSY)
+                hopeless = not self._api.answered and not refused
                 if hopeless or self._api.closed or not again(problem):
                     raise
-                left_s = until - self.clock()
+                usual_s = BUSY_S if problem.kind == BUSY else self._patience_s
+                limit_s = usual_s if patience_s is None else patience_s
+                left_s = began + limit_s - self.clock()
                 if left_s <= 0:
                     raise
                 self._note(problem, limit_s)
-                pause_s = _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]
+                pauses = _BUSY_PAUSES_S if problem.kind == BUSY else _PAUSES_S
+                pause_s = pauses[min(tries, len(pauses) - 1)]
                 tries += 1
                 self.sleep(min(pause_s, left_s))
             else:
@@ -246,7 +295,7 @@ def seen_last(value: Any) -> str:
 
 def _not_made(problem: EngineProblem) -> bool:
     """Whether it is sure that the engine did not make the change, and may later."""
-    if problem.kind in (UNREACHABLE, LOCKED):
+    if problem.kind in (UNREACHABLE, LOCKED, BUSY):
         return True
     # The API's address is not there while the engine's server starts.
     return problem.kind == UNAVAILABLE and problem.code == 404

@@ -21,7 +21,7 @@ from ovirt_rdma.engine_sdk_tools.call import Call, Read
 class WireForm:
     """An HTTP request: ``path`` below /ovirt-engine/api, ``body`` as XML, "" for none.
 
-    The session adds the query words ``correlation_id`` and ``JobId`` to changes.
+    The session adds the query word ``correlation_id`` to changes.
     """
 
     method: str

@@ -4,30 +4,100 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.engine_sdk_tools.asked_transport import export_at
 from ovirt_rdma.engine_sdk_tools.call import Read
-from ovirt_rdma.engine_sdk_tools.conversion.evacuation import Evacuation
+from ovirt_rdma.engine_sdk_tools.conversion.host_waits import Activation, Evacuation
 from ovirt_rdma.engine_sdk_tools.conversion.seams import ChangesEngine
 from ovirt_rdma.engine_sdk_tools.conversion.sight import Sight, View, sight_of
-from ovirt_rdma.engine_sdk_tools.conversion.state import ConversionState
-from ovirt_rdma.engine_sdk_tools.conversion.step import LOOK, PUSH, WAIT_IN, Step
+from ovirt_rdma.engine_sdk_tools.conversion.state import (
+    DONE,
+    LEAVING,
+    OFFLINE,
+    ConversionState,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.step import (
+    ENTER,
+    LEAVE,
+    LOOK,
+    PUSH,
+    WAIT_IN,
+    WAIT_OUT,
+    Step,
+)
+from ovirt_rdma.engine_sdk_tools.engine_facts import Engine, status_words
+from ovirt_rdma.engine_sdk_tools.event_log import newest_event
 from ovirt_rdma.engine_sdk_tools.host_report import HostDoor
+from ovirt_rdma.engine_sdk_tools.mount_events import MountEvents
+from ovirt_rdma.engine_sdk_tools.progress import Listener
+
+# Of the SDK's object and its status: why it has failed, "" for done, None for not yet.
+_Test = Callable[[Any, Optional[str]], Optional[str]]
+# What a host is not on its way, but for a while; so long it may be, while it goes to
+# maintenance and while it comes up.
+_ILL = ("non_responsive", "down", "error", "install_failed")
+ILL_S = {WAIT_IN: 600.0, WAIT_OUT: 1800.0}
+# So often it is told that a wait goes on; it also shows others that the run is alive.
+STILL_S = 300.0
 
 
 class Acts:
-    """``sights`` is what hosts told, by name, as long as it holds."""
+    """``sights`` is what hosts told, by name, as long as it holds; ``arrived`` and
+    ``refused`` are View's. ``check`` is called before each request that changes
+    something.
+    """
 
-    def __init__(self, session: ChangesEngine, door: Optional[HostDoor]) -> None:
+    def __init__(
+        self,
+        session: ChangesEngine,
+        door: Optional[HostDoor],
+        listener: Listener,
+        check: Callable[[], None],
+    ) -> None:
         self.sights: dict[str, Sight] = {}
+        self.arrived: dict[str, bool] = {}
+        self.refused: dict[str, str] = {}
         self._session = session
         self._door = door
+        self._listener = listener
+        self._check = check
+
+    def view(self, engine: Engine) -> View:
+        """Return what is looked at now."""
+        return View(engine, self.sights, self.arrived, self.refused)
+
+    def before(self, state: ConversionState, step: Step) -> ConversionState:
+        """Return the state with what has to be known before ``step`` is done."""
+        if step.of_domain:
+            if step.before != LEAVING:
+                return state
+            return state.with_domain(step.subject, event=newest_event(self._session))
+        if step.kind not in (ENTER, LEAVE):
+            return state
+        self.arrived.pop(step.subject, None)
+        return state.with_host(step.subject, event=newest_event(self._session))
+
+    def note_refusals(self, state: ConversionState) -> None:
+        """Note the hosts that could not mount a domain which was activated: the engine
+        leaves them up for minutes, and tells only in its events.
+        """
+        names = {host.id: host.name for host in state.hosts}
+        self.refused.clear()
+        for domain in state.domains if state.mode == OFFLINE else ():
+            if not domain.event or domain.stage not in (LEAVING, DONE):
+                continue
+            export = str(export_at(domain.address, domain.path))
+            events = MountEvents(self._session, domain.name, export, domain.event)
+            why = "; ".join(one.rstrip(".") for one in events.said())
+            for host in events.failed_hosts():
+                if host in names:
+                    self.refused[names[host]] = why
 
     def act(self, state: ConversionState, view: View, step: Step) -> str:
         """Do it; return why it did not come about, or ""."""
         if step.call is not None:
-            self._session.perform(step.call)
+            self._session.perform(step.call, before=self._check)
             return ""
         if step.kind == LOOK:
             return self._look(state, view, step.hosts)
@@ -69,20 +139,56 @@ class Acts:
         return ""
 
     def _wait(self, state: ConversionState, step: Step) -> str:
-        evacuation = (
-            Evacuation(self._session, state.host(step.subject).id)
-            if step.kind == WAIT_IN and not step.of_domain
-            else None
-        )
+        if step.of_domain:
+            return self._until(
+                step, lambda found, status: "" if status in step.until else None
+            )
+        host = state.host(step.subject)
+        if step.kind == WAIT_IN:
+            evacuation = Evacuation(self._session, host.id, host.event)
+
+            def failed(found: Any, status: Optional[str]) -> Optional[str]:
+                if status == "preparing_for_maintenance":
+                    why = evacuation.failed(found)
+                    return f"{host.name} is not evacuated: {why}" if why else None
+                return "" if status in step.until else None
+
+            return self._until(step, failed)
+        # Of a host that comes up by itself nobody knows which event is the one.
+        ours = step.kind == WAIT_OUT and host.stage == LEAVING
+        after = (host.event or newest_event(self._session)) if ours else None
+        activation = Activation(self._session, host.id, after)
+
+        def over(found: Any, status: Optional[str]) -> Optional[str]:
+            if status == "up" and not activation.over():
+                return None
+            return "" if status in step.until else None
+
+        why = self._until(step, over)
+        self.arrived[host.name] = activation.connected
+        return why
+
+    def _until(self, step: Step, test: _Test) -> str:
+        """Wait until ``test`` of the object and its status gives something."""
+        began = told = well = self._session.clock()
+        ill_s = ILL_S[step.kind]
 
         def arrived(found: Any) -> Optional[str]:
+            nonlocal told, well
+            now = self._session.clock()
             status = found.status.value if found.status else None
-            if status in step.until:
-                return ""
-            if evacuation is not None and status == "preparing_for_maintenance":
-                return evacuation.failed() or None
-            return None
+            if status not in _ILL or step.of_domain:
+                well = now
+            elif now - well >= ill_s:
+                return (
+                    f"{step.subject} is {status_words(status)} for {ill_s / 60:.0f} "
+                    "minutes"
+                )
+            if now - told >= STILL_S:
+                told = now
+                minutes = (now - began) / 60
+                self._listener.note(f"still {step.doing}, for {minutes:.0f} minutes")
+            return test(found, status)
 
         read = Read(step.path, step.doing, "get")
-        why = self._session.wait_until(read, arrived, step.doing, step.timeout_s)
-        return str(why)
+        return str(self._session.wait_until(read, arrived, step.doing, step.timeout_s))

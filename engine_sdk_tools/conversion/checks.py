@@ -3,10 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine, Host
+from ovirt_rdma.engine_sdk_tools.engine_facts import (
+    Cluster,
+    Domain,
+    Engine,
+    Host,
+    status_words,
+)
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.policy import REQUIRE_RDMA
 from ovirt_rdma.storage.engine_options import engine_problems
@@ -25,7 +32,8 @@ class ConversionRequest:
     """What the operator wants. ``by_row``: with the engine's options alone, without
     the add-on on the hosts. ``rule`` is the transport of the policies' rule.
     ``allow_datacenter_down``: offline also where no other domain can be the master,
-    rolling also where only one host is up.
+    rolling also where only one host is up. ``without`` are the names of hosts that are
+    left as they are.
     """
 
     to: str
@@ -34,6 +42,7 @@ class ConversionRequest:
     batch: int = 1
     rule: str = REQUIRE_RDMA
     allow_datacenter_down: bool = False
+    without: tuple[str, ...] = ()
 
 
 def refusals(
@@ -110,14 +119,17 @@ def domain_offenders(
     """Yield what is against the domain's state; ``users`` are virtual machines that
     run on it.
     """
-    status = domain.status or "in no known status"
+    status = domain.status
     if request.rolling and status != "active":
         yield (
-            f"{domain.name} is {status}: a rolling conversion needs it active; in "
-            "maintenance it can be converted without --rolling"
+            f"{domain.name} is {status_words(status)}: a rolling conversion needs it "
+            "active; in maintenance it can be converted without --rolling"
         )
     elif status not in ("active", "maintenance"):
-        yield f"{domain.name} is {status}; it has to be active or in maintenance"
+        yield (
+            f"{domain.name} is {status_words(status)}; it has to be active or in "
+            "maintenance"
+        )
     if not request.rolling and status == "active" and users:
         yield (
             f"{domain.name} is used by running virtual machines: {', '.join(users)}; "
@@ -127,19 +139,79 @@ def domain_offenders(
         yield f"{domain.name}: {problem}"
 
 
-def fleet_offenders(hosts: Sequence[Host], request: ConversionRequest) -> Iterator[str]:
-    """Yield what is against it on the hosts together."""
+def fleet_offenders(
+    hosts: Sequence[Host],
+    request: ConversionRequest,
+    clusters: Sequence[Cluster] = (),
+    pinned: Optional[Mapping[str, Sequence[str]]] = None,
+) -> Iterator[str]:
+    """Yield what is against it on the hosts together. ``clusters`` are theirs;
+    ``pinned`` are the names of running virtual machines that may not leave their host,
+    by the host's id.
+    """
+    yield from without_offenders(hosts, request)
     if not request.rolling:
         return
     up = [host for host in hosts if host.status == "up"]
-    if not up:
-        yield "no host of the data center is up"
-    yield from evacuation_offenders(up, up, request.batch)
-    if len(up) == 1 and not up[0].active_vms and not request.allow_datacenter_down:
+    going = [host for host in up if host.name not in request.without]
+    if not going:
+        yield "no host of the data center is up" + " besides" * bool(up)
+    yield from upgrade_offenders(clusters, going)
+    yield from pinned_offenders(going, pinned or {})
+    yield from evacuation_offenders(up, going, request.batch)
+    if len(up) == 1 and going and not up[0].vms and not request.allow_datacenter_down:
         yield (
             f"{only_one(up[0])}; use --allow-datacenter-down if that may be, or leave "
             "out --rolling"
         )
+
+
+def without_offenders(
+    hosts: Sequence[Host], request: ConversionRequest
+) -> Iterator[str]:
+    """Yield which of the hosts to be left out cannot be."""
+    known = {host.name: host for host in hosts}
+    for name in request.without:
+        if name not in known:
+            yield f"there is no host {name} in the data center to go without"
+        elif not request.rolling and known[name].status == "up":
+            yield (
+                f"{name} is up, and mounts the domain with the other hosts: without "
+                "--rolling, only hosts that are not up can be left out"
+            )
+
+
+def upgrade_offenders(
+    clusters: Sequence[Cluster], going: Sequence[Host]
+) -> Iterator[str]:
+    """Yield the clusters of hosts that go through maintenance which are being upgraded:
+    two programs would take hosts away at once.
+    """
+    mine = {host.cluster for host in going}
+    for cluster in clusters:
+        if cluster.id in mine and cluster.upgrade_in_progress:
+            yield (
+                f"cluster {cluster.name} is being upgraded, which moves its hosts to "
+                "maintenance too; wait until that has ended (if none is under way, "
+                "end it: POST /ovirt-engine/api/clusters/"
+                f"{cluster.id}/upgrade with upgrade_action finish)"
+            )
+
+
+def pinned_offenders(
+    going: Sequence[Host], pinned: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Yield the hosts that cannot go to maintenance for virtual machines which may not
+    leave them (MaintenanceNumberOfVdssCommand.java:335: MigrationSupport).
+    """
+    for host in going:
+        names = pinned.get(host.id, ())
+        if names:
+            yield (
+                f"{host.name} has running virtual machines that are pinned to it: "
+                f"{', '.join(names)}; stop them, or leave the host out (--without "
+                f"{host.name})"
+            )
 
 
 def only_one(host: Host) -> str:
@@ -159,7 +231,7 @@ def evacuation_offenders(
     for cluster in dict.fromkeys(host.cluster for host in going):
         inside = [host for host in up if host.cluster == cluster]
         mine = [host for host in going if host.cluster == cluster]
-        machines = sum(host.active_vms for host in mine)
+        machines = sum(host.vms for host in mine)
         together = [host for host in mine if host.spm != "spm"] or mine
         if not machines:
             continue
@@ -189,16 +261,24 @@ def warnings(
         yield (
             "the engine's options are changed first: a host that reboots or is "
             "activated before its turn meets options that it may not be ready for, and "
-            "becomes non operational then"
+            "becomes non-operational then"
         )
     blind = [h.name for h in hosts if h.status == "up" and h.name in mute]
+    blind = [name for name in blind if name not in request.without]
     if blind:
         yield f"nothing can be proven on {', '.join(blind)}: no facts from there"
-    away = [h.name for h in hosts if h.status != "up"]
+    out = [h for h in hosts if h.name in request.without]
+    away = [h.name for h in hosts if h.status != "up" and h not in out]
     if away:
         yield (
             f"not up: {', '.join(away)}; they stay so, and are proven only when they "
             "come up (ovirt-rdma domain verify)"
+        )
+    for host in out:
+        yield (
+            f"{host.name} is left out and was not checked: when it is activated, it "
+            f"mounts by its own policy, or else by the engine's options, over "
+            f"{request.to.upper()}; then run this command again for it"
         )
     up = [h for h in hosts if h.status == "up"]
     if request.rolling and len(up) == 1:

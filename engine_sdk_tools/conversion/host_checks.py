@@ -9,7 +9,7 @@ from typing import Optional
 from ovirt_rdma.engine_sdk_tools.asked_transport import export_at, vdsm_mount
 from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.state import RDMA
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host
+from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host, status_words
 from ovirt_rdma.engine_sdk_tools.host_policy import policy_of
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.host.enablement_state import MODE_NFSMOUNT
@@ -30,9 +30,14 @@ def host_offenders(
     request: ConversionRequest,
 ) -> Iterator[str]:
     """Yield what is against the conversion on one host."""
-    status = host.status or ""
+    if host.name in request.without:
+        return
+    status = host.status
     if request.rolling and status not in _SETTLED:
-        yield f"{host.name} is {status.replace('_', ' ') or 'in no known status'}"
+        yield (
+            f"{host.name} is {status_words(status)}; leave it out with --without "
+            f"{host.name}"
+        )
     if report is None:
         return
     facts = report.facts
@@ -40,7 +45,10 @@ def host_offenders(
         needed = not request.by_row and (request.rolling or status == "up")
         if needed:
             why = report.problem or "it gave no facts"
-            yield f"{host.name} is {status}, and nobody knows if it is ready: {why}"
+            yield (
+                f"{host.name} is {status_words(status)}, and it is not known if it is "
+                f"ready: {why}; to leave it out: --without {host.name}"
+            )
         return
     force = policy_of(report)
     if request.rolling and not request.by_row:
@@ -48,7 +56,27 @@ def host_offenders(
     if request.by_row and force.policy is not None:
         yield from _rule_offenders(host, force.policy, domains, request)
     if status == "up":
+        yield from _cut_paths(host, facts, domains)
         yield from readiness_offenders(host, report, domains, request)
+
+
+def _cut_paths(host: Host, facts: Facts, domains: Sequence[Domain]) -> Iterator[str]:
+    """Yield domains whose path the engine shows cut off at a colon: each change of the
+    row would write it so (StorageDomainMapper.java:215-231).
+    """
+    for domain in domains:
+        export = _export(domain)
+        if vdsm_mount(facts.nfs_mounts, export) is not None:
+            continue
+        longer = [
+            m.source for m in facts.nfs_mounts if m.source.startswith(f"{export}:")
+        ]
+        if longer:
+            yield (
+                f"{host.name} mounts {longer[0]}, and the engine shows {export}: it "
+                "cuts paths at a colon, and would store that with any change of the "
+                f"connection of {domain.name}; rename the path on the server"
+            )
 
 
 def readiness_offenders(

@@ -34,9 +34,15 @@ from ovirt_rdma.engine_sdk_tools.conversion.step import (
     wait_in,
     wait_out,
 )
+from ovirt_rdma.engine_sdk_tools.engine_facts import status_words
 
 # What is noted of a host that nobody could ask.
 NOT_PROVEN = "the engine says that it is up; it could not be asked for proof"
+# That it connected its storage the engine says with an event: see View.arrived.
+_NEVER_REPORTED = (
+    "the engine shows it as up, and did not report that it connected its storage "
+    "(event 13)"
+)
 
 # On the way to a status that says more.
 _COMING = ("unassigned", "initializing", "connecting", "reboot", "kdumping", None)
@@ -54,14 +60,14 @@ def host_step(state: ConversionState, host: HostRecord, view: View) -> Step:  # 
     sight = view.sights.get(host.name)
     back = host.goal == BACK
     if host.stage == TODO and not back and found.status in _ILL:
-        return fail(host, f"{host.name} is {_words(found.status)}{_hint(found.status)}")
+        return fail(host, _is(host, found.status))
     # It had its policy before it went.
     policy = None if host.stage in IN_PLAY else policy_step(host, sight)
     if policy is not None:
         return policy
     status = found.status
     if status == "up":
-        return _up(state, host, sight)
+        return _up(state, host, view)
     if status == "preparing_for_maintenance":
         # On the way back an evacuation that does not end is called off.
         called_off = back and host.ours and host.stage == TODO
@@ -79,7 +85,7 @@ def host_step(state: ConversionState, host: HostRecord, view: View) -> Step:  # 
         return enter(host)
     if status in _COMING or (host.stage == LEAVING and status == "non_responsive"):
         return wait_out(host)
-    return fail(host, f"{host.name} is {_words(status)}{_hint(status)}")
+    return fail(host, _is(host, status))
 
 
 def policy_step(host: HostRecord, sight: Optional[Sight]) -> Optional[Step]:
@@ -112,18 +118,21 @@ def away_step(state: ConversionState, host: HostRecord, view: View) -> Step:
     policy = policy_step(host, view.sights.get(host.name))
     if policy is not None:
         return policy
-    return mark(host, LEFT, f"it was {_words(host.found)} and is left so")
+    return mark(host, LEFT, f"it was {status_words(host.found)} and is left so")
 
 
-def _up(state: ConversionState, host: HostRecord, sight: Optional[Sight]) -> Step:  # noqa: PLR0911 - a row a status
+def _up(state: ConversionState, host: HostRecord, view: View) -> Step:  # noqa: PLR0911 - a row a status
     been = host.stage == LEAVING
     if state.kind == HEAL and host.goal == BACK:
         # It cannot be worse than it was.
         return mark(host, DONE)
+    if been and host.name not in view.arrived:
+        return wait_out(host)
+    sight = view.sights.get(host.name)
     if sight is None and not state.blind:
         return look(host)
     if sight is None or unproven(state, sight):
-        return mark(host, DONE, NOT_PROVEN) if been else enter(host)
+        return after_activation(host, view) if been else enter(host)
     if sight.problem:
         return fail(host, f"{host.name} cannot be asked: {sight.problem}")
     wrong = unlike(state, host, sight)
@@ -134,16 +143,25 @@ def _up(state: ConversionState, host: HostRecord, sight: Optional[Sight]) -> Ste
     return enter(host)
 
 
+def after_activation(host: HostRecord, view: View) -> Step:
+    """Return what is noted of a host that we activated and nobody can ask: the engine's
+    word counts, if it is that the host has connected its storage.
+    """
+    if view.arrived.get(host.name):
+        return mark(host, DONE, NOT_PROVEN)
+    return fail(host, f"{host.name}: {_NEVER_REPORTED}")
+
+
 def unproven(state: ConversionState, sight: Sight) -> bool:
     """Whether a host says nothing, and need not: the engine's row decides."""
     return bool(sight.problem) and state.by_row
 
 
-def _words(status: Optional[str]) -> str:
-    return (status or "in no known status").replace("_", " ")
-
-
-def _hint(status: Optional[str]) -> str:
+def _is(host: HostRecord, status: Optional[str]) -> str:
+    hint = ""
     if status == "non_operational":
-        return ": it could not connect all of its storage; vdsm.log there says why"
-    return ""
+        hint = (
+            ": it could not connect all of its storage (vdsm.log there says why), or "
+            "the engine restarted before it had told it to"
+        )
+    return f"{host.name} is {status_words(status)}{hint}"

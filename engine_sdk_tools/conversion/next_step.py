@@ -111,6 +111,9 @@ def _after(state: ConversionState, view: View, step: Step) -> View:  # noqa: PLR
         old = _sight(state, view, step.subject)
         view = _seen(view, step.subject, replace(old, transports={}))
         return _host(view, step.subject, "maintenance")
+    if step.kind == LEAVE:
+        gone = {n: so for n, so in view.arrived.items() if n != step.subject}
+        view = replace(view, arrived=gone)
     if step.kind == LEAVE and step.before != LEAVING:
         # Called off before it was in maintenance.
         return _host(view, step.subject, "up")
@@ -122,6 +125,7 @@ def _after(state: ConversionState, view: View, step: Step) -> View:  # noqa: PLR
     if not step.of_domain:
         if step.kind == WAIT_OUT:
             view = _mounted(state, view, step.subject)
+            view = replace(view, arrived={**view.arrived, step.subject: True})
         return _host(view, step.subject, step.until[0])
     return _domain(state, view, step.subject, step.until[0])
 

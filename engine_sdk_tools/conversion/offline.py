@@ -14,6 +14,7 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import (
     NOT_PROVEN,
+    after_activation,
     policy_step,
     unproven,
 )
@@ -195,11 +196,13 @@ def _prove(state: ConversionState, host: HostRecord, view: View) -> Step:  # noq
         return mark(host, LEFT, "it did not mount the domain")
     status = found.status
     if status == "up":
+        if host.stage == LEAVING and host.name not in view.arrived:
+            return wait_out(host)
         sight = view.sights.get(host.name)
         if sight is None and not state.blind:
             return look(host)
         if sight is None or unproven(state, sight):
-            return mark(host, DONE, NOT_PROVEN)
+            return _by_the_engine(host, view)
         if sight.problem:
             return fail(host, f"{host.name} cannot be asked: {sight.problem}")
         wrong = unlike(state, host, sight)
@@ -211,7 +214,7 @@ def _prove(state: ConversionState, host: HostRecord, view: View) -> Step:  # noq
     if status == "non_operational":
         return fail(
             host,
-            f"{host.name} became non operational: it could not connect all of its "
+            f"{host.name} became non-operational: it could not connect all of its "
             "storage; vdsm.log there says why",
         )
     if status == _MAINTENANCE:
@@ -219,6 +222,18 @@ def _prove(state: ConversionState, host: HostRecord, view: View) -> Step:  # noq
             return leave(host)
         return mark(host, LEFT, "somebody put it into maintenance")
     return wait_out(host)
+
+
+def _by_the_engine(host: HostRecord, view: View) -> Step:
+    """What the engine says of a host that was up when the domains were activated, and
+    cannot be asked: it stays up although it could not mount one.
+    """
+    if host.stage == LEAVING:
+        return after_activation(host, view)
+    why = view.refused.get(host.name)
+    if why is not None:
+        return fail(host, f"{host.name} could not mount it: {why}")
+    return mark(host, DONE, NOT_PROVEN)
 
 
 def _first(state: ConversionState, steps: Iterator[Step]) -> Optional[Step]:

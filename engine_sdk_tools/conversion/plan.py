@@ -35,11 +35,17 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     ROLLING,
     STOPPED,
     TCP,
+    TODO,
     ConversionState,
     HostRecord,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.step import Step
-from ovirt_rdma.engine_sdk_tools.conversion.told import against, records_of, told_of
+from ovirt_rdma.engine_sdk_tools.conversion.told import (
+    against,
+    left_out,
+    records_of,
+    told_of,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.turns import going_on, renamed, reverting
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
@@ -70,15 +76,16 @@ def plan_convert(
     request: ConversionRequest,
     *,
     users: Optional[Mapping[str, Sequence[str]]] = None,
+    pinned: Optional[Mapping[str, Sequence[str]]] = None,
     earlier: Sequence[ConversionState] = (),
     now: float = 0.0,
 ) -> ConversionPlan:
     """Check a conversion of ``domains``, of one data center, and plan it.
 
     ``reports`` has all hosts of the data center; None where there is no way to them.
-    ``users`` are the virtual machines that run on a domain, by its name; ``earlier``
-    what was converted before (see keeping). Raises Refused and ChecksFailed with all
-    that is against it.
+    ``users`` are the virtual machines that run on a domain, by its name, ``pinned``
+    those that may not leave a host, by its id; ``earlier`` what was converted before
+    (see keeping). Raises Refused and ChecksFailed with all that is against it.
     """
     checks.check_kinds(engine, domains, request)
     if reports is None and not request.by_row:
@@ -101,7 +108,7 @@ def plan_convert(
         offenders += checks.domain_offenders(domain, request, record.wanted, using)
     check(offenders)
     told = told_of(hosts, reports, domains, records, request)
-    offenders += checks.fleet_offenders(hosts, request)
+    offenders += checks.fleet_offenders(hosts, request, engine.clusters, pinned)
     offenders += against(told)
     check(offenders)
     state = ConversionState(
@@ -130,18 +137,27 @@ def plan_convert(
 
 
 def plan_resume(
-    state: ConversionState, engine: Engine, reports: Optional[Reports]
+    state: ConversionState,
+    engine: Engine,
+    reports: Optional[Reports],
+    without: Sequence[str] = (),
 ) -> ConversionPlan:
     """Plan what is left of a conversion that was cut off or stopped.
 
     Hosts that it has not begun with are looked at anew, and those that came into the
-    data center since are taken in. Raises ChecksFailed.
+    data center since are taken in. The hosts named in ``without`` are left as they are,
+    as are those that were left out before and are not up again. Raises ChecksFailed.
     """
     state = renamed(state, engine)
+    if without and state.stage not in (CONVERTING, STOPPED):
+        raise Refused(
+            [f"{state.title} is being taken back, and no host can be left out of that"],
+            "run it without --without",
+        )
     sights: dict[str, Sight] = {}
     seen = _noting(state, reports or (), sights)
     if state.kind == CONVERT and state.stage in (CONVERTING, STOPPED):
-        state = _with_hosts_now(state, engine, seen)
+        state = _with_hosts_now(state, engine, seen, without)
     for _ in seen:
         # What is left of the stream is only noted.
         pass
@@ -150,28 +166,59 @@ def plan_resume(
 
 
 def _with_hosts_now(
-    state: ConversionState, engine: Engine, reports: Reports
+    state: ConversionState, engine: Engine, reports: Reports, without: Sequence[str]
 ) -> ConversionState:
     ids = {domain.id for domain in state.domains}
     domains = [
         d for d in engine.domains if d.id in ids and d.data_center == state.data_center
     ]
     rule = state.rule if state.to == RDMA else REQUIRE_RDMA
+    still_away = [
+        host.name
+        for host in engine.hosts_of(state.data_center)
+        if host.status != "up" and _is_left_out(state, host.id)
+    ]
     request = ConversionRequest(
-        state.to, state.mode == ROLLING, state.by_row, state.batch, rule
+        state.to,
+        state.mode == ROLLING,
+        state.by_row,
+        state.batch,
+        rule,
+        without=(*without, *still_away),
     )
     begun = {
         host.id: host
         for host in state.hosts
-        if state.stage == CONVERTING or not _is_untouched(host)
+        if not (host.left_out and not host.touched)
+        and (state.stage == CONVERTING or not _is_untouched(host))
     }
     hosts = ordered(engine.hosts_of(state.data_center))
     new = [host for host in hosts if host.id not in begun]
     told = told_of(new, reports, domains, state.domains, request)
-    check(against(told))
+    offenders = list(
+        checks.without_offenders(hosts, replace(request, without=tuple(without)))
+    )
+    if request.rolling:
+        offenders += checks.upgrade_offenders(engine.clusters, hosts)
+    check([*offenders, *against(told)])
     made = {record.id: record for record in records_of(told)}
     records = [begun.pop(h.id) if h.id in begun else made[h.id] for h in hosts]
-    return replace(state, hosts=(*records, *begun.values()))
+    records += begun.values()
+    asked = [_as_asked(record, request.without) for record in records]
+    return replace(state, hosts=tuple(asked))
+
+
+def _as_asked(host: HostRecord, without: Sequence[str]) -> HostRecord:
+    """Return the record of a host that is left out now, or is not any more."""
+    if host.name in without and host.stage != DONE:
+        return left_out(host)
+    if host.left_out and host.name not in without:
+        return replace(host, left_out=False, stage=TODO, why="")
+    return host
+
+
+def _is_left_out(state: ConversionState, host: str) -> bool:
+    return any(one.id == host and one.left_out for one in state.hosts)
 
 
 def _is_untouched(host: HostRecord) -> bool:
@@ -189,20 +236,46 @@ def plan_revert(
         pass
     known = {host.id for host in state.hosts}
     new = [h.name for h in engine.hosts_of(state.data_center) if h.id not in known]
-    warnings = []
+    up = {host.id for host in engine.hosts if host.status == "up"}
+    new += [h.name for h in state.hosts if h.left_out and not h.touched and h.id in up]
+    warnings: list[str] = []
+    if state.mode == ROLLING:
+        here = engine.hosts_of(state.data_center)
+        warnings += checks.upgrade_offenders(engine.clusters, here)
     if new:
         warnings.append(
-            f"{', '.join(new)} came into the data center since; what is mounted there "
-            "stays until it is activated anew, and its policy is left as it is"
+            f"{', '.join(new)} came up since, and was not converted: what is mounted "
+            "there stays until it is activated again, and its policy is left as it is"
         )
     if state.kind == CONVERT:
         ids = {domain.id for domain in state.domains}
         going = [domain for domain in engine.domains if domain.id in ids]
         back = TCP if state.to == RDMA else RDMA
         warnings += left_behind(engine.domains, going, back)
-    state = reverting(state)
+    state = reverting(_with_those_converted_since(state, sights))
     steps = steps_of(state, View(engine, sights))
     return ConversionPlan(state, steps, tuple(warnings))
+
+
+def _with_those_converted_since(
+    state: ConversionState, sights: Mapping[str, Sight]
+) -> ConversionState:
+    """Return the state with hosts as touched that stand converted and were not by it:
+    another machine took over and went on.
+    """
+    exports = [str(export_at(d.address, d.path)) for d in state.domains]
+    since = []
+    for host in state.hosts:
+        sight = sights.get(host.name, Sight())
+        before = host.transports or (None,) * len(exports)
+        ruled = host.push and sight.policy == host.wanted != host.policy
+        moved = any(
+            then not in (None, state.to) and sight.transports.get(export) == state.to
+            for export, then in zip(exports, before)
+        )
+        if ruled or moved:
+            since.append(host.name)
+    return state.with_hosts(since, touched=True)
 
 
 def steps_of(state: ConversionState, view: View) -> tuple[Step, ...]:

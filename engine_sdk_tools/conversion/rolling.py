@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import away_step, host_step
-from ovirt_rdma.engine_sdk_tools.conversion.sight import View
+from ovirt_rdma.engine_sdk_tools.conversion.sight import UP, View
 from ovirt_rdma.engine_sdk_tools.conversion.state import (
     BACK,
     CONVERT,
@@ -38,6 +38,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.step import (
     mark_domain,
     set_row,
 )
+from ovirt_rdma.engine_sdk_tools.engine_facts import status_words
 
 # What a host is not after it came up with its new mounts, unless something is wrong.
 _ILL = ("non_operational", "non_responsive", "error", "down")
@@ -105,6 +106,9 @@ def _playing(state: ConversionState, view: View) -> list[HostRecord]:
     if stops or any(h.stage == LEAVING for h in playing):
         return playing
     waiting = [h for h in mine if h.stage not in (*OVER, *IN_PLAY) and view.is_up(h)]
+    if state.undoes:
+        # One that is away keeps none of the others from going back.
+        waiting = [h for h in waiting if _is_up_now(h, view)] or waiting
     plain = [h for h in waiting if not _is_spm(h, view)]
     if plain or playing:
         return playing + plain[: max(state.batch - len(playing), 0)]
@@ -120,8 +124,8 @@ def _ill(state: ConversionState, view: View) -> Optional[Step]:
         if host.stage == DONE and host.touched and found and found.status in _ILL:
             return fail_domain(
                 state.domains[0],
-                f"{host.name} had come up well, and is "
-                f"{str(found.status).replace('_', ' ')} now; the others are not begun",
+                f"{host.name} had come up well, and is {status_words(found.status)} "
+                "now; the others are not begun",
             )
     return None
 
@@ -146,6 +150,11 @@ def _strangers(state: ConversionState, view: View) -> Optional[Step]:
         f"{', '.join(new)} came into the data center meanwhile, and nobody has checked "
         "it; the engine's row stays as it was",
     )
+
+
+def _is_up_now(host: HostRecord, view: View) -> bool:
+    found = view.host(host)
+    return found is not None and found.status == UP
 
 
 def _is_spm(host: HostRecord, view: View) -> bool:

@@ -13,13 +13,23 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import ConversionState
 class ChangesEngine(Protocol):
     """What carrying out needs of a session."""
 
+    @property
+    def correlation_id(self) -> str:
+        """See Session."""
+
+    def clock(self) -> float:
+        """See Session."""
+
+    def sleep(self, seconds: float) -> None:
+        """See Session."""
+
     def read(self, read: Read) -> Any:
         """See Session."""
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
         """See Session."""
 
-    def perform(self, call: Call) -> Any:
+    def perform(self, call: Call, *, before: Callable[[], None]) -> Any:
         """See Session."""
 
     def wait_until(
@@ -30,6 +40,13 @@ class ChangesEngine(Protocol):
         timeout_s: float,
     ) -> Any:
         """See Session."""
+
+
+class HoldsLock(Protocol):
+    """What keeps other runs off."""
+
+    def check(self) -> None:
+        """See DataCenterLock."""
 
 
 class KeepsState(Protocol):

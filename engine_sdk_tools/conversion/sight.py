@@ -51,10 +51,16 @@ class Sight:
 
 @dataclass(frozen=True)
 class View:
-    """``sights`` has the hosts whose word is still good, by name."""
+    """``sights`` has the hosts whose word is still good, by name. ``arrived`` has the
+    hosts that are up after we activated them: whether the engine has reported that they
+    connected their storage, which comes after the status up. ``refused`` says of hosts
+    why they could not mount a domain that was activated, as the engine's events tell.
+    """
 
     engine: Engine
     sights: Mapping[str, Sight] = field(default_factory=dict)
+    arrived: Mapping[str, bool] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def is_up(self, record: HostRecord) -> bool:
         """Whether the host takes part: up at the start, or since."""

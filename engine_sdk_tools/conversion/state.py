@@ -71,6 +71,9 @@ class HostRecord:
     ``between`` are policies that are ours too, from between ``policy`` and ``wanted``.
     ``touched``: something of it was changed.
     ``ours``: its maintenance, if it is in one, is ours to end.
+    ``event`` is the id of the engine's newest event before its last maintenance or
+    activation was asked for.
+    ``left_out``: the operator wants it to be left as it is.
     """
 
     id: str
@@ -87,13 +90,16 @@ class HostRecord:
     touched: bool = False
     ours: bool = False
     why: str = ""
+    event: int = 0
+    left_out: bool = False
 
 
 @dataclass(frozen=True)
 class DomainRecord:
     """A domain with its row: ``options`` are the mount options from before, ``wanted``
     those of the goal. ``found`` is its status at the start. ``touched``: it was
-    activated with the new row, so hosts may have mounted it so.
+    activated with the new row, so hosts may have mounted it so. ``event`` is the id of
+    the engine's newest event before its last activation was asked for.
     """
 
     id: str
@@ -107,6 +113,7 @@ class DomainRecord:
     master: bool = False
     stage: str = TODO
     touched: bool = False
+    event: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,13 @@ may be all that tells how a domain was mounted before.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
+import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +30,7 @@ from ovirt_rdma.host.json_records import Records, WrongRecord, plain
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.run_lock import LockHeld
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 KIND = "conversion"
 # It has the hosts' policies in it.
 FILE_MODE = 0o600
@@ -70,6 +73,31 @@ class StateFolder:
             yield
         finally:
             os.close(descriptor)
+
+    def owner(self) -> str:
+        """Return what names this folder to others, made once: the machine's name, and a
+        word of its own. Raises StateFileProblem.
+        """
+        path = self._folder / "owner"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+            if not path.exists():
+                text = f"{socket.gethostname()} {secrets.token_hex(4)}\n"
+                made = self._folder / f"owner.{os.getpid()}"
+                write_atomically(made, text.encode(), FILE_MODE)
+                # Whole, and the first one's: runs may begin at the same time.
+                with contextlib.suppress(FileExistsError):
+                    os.link(made, path)
+                made.unlink()
+            owner = path.read_text(errors="replace").strip()
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        if not owner:
+            raise StateFileProblem(
+                f"{path} is empty: it names this machine in the engine's tasks",
+                "remove the file; a task that is still open then wants --take-over",
+            )
+        return owner
 
     def file_for(self, state: ConversionState) -> StateFile:
         """Return where a state is kept: a heal by its data center, others by their
@@ -151,9 +179,34 @@ def _digest(data: Any) -> str:
 def _decoded(whole: object) -> ConversionState:
     if not isinstance(whole, dict):
         raise ValueError("it is not an object")
-    for key, wanted in (("schema_version", SCHEMA_VERSION), ("kind", KIND)):
-        if whole.get(key) != wanted:
-            raise ValueError(f"{key} is {whole.get(key)!a}, not {wanted!r}")
+    if whole.get("kind") != KIND:
+        raise ValueError(f"kind is {whole.get('kind')!a}, not {KIND!r}")
+    version = whole.get("schema_version")
+    if version not in (1, SCHEMA_VERSION):
+        raise ValueError(f"schema_version is {version!a}, not {SCHEMA_VERSION!r}")
     if whole.get("digest") != _digest(whole.get("state")):
         raise ValueError("it was cut off or changed by hand (the digest differs)")
-    return Records("the state").read(ConversionState, whole.get("state"))
+    data = whole.get("state")
+    return Records("the state").read(
+        ConversionState, _of_version_1(data) if version == 1 else data
+    )
+
+
+def _of_version_1(data: Any) -> Any:
+    """Return a state of version 1 with the fields that its records have got since."""
+    if not isinstance(data, dict):
+        return data
+    new = {
+        "hosts": {"event": 0, "left_out": False},
+        "first_hosts": {"event": 0, "left_out": False},
+        "domains": {"event": 0},
+        "first_domains": {"event": 0},
+    }
+    records = {
+        key: [
+            {**fields, **one} if isinstance(one, dict) else one
+            for one in data.get(key) or ()
+        ]
+        for key, fields in new.items()
+    }
+    return {**data, **records}

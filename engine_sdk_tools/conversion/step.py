@@ -33,10 +33,12 @@ FINISH = "finish"
 
 ORDER = (MARK, FAIL, PUSH, ENTER, WAIT_IN, LEAVE, WAIT_OUT, LOOK)
 
-# Evacuating a host moves all its virtual machines, some at a time.
-ENTER_S = 3600.0
-# Host activation connects all storage; the engine gives VDSM 180 s a domain.
-LEAVE_S = 1800.0
+# Evacuating a host moves all its virtual machines, some at a time; one that does not
+# go on is called off sooner (see Evacuation).
+ENTER_S = 4 * 3600.0
+# Host activation connects all storage; the engine gives VDSM 180 s a domain. One that
+# is shown as up is waited for no longer than host_waits.SETTLE_S.
+LEAVE_S = 3600.0
 # A deactivation first writes the OVF store, then all hosts let go of it.
 DOMAIN_S = 1800.0
 
@@ -124,7 +126,7 @@ def call_off(host: HostRecord) -> Step:
 
 
 def wait_out(host: HostRecord) -> Step:
-    """Wait until a host is up, or will not be."""
+    """Wait until a host is up with its storage connected, or will not be."""
     return Step(
         WAIT_OUT,
         host.name,

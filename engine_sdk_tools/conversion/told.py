@@ -6,7 +6,7 @@ hundred kilobytes, and there may be hundreds. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.asked_transport import export_at
@@ -14,10 +14,17 @@ from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.host_checks import host_offenders
 from ovirt_rdma.engine_sdk_tools.conversion.records import host_record
 from ovirt_rdma.engine_sdk_tools.conversion.sight import Sight, sight_of
-from ovirt_rdma.engine_sdk_tools.conversion.state import DomainRecord, HostRecord
+from ovirt_rdma.engine_sdk_tools.conversion.state import (
+    FORWARD,
+    LEFT,
+    DomainRecord,
+    HostRecord,
+)
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.host.problem import Problem
+
+_NOT_ASKED = Sight(problem="it was not asked")
 
 
 @dataclass(frozen=True)
@@ -40,17 +47,25 @@ def told_by(
     request: ConversionRequest,
 ) -> Told:
     """Condense what one host told; ``report`` is None where it was not asked."""
+    if host.name in request.without:
+        return Told(left_out(HostRecord(host.id, host.name, host.status)), _NOT_ASKED)
     against = list(host_offenders(host, report, domains, request))
     record = None
     try:
         record = host_record(host, report, records, request)
     except Problem as problem:
         against.append(f"{host.name}: {problem.one_line}")
-    sight = Sight(problem="it was not asked")
+    sight = _NOT_ASKED
     if report is not None:
         sight = sight_of(report, [export_at(d.address, d.path) for d in records])
     mute = report is None or report.facts is None
     return Told(record, sight, tuple(against), mute)
+
+
+def left_out(record: HostRecord) -> HostRecord:
+    """Return ``record`` of a host that is left as it is, by the operator's word."""
+    why = "left out, as --without says"
+    return replace(record, left_out=True, goal=FORWARD, stage=LEFT, why=why)
 
 
 def told_of(

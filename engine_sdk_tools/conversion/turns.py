@@ -71,7 +71,7 @@ def reverting(state: ConversionState) -> ConversionState:
     names = [h.name for h in state.hosts if h.touched and not _is_back(h)]
     others = [h.name for h in state.hosts if h.name not in names]
     state = state.with_hosts(others, goal=BACK, stage=DONE)
-    return state.with_hosts(names, goal=BACK, stage=TODO, why="")
+    return state.with_hosts(names, goal=BACK, stage=TODO, why="", left_out=False)
 
 
 def renamed(state: ConversionState, engine: Engine) -> ConversionState:
@@ -128,7 +128,7 @@ def _all_back(state: ConversionState) -> ConversionState:
     """
     mounted = any(d.touched for d in state.domains)
     names = [h.name for h in state.hosts]
-    state = state.with_hosts(names, goal=BACK, stage=TODO, why="")
+    state = state.with_hosts(names, goal=BACK, stage=TODO, why="", left_out=False)
     for domain in state.domains:
         stage = TODO if mounted else LEAVING
         state = state.with_domain(domain.name, stage=stage)

@@ -141,9 +141,47 @@ def test_a_wrong_data_center_gets_the_nearest(capsys, double):
     result.refused(2, "there is no data center 'dc2'", "dc1")
 
 
-def test_without_a_way_to_hosts_nothing_is_proven(capsys, double):
+def test_without_a_way_to_hosts_it_says_that_nobody_knows(capsys, double):
     result = run_engine(capsys, double, None, *WORDS, "--assume-yes")
 
     assert result.code == 0
-    assert "not proven" in result.out
+    assert "host01  not verified" in result.out
+    assert "Not verified on host01, host02, host03: the engine would" in result.out
+    assert "after some 5 minutes (StorageDomainFailureTimeoutInMinutes)" in result.out
     assert "warning: nothing is known of host01, host02, host03" in result.err
+
+
+def test_a_document_says_so_too(capsys, double):
+    words = (*WORDS, "--assume-yes", "-o", "json")
+    document = run_engine(capsys, double, None, *words).document
+
+    assert document["not_verified"] == ["host01", "host02", "host03"]
+    assert [host["mounted"] for host in document["hosts"]] == [None] * 3
+    assert "StorageDomainFailureTimeoutInMinutes" in document["problems"][0]
+
+
+def test_what_is_proven_leaves_nothing_open(run):
+    document = run("--assume-yes", "-o", "json").document
+
+    assert (document["not_verified"], document["problems"]) == ([], [])
+    assert [host["mounted"] for host in document["hosts"]] == [True] * 3
+
+
+def test_a_host_that_cannot_mount_it_is_exit_code_6(capsys, double):
+    """Nobody can ask the hosts; the engine's events name the one."""
+    for host in double.world.hosts.values():
+        host.addon = False
+    double.world.host("host03").rdma_ready = False
+
+    result = run_engine(capsys, double, None, *WORDS, "--assume-yes")
+
+    result.refused(6, "host03 could not mount nfs2.example.com:/exports/new", "taken b")
+    assert names(double) == ["data1", "data2"]
+
+
+def test_dumps_of_hosts_prove_nothing_of_a_new_domain(capsys, double, tmp_path):
+    words = (*WORDS, "--facts-dir", str(tmp_path), "--assume-yes")
+    result = run_engine(capsys, double, None, *words)
+
+    assert result.code == 0
+    assert "host01, host02, host03: the host was not asked" in result.out

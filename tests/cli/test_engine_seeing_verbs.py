@@ -9,6 +9,7 @@ import pytest
 from engine_command_line import run_engine
 from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
+from engine_double.faults import Status
 from engine_double.features import register
 from engine_double.hooks import hook
 
@@ -216,3 +217,25 @@ def test_gate_that_is_enabled(site):
     found = site("gate", "status", "-o", "json", door=False).document["clusters"][0]
     assert (found["registered"], found["enabled"]) == (True, True)
     assert found["hooked"] == ["host01", "host02"]
+
+
+def test_gate_of_a_level_that_the_engine_does_not_have(site):
+    site.double.fail_next("GET", "^/clusterlevels/4.7/", Status(404))
+    result = site("gate", "status", door=False)
+    assert result.code == 0
+    assert "cl1: this engine does not know cluster level 4.7, and so" in result.out
+    assert "administrator" not in result.out + result.err
+
+
+def test_gate_that_this_user_may_not_see(site):
+    site.double.fail_next("GET", "^/clusterlevels/", Status(403))
+    site("gate", "status", door=False).refused(
+        1, "features of cluster level 4.7", "SuperUser"
+    )
+
+
+def test_hosts_list_counts_every_machine(site):
+    host = site.world.host("host02")
+    host.vms, host.inactive_vms = ["vm1", "vm2", "vm3"], ["vm2", "vm3"]
+    hosts = site("hosts", "list", "-o", "json", door=False).document["hosts"]
+    assert [one["vms"] for one in hosts] == [0, 3, 0]

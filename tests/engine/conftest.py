@@ -3,8 +3,34 @@ from __future__ import annotations
 
 import pytest
 from engine_command_line import Clock
-from engine_double import EngineDouble, sample_world
+from engine_double import EngineDouble, behaviours, sample_world
 from engine_sessions import open_session
+
+
+def pytest_generate_tests(metafunc):
+    """Run what shows a behaviour of the engine also on a double without it: to fail."""
+    marker = metafunc.definition.get_closest_marker("engine_does")
+    if marker is None:
+        return
+    must_fail = pytest.mark.xfail(
+        strict=True, raises=(AssertionError, pytest.fail.Exception)
+    )
+    kinder = [
+        pytest.param(one, id=f"kinder-{one}", marks=must_fail) for one in marker.args
+    ]
+    metafunc.parametrize(
+        "made_kinder", [pytest.param("", id="as-it-is"), *kinder], indirect=True
+    )
+
+
+@pytest.fixture(autouse=True)
+def made_kinder(request, monkeypatch):
+    """The id of a behaviour that no double of this test has, "" for none."""
+    one = getattr(request, "param", "")
+    if one:
+        assert one in behaviours.BEHAVIOURS
+        monkeypatch.setattr(behaviours, "left_out", {one})
+    return one
 
 
 @pytest.fixture(autouse=True)

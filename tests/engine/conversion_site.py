@@ -12,17 +12,18 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Optional
 
 from engine_double import EngineDouble, World
 from engine_double.double import SeenRequest
+from engine_double.views import connection_view
+from ovirtsdk4 import Error, types
 from ovirtsdk4.reader import Reader
 
 from ovirt_rdma.engine_sdk_tools.call import Call, Read
+from ovirt_rdma.engine_sdk_tools.engine_answers import in_words
 from ovirt_rdma.engine_sdk_tools.engine_errors import (
-    CONFLICT,
-    INVALID,
+    BUSY,
     EngineProblem,
     LostAnswer,
     TimeoutProblem,
@@ -36,14 +37,15 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     StorageConnection,
 )
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.wire import wire_form
 from ovirt_rdma.host import policy_json
 from ovirt_rdma.host.facts import Facts, Modules, MountTransport, NfsMount
 from ovirt_rdma.host.facts_file import load
 from ovirt_rdma.host.policy_file import parse_policy
 
-# Looks before a wait ends: a status that never comes.
-_LOOKS = 40
+# Between two looks of a wait.
+_EVERY_S = 60.0
 
 
 class Killed(BaseException):
@@ -72,7 +74,7 @@ class Site:
         self.in_force: dict[str, Optional[str]] = {}
         # What happens right before the first act that begins so.
         self.meanwhile: dict[str, Callable[[], object]] = {}
-        self.job: Optional[str] = None
+        self.now = 1000.0
 
     # -- dying
 
@@ -97,18 +99,32 @@ class Site:
 
     # -- session
 
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
     def read(self, read: Read) -> Any:
-        if read.path == "events":
-            return self._events(read)
         form = wire_form(read)
         return Reader.read(self._send(form, read.doing).body)
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
         return [self.read(read) for read in reads]
 
-    def perform(self, call: Call) -> Any:
+    def perform(self, call: Call, *, before: Callable[[], None] = lambda: None) -> Any:
         self._before(f"perform {call.doing}")
-        self._send(wire_form(call), call.doing)
+        until = self.now + BUSY_S
+        while True:
+            before()
+            try:
+                self._send(wire_form(call), call.doing)
+            except EngineProblem as problem:
+                if problem.kind != BUSY or self.now >= until:
+                    raise
+                self.sleep(_EVERY_S)
+            else:
+                break
         self.calls.append(call)
         self._after()
 
@@ -121,37 +137,25 @@ class Site:
         answer = self.double._carry_out(seen, body.encode())
         assert not self.double.strict_errors
         if answer.status >= 400:
-            kind = CONFLICT if answer.status == 409 else INVALID
-            said = Reader.read(answer.body).detail if answer.body else "nothing"
-            raise EngineProblem(f"{doing} failed: {said}", kind, code=answer.status)
+            said = Reader.read(answer.body) if answer.body else None
+            # As ovirtsdk4: an action that failed has its fault in it.
+            fault = said.fault if isinstance(said, types.Action) else said
+            raise in_words(Error("", code=answer.status, fault=fault), doing)
         return answer
 
     def wait_until(
         self, read: Read, test: Any, doing: str, timeout_s: float, every_s: float = 2.0
     ) -> Any:
         self._before(f"wait {doing}")
-        *_, name = read.path.split("/")
-        for _ in range(_LOOKS):
-            found = self.world.hosts.get(name) or self.world.domains[name]
-            said = test(SimpleNamespace(status=SimpleNamespace(value=found.status)))
+        until = self.now + timeout_s
+        while self.now < until:
+            found = self.read(read)
+            said = test(found)
             if said is not None:
                 self._after()
                 return said
-            self.world.transitions.shown(name)
+            self.sleep(_EVERY_S)
         raise TimeoutProblem(f"{doing} is not done; last seen: {found.status}")
-
-    def _events(self, read: Read) -> list[Any]:
-        after = read.words.get("from_", 0)
-        return [
-            SimpleNamespace(
-                id=str(event.id),
-                code=event.code,
-                description=event.description,
-                host=SimpleNamespace(id=event.host) if event.host else None,
-            )
-            for event in reversed(self.world.log.events)
-            if event.id > after
-        ][: read.words.get("max")]
 
     # -- keeper
 
@@ -255,7 +259,8 @@ def engine_of(site: Any) -> Engine:
             id=row.id,
             type=row.type,
             address=row.address or None,
-            path=row.path,
+            # As the engine shows it: see views.py.
+            path=connection_view(world, row).path,
             nfs_version=row.nfs_version,
             mount_options=row.mount_options or "",
         )
@@ -269,7 +274,7 @@ def engine_of(site: Any) -> Engine:
             cluster=host.cluster,
             status=host.status,
             spm="spm" if host.spm else "none",
-            active_vms=len(host.vms),
+            vms=len(host.vms),
         )
         for host in world.hosts.values()
     )
@@ -297,7 +302,7 @@ def engine_of(site: Any) -> Engine:
             for c in world.data_centers.values()
         ),
         clusters=tuple(
-            Cluster(c.id, c.name, c.data_center, c.version)
+            Cluster(c.id, c.name, c.data_center, c.version, c.upgrade_in_progress)
             for c in world.clusters.values()
         ),
         hosts=hosts,

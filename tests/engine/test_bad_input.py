@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import io
+import json
 import os
 import re
 import shlex
@@ -35,6 +37,7 @@ from ovirt_rdma.cli import conversion_run, engine_session
 from ovirt_rdma.cli.engine_settings import settings_of
 from ovirt_rdma.engine_sdk_tools.conversion import state_file
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.engine_facts import status_words
 from ovirt_rdma.host.atomic_file import write_atomically
 
 ME = "--username admin@internal --password-file password"
@@ -153,7 +156,7 @@ WRONG_NAMES = [
     (CREATE.replace("dc1", "dc2"), 2, "no data center 'dc2'", "did you mean dc1?"),
     (f"{CREATE} --host host1", 2, "no host 'host1'", "host01"),
     (CREATE.replace("new", "data1", 1), 3, "there is a domain data1 already"),
-    (CREATE.replace("new", "'a b'", 1), 3, "a domain's name has letters"),
+    (CREATE.replace("new", "'a b'", 1), 3, "a domain's name has ASCII letters"),
     (CREATE.replace("new", "''", 1), 3, "1 to 50 characters, this has 0"),
     (CONVERT.replace("data1", "dta1"), 2, "no storage domain 'dta1'", "data1?"),
     (CONVERT.replace("data1", "block1"), 4, "block1"),
@@ -293,7 +296,7 @@ def test_ranges_that_are_wrong(asked, text, code, said):
 def test_hosts_in_the_wrong_state(asked, status):
     asked.world.host("host02").status = status
     found = asked(f"{ATTACH} {RANGE} -y")
-    found.refused(3, f"host02 is {status.replace('_', ' ')}")
+    found.refused(3, f"host02 is {status_words(status)}")
     assert asked.double.changes() == []
 
 
@@ -405,7 +408,7 @@ def conversion_file(asked):
         lambda text: b"",
         lambda text: b"\xff\x00",
         lambda text: b"[]",
-        lambda text: text.replace(b'"schema_version": 1', b'"schema_version": 99'),
+        lambda text: text.replace(b'"schema_version": 2', b'"schema_version": 99'),
         lambda text: text.replace(b"host01", b"host02"),
     ],
 )
@@ -418,6 +421,32 @@ def test_a_state_file_that_is_broken_is_left_as_it_is(asked, words, broken):
         asked(f"{words} {more}").refused(1, str(path), "keep a copy")
     assert (path.read_bytes(), asked.state()) == (content, before)
     assert len(asked.double.changes()) == changes
+
+
+def test_a_file_that_names_this_machine_and_is_empty(asked):
+    """Any task would be taken for ours."""
+    asked.folder.mkdir(parents=True)
+    (asked.folder / "owner").touch()
+    asked(f"{CONVERT} -y").refused(1, "owner is empty", "remove the file")
+    assert asked.double.changes() == []
+
+
+@pytest.mark.engine
+def test_a_state_file_of_version_1_is_reverted(asked):
+    """It was written before hosts could be left out."""
+    path = conversion_file(asked)
+    whole = json.loads(path.read_text())
+    for host in (*whole["state"]["hosts"], *whole["state"]["first_hosts"]):
+        del host["event"], host["left_out"]
+    for domain in (*whole["state"]["domains"], *whole["state"]["first_domains"]):
+        del domain["event"]
+    text = json.dumps(whole["state"], sort_keys=True, separators=(",", ":"))
+    whole["digest"] = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    whole["schema_version"] = 1
+    path.write_text(json.dumps(whole))
+    done = asked("domain revert data1 -y --no-job")
+    assert done.code == 0, done
+    assert json.loads(path.read_text())["schema_version"] == 2
 
 
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1", "domain heal"])

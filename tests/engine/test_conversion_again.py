@@ -231,7 +231,7 @@ def test_a_revert_of_a_host_whose_machines_stay_needs_one_run_more():
     there.vms, there.stuck_vms = ["vm1"], ["vm1"]
     state = revert(site)
     assert state.stage == STOPPED
-    assert "host02 stays" in state.why
+    assert "host02 is not evacuated" in state.why
     there.vms, there.stuck_vms = [], []
     there.status = "preparing_for_maintenance"
     site.world.transitions.stop(there.id)
@@ -254,5 +254,8 @@ def test_the_note_of_a_failure_is_one_sentence():
             return lambda *a, **k: None
 
     run(site, planned(site).state, Listener())
-    (note,) = notes
-    assert note.endswith("went away; it is taken back")
+    *still, note = notes
+    assert {one.partition(", for ")[0] for one in still} == {
+        "still waiting for host02 to be in maintenance"
+    }
+    assert note.endswith("(VM: vm1, Source: host02); it is taken back")

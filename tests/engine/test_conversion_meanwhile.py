@@ -36,6 +36,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     ROLLED_BACK,
     STOPPED,
 )
+from ovirt_rdma.engine_sdk_tools.engine_facts import status_words
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
 
 BOTH = pytest.mark.parametrize("request_", [OFFLINE, ROLLING], ids=["offline", "roll"])
@@ -125,9 +126,7 @@ def test_no_host_is_begun_while_a_converted_one_is_ill(status):
     site.meanwhile["perform moving host03"] = falls
     state = convert(site)
     assert state.stage == STOPPED
-    assert f"host02 had come up well, and is {status.replace('_', ' ')} now" in (
-        state.why
-    )
+    assert f"host02 had come up well, and is {status_words(status)} now" in (state.why)
     # host03 was under way, and came through it; the SPM was not begun.
     assert transports(site)["host01"] == "tcp"
     assert site.world.connection_of("data1").mount_options in (None, "")
@@ -141,7 +140,7 @@ def test_a_host_that_nothing_was_changed_of_is_not_moved_when_it_fails():
     site.world.host("host02").status = "non_operational"
     state = run(site, state)
     assert state.stage == ROLLED_BACK
-    assert "host02 is non operational" in state.why
+    assert "host02 is non-operational" in state.why
     assert not site.calls
     assert state.host("host02").stage != FAILED
 
@@ -191,8 +190,8 @@ def test_a_host_that_stays_away_is_named_with_its_status():
     assert state.stage == STOPPED
     assert state.host("host02").stage == FAILED
     assert "cannot be asked" in state.host("host02").why
-    status = there.status.replace("_", " ")
-    assert state.host("host02").why.endswith(f"it is {status} now")
+    now = f"it is {status_words(there.status)} now"
+    assert state.host("host02").why.endswith(now)
 
 
 def test_a_domain_that_is_removed_in_the_middle_does_not_keep_the_others_down():
@@ -355,4 +354,4 @@ def test_what_a_revert_does_not_touch_is_said():
         **{**vars(site.world.host("host02")), "id": "new", "name": "host09"}
     )
     plan = plan_revert(site.stored, engine_of(site), [])
-    assert any("host09 came into the data center since" in w for w in plan.warnings)
+    assert any("host09 came up since" in w for w in plan.warnings)

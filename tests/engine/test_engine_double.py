@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from xml.etree import ElementTree
 
 import ovirtsdk4 as sdk
 import pytest
@@ -58,6 +59,7 @@ def system(double: EngineDouble) -> Iterator[Any]:
 # -- logging in
 
 
+@pytest.mark.engine_does("SSO-03")
 def test_login_and_logout_revoke_the_token(double: EngineDouble) -> None:
     connection = connect(double)
     token = connection.authenticate()
@@ -68,9 +70,24 @@ def test_login_and_logout_revoke_the_token(double: EngineDouble) -> None:
     assert requests.get(double.url, headers=headers, timeout=5).status_code == 401
 
 
+@pytest.mark.engine_does("SSO-01")
 def test_a_wrong_password_is_an_auth_error(double: EngineDouble) -> None:
     with pytest.raises(sdk.AuthError, match="access_denied"):
         connect(double, password="wrong").authenticate()
+
+
+@pytest.mark.engine_does("SSO-02")
+def test_a_token_says_nothing_of_the_session(double: EngineDouble) -> None:
+    words = {
+        "grant_type": "password",
+        "username": USER,
+        "password": PASSWORD,
+        "scope": "ovirt-app-api",
+    }
+    where = double.url[: -len("/api")] + "/sso/oauth/token"
+    reply = requests.post(where, data=words, timeout=5)
+    assert reply.headers["Content-Type"] == "application/json"
+    assert int(reply.json()["exp"]) > 4_000_000_000_000
 
 
 def test_an_expired_token_is_renewed_once_by_the_sdk(
@@ -82,11 +99,48 @@ def test_an_expired_token_is_renewed_once_by_the_sdk(
     assert double.sso.logins == 2
 
 
+@pytest.mark.engine_does("REST-32")
 def test_without_a_token_a_page_of_html_says_401(double: EngineDouble) -> None:
     reply = requests.get(double.url, timeout=5)
     assert (reply.status_code, "html" in reply.headers["Content-Type"]) == (401, True)
+    assert "Correlation-Id" not in reply.headers
 
 
+@pytest.mark.engine_does("REST-34")
+def test_actions_and_removals_are_answered_with_their_job(
+    double: EngineDouble, world: World
+) -> None:
+    token = connect(double).authenticate()
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/xml",
+        "Accept": "application/xml",
+    }
+
+    def asked(method: str, path: str, data: str = "") -> tuple[str, bool]:
+        reply = requests.request(
+            method, f"{double.url}{path}", headers=headers, data=data, timeout=5
+        )
+        assert reply.status_code == 200
+        found = ElementTree.fromstring(reply.content)
+        job = found.find("job")
+        named = job is not None and f"/jobs/{job.get('id')}" in job.get("href", "")
+        return f"{found.tag} {found.findtext('status')}", named
+
+    host = f"/hosts/{world.host('host02').id}"
+    assert asked("POST", f"{host}/deactivate", "<action/>") == (
+        "action complete",
+        False,
+    )
+    world.settle()
+    assert asked("POST", f"{host}/activate", "<action/>") == ("action complete", True)
+    domain = world.domain("data2")
+    domain.status = "maintenance"
+    path = f"/datacenters/{domain.data_center}/storagedomains/{domain.id}"
+    assert asked("DELETE", path) == ("action complete", True)
+
+
+@pytest.mark.engine_does("REST-22", "REST-23")
 def test_health_and_certificate(double: EngineDouble, world: World) -> None:
     world.ca_pem = "-----BEGIN CERTIFICATE-----\n"
     top = double.url[: -len("/api")]
@@ -96,6 +150,25 @@ def test_health_and_certificate(double: EngineDouble, world: World) -> None:
     reply = requests.get(f"{top}/services/pki-resource", params=words, timeout=5)
     assert reply.text == world.ca_pem
     assert double.requests == []
+
+
+@pytest.mark.engine_does("REST-36")
+def test_an_action_of_what_is_not_there_is_no_404(
+    system: Any, double: EngineDouble, world: World
+) -> None:
+    host = system.hosts_service().host_service("nope")
+    for act in (host.activate, host.deactivate, host.refresh, host.commit_net_config):
+        with pytest.raises(sdk.Error, match="HTTP response code is 400"):
+            act()
+    centres = system.data_centers_service()
+    centre = centres.data_center_service(world.data_center("dc1").id)
+    domain = centre.storage_domains_service().storage_domain_service("nope")
+    with pytest.raises(sdk.Error, match="HTTP response code is 400"):
+        domain.activate()
+    for remove in (host.setup_networks, domain.remove, domain.get):
+        with pytest.raises(sdk.NotFoundError):
+            remove()
+    assert double.strict_errors == []
 
 
 # -- strictness
@@ -166,21 +239,37 @@ def test_a_followed_data_center_has_its_domains_with_their_statuses(
     assert [one.status for one in center.storage_domains] == [active, active]
 
 
-def test_correlation_id_is_cleaned_and_echoed(double: EngineDouble) -> None:
+def echoed(double: EngineDouble, id_in_header: str = "", query: str = "") -> str:
+    """The correlation id of an answer."""
     token = connect(double).authenticate()
-    headers = {
-        "Authorization": f"Bearer {token}",
-        "Correlation-Id": "a b/c-_" + "x" * 40,
-    }
-    reply = requests.get(double.url, headers=headers, timeout=5)
-    assert reply.headers["Correlation-Id"] == ("abc-_" + "x" * 40)[:36]
+    headers = {"Authorization": f"Bearer {token}"}
+    if id_in_header:
+        headers["Correlation-Id"] = id_in_header
+    reply = requests.get(f"{double.url}{query}", headers=headers, timeout=5)
+    found: str = reply.headers.get("Correlation-Id", "")
+    return found
 
 
-def test_a_missing_object_is_404_without_a_body(
-    double: EngineDouble, system: Any
-) -> None:
-    with pytest.raises(sdk.NotFoundError):
-        system.hosts_service().host_service("nope").get()
+@pytest.mark.engine_does("REST-01")
+def test_correlation_id_is_cleaned_and_echoed(double: EngineDouble) -> None:
+    found = echoed(double, "a b/c-_" + "x" * 40)
+    assert found == ("abc-_" + "x" * 40)[:36]
+
+
+@pytest.mark.engine_does("REST-02")
+def test_the_header_goes_before_the_query_word(double: EngineDouble) -> None:
+    assert echoed(double, query="?correlation_id=query") == "query"
+    assert echoed(double, "header", "?correlation_id=query") == "header"
+    assert len(echoed(double)) == 36
+
+
+@pytest.mark.engine_does("REST-03")
+def test_a_missing_object_is_404_without_a_body(double: EngineDouble) -> None:
+    token = connect(double).authenticate()
+    headers = {"Authorization": f"Bearer {token}"}
+    reply = requests.get(f"{double.url}/hosts/nope", headers=headers, timeout=5)
+    assert (reply.status_code, reply.content) == (404, b"")
+    assert "Content-Type" not in reply.headers
     assert double.strict_errors == []
 
 
@@ -273,18 +362,6 @@ def test_a_restart_answers_html_and_ends_sessions(
             system.get()
     assert system.get()
     assert double.sso.logins == 2
-
-
-def test_a_restart_undoes_a_deactivation_that_has_just_begun(
-    double: EngineDouble, system: Any, world: World
-) -> None:
-    domain = world.domain("data2")
-    centre = system.data_centers_service().data_center_service(domain.data_center)
-    attached = centre.storage_domains_service().storage_domain_service(domain.id)
-    attached.deactivate()
-    double.restart(down_for_requests=0)
-    assert attached.get().status == types.StorageDomainStatus.ACTIVE
-    assert 1009 in world.log.codes()
 
 
 # -- reads

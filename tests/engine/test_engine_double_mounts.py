@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from engine_double import World, sample_world
-from engine_double.mounts import connect
+from engine_double.mounts import connect, disconnect_all
 
 pytestmark = pytest.mark.engine
 
@@ -78,3 +78,11 @@ def test_rdma_has_to_work_before_the_kernel_finds_a_connection(world: World) -> 
     host.rdma_ready, found.mount_options = False, "proto=rdma"
     failure = connect(world, host, found)
     assert failure is not None and failure.code == 477
+
+
+@pytest.mark.engine_does("HOST-21")
+def test_a_host_keeps_the_mount_of_the_hosted_engine() -> None:
+    world = sample_world(hosts=2, hosted_engine=True)
+    host = world.host("host02")
+    disconnect_all(world, host)
+    assert list(host.mounts) == ["nfs1.example.com:/exports/hosted_storage"]

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's networks, features, events and jobs, through the real SDK.
-
-Rules: facts/engine.md, sections 4 to 6.
-"""
+"""The engine double's networks and features, through the real SDK."""
 
 from __future__ import annotations
 
 import ovirtsdk4 as sdk
 import pytest
-from engine_double import EngineDouble, SimNic, features, jobs, sample_world
+from engine_double import EngineDouble, SimNic, features, sample_world
 from engine_double.hooks import hook, our_hooks
 from engine_double.host_nics import clamp
 from ovirtsdk4 import types
@@ -90,6 +87,7 @@ def storage_on(system, world, host="host01"):
 # -- logical networks
 
 
+@pytest.mark.engine_does("NET-02")
 def test_a_network_without_usages_is_no_vm_network(system, world):
     made = network(system, world)
     assert (made.usages, made.mtu) == ([], 2044)
@@ -103,19 +101,39 @@ def test_a_network_without_usages_is_no_vm_network(system, world):
     assert [one.name for one in found] == ["storage"]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "text"),
-    [
-        ({"name": "ovirtmgmt"}, 409, "already used"),
-        ({"name": "bond7"}, 400, "cannot start with 'bond'"),
-        ({"name": "a", "mtu": 67}, 400, "MTU"),
-        ({"name": "a", "vlan": types.Vlan(id=5000)}, 400, "VLAN"),
-    ],
-)
-def test_networks_that_the_engine_refuses(system, world, words, code, text):
+@pytest.mark.engine_does("NET-03", "NET-04", "NET-05", "NET-06")
+def test_networks_that_the_engine_refuses(system, world):
+    add, centre = system.networks_service().add, types.DataCenter(name="dc1")
+    for code, text, words in (
+        (409, "already used", {"name": "ovirtmgmt"}),
+        (400, "cannot start with 'bond'", {"name": "bond7"}),
+        (400, "MTU", {"name": "a", "mtu": 67}),
+        (400, "VLAN", {"name": "a", "vlan": types.Vlan(id=5000)}),
+    ):
+        refused(code, text, add, types.Network(data_center=centre, **words))
+
+
+@pytest.mark.engine_does("NET-01")
+def test_a_network_wants_a_name_and_a_data_center(system, world):
     add = system.networks_service().add
-    centre = types.DataCenter(name="dc1")
-    refused(code, text, add, types.Network(data_center=centre, **words))
+    refused(400, r"\[name, dataCenter.name.id\] required", add, types.Network())
+    centre = types.DataCenter(name="nowhere")
+    wanted = types.Network(name="a", data_center=centre)
+    refused(404, "Datacenter: name=nowhere", add, wanted)
+
+
+@pytest.mark.engine_does("NET-08")
+def test_a_network_that_hosts_have_keeps_its_name(system, world):
+    made = network(system, world)
+    attach(system, world)
+    update = system.networks_service().network_service(made.id).update
+    refused(409, "host01", update, types.Network(name="other"))
+
+
+@pytest.mark.engine_does("NET-10")
+def test_a_name_that_no_netdev_can_have_is_another_on_hosts(system, world):
+    made = network(system, world, name="storage network")
+    assert len(made.vdsm_name) == 15 and made.vdsm_name.startswith("on")
 
 
 @pytest.mark.parametrize("mtu", [0, 68, 4092, 65520])
@@ -123,6 +141,7 @@ def test_an_mtu_has_no_maximum(system, world, mtu):
     assert network(system, world, mtu=mtu).mtu == mtu
 
 
+@pytest.mark.engine_does("NET-11", "NET-12", "NET-17")
 def test_attached_to_a_cluster_a_network_is_required_unless_it_is_said(system, world):
     centre = types.DataCenter(name="dc1")
     made = system.networks_service().add(types.Network(name="a", data_center=centre))
@@ -138,6 +157,7 @@ def test_attached_to_a_cluster_a_network_is_required_unless_it_is_said(system, w
     assert [one.name for one in networks.list()] == ["ovirtmgmt"]
 
 
+@pytest.mark.engine_does("NET-13")
 def test_one_network_of_a_cluster_is_for_migration(system, world):
     made = network(system, world)
     networks = cluster_of(system, world).networks_service()
@@ -153,6 +173,7 @@ def test_one_network_of_a_cluster_is_for_migration(system, world):
     assert roles() == {"ovirtmgmt": True}
 
 
+@pytest.mark.engine_does("NET-07", "NET-14")
 def test_the_management_network_cannot_go(system, world):
     found = world.network("ovirtmgmt").id
     row = cluster_of(system, world).networks_service().network_service(found)
@@ -164,6 +185,31 @@ def test_the_management_network_cannot_go(system, world):
 # -- attaching
 
 
+@pytest.mark.engine_does("NET-59")
+def test_the_default_route_has_a_row_for_name_servers(system, world):
+    network(system, world)
+    attach(system, world)
+    rows = {
+        world.networks[one.network.id].name: {
+            row.name: row.expected_value for row in one.reported_configurations
+        }
+        for one in host_of(system, world).network_attachments_service().list()
+    }
+    assert "dns_configuration" in rows["ovirtmgmt"]
+    assert "dns_configuration" not in rows["storage"]
+    default = {name: row["default_route"] for name, row in rows.items()}
+    assert default == {"ovirtmgmt": "true", "storage": "false"}
+
+
+@pytest.mark.engine_does("NET-56")
+def test_networks_of_a_host_that_is_not_reached(system, world):
+    network(system, world)
+    world.host("host01").reachable = False
+    refused(400, "Network error", attach, system, world)
+    refused(400, "Network error", host_of(system, world).commit_net_config)
+
+
+@pytest.mark.engine_does("NET-58")
 def test_an_attached_network_has_its_address_and_is_in_sync(system, world):
     network(system, world)
     attach(system, world, commit_on_success=True)
@@ -171,6 +217,11 @@ def test_an_attached_network_has_its_address_and_is_in_sync(system, world):
     assert found.in_sync is True
     ip = found.ip_address_assignments[0].ip
     assert (ip.address, ip.netmask) == ("10.0.0.1", "255.255.255.0")
+    methods = [
+        (each.ip.version.value, each.assignment_method.value)
+        for each in found.ip_address_assignments
+    ]
+    assert methods == [("v4", "static"), ("v6", "none")]
     rows = {
         r.name: (r.expected_value, r.actual_value, r.in_sync)
         for r in (found.reported_configurations)
@@ -199,6 +250,7 @@ def test_ipv6_addresses_have_a_prefix(system, world):
     assert (rows["ipv6_address"], rows["ipv6_prefix"]) == ("fd00::7", "64")
 
 
+@pytest.mark.engine_does("NET-53")
 def test_what_is_not_committed_is_lost_at_a_reboot(system, world):
     network(system, world)
     attach(system, world)
@@ -223,6 +275,7 @@ def test_hosts_that_take_networks(system, world, status):
     assert storage_on(system, world) is not None
 
 
+@pytest.mark.engine_does("NET-21")
 @pytest.mark.parametrize("status", ["down", "non_responsive", "installing", "reboot"])
 def test_hosts_that_do_not(system, world, status):
     network(system, world)
@@ -230,26 +283,33 @@ def test_hosts_that_do_not(system, world, status):
     refused(409, "only when Host status", attach, system, world)
 
 
+@pytest.mark.engine_does("NET-51", "NET-52")
 def test_a_host_that_is_cut_off_rolls_back(system, world):
     network(system, world)
     world.host("host01").cut_off = True
     refused(400, "Reverting back to last known", attach, system, world)
     assert storage_on(system, world) is None
-    # Without the check it is done, and the host is gone.
-    attach(system, world, check_connectivity=False)
+    # Without the check it is done, and the host is gone: nobody tells.
+    refused(
+        400, r'Fault detail is "\[\]"', attach, system, world, check_connectivity=False
+    )
     assert storage_on(system, world) is not None
     assert world.host("host01").status == "non_responsive"
 
 
+@pytest.mark.engine_does("NET-22")
 @pytest.mark.parametrize("seconds", [0, 121])
 def test_the_connectivity_timeout_has_a_range(system, world, seconds):
     network(system, world)
+    # Looked at before the host's status.
+    world.host("host01").status = "down"
     refused(400, "timeout", attach, system, world, connectivity_timeout=seconds)
 
 
 VM = [types.NetworkUsage.VM]
 
 
+@pytest.mark.engine_does("NET-55")
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -275,9 +335,10 @@ def _method(one, word):
     return one
 
 
-@pytest.mark.parametrize(
-    ("one", "code", "text"),
-    [
+@pytest.mark.engine_does("NET-23", "NET-25", "NET-28", "NET-30", "NET-33")
+def test_attachments_that_the_engine_refuses(system, world):
+    network(system, world)
+    for one, code, text in (
         (attachment(nic="ib9"), 400, "ib9.* does not exist"),
         (attachment(name="nothing"), 400, "doesn't exist"),
         (attachment(address="10.0.0.300"), 400, "Bad IP"),
@@ -286,14 +347,65 @@ def _method(one, word):
         (_method(attachment(), None), 400, "Boot protocol is missing"),
         (_method(attachment(), types.BootProtocol.DHCP), 400, "Incompatible"),
         (attachment(nic="eth0"), 409, "At most one VLAN-untagged"),
-    ],
-)
-def test_attachments_that_the_engine_refuses(system, world, one, code, text):
+    ):
+        refused(code, text, attach, system, world, one)
+        assert storage_on(system, world) is None
+
+
+@pytest.mark.engine_does("NET-32")
+def test_a_call_puts_a_network_on_a_host_once(system, world, two_ports):
     network(system, world)
-    refused(code, text, attach, system, world, one)
-    assert storage_on(system, world) is None
+    both = [attachment(), attachment(nic="ib1")]
+    refused(400, "refer to the same network", attach, system, world, *both)
 
 
+@pytest.mark.engine_does("NET-34")
+def test_networks_on_a_nic_have_the_mtu_of_the_one_without_a_vlan(system, world):
+    network(system, world, mtu=9000)
+    world.network("storage").vlan = 100
+    words = {"address": "10.0.0.1", "nic": "eth0"}
+    refused(409, "same MTU", attach, system, world, attachment(**words))
+    world.network("storage").mtu = 1500
+    attach(system, world, attachment(**words))
+
+
+def nic_of(system, world, name):
+    nics = host_of(system, world).nics_service().list()
+    return next((nic for nic in nics if nic.name == name), None)
+
+
+@pytest.mark.engine_does("NET-61")
+def test_a_vlan_is_a_nic_of_its_own(system, world):
+    network(system, world, mtu=1500)
+    world.network("storage").vlan = 100
+    attach(system, world, attachment(nic="eth0"))
+    found = nic_of(system, world, "eth0.100")
+    assert found is not None
+    assert (found.base_interface, found.vlan.id) == ("eth0", 100)
+    assert (found.ip.address, found.network.id) == (
+        "10.0.0.1",
+        world.network("storage").id,
+    )
+    assert nic_of(system, world, "eth0").network.id == world.network("ovirtmgmt").id
+    assert storage_on(system, world).in_sync is True
+
+
+@pytest.mark.engine_does("NET-24", "NET-29")
+def test_an_attachment_keeps_its_network(system, world):
+    network(system, world)
+    network(system, world, name="other")
+    attach(system, world)
+    mine = storage_on(system, world)
+    other = types.NetworkAttachment(id=mine.id, network=types.Network(name="other"))
+    refused(400, "cannot change", attach, system, world, other)
+    both = {"removed_network_attachments": [types.NetworkAttachment(id=mine.id)]}
+    changed = attachment(address="10.0.0.9")
+    refused(400, "both changed and removed", attach, system, world, changed, **both)
+    gone = types.NetworkAttachment(id="11111111-2222-3333-4444-555555555555")
+    refused(400, "does not exist", attach, system, world, gone)
+
+
+@pytest.mark.engine_does("NET-26")
 def test_a_network_of_no_cluster_cannot_be_attached(system, world):
     centre = types.DataCenter(name="dc1")
     system.networks_service().add(types.Network(name="storage", data_center=centre))
@@ -313,6 +425,7 @@ def test_the_same_network_is_changed_and_what_is_not_said_stays(system, world):
     assert found.ip_address_assignments[0].ip.address == "10.0.0.2"
 
 
+@pytest.mark.engine_does("NET-36", "NET-57", "NET-19", "NET-62")
 def test_a_clamped_mtu_is_out_of_sync_until_it_is_synchronised(system, world):
     network(system, world, mtu=4092)
     attach(system, world)
@@ -320,6 +433,7 @@ def test_a_clamped_mtu_is_out_of_sync_until_it_is_synchronised(system, world):
     clamp(host, "ib0", 2044)
     found = storage_on(system, world)
     assert found.in_sync is False
+    assert nic_of(system, world, "ib0").custom_configuration is True
     wrong = [row for row in found.reported_configurations if not row.in_sync]
     assert [(r.name, r.expected_value, r.actual_value) for r in wrong] == [
         ("mtu", "4092", "2044")
@@ -338,6 +452,7 @@ def test_a_clamped_mtu_is_out_of_sync_until_it_is_synchronised(system, world):
     assert storage_on(system, world).in_sync is True
 
 
+@pytest.mark.engine_does("NET-09")
 def test_a_changed_network_is_changed_on_the_hosts_that_can(system, world):
     made = network(system, world)
     attach(system, world)
@@ -349,6 +464,7 @@ def test_a_changed_network_is_changed_on_the_hosts_that_can(system, world):
     assert world.host("host01").nic("ib0").mtu == 4092
 
 
+@pytest.mark.engine_does("NET-24", "NET-31")
 def test_a_removed_attachment_frees_the_nic(system, world):
     network(system, world)
     attach(system, world)
@@ -362,6 +478,7 @@ def test_a_removed_attachment_frees_the_nic(system, world):
     refused(400, "mandatory", setup, removed_network_attachments=[kept])
 
 
+@pytest.mark.engine_does("NET-16", "NET-63")
 def test_a_network_taken_from_the_cluster_stays_on_the_host_unmanaged(system, world):
     made = network(system, world)
     attach(system, world)
@@ -369,44 +486,88 @@ def test_a_network_taken_from_the_cluster_stays_on_the_host_unmanaged(system, wo
     assert storage_on(system, world) is None
     unmanaged = host_of(system, world).unmanaged_networks_service()
     assert [one.name for one in unmanaged.list()] == ["storage"]
+    named = nic_of(system, world, "ib0").network
+    assert named is not None and (named.name, named.id) == ("storage", None)
     assert world.host("host01").nic("ib0").address == "10.0.0.1"
     unmanaged.unmanaged_network_service("storage").remove()
     assert unmanaged.list() == []
     assert world.host("host01").nic("ib0").address is None
 
 
-@pytest.mark.parametrize(
-    ("declared", "properties", "good"),
-    [
-        ("ipoib_mode=connected|datagram", {"ipoib_mode": "datagram"}, True),
-        ("a=.*;ipoib_mode=connected|datagram", {"ipoib_mode": "connected"}, True),
-        ("ipoib_mode=connected|datagram", {"ipoib_mode": "fast"}, False),
-        ("", {"ipoib_mode": "datagram"}, False),
-        ("", {"bridge_opts": "a=b"}, False),
-    ],
-)
-def test_custom_properties_must_be_declared(system, world, declared, properties, good):
+IPOIB_MODE = "ipoib_mode=connected|datagram"
+
+
+@pytest.mark.engine_does("NET-37", "NET-38")
+def test_an_unmanaged_network_is_in_the_way_until_it_is_managed(
+    system, world, two_ports
+):
+    made = network(system, world)
+    network(system, world, name="other")
+    attach(system, world)
+    networks = cluster_of(system, world).networks_service()
+    networks.network_service(made.id).remove()
+    other = attachment(name="other")
+    refused(400, "unmanaged network storage", attach, system, world, other)
+    setup = host_of(system, world).setup_networks
+    refused(400, "unmanaged network storage", setup, modified_bonds=[bond()])
+    networks.add(types.Network(id=made.id, required=False))
+    found = storage_on(system, world)
+    assert found is not None and found.in_sync is True
+    assert found.ip_address_assignments[0].ip.address == "10.0.0.1"
+
+
+def with_properties(world, declared, properties):
     world.options["UserDefinedNetworkCustomProperties", "4.7"] = declared
+    one = attachment()
+    one.properties = [types.Property(name=n, value=v) for n, v in properties.items()]
+    return one
+
+
+@pytest.mark.parametrize("declared", [IPOIB_MODE, f"a=.*;{IPOIB_MODE}"])
+def test_custom_properties_that_are_declared(system, world, declared):
+    one = with_properties(world, declared, {"ipoib_mode": "connected"})
     option = system.options_service().option_service(
         "UserDefinedNetworkCustomProperties"
     )
     assert option.get(version="4.7").values[0].value == declared
     network(system, world)
-    one = attachment()
-    one.properties = [types.Property(name=n, value=v) for n, v in properties.items()]
-    if good:
-        attach(system, world, one)
-        found = storage_on(system, world).properties
-        assert {p.name: p.value for p in found} == properties
-    else:
-        refused(400, "custom properties contained errors", attach, system, world, one)
+    attach(system, world, one)
+    found = storage_on(system, world).properties
+    assert {p.name: p.value for p in found} == {"ipoib_mode": "connected"}
 
 
+@pytest.mark.engine_does("NET-35")
+@pytest.mark.parametrize(
+    ("declared", "properties"),
+    [
+        (IPOIB_MODE, {"ipoib_mode": "fast"}),
+        ("", {"ipoib_mode": "datagram"}),
+        ("", {"bridge_opts": "a=b"}),
+    ],
+)
+def test_custom_properties_must_be_declared(system, world, declared, properties):
+    one = with_properties(world, declared, properties)
+    network(system, world)
+    refused(400, "custom properties contained errors", attach, system, world, one)
+
+
+@pytest.mark.engine_does("OPTION-01")
 def test_an_option_that_there_is_not_is_404(system):
     with pytest.raises(sdk.NotFoundError):
         system.options_service().option_service("Nothing").get()
 
 
+@pytest.mark.engine_does("OPTION-02", "OPTION-03")
+def test_an_option_has_a_value_for_each_version(system, world):
+    name = "UserDefinedNetworkCustomProperties"
+    world.options[name, "4.6"] = IPOIB_MODE
+    option = system.options_service().option_service(name)
+    values = {one.version: one.value or "" for one in option.get().values}
+    assert values == {"4.6": IPOIB_MODE, "4.7": ""}
+    assert [one.value for one in option.get(version="4.6").values] == [IPOIB_MODE]
+
+
+@pytest.mark.engine_does("NET-15", "NET-27")
 def test_a_network_with_a_role_needs_an_address(system, world):
     usages = [types.NetworkUsage.MIGRATION]
     network(system, world, usages=usages)
@@ -423,6 +584,7 @@ def test_a_network_with_a_role_needs_an_address(system, world):
 # -- required networks
 
 
+@pytest.mark.engine_does("NET-18")
 def test_a_host_without_a_required_network_comes_up_non_operational(system, world):
     made = network(system, world)
     for number, name in enumerate(("host01", "host02"), 1):
@@ -442,6 +604,73 @@ def test_a_host_without_a_required_network_comes_up_non_operational(system, worl
     host_of(system, world, "host03").activate()
     world.settle()
     assert host.status == "up"
+
+
+@pytest.mark.engine_does("NET-18")
+def test_a_host_that_loses_a_required_network_is_non_operational(system, world):
+    made = network(system, world)
+    names = ("host01", "host02", "host03")
+    for number, name in enumerate(names, 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    gone = types.NetworkAttachment(id=storage_on(system, world).id)
+    host_of(system, world).setup_networks(removed_network_attachments=[gone])
+    assert world.host("host01").status == "non_operational"
+    assert 519 in world.log.codes()
+    # It is no host that is up any more; the next one is held to it all the same.
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    gone = types.NetworkAttachment(id=storage_on(system, world, "host02").id)
+    host_of(system, world, "host02").setup_networks(removed_network_attachments=[gone])
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+    world.host("host03").status = "maintenance"
+    gone = types.NetworkAttachment(id=storage_on(system, world, "host03").id)
+    host_of(system, world, "host03").setup_networks(removed_network_attachments=[gone])
+    assert world.host("host03").status == "maintenance"
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+
+
+@pytest.mark.engine_does("NET-54")
+def test_a_set_up_looks_at_the_networks_that_it_puts_there(system, world):
+    made = network(system, world)
+    network(system, world, name="other", mtu=1500)
+    world.network("other").vlan = 7
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    world.host("host03").status = "maintenance"
+    attach(system, world, attachment(name="other", nic="eth0"))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    attach(system, world, attachment(address="10.0.0.9"))
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+
+
+@pytest.mark.engine_does("NET-20")
+def test_an_activation_looks_at_the_hosts_that_are_up(system, world):
+    made = network(system, world)
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    world.host("host03").status = "maintenance"
+    host_of(system, world, "host03").activate()
+    world.settle()
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+    assert world.host("host03").status == "non_operational"
+
+
+@pytest.mark.engine_does("NET-39")
+def test_a_host_that_goes_takes_its_lack_with_it(system, world):
+    made = network(system, world)
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    host_of(system, world, "host03").deactivate()
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
 
 
 # -- bonds
@@ -465,6 +694,7 @@ def two_ports(world):
     return host
 
 
+@pytest.mark.engine_does("NET-45")
 def test_two_ipoib_ports_make_an_active_backup_bond(system, world, two_ports):
     network(system, world)
     attach(system, world, attachment(nic="bond0"), modified_bonds=[bond()])
@@ -493,33 +723,44 @@ def test_a_bond_can_do_what_its_lesser_port_can(system, world, two_ports):
     assert [nic.name for nic in two_ports.nics] == ["eth0", "ib0", "ib1"]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "code", "text"),
-    [
-        (bond(mode="4"), 400, "other than active-backup"),
+@pytest.mark.engine_does("NET-41", "NET-42", "NET-43", "NET-44", "NET-55")
+def test_bonds_that_are_refused(system, world, two_ports):
+    setup = host_of(system, world).setup_networks
+    for wanted, code, text in (
         (bond(mode=None), 400, "other than active-backup"),
+        (bond(mode="4"), 400, "other than active-backup"),
         (bond(ports=("ib0",)), 400, "less than two"),
         (bond(ports=("ib0", "ib7")), 400, "ib7.* does not exist"),
         (bond(ports=("ib0", "eth0")), 409, "cannot become slave"),
         (bond(name="team0"), 400, "naming criteria"),
-    ],
-)
-def test_bonds_that_are_refused(system, world, two_ports, wanted, code, text):
-    setup = host_of(system, world).setup_networks
-    refused(code, text, setup, modified_bonds=[wanted])
-    assert [nic.name for nic in two_ports.nics] == ["eth0", "ib0", "ib1"]
+        (bond(name="bond_of_infiniband"), 400, "longer than"),
+    ):
+        refused(code, text, setup, modified_bonds=[wanted])
+        assert [nic.name for nic in two_ports.nics] == ["eth0", "ib0", "ib1"]
+
+
+@pytest.mark.engine_does("NET-46")
+def test_virtual_machines_want_certain_modes_of_a_bond(system, world, two_ports):
+    world.kind.add("NET-55")
+    network(system, world, usages=VM)
+    words = {"modified_bonds": [bond(mode="0")]}
+    refused(
+        400, "does not fit", attach, system, world, attachment(nic="bond0"), **words
+    )
 
 
 # -- features
 
 
+@pytest.mark.engine_does("FEATURE-01", "FEATURE-05", "FEATURE-06")
 def test_any_update_of_a_cluster_wipes_its_features(system, world):
     made, other = (
         features.register(world, name, "4.7")[0] for name in ("NFS_RDMA", "OTHER")
     )
     level = system.cluster_levels_service().level_service("4.7")
-    names = [one.name for one in level.cluster_features_service().list()]
-    assert names == ["NFS_RDMA", "OTHER"]
+    found = level.cluster_features_service().list()
+    assert [one.name for one in found] == ["NFS_RDMA", "OTHER"]
+    assert {one.cluster_level.id for one in found} == {"4.7"}
     for host in world.hosts.values():
         host.features = {"NFS_RDMA", "OTHER"}
     cluster = world.cluster("cl1")
@@ -527,19 +768,42 @@ def test_any_update_of_a_cluster_wipes_its_features(system, world):
     service = cluster_of(system, world).enabled_features_service()
     service.add(types.ClusterFeature(id=made.id, name="NFS_RDMA"))
     assert [one.name for one in service.list()] == ["NFS_RDMA"]
+    assert service.list()[0].cluster_level is None
     cluster_of(system, world).update(types.Cluster(description="another"))
     assert service.list() == []
     cluster.features = {made.id, other.id}
     service.feature_service(made.id).remove()
     assert service.list() == []
+    # One that is not enabled is no mistake, and takes the others with it too.
+    cluster.features = {other.id}
+    service.feature_service(made.id).remove()
+    assert service.list() == []
 
 
+@pytest.mark.engine_does("FEATURE-07")
+def test_a_refresh_of_a_host_that_is_up_takes_no_features_over(system, world):
+    host = world.host("host02")
+    host.reported_features = {"NFS_RDMA"}
+    host_of(system, world, "host02").refresh()
+    assert host.features == set()
+    host.status = "maintenance"
+    host_of(system, world, "host02").refresh()
+    assert host.features == {"NFS_RDMA"}
+
+
+@pytest.mark.engine_does("FEATURE-02", "FEATURE-03", "FEATURE-04")
 def test_a_feature_that_hosts_lack(system, world):
     made = features.register(world, "NFS_RDMA", "4.7")[0]
     add = cluster_of(system, world).enabled_features_service().add
     wanted = types.ClusterFeature(id=made.id, name="NFS_RDMA")
     refused(400, "active hosts", add, wanted)
-    refused(400, "id and its name", add, types.ClusterFeature(id=made.id))
+    for host in world.hosts.values():
+        host.features = {"NFS_RDMA"}
+    # It goes by the name that is sent, the data base by the id.
+    refused(400, "active hosts", add, types.ClusterFeature(id=made.id))
+    unknown = "11111111-2222-3333-4444-555555555555"
+    wanted = types.ClusterFeature(id=unknown, name="NFS_RDMA")
+    refused(400, "Internal Engine Error", add, wanted)
     world.cluster("cl1").features = {made.id}
     host = world.host("host02")
     host.status = "maintenance"
@@ -555,6 +819,7 @@ def test_a_feature_that_hosts_lack(system, world):
 # -- hooks and statistics
 
 
+@pytest.mark.engine_does("HOST-22", "HOST-28")
 def test_hooks_and_statistics(system, world):
     host = world.host("host01")
     host.hooks = [hook("after_get_caps", "50_ovirt_rdma", b"content")]
@@ -571,96 +836,7 @@ def test_hooks_and_statistics(system, world):
     found = host_of(system, world).statistics_service().list()
     values = {one.name: one.values[0].datum for one in found}
     assert values["memory.total"] == host.memory
+    assert values.get("cpu.load.avg.5m") == 0
     nics = host_of(system, world).nics_service()
     of_nic = nics.nic_service(host.nic("ib0").id).statistics_service().list()
     assert {o.name: o.values[0].datum for o in of_nic}["data.total.rx"] == 7
-
-
-# -- events
-
-
-def event(**words):
-    base = {
-        "origin": "ovirt-rdma",
-        "severity": types.LogSeverity.WARNING,
-        "custom_id": 7,
-        "description": "something",
-    }
-    return types.Event(**{**base, **words})
-
-
-def test_events_from_outside_have_unique_ids(system, world):
-    events = system.events_service()
-    about = types.Host(id=world.host("host01").id)
-    made = events.add(event(host=about), query={"correlation_id": "me"})
-    assert (made.code, made.host.name, made.correlation_id) == (9802, "host01", "me")
-    refused(400, "custom id already exists", events.add, event())
-    later = events.add(event(custom_id=8, description="x" * 10_001))
-    assert int(later.id) > int(made.id)
-    assert (len(later.description), later.description[-3:]) == (10_000, "...")
-    assert [one.id for one in events.list(search="correlation_id=me")] == [made.id]
-    assert [one.id for one in events.list(from_=int(made.id))] == [later.id]
-    assert [one.id for one in events.list(max=1)] == [later.id]
-    both = events.list(search="correlation_id=me and type=9801")
-    assert both == []
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ({"origin": "OVIRT"}, "Illegal Origin"),
-        ({"origin": None}, "origin"),
-        ({"severity": None}, "severity"),
-        ({"custom_id": None}, "custom_id"),
-        ({"description": None}, "description"),
-    ],
-)
-def test_events_that_are_refused(system, words, text):
-    refused(400, text, system.events_service().add, event(**words))
-
-
-def test_an_event_sets_the_external_status(system, world):
-    wrong = types.ExternalStatus.ERROR
-    about = types.Host(id=world.host("host01").id, external_status=wrong)
-    system.events_service().add(event(host=about))
-    assert host_of(system, world).get().external_status == wrong
-
-
-# -- jobs
-
-
-def test_an_external_job_has_steps_and_ends(system, world):
-    service = system.jobs_service()
-    job = service.add(types.Job(description="convert", auto_cleared=True))
-    assert (job.external, job.status) == (True, types.JobStatus.STARTED)
-    steps = service.job_service(job.id).steps_service()
-    executing = types.StepEnum.EXECUTING
-    first, second, _ = (
-        steps.add(types.Step(type=executing, description=name))
-        for name in ("first", "second", "third")
-    )
-    steps.step_service(first.id).end(succeeded=True)
-    steps.step_service(second.id).end(succeeded=False)
-    shown = [one.status.value for one in steps.list()]
-    assert shown == ["finished", "failed", "started"]
-    host_of(system, world).refresh(query={"JobId": job.id})
-    service.job_service(job.id).end(succeeded=False)
-    assert service.job_service(job.id).get().status == types.JobStatus.FAILED
-    followed = service.list(follow="steps")[0]
-    assert [one.status.value for one in followed.steps][2] == "failed"
-    service.job_service(job.id).clear()
-    assert service.list() == []
-
-
-def test_jobs_that_cannot_be_ended(system, world):
-    own = jobs.add(world, "the engine's own", external=False)
-    service = system.jobs_service()
-    refused(400, "only to external jobs", service.job_service(own.id).end)
-    refused(400, "not found", service.job_service("none").end)
-    with pytest.raises(sdk.NotFoundError):
-        service.job_service("none").get()
-    refused(400, "description", service.add, types.Job())
-    job = service.add(types.Job(description="convert"))
-    steps = service.job_service(job.id).steps_service()
-    refused(400, "type", steps.add, types.Step(description="x"))
-    refused(400, "not found", steps.step_service("none").end)

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import pytest
 from engine_double.faults import AnswerLost, ServiceUnavailableHtml, Status
-from engine_double.jobs import add, jobs_of
+from engine_double.jobs import add, delete_completed, jobs_of
 
 from ovirt_rdma.engine_sdk_tools.call import Call, Read
 from ovirt_rdma.engine_sdk_tools.engine_job import (
     EngineJob,
     Listeners,
+    end_job,
     find_open_jobs,
+    is_open,
 )
 
 TITLE = "ovirt-rdma: convert domain data1 to rdma (7)"
@@ -30,10 +32,13 @@ def test_a_job_with_steps_and_an_event(double, session):
     assert shown.description == TITLE
     assert shown.auto_cleared
     steps = {one.description: one.status for one in shown.steps.values()}
+    # The engine would end the whole job with a step that is ended as failed.
     assert steps == {
         "moving host01 to maintenance": "finished",
-        "moving host02 to maintenance": "failed",
+        "moving host02 to maintenance": "started",
+        "n": "finished",
     }
+    assert shown.status == "started"
     assert [one.id for one in find_open_jobs(session, "ovirt-rdma: convert")] == [
         job.id
     ]
@@ -50,15 +55,67 @@ def test_a_job_with_steps_and_an_event(double, session):
     )
 
 
-def test_changes_belong_to_the_job_and_its_own_do_not(double, session):
+def test_the_event_is_found_with_the_others_of_the_run(double, session):
+    EngineJob(session, TITLE).finish("done", succeeded=True)
+    job = EngineJob(session, TITLE, lasting=True)
+    job.leave_open("half done")
+    words = {"search": f"correlation_id={session.correlation_id}"}
+    found = session.read(Read("events", "reading events", words=words))
+    ours = [one.description for one in found if one.origin == "ovirt-rdma"]
+    assert ours == ["half done", "done"]
+
+
+def test_no_change_belongs_to_the_job(double, session):
+    """The engine refuses JobId for some actions, and ends the job with others."""
     job = EngineJob(session, TITLE)
     host = double.world.host("host02")
-    call = Call(f"hosts/{host.id}", "deactivate", "x")
-    session.perform(call)
+    down, up = (
+        Call(f"hosts/{host.id}", word, "x") for word in ("deactivate", "activate")
+    )
+    session.perform(down)
+    double.world.settle()
+    session.perform(up)
+    assert is_open(session, job.id)
     job.finish("done", succeeded=True)
-    ids = [one.query.get("JobId") for one in double.changes()]
-    assert ids == [None, job.id, None, None]
-    assert (session.job, session.performed) == (None, [call])
+    assert not any("JobId" in one.query for one in double.changes())
+    assert session.performed == [down, up]
+
+
+def test_a_lasting_job_outlives_the_engine(double, session):
+    lasting = EngineJob(session, TITLE, lasting=True)
+    other = EngineJob(session, "ovirt-rdma: create domain data2")
+    double.restart(down_for_requests=0)
+    delete_completed(double.world)
+    assert is_open(session, lasting.id)
+    assert not is_open(session, other.id)
+    (found,) = find_open_jobs(session, "ovirt-rdma:")
+    assert found.id == lasting.id
+    lasting.begin("x")
+    lasting.end("x")
+    end_job(session, lasting.id, succeeded=True)
+    assert not is_open(session, lasting.id)
+    double.world.seconds += 7200
+    delete_completed(double.world)
+    assert not jobs_of(double.world)
+    assert not is_open(session, lasting.id)
+
+
+def test_a_job_is_heard_of_while_its_run_is_alive(double, session):
+    job = EngineJob(session, TITLE, lasting=True)
+    (before,) = find_open_jobs(session, TITLE)
+    double.world.seconds += 300
+    job.note("still waiting for host01 to be in maintenance, for 5 minutes")
+    (after,) = find_open_jobs(session, TITLE)
+    assert after.started == before.started
+    assert after.updated > before.updated
+
+
+def test_two_events_within_seconds_are_both_written(double, session):
+    for number in range(2):
+        EngineJob(session, TITLE).finish(f"done {number}", succeeded=True)
+    said = [e.description for e in double.world.log.events if e.origin == "ovirt-rdma"]
+    assert said == ["done 0", "done 1"]
+    assert session.listener.notes == []
 
 
 @pytest.mark.parametrize("fault", [Status(403, "No."), Status(500)])
@@ -70,7 +127,7 @@ def test_an_engine_that_takes_no_job_is_one_note(double, session, fault):
     job.finish("done", succeeded=True)
     (note,) = session.listener.notes
     assert note.endswith("the work goes on")
-    assert session.job is None
+    assert job.id is None
 
 
 def test_a_job_whose_answer_is_lost_is_found(double, session):

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import io
+from contextlib import closing
+
+import pytest
 from engine_double import EngineDouble, Status, sample_world
 from engine_double.hooks import hook
 from engine_sessions import open_session
+from ovirtsdk4.readers import HostReader
+from ovirtsdk4.xml import XmlReader
 
 from ovirt_rdma.engine_sdk_tools.engine_facts import ClusterNetwork
 from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.sdk_records import host_of
 
 
 def read(world, clock, **what):
@@ -127,3 +134,36 @@ def test_data_center_that_vanishes_meanwhile_is_a_sentence(clock):
     assert len(engine.problems) == 1
     assert "reading a data center's domains" in engine.problems[0]
     assert {domain.status for domain in engine.domains} == {"active"}
+
+
+def test_what_is_no_nic_is_left_out():
+    """In the form of API v3 a list has its own <actions>, which the SDK reads too."""
+    nics = """<host id="h1"><name>h1</name><nics>
+      <actions><link href="/api/hosts/h1/nics/x" rel="x"/></actions>
+      <host_nic id="n1"><name>ib0</name></host_nic>
+      </nics></host>"""
+    with closing(XmlReader(io.BytesIO(nics.encode()))) as reader:
+        host = HostReader.read_one(reader)
+    assert len(host.nics) == 2
+
+    found = host_of(host, nics=True, attachments=False, hooks=False)
+
+    assert [nic.name for nic in found.nics] == ["ib0"]
+
+
+@pytest.mark.engine_does("HOST-02")
+def test_a_cluster_upgrade_is_seen(clock):
+    world = sample_world(hosts=1)
+    engine, _ = read(world, clock)
+    assert [c.upgrade_in_progress for c in engine.clusters] == [False]
+    world.cluster("cl1").upgrade_in_progress = True
+    engine, _ = read(world, clock)
+    assert [c.upgrade_in_progress for c in engine.clusters] == [True]
+
+
+def test_machines_that_are_paused_or_start_are_counted(clock):
+    world = sample_world(hosts=2)
+    host = world.host("host02")
+    host.vms, host.inactive_vms = ["vm1", "vm2", "vm3"], ["vm2", "vm3"]
+    engine, _ = read(world, clock)
+    assert [host.vms for host in engine.hosts] == [0, 3]

@@ -107,6 +107,7 @@ def test_create_domain(site):
     code, said = site.run("create_domain.py", *words)
     assert code == 0
     assert said.count("runs over rdma") == 3
+    assert said.endswith("verified on all hosts\n")
     # Asked for again with another export, it says why not.
     words = ("data2", "nfs2.example.com:/exports/x", "dc1")
     code, said = site.run("create_domain.py", *words)

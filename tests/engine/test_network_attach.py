@@ -12,6 +12,7 @@ from engine_double.hosts_of_the_world import SimNic
 from engine_double.network_checks import USER_PROPERTIES
 
 from ovirt_rdma.engine_sdk_tools.attach_rows import (
+    ATTACH,
     CHANGE,
     NOTHING,
     SYNC,
@@ -364,8 +365,14 @@ def test_a_pci_address_needs_facts(session):
     ("change", "sentence"),
     [
         (lambda w: setattr(w.host("host02"), "status", "down"), "host02 is down"),
-        (lambda w: setattr(w.network("storage"), "vm", True), "is a VM network"),
-        (lambda w: setattr(w.network("storage"), "vlan", 7), "has the VLAN tag 7"),
+        (
+            lambda w: setattr(w.network("storage"), "vm", True),
+            "storage is a VM network, which is bridged, and ib0 is InfiniBand",
+        ),
+        (
+            lambda w: setattr(w.network("storage"), "vlan", 7),
+            "storage has the VLAN tag 7, and ib0 is InfiniBand, which has no VLANs",
+        ),
         (
             lambda w: w.cluster("cl1").networks.pop(w.network("storage").id),
             "storage is not in its cluster",
@@ -380,6 +387,47 @@ def test_what_is_against_it(session, double, change, sentence):
     change(double.world)
 
     refused(session, sentence)
+
+
+def ethernet(double):
+    """Give the hosts an Ethernet nic ``eth1`` that nothing is on."""
+    for host in double.world.hosts.values():
+        mac = host.nic("eth0").mac[:-2] + "aa"
+        host.nics.append(SimNic(f"{host.name}-eth1", "eth1", mac))
+
+
+def test_an_ethernet_nic_takes_a_vm_network(session, double, network):
+    ethernet(double)
+    network.vm = True
+
+    attached(session, request=replace(REQUEST, nic_match="eth1"))
+
+    assert {of(double, f"host0{n}")["eth1"] for n in (1, 2, 3)} == {"storage"}
+
+
+def test_an_ethernet_nic_takes_a_vlan(session, double, network):
+    ethernet(double)
+    network.vlan = 7
+
+    rows = planned(session, request=replace(REQUEST, nic_match="eth1")).rows
+
+    assert [(row.chosen.target, row.act) for row in rows] == [("eth1", ATTACH)] * 3
+
+
+def test_a_vlan_goes_beside_a_network_without_one(session, double):
+    ethernet(double)
+    request = replace(REQUEST, nic_match="eth1", hosts=("host01",))
+    attached(session, request=request)
+    wanted = NetworkRequest("other", "dc1", 2044)
+    plan = plan_network_create(read_engine(session, networks=True), {}, wanted)
+    create_network(session, plan, Silent())
+    more = {"network": "other", "nic_match": "eth1", "hosts": ("host01",)}
+    more["span"] = "10.30.0.11/24"
+    refused(session, "eth1 carries storage already", **more)
+
+    double.world.network("other").vlan = 7
+
+    assert planned(session, request=replace(REQUEST, **more)).todo
 
 
 @pytest.mark.parametrize(

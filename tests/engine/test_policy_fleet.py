@@ -142,8 +142,8 @@ def hooked(name):
         (("f",), True, [host("hv1", hooks=())], "will become non-operational"),
         (("f",), False, [hooked("hv1")], "enable it for the cluster"),
         (("f",), True, [hooked("hv1")], ""),
-        (None, False, [hooked("hv1")], "did not say"),
-        (("f",), None, [hooked("hv1")], "did not say"),
+        (None, False, [hooked("hv1")], "does not know cluster level 4.7"),
+        (("f",), None, [hooked("hv1")], "does not have this cluster any more"),
     ],
 )
 def test_gate_says_what_is_next(registered, enabled, hosts, words):

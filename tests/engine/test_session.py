@@ -24,6 +24,7 @@ from ovirt_rdma.engine_sdk_tools.connection import EngineConnection
 from ovirt_rdma.engine_sdk_tools.engine_api import EngineApi
 from ovirt_rdma.engine_sdk_tools.engine_errors import (
     BROKEN,
+    BUSY,
     CONFLICT,
     DENIED,
     INVALID,
@@ -167,6 +168,56 @@ def test_a_change_waits_for_a_lock_to_go(double, session):
     assert len(session.listener.notes) == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cannot switch Host to Maintenance mode. Host has asynchronous running tasks,\n"
+        "wait for operation to complete and retry.",
+        "Another Setup Networks or Host Refresh process in progress on the host.",
+        "VDS_CANNOT_MAINTENANCE_HOST_WITH_RUNNING_OPERATIONS",
+    ],
+)
+def test_a_change_waits_for_tasks_to_end(double, session, clock, text):
+    double.fail_next("POST", "/deactivate$", Conflict(text), times=9)
+    session.perform(down(double))
+    assert len(double.changes()) == 10
+    (note,) = session.listener.notes
+    assert text.split("\n")[0].rstrip(".") in note
+    assert "trying again for up to 1800 s" in note
+
+
+def test_tasks_that_do_not_end(double, session, clock):
+    text = (
+        "Host has asynchronous running tasks, wait for operation to complete and retry"
+    )
+    double.fail_next("POST", "/deactivate$", Conflict(text), times=10_000)
+    before = clock()
+    problem = refused(session, down(double))
+    assert (problem.kind, text in str(problem)) == (BUSY, True)
+    assert 1800 <= clock() - before < 1900
+
+
+def test_a_refusal_without_a_reason_gets_it_from_the_events(double, session):
+    host = double.world.host("host02")
+    host.vms, host.unscheduled_vms = ["vm1", "vm2"], ["vm1"]
+    problem = refused(session, down(double))
+    assert problem.code == 400
+    (said,) = {
+        event.description
+        for event in double.world.log.events
+        if event.severity != "normal" and event.host == host.id
+    }
+    assert said.rstrip(".") in str(problem)
+    assert "HTTP 400" not in str(problem)
+
+
+def test_a_refusal_without_any_reason_says_where_to_look(double, session):
+    double.fail_next("POST", "/deactivate$", Status(400, ""))
+    problem = refused(session, down(double))
+    assert "no reason (HTTP 400)" in str(problem)
+    assert "engine.log" in problem.fix
+
+
 def test_a_change_without_patience_is_refused_at_once(double, session):
     double.fail_next("POST", "/deactivate$", Locked)
     with pytest.raises(EngineProblem) as caught:
@@ -183,11 +234,10 @@ def test_a_change_that_is_refused_is_not_lost(double, session, fault, kind):
     assert (problem.kind, isinstance(problem, LostAnswer)) == (kind, False)
 
 
-def test_a_change_has_our_mark_and_the_job(double, session):
-    session.job = "7"
+def test_a_change_has_our_mark(double, session):
     session.perform(down(double))
     (seen,) = double.changes()
-    assert seen.query == {"correlation_id": session.correlation_id, "JobId": "7"}
+    assert seen.query == {"correlation_id": session.correlation_id}
     assert len(session.correlation_id) <= 36  # the engine keeps no more
 
 

@@ -149,13 +149,14 @@ def test_the_hosted_engines_domain_is_not_to_be_converted(session, double, door)
     for name in ("data1", "data2"):
         double.world.domain(name).data_center = None
     double.world.domain("data1").data_center = double.world.data_center("dc1").id
-    double.world.domain("data1").name = "hosted_storage"
+    double.world.domain("data1").hosted_engine = True
     for host in double.world.hosts.values():
+        host.hosted_engine = True
         host.mounts.pop(f"{SERVER}:/exports/data2")
 
     error = refused(session, door)
 
-    assert "hosted_storage keeps" in str(error)
+    assert "data1 keeps" in str(error)
     assert error.fix == "--nfs-version 4.1"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 from xml.sax.saxutils import quoteattr
 
 from ovirtsdk4 import types
@@ -17,6 +17,7 @@ from ovirtsdk4.writer import Writer
 
 API = "/ovirt-engine/api"
 XML = "application/xml;charset=UTF-8"
+_FAILED = "Operation Failed"
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,27 @@ class Answer:
 
 
 class Refusal(Exception):
-    """The engine refuses: an HTTP status and the messages of the fault.
+    """The engine refuses: an HTTP status and the messages of the fault, often none.
 
-    409 for conflicts, 400 for bad parameters, 403, 500: section 1.7.
+    409 for conflicts, 400 for bad parameters, 403, 500: section 1.7. What fails while
+    it is carried out is always 400: its messages are no EngineMessage.
     """
 
-    def __init__(self, status: int, *messages: str, reason: str = "Operation Failed"):
+    def __init__(self, status: int, *messages: str, reason: str = _FAILED):
         super().__init__(status, *messages)
         self.answer = fault(status, *messages, reason=reason)
+
+
+class Unknown(Refusal):
+    """A body or a query word names what there is not: 404, but with a fault.
+
+    The object of the address itself is ``Missing``.
+    """
+
+    def __init__(self, what: str):
+        Exception.__init__(self, 404, what)
+        found = types.Fault(reason=_FAILED, detail=f"Entity not found: {what}")
+        self.answer = Answer(404, _document(Writer.write(found)))
 
 
 class Missing(Exception):
@@ -48,15 +62,29 @@ class Mistake(Exception):
     """The client sent what this engine does not know: the test has to fail."""
 
 
-def fault(status: int, *messages: str, reason: str = "Operation Failed") -> Answer:
-    detail = f"[{', '.join(messages)}]"
-    text = Writer.write(types.Fault(reason=reason, detail=detail))
+def fault(status: int, *messages: str, reason: str = _FAILED) -> Answer:
+    """A fault; a list of messages, and only that, comes in brackets."""
+    detail: Optional[str] = ", ".join(messages)
+    if reason == _FAILED:
+        detail = f"[{detail}]"
+    text = Writer.write(types.Fault(reason=reason, detail=detail or None))
     return Answer(status, _document(text))
 
 
-def done() -> Answer:
-    """The reply of an action that was carried out."""
-    return Answer(200, _document("<action><status>complete</status></action>"))
+def done(job: str = "") -> Answer:
+    """The reply of an action that was carried out, as the ``job`` with this id."""
+    shown = f'<job href="{API}/jobs/{job}" id="{job}"/>' if job else ""
+    return Answer(200, _document(f"<action>{shown}<status>complete</status></action>"))
+
+
+def in_action(refused: Answer) -> Answer:
+    """The fault of ``refused`` as the answer of an action, if the engine began it."""
+    text = refused.body.decode()
+    if _FAILED not in text or "<fault>" not in text:
+        return refused
+    inside = text[text.index("<fault>") :]
+    body = f"<action>{inside}<status>failed</status></action>"
+    return Answer(refused.status, _document(body))
 
 
 def linked(obj: Any, **links: str) -> Any:

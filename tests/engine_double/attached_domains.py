@@ -8,18 +8,73 @@ from __future__ import annotations
 
 from ovirtsdk4 import types
 
+from engine_double.actions import Failure
 from engine_double.answers import Answer, Missing, Refusal, created, done, listed
+from engine_double.behaviours import behaviour
+from engine_double.domain_checks import (
+    check_activation,
+    check_attaching,
+    check_deactivation,
+    check_detaching,
+)
 from engine_double.domain_life import (
-    begin_activation,
+    MASTER_LOCKED,
+    SYNCHRONOUS,
     begin_deactivation,
     connect_up_hosts,
+    end_activation,
     record,
+    show,
 )
+from engine_double.mounts import MountFailure
 from engine_double.routing import Call, known, route
+from engine_double.spm import choose_spm
 from engine_double.views import domain_view, followed
 from engine_double.world import SimDataCenter, SimDomain, World
 
-_BUSY = ("locked", "preparing_for_maintenance", "activating", "detaching")
+_ATTACH = "bll/storage/domain/AttachStorageDomainToPoolCommand.java"
+_ACTIVATE = "bll/storage/domain/ActivateStorageDomainCommand.java"
+STAYS = behaviour(
+    "ATTACH-01",
+    "Where the activation after attaching fails, attaching has succeeded: 201, and the "
+    "domain is in maintenance; the first of a data center is inactive.",
+    f"{_ATTACH}:219-224",
+    f"{_ATTACH}:282-289",
+    "bll/storage/pool/AddStoragePoolWithStoragesCommand.java:232-253",
+)
+NO_WORDS = behaviour(
+    "ATTACH-02",
+    "Where no host can mount a domain that is attached or activated, the answer is 400 "
+    "without a message.",
+    f"{_ATTACH}:135-140",
+    f"{_ACTIVATE}:113-118",
+)
+TWICE = behaviour(
+    "ATTACH-11",
+    "Attaching lets each host mount the domain twice, first for itself and then for "
+    "the activation: a host that cannot is told of twice.",
+    f"{_ATTACH}:135",
+    f"{_ACTIVATE}:113",
+)
+AT_ONCE = behaviour(
+    "ATTACH-12",
+    "Attaching a domain activates it before the request is answered: the answer shows "
+    "it active, and event 966 comes before 962.",
+    f"{_ATTACH}:219-224",
+    f"{_ATTACH}:282-289",
+)
+OF_ITS_OWN = behaviour(
+    "ATTACH-13",
+    "What the activation after attaching says (events 966, 967) has a correlation id "
+    "of the engine's own.",
+    f"{_ATTACH}:282-289",
+    "bll/Backend.java:456-471",
+)
+NAMED = behaviour(
+    "ATTACH-03",
+    "A domain to be attached is named by its id or its name.",
+    "restapi/resource/BackendAttachedStorageDomainsResource.java:51-59",
+)
 
 
 def _found(call: Call) -> SimDomain:
@@ -71,33 +126,42 @@ def attach(call: Call) -> Answer:
     world = call.world
     centre = known(world.data_centers, call.ids["dc"])
     domain = _named(call)
-    if domain.data_center:
-        raise Refusal(409, "Cannot attach Storage. It is in a data center already.")
-    one_only = {d.type for d in world.domains_of(centre.id)} & {"iso", "export"}
-    if domain.type in one_only:
-        raise Refusal(409, f"Cannot attach more than one {domain.type} domain.")
+    check_attaching(world, centre, domain)
     up = [h for h in world.hosts_of(centre.id) if h.status == "up"]
-    if not up:
-        raise Refusal(409, "There is no active Host in the Data Center.")
-    masters = [d for d in world.domains_of(centre.id) if d.master]
-    if centre.status != "uninitialized" and not any(
-        d.status == "active" for d in masters
-    ):
-        raise Refusal(409, "The master Storage Domain is not active.")
-    if centre.status == "uninitialized" and domain.type != "data":
-        raise Refusal(409, "The first domain of a data center must be a data domain.")
-    failures = connect_up_hosts(world, domain, centre.id, call.correlation_id)
-    if len(failures) == len(up):
-        record(world, 963, "error", domain, "was not attached", call.correlation_id)
-        raise Refusal(400, next(iter(failures.values())).text)
     domain.data_center = centre.id
-    if centre.status == "uninitialized":
+    show(world, domain, "locked")
+    failures = connect_up_hosts(world, domain, centre.id, call.correlation_id)
+    if up and len(failures) == len(up):
+        domain.data_center, domain.status = None, "unattached"
+        record(world, 963, "error", domain, "was not attached", call.correlation_id)
+        raise _no_host(world, failures)
+    first = centre.status == "uninitialized"
+    if first:
         domain.master = True
         centre.status = "up"
-        up[0].spm = True
-    record(world, 962, "normal", domain, "was attached", call.correlation_id)
-    begin_activation(world, domain, "locked", failures, call.correlation_id)
+        choose_spm(world, centre.id)
+    if not world.does(AT_ONCE):
+        record(world, 962, "normal", domain, "was attached", call.correlation_id)
+    own = world.own_correlation_id() if world.does(OF_ITS_OWN) else call.correlation_id
+    if domain.activation_fails and world.does(STAYS):
+        domain.status = "inactive" if first else "maintenance"
+        record(world, 967, "error", domain, "was not activated", own)
+    else:
+        if not first:
+            show(world, domain, "activating")
+        if world.does(TWICE):
+            failures = connect_up_hosts(world, domain, centre.id, own)
+        end_activation(world, domain, failures, own, at_once=world.does(AT_ONCE))
+    if world.does(AT_ONCE):
+        record(world, 962, "normal", domain, "was attached", call.correlation_id)
     return created(domain_view(world, domain, centre.id))
+
+
+def _no_host(world: World, failures: dict[str, MountFailure]) -> Refusal:
+    """What is said where every host failed; VDSM's words are in the events only."""
+    if world.does(NO_WORDS):
+        return Failure(400)
+    return Failure(400, *(failure.text for failure in failures.values()))
 
 
 def _named(call: Call) -> SimDomain:
@@ -106,7 +170,7 @@ def _named(call: Call) -> SimDomain:
             return domain
         if call.body.id is None and call.body.name == domain.name:
             return domain
-    if not call.body.id and not call.body.name:
+    if not call.body.id and not call.body.name and call.world.does(NAMED):
         text = "StorageDomain [id|name] required for add"
         raise Refusal(400, text, reason="Incomplete parameters")
     raise Missing(call.body.id)
@@ -115,17 +179,7 @@ def _named(call: Call) -> SimDomain:
 @route("DELETE", "/datacenters/{dc}/storagedomains/{domain}")
 def detach(call: Call) -> None:
     world, domain = call.world, _found(call)
-    others = [d for d in world.domains_of(domain.data_center) if d is not domain]
-    if domain.status != "maintenance":
-        raise Refusal(
-            409,
-            "Cannot detach Storage. The relevant Storage Domain's status is "
-            f"{domain.status}.",
-        )
-    if domain.master and others:
-        raise Refusal(409, "Cannot detach the master while there are other domains.")
-    if not domain.master and not any(d.master and d.status == "active" for d in others):
-        raise Refusal(409, "The master Storage Domain is not active.")
+    check_detaching(world, domain)
     record(world, 964, "normal", domain, "was detached", call.correlation_id)
     if domain.master:
         world.data_centers[call.ids["dc"]].status = "uninitialized"
@@ -135,27 +189,19 @@ def detach(call: Call) -> None:
 @route("POST", "/datacenters/{dc}/storagedomains/{domain}/activate", root="action")
 def activate(call: Call) -> Answer:
     world, domain = call.world, _found(call)
-    allowed = ("inactive", "unknown", "maintenance", "preparing_for_maintenance")
-    if domain.status not in allowed:
-        raise Refusal(
-            409,
-            "Cannot activate Storage. The relevant Storage Domain's status is "
-            f"{domain.status}.",
-        )
-    masters = [d for d in world.domains_of(domain.data_center) if d.master]
-    if not domain.master and not any(d.status == "active" for d in masters):
-        raise Refusal(409, "The master Storage Domain is not active.")
+    check_activation(world, domain)
     up = [h for h in world.hosts_of(domain.data_center) if h.status == "up"]
-    if not up:
-        raise Refusal(409, "There is no active Host in the Data Center.")
+    before = domain.status
+    locked = domain.master and world.does(MASTER_LOCKED)
+    show(world, domain, "locked" if locked else "activating")
     failures = connect_up_hosts(world, domain, domain.data_center, call.correlation_id)
-    if len(failures) == len(up):
+    if up and len(failures) == len(up):
+        domain.status = before
         text = "was not activated"
         record(world, 967, "error", domain, text, call.correlation_id)
-        raise Refusal(400, next(iter(failures.values())).text)
-    # The master never shows the status activating.
-    first = "locked" if domain.master else "activating"
-    begin_activation(world, domain, first, failures, call.correlation_id)
+        raise _no_host(world, failures)
+    at_once = world.does(SYNCHRONOUS)
+    end_activation(world, domain, failures, call.correlation_id, at_once=at_once)
     return done()
 
 
@@ -167,38 +213,6 @@ def activate(call: Call) -> Answer:
 )
 def deactivate(call: Call) -> Answer:
     world, domain = call.world, _found(call)
-    _check_deactivation(world, domain)
+    check_deactivation(world, domain)
     begin_deactivation(world, domain, bool(call.body.force), call.correlation_id)
     return done()
-
-
-def _check_deactivation(world: World, domain: SimDomain) -> None:
-    """Refuse as DeactivateStorageDomainCommand.java does, in its order."""
-
-    def refuse(said: str) -> None:
-        raise Refusal(409, f"Cannot deactivate Storage. {said}")
-
-    others = [d for d in world.domains_of(domain.data_center) if d is not domain]
-    active = [d for d in others if d.status == "active"]
-    if domain.status not in ("active", "inactive"):
-        refuse(f"The relevant Storage Domain's status is {domain.status}.")
-    if domain.image_transfers:
-        refuse("Images are being uploaded or downloaded.")
-    if domain.hosted_engine:
-        refuse("It is the storage of the hosted engine.")
-    if domain.master and active and not any(d.type == "data" for d in active):
-        refuse("The master cannot go while only domains without data stay active.")
-    if domain.master and any(d.status in _BUSY for d in others):
-        refuse("The master cannot go while other domains are locked.")
-    if domain.leases:
-        refuse(f"Running VMs have leases on it: {', '.join(domain.leases)}.")
-    if domain.cds_in_use:
-        refuse(f"Running VMs have a CD of it: {', '.join(domain.cds_in_use)}.")
-    if domain.running_vms:
-        refuse("There are running virtual machines on it.")
-    if world.spm_of(domain.data_center) is not None:
-        tasks = list(domain.tasks)
-        if domain.master:
-            tasks += [task for other in others for task in other.tasks]
-        if tasks and domain.type != "iso":
-            refuse(f"There are running tasks: {', '.join(tasks)}.")

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The networks of a cluster: which are required, and which have a role.
-
-UpdateNetworkOnClusterCommand.java of ovirt-engine 4.5.7.
-"""
+"""The networks of a cluster: which are required, and which have a role."""
 
 from __future__ import annotations
 
@@ -11,10 +8,69 @@ from typing import Any
 from ovirtsdk4 import types
 
 from engine_double.answers import Missing, Refusal, created, listed
+from engine_double.behaviours import behaviour
+from engine_double.hosts_of_the_world import SimAttachment, SimHost
 from engine_double.required_networks import set_operational
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
-from engine_double.world import SimCluster, SimClusterNetwork, SimNetwork, World
+from engine_double.world import (
+    SimCluster,
+    SimClusterNetwork,
+    SimNetwork,
+    World,
+    new_id,
+)
+
+_CLUSTER = "bll/network/cluster"
+MANAGEMENT_STAYS = behaviour(
+    "NET-07",
+    "The management network can be removed neither from the data center nor from a "
+    "cluster: 400.",
+    "bll/network/dc/RemoveNetworkCommand.java:179-183",
+    "bll/network/cluster/DetachNetworkFromClusterInternalCommand.java:56-59",
+)
+REQUIRED = behaviour(
+    "NET-11",
+    "A network that is put into a cluster is required, unless that is said.",
+    "common/businessentities/network/NetworkCluster.java:27-29",
+)
+ONCE = behaviour(
+    "NET-12",
+    "A network is put into a cluster once: 409.",
+    f"{_CLUSTER}/AttachNetworkToClusterInternalCommand.java:99-105",
+)
+ONE_FOR_EACH_ROLE = behaviour(
+    "NET-13",
+    "Of a cluster one network each is for display, migration, the default route and "
+    "gluster; the first three fall back to the management network.",
+    f"{_CLUSTER}/UpdateNetworkOnClusterCommand.java:99-117",
+    f"{_CLUSTER}/NetworkClusterHelper.java:58-76",
+)
+MANAGEMENT_RULES = behaviour(
+    "NET-14",
+    "The management network of a cluster with hosts stays that, and required: 400.",
+    f"{_CLUSTER}/UpdateNetworkClusterValidator.java:34-37",
+    f"{_CLUSTER}/NetworkClusterValidatorBase.java:115-134",
+)
+ROLE_ADDRESS = behaviour(
+    "NET-15",
+    "A network with a role wants an address on each host that has it, at any change of "
+    "its row: 400.",
+    f"{_CLUSTER}/NetworkClusterValidatorBase.java:45-85",
+)
+LEFT_ON_HOSTS = behaviour(
+    "NET-16",
+    "A network that leaves a cluster stays on its hosts, unmanaged.",
+    f"{_CLUSTER}/DetachNetworkFromClusterInternalCommand.java:48-53",
+    f"{_CLUSTER}/NetworkClusterHelper.java:51-54",
+)
+
+MANAGED_AGAIN = behaviour(
+    "NET-38",
+    "A network that comes into a cluster is managed on the hosts that carry it: an "
+    "attachment is made of what they have.",
+    f"{_CLUSTER}/AttachNetworkToClusterInternalCommand.java:133-142",
+)
 
 # The API's order (NetworkMapper.java).
 _ROLES = ("display", "migration", "management", "default_route", "gluster")
@@ -32,7 +88,7 @@ def _shown(world: World, cluster: SimCluster, row: SimClusterNetwork) -> types.N
     from engine_double.networks import shown
 
     network = world.networks[row.network]
-    result = shown(network)
+    result = shown(world, network)
     with_href(result, f"/clusters/{cluster.id}/networks/{network.id}")
     result.cluster = types.Cluster(id=cluster.id)
     result.required = row.required
@@ -64,13 +120,18 @@ def attach(call: Call) -> Any:
     world, sent = call.world, call.body
     cluster = known(world.clusters, call.ids["cluster"])
     network = _of_data_center(world, cluster, sent)
-    if network.id in cluster.networks:
+    if network.id in cluster.networks and world.does(ONCE):
         raise Refusal(409, "Logical Network is already attached to Cluster.")
-    # NetworkCluster.java: required unless it is said not to be.
-    row = SimClusterNetwork(network.id, sent.required is not False)
+    otherwise = world.does(REQUIRED)
+    required = otherwise if sent.required is None else sent.required
+    row = SimClusterNetwork(network.id, required)
+    _check(world, cluster, row, _roles(row, sent), required)
     cluster.networks[network.id] = row
-    _give_roles(world, cluster, row, sent)
-    set_operational(world, cluster, network.id)
+    _give_roles(world, cluster, row, _roles(row, sent))
+    for host in world.hosts.values() if world.does(MANAGED_AGAIN) else ():
+        if host.cluster == cluster.id:
+            _manage(host, network)
+    set_operational(world, cluster, {network.id})
     _say(call, 946, f"Network {network.name} attached to Cluster {cluster.name}")
     return created(_shown(world, cluster, row))
 
@@ -81,15 +142,11 @@ def update(call: Call) -> Any:
     cluster = known(world.clusters, call.ids["cluster"])
     row = known(cluster.networks, call.ids["network"])
     required = row.required if sent.required is None else sent.required
-    if "management" in row.usages:
-        name = world.networks[row.network].name
-        if not required:
-            raise Refusal(400, f"The management network '{name}' must be required.")
-        if sent.usages is not None and "management" not in _words(sent):
-            raise Refusal(400, "Unsetting management network property is not allowed.")
-    _give_roles(world, cluster, row, sent)
+    roles = _roles(row, sent)
+    _check(world, cluster, row, roles, required)
+    _give_roles(world, cluster, row, roles)
     row.required = required
-    set_operational(world, cluster, row.network)
+    set_operational(world, cluster, {row.network})
     return _shown(world, cluster, row)
 
 
@@ -99,7 +156,7 @@ def detach(call: Call) -> Any:
     cluster = known(world.clusters, call.ids["cluster"])
     row = known(cluster.networks, call.ids["network"])
     name = world.networks[row.network].name
-    if "management" in row.usages:
+    if "management" in row.usages and world.does(MANAGEMENT_STAYS):
         raise Refusal(
             400,
             f"The Management Network ('{name}') is mandatory and cannot be removed.",
@@ -115,29 +172,71 @@ def take_out(world: World, cluster: SimCluster, network: str) -> None:
     What hosts have of it stays on them, unknown to the engine from now on.
     """
     row = cluster.networks.pop(network)
-    for role in row.usages & set(_ONE_EACH):
-        _fall_back(cluster, role)
+    if world.does(ONE_FOR_EACH_ROLE):
+        for role in row.usages & set(_ONE_EACH):
+            _fall_back(cluster, role)
     name = world.networks[network].name
     for host in world.hosts.values():
         if host.cluster != cluster.id:
             continue
         for one in [each for each in host.attachments if each.network == network]:
             host.attachments.remove(one)
+            if not world.does(LEFT_ON_HOSTS):
+                nic = next(nic for nic in host.nics if nic.id == one.nic)
+                nic.address, nic.mtu = None, min(1500, nic.max_mtu)
+                continue
             host.more.setdefault("unmanaged", {})[name] = one.nic
 
 
-def _give_roles(
-    world: World, cluster: SimCluster, row: SimClusterNetwork, sent: Any
-) -> None:
-    if sent.usages is None:
+def _manage(host: SimHost, network: SimNetwork) -> None:
+    """Make an attachment of a network that is on a host already."""
+    on = host.more.get("unmanaged", {}).pop(network.name, None)
+    if on is None:
         return
-    words = _words(sent) & set(_ROLES)
-    if "management" in words - row.usages:
-        raise Refusal(
-            400, "Changing management network in a non-empty cluster is not allowed."
-        )
-    if words - row.usages:
+    nic = next(nic for nic in host.nics if nic.id == on)
+    made = SimAttachment(new_id(f"{host.id} {network.id}"), network.id, nic.id)
+    made.addresses = [(nic.boot_protocol, nic.address, nic.netmask)]
+    if nic.address_v6:
+        made.addresses.append((nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6))
+    host.attachments.append(made)
+
+
+def _roles(row: SimClusterNetwork, sent: Any) -> set[str]:
+    """The roles that a row is to have."""
+    words = set(row.usages)
+    if sent.display is not None:
+        words = words | {"display"} if sent.display else words - {"display"}
+    return words if sent.usages is None else _words(sent) & set(_ROLES)
+
+
+def _check(
+    world: World,
+    cluster: SimCluster,
+    row: SimClusterNetwork,
+    roles: set[str],
+    required: bool,
+) -> None:
+    if world.does(MANAGEMENT_RULES):
+        if "management" in row.usages - roles:
+            raise Refusal(400, "Unsetting management network property is not allowed.")
+        name = world.networks[row.network].name
+        if "management" in roles and not required:
+            raise Refusal(400, f"The management network '{name}' must be required.")
+        if "management" in roles - row.usages:
+            raise Refusal(
+                400,
+                "Changing management network in a non-empty cluster is not allowed.",
+            )
+    if roles & {*_ONE_EACH, "gluster"} and world.does(ROLE_ADDRESS):
         _check_addresses(world, cluster, row)
+
+
+def _give_roles(
+    world: World, cluster: SimCluster, row: SimClusterNetwork, words: set[str]
+) -> None:
+    if not world.does(ONE_FOR_EACH_ROLE):
+        row.usages = words
+        return
     for role in (words - row.usages) & {*_ONE_EACH, "gluster"}:
         for other in cluster.networks.values():
             other.usages.discard(role)
@@ -174,7 +273,8 @@ def _words(sent: Any) -> set[str]:
 
 def _of_data_center(world: World, cluster: SimCluster, sent: Any) -> SimNetwork:
     if not sent.id and not sent.name:
-        raise Refusal(400, "Network [id|name] required for add", reason="Incomplete")
+        text = "Network [id|name] required for add"
+        raise Refusal(400, text, reason="Incomplete parameters")
     for network in world.networks.values():
         if network.data_center == cluster.data_center and (
             network.id == sent.id if sent.id else network.name == sent.name

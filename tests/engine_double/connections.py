@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Storage connections: rows of mount options, and the rules for changing them.
-
-Facts/engine.md, sections 1.1, 1.2 and 1.5.
-"""
+"""Storage connections: rows of mount options, and the rules for changing them."""
 
 from __future__ import annotations
 
@@ -12,19 +9,92 @@ from typing import Any, Optional
 from ovirtsdk4 import types
 
 from engine_double.answers import Answer, Refusal, created, listed
+from engine_double.behaviours import behaviour
 from engine_double.connection_rules import (
     FIELDS,
     add,
     check,
+    check_fits,
     check_new_export,
     from_body,
     host_named,
+    no_such_host,
 )
 from engine_double.hosts_of_the_world import SimHost
-from engine_double.mounts import connect, disconnect, report_failure
+from engine_double.mounts import TCP, asked_for, connect, disconnect, report_failure
 from engine_double.routing import Call, known, route
 from engine_double.views import connection_view, followed
 from engine_double.world import SimConnection, SimDomain, World
+
+_UPDATE = "bll/storage/connection/UpdateStorageServerConnectionCommand.java"
+COMPLETE = behaviour(
+    "CONN-08",
+    "An NFS row that is added wants type, address and path, a POSIX one path and VFS "
+    "type: 400, Incomplete parameters.",
+    "restapi/resource/BackendStorageServerConnectionsResource.java:50-76",
+)
+SAME_TYPE = behaviour(
+    "CONN-09", "The type of a row cannot change: 400.", f"{_UPDATE}:99-101"
+)
+ONE_DOMAIN = behaviour(
+    "CONN-10",
+    "A row that several domains use cannot be changed: 409, even with force.",
+    f"{_UPDATE}:112-117",
+)
+EDITABLE = behaviour(
+    "CONN-11",
+    "A row is changed while its domain is in maintenance or unattached, else only with "
+    "force: 400.",
+    f"{_UPDATE}:145-153",
+    f"{_UPDATE}:214-216",
+)
+ROW_ONLY = behaviour(
+    "CONN-12",
+    "A change without a host changes the row only: no host is told, and the domain "
+    "keeps its status.",
+    f"{_UPDATE}:219-224",
+    f"{_UPDATE}:242-254",
+)
+MAINTENANCE = behaviour(
+    "CONN-13",
+    "A change with a host leaves the domain in maintenance, also one that was active.",
+    f"{_UPDATE}:243-248",
+    f"{_UPDATE}:256-258",
+)
+CHANGED_ANYWAY = behaviour(
+    "CONN-14",
+    "A change with a host on which the mount fails is made all the same; only events "
+    "tell.",
+    f"{_UPDATE}:223-242",
+)
+TAKEN_AWAY = behaviour(
+    "CONN-15",
+    "A change with a host takes the mount away from it again, be it the live one.",
+    f"{_UPDATE}:249-251",
+    f"{_UPDATE}:316-327",
+)
+SPLIT_AT_COLONS = behaviour(
+    "CONN-16",
+    "A change that does not bring both address and path takes what is missing from the "
+    "row, split at each colon: IPv6 and a path with a colon get lost.",
+    "mapper/StorageDomainMapper.java:215-231",
+)
+IN_USE = behaviour(
+    "CONN-17",
+    "A row that a domain uses cannot be removed: 409.",
+    "bll/storage/connection/RemoveStorageServerConnectionCommand.java:60-66",
+)
+OTHER_ID = behaviour(
+    "REST-24",
+    "A change whose body brings another id than the address: 409, Broken immutability "
+    "constraint.",
+    "restapi/resource/AbstractBackendSubResource.java:108-114",
+)
+STAYS_MOUNTED = behaviour(
+    "CONN-18",
+    "A removed row stays mounted, but on the host that the request names.",
+    "bll/storage/connection/RemoveStorageServerConnectionCommand.java:111-122",
+)
 
 
 @route("GET", "/storageconnections", query=("max",))
@@ -51,7 +121,7 @@ def add_connection(call: Call) -> Answer:
     kind = body.type.value if body.type else None
     missing = ["type"] if kind is None else []
     missing += [name for name in wanted.get(kind or "", ()) if not getattr(body, name)]
-    if missing:
+    if missing and (kind is None or call.world.does(COMPLETE)):
         raise Refusal(
             400,
             f"StorageConnection [{', '.join(missing)}] required for add",
@@ -74,38 +144,51 @@ def add_connection(call: Call) -> Answer:
 def update_connection(call: Call) -> types.StorageConnection:
     world = call.world
     row = known(world.connections, call.ids["connection"])
+    if call.body.id not in (None, row.id) and world.does(OTHER_ID):
+        text = "Attempt to set immutable field: id"
+        raise Refusal(409, text, reason="Broken immutability constraint")
     new = _merged(row, call)
     host = host_named(world, call.body.host) if call.body.host else None
-    check(new)
-    if new.type != row.type:
+    check(world, new)
+    if new.type != row.type and world.does(SAME_TYPE):
         raise Refusal(400, "Cannot edit Storage Connection. Its type cannot change.")
     check_new_export(world, new)
     using = world.domains_using(row.id)
-    if len(using) > 1:
+    if len(using) > 1 and world.does(ONE_DOMAIN):
         names = ",".join(d.name for d in using)
         raise Refusal(409, f"Several storage domains use this connection: {names}.")
     editable = ("maintenance", "unattached")
-    if using and using[0].status not in editable and not call.flag("force"):
+    may = call.flag("force") or not world.does(EDITABLE)
+    if using and using[0].status not in editable and not may:
         raise Refusal(
             400,
             "Cannot edit Storage Connection. Storage domain "
             f"{using[0].name} should be in maintenance or unattached.",
         )
+    check_fits(world, new)
     if host is not None and using:
-        _try_on_host(world, host, new, using[0], call.correlation_id)
+        tried = _try_on_host(world, host, new, using[0], call.correlation_id)
+        if not tried and not world.does(CHANGED_ANYWAY):
+            return connection_view(world, row)
     world.connections[row.id] = new
+    if host is None and not world.does(ROW_ONLY):
+        for each in world.hosts.values():
+            if each.mounts.pop(row.export, None):
+                over_tcp = asked_for(each, new) == TCP
+                each.mounts[new.export] = "tcp" if over_tcp else "rdma"
     return connection_view(world, new)
 
 
 def _merged(row: SimConnection, call: Call) -> SimConnection:
-    """The row with what the body says, as StorageDomainMapper.java merges it."""
+    """The row with what the body says."""
     body, sent = call.body, call.sent
     new = dataclasses.replace(row)
     if "type" in sent:
         new.type = body.type.value
     if new.type == "nfs":
-        # The mapper splits at every colon, which breaks IPv6 addresses.
-        parts = row.export.split(":")
+        parts = [row.address, row.path]
+        if call.world.does(SPLIT_AT_COLONS):
+            parts = row.export.split(":")
         new.address = body.address if "address" in sent else parts[0]
         new.path = body.path if "path" in sent else parts[1]
     elif "path" in sent:
@@ -129,32 +212,35 @@ def _try_on_host(
     new: SimConnection,
     domain: SimDomain,
     correlation_id: Optional[str],
-) -> None:
-    # UpdateStorageServerConnectionCommand.java, executeCommand: a failed mount does
-    # not fail the update; the status becomes maintenance in any case; a mount that
-    # worked is taken away again, be it the live one.
+) -> bool:
+    """Mount it there and take it away again; gives whether it could be mounted."""
     failure = connect(world, host, new)
     if failure:
         report_failure(world, host, new, failure, domain, correlation_id)
-    if domain.data_center:
+    if domain.data_center and world.does(MAINTENANCE):
         world.transitions.stop(domain.id)
         domain.status = "maintenance"
-    if not failure:
+    if not failure and world.does(TAKEN_AWAY):
         host.mounts.pop(new.export, None)
+    return not failure
 
 
 @route("DELETE", "/storageconnections/{connection}", query=("host",))
 def remove_connection(call: Call) -> None:
     world = call.world
     row = known(world.connections, call.ids["connection"])
+    named = call.query.get("host")
+    hosts = [h for h in world.hosts.values() if named in (h.id, h.name)]
+    if named and not hosts:
+        raise no_such_host(world, named)
     using = world.domains_using(row.id)
-    if using:
+    if using and world.does(IN_USE):
         names = ",".join(d.name for d in using)
         raise Refusal(409, f"Cannot remove Storage Connection. It is used by: {names}.")
-    named = call.query.get("host")
-    for host in world.hosts.values():
-        if named in (host.id, host.name):
-            disconnect(world, host, row.id)
+    if not world.does(STAYS_MOUNTED):
+        hosts = list(world.hosts.values())
+    for host in hosts:
+        disconnect(world, host, row.id)
     del world.connections[row.id]
 
 

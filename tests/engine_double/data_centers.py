@@ -6,6 +6,7 @@ from __future__ import annotations
 from ovirtsdk4 import types
 
 from engine_double.answers import Answer, listed
+from engine_double.features import wipe
 from engine_double.routing import Call, known, route
 from engine_double.search_words import matching
 from engine_double.views import (
@@ -111,7 +112,5 @@ def update_cluster(call: Call) -> types.Cluster:
     found = known(call.world.clusters, call.ids["cluster"])
     if call.body.name:
         found.name = call.body.name
-    # UpdateClusterCommand.java disables every feature that it does not know of:
-    # facts/engine.md, section 4.
-    found.features.clear()
+    wipe(call.world, found)
     return cluster_view(call.world, found)

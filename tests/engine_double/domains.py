@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""/storagedomains: domains as such, without a status; adding and removing them.
+"""/storagedomains: domains as such, without a status, and removing them.
 
-Facts/engine.md, section 1.4. Beside it the virtual machines, which may be in a
-domain's way.
+Beside it the virtual machines, which may be in a domain's way.
 """
 
 from __future__ import annotations
@@ -12,18 +11,58 @@ from typing import Any, Optional
 from ovirtsdk4 import types
 
 from engine_double import connection_rules
-from engine_double.answers import Answer, Missing, Refusal, created, listed
+from engine_double.answers import Answer, Missing, Refusal, listed
+from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHost
-from engine_double.mounts import disconnect
+from engine_double.mounts import connect, disconnect, report_failure
 from engine_double.routing import Call, known, route
 from engine_double.search_words import matching
 from engine_double.views import domain_view, follow_links, reference, with_href
-from engine_double.world import SimConnection, SimDomain, World, new_id
+from engine_double.world import SimDomain, World, new_id
 
 _LIST = ("search", "max", "case_sensitive", "filter")
 
+_DOMAIN = "bll/storage/domain"
+REMOVAL_HOST = behaviour(
+    "DOMAIN-31",
+    "The removal of a domain wants a host, and that Up: 400 without one, 409.",
+    "restapi/resource/BackendStorageDomainResource.java:134-139",
+    f"{_DOMAIN}/RemoveStorageDomainCommand.java:124-138",
+)
+ATTACHED = behaviour(
+    "DOMAIN-32",
+    "A domain that is attached cannot be removed: 409; destroyed it can be, unless it "
+    "is active.",
+    f"{_DOMAIN}/RemoveStorageDomainCommand.java:150-152",
+    f"{_DOMAIN}/ForceRemoveStorageDomainCommand.java:117-120",
+)
+FORMATTED = behaviour(
+    "DOMAIN-33",
+    "A removal with format mounts the export on the host first; where that fails: 400 "
+    "without a word, and the domain stays.",
+    f"{_DOMAIN}/RemoveStorageDomainCommand.java:68-82",
+)
+STAYS_MOUNTED = behaviour(
+    "DOMAIN-34",
+    "A removal without format leaves the mounts as they are; with format, the named "
+    "host gives its own up.",
+    f"{_DOMAIN}/RemoveStorageDomainCommand.java:68-91",
+)
+ALL_VMS = behaviour(
+    "DOMAIN-38",
+    "The virtual machines of a domain are all that have a disk there, also those that "
+    "are down.",
+    "restapi/resource/BackendStorageDomainVmsResource.java:59-63",
+    "dbscripts/vms_sp.sql:1835-1846",
+)
+ROW_REMOVED = behaviour(
+    "DOMAIN-35",
+    "The row of a domain of files is removed with it.",
+    "bll/storage/connection/FileStorageHelper.java:66-75",
+)
 
-@route("GET", "/storagedomains", query=_LIST, follow=("storage_connections",))
+
+@route("GET", "/storagedomains", query=_LIST, follow=("disks", "storage_connections"))
 def list_domains(call: Call) -> Answer:
     world = call.world
     fields = {
@@ -41,7 +80,7 @@ def list_domains(call: Call) -> Answer:
     "GET",
     "/storagedomains/{domain}",
     query=("filter",),
-    follow=("storage_connections",),
+    follow=("disks", "storage_connections"),
 )
 def get_domain(call: Call) -> types.StorageDomain:
     return _shown(call, known(call.world.domains, call.ids["domain"]))
@@ -54,100 +93,6 @@ def _shown(call: Call, found: SimDomain) -> types.StorageDomain:
 
 
 @route(
-    "POST",
-    "/storagedomains",
-    root="storage_domain",
-    fields=(
-        *("id", "name", "type", "description", "comment", "host.id", "host.name"),
-        *("storage_format", "wipe_after_delete", "discard_after_delete", "backup"),
-        *(f"storage.{name}" for name in ("id", *connection_rules.FIELDS)),
-    ),
-)
-def add_domain(call: Call) -> Answer:
-    world, body = call.world, call.body
-    _check_complete(body)
-    host = connection_rules.host_named(world, body.host)
-    made: Optional[SimConnection] = None
-    if body.storage.id:
-        row = known(world.connections, body.storage.id)
-    else:
-        row = connection_rules.from_body(body.storage)
-        made = connection_rules.add(world, row, host, call.correlation_id)
-    about = {"correlation_id": call.correlation_id, "host": host.id}
-    try:
-        found = _add(call, row, host)
-    except Refusal:
-        if made is not None:
-            disconnect(world, host, made.id)
-            del world.connections[made.id]
-        text = f"Storage Domain {body.name} could not be added."
-        world.log.record(957, "error", text, **about)
-        raise
-    text = f"Storage Domain {found.name} was added."
-    world.log.record(956, "normal", text, domain=found.id, **about)
-    return created(domain_view(world, found))
-
-
-def _check_complete(body: Any) -> None:
-    missing = [name for name in ("host", "type", "storage") if not getattr(body, name)]
-    storage = body.storage
-    if storage is not None and not storage.id:
-        kind = storage.type.value if storage.type else None
-        wanted = {"nfs": ("address", "path"), "posixfs": ("path", "vfs_type")}
-        if kind is None:
-            missing.append("storage.type")
-        elif kind not in wanted:
-            raise Refusal(400, "The double adds domains of NFS and POSIX only.")
-        else:
-            missing += [n for n in wanted[kind] if not getattr(storage, n)]
-    if missing:
-        raise Refusal(
-            400,
-            f"StorageDomain [{', '.join(missing)}] required for add",
-            reason="Incomplete parameters",
-        )
-
-
-def _add(call: Call, row: SimConnection, host: SimHost) -> SimDomain:
-    world, body = call.world, call.body
-    if not body.name:
-        raise Refusal(400, "Cannot add Storage. The storage name may not be empty.")
-    if any(d.name == body.name for d in world.domains.values()):
-        raise Refusal(409, "Cannot add Storage. The storage name is in use already.")
-    if world.domains_using(row.id):
-        raise Refusal(409, "Cannot add Storage. The connection has a domain already.")
-    connection_rules.check_up(host)
-    server = world.export(row.export)
-    # The engine looks for domains on what the host has mounted by now; what it then
-    # mounts, VDSM's nfsSD._preCreateValidation looks at.
-    seen = row.export in host.mounts
-    connection_rules.mount_refused(world, host, row, call.correlation_id)
-    if server.domain and not seen:
-        raise Refusal(
-            400, f"Storage domain is not empty - requires cleaning: {row.export}"
-        )
-    # AddExistingFileStorageDomainCommand looks for the id that was sent.
-    if server.domain and body.id not in (None, server.domain):
-        raise Refusal(400, f"Storage domain does not exist: {body.id}")
-    # An add at a path with a domain in it becomes an import, without a word.
-    name = server.domain or new_id()
-    if name in world.domains:
-        raise Refusal(409, "Cannot add Storage. This domain is in the engine already.")
-    server.domain = name
-    found = SimDomain(
-        id=name,
-        name=body.name,
-        type=body.type.value,
-        storage_type=row.type,
-        connection=row.id,
-        comment=body.comment or "",
-        description=body.description or "",
-    )
-    world.domains[found.id] = found
-    return found
-
-
-@route(
     "DELETE",
     "/storagedomains/{domain}",
     query=("host", "format", "destroy"),
@@ -155,16 +100,18 @@ def _add(call: Call, row: SimConnection, host: SimHost) -> SimDomain:
 def remove_domain(call: Call) -> None:
     world = call.world
     found = known(world.domains, call.ids["domain"])
-    if not call.flag("destroy"):
-        _check_removable(world, found, call.query.get("host"))
-    if call.flag("format"):
-        row = world.connections.get(found.connection or "")
-        if row:
-            world.export(row.export).domain = None
-    for host in world.hosts.values():
-        disconnect(world, host, found.connection)
-    # The row of a file domain goes with it.
-    world.connections.pop(found.connection or "", None)
+    if call.flag("destroy"):
+        if found.status == "active" and world.does(ATTACHED):
+            raise Refusal(409, "Cannot destroy Storage. Its status is Active.")
+    else:
+        host = _removing_host(world, found, call.query.get("host"))
+        if call.flag("format"):
+            _format(world, found, host, call.correlation_id)
+    if not world.does(STAYS_MOUNTED):
+        for each in world.hosts.values():
+            disconnect(world, each, found.connection)
+    if world.does(ROW_REMOVED):
+        world.connections.pop(found.connection or "", None)
     del world.domains[found.id]
     world.transitions.stop(found.id)
     world.log.record(
@@ -175,14 +122,35 @@ def remove_domain(call: Call) -> None:
     )
 
 
-def _check_removable(world: World, found: SimDomain, named: Optional[str]) -> None:
+def _removing_host(
+    world: World, found: SimDomain, named: Optional[str]
+) -> Optional[SimHost]:
     host = next((h for h in world.hosts.values() if named in (h.id, h.name)), None)
-    if host is None:
-        raise Refusal(400, "Cannot remove Storage. An invalid host was named.")
-    if host.status != "up":
-        raise Refusal(409, f"Cannot remove Storage. Host {host.name} is not up.")
-    if found.data_center:
+    if world.does(REMOVAL_HOST):
+        if named is None:
+            raise Refusal(400, reason="host parameter is missing")
+        if host is None:
+            raise connection_rules.no_such_host(world, named)
+        if host.status != "up":
+            raise Refusal(409, f"Cannot remove Storage. Host {host.name} is not up.")
+    if found.data_center and world.does(ATTACHED):
         raise Refusal(409, "Cannot remove Storage. It is attached to a data center.")
+    return host
+
+
+def _format(
+    world: World, found: SimDomain, host: Optional[SimHost], correlation_id: Any
+) -> None:
+    row = world.connections.get(found.connection or "")
+    if row is None:
+        return
+    failure = connect(world, host, row) if host else None
+    if host and failure and world.does(FORMATTED):
+        report_failure(world, host, row, failure, found, correlation_id)
+        raise Refusal(400)
+    world.export(row.export).domain = None
+    if host:
+        disconnect(world, host, row.id)
 
 
 # -- virtual machines
@@ -192,8 +160,15 @@ def vm_view(world: World, name: str) -> types.Vm:
     """A running VM; the world knows it by its name."""
     found = new_id(f"vm {name}")
     view = types.Vm(id=found, name=name, status=types.VmStatus.UP)
+    affinity = types.VmAffinity.MIGRATABLE
     for host in world.hosts.values():
         if name in host.vms:
+            if name in host.pinned_vms:
+                affinity = types.VmAffinity.PINNED
+            if name in host.manual_vms:
+                affinity = types.VmAffinity.USER_MIGRATABLE
+            if name in host.inactive_vms:
+                view.status = types.VmStatus.PAUSED
             view.host = reference(types.Host, "hosts", host.id)
             view.cluster = reference(types.Cluster, "clusters", host.cluster)
     for domain in world.domains.values():
@@ -203,6 +178,7 @@ def vm_view(world: World, name: str) -> types.Vm:
                     types.StorageDomain, "storagedomains", domain.id
                 )
             )
+    view.placement_policy = types.VmPlacementPolicy(affinity=affinity)
     return with_href(view, f"/vms/{found}")
 
 
@@ -251,5 +227,11 @@ def list_vms_of_domain(call: Call) -> Answer:
     found = known(call.world.domains, call.ids["domain"])
     if call.flag("unregistered"):
         return listed("vms", [])
-    names = call.first(found.running_vms)
-    return listed("vms", [vm_view(call.world, name) for name in names])
+    views = [vm_view(call.world, name) for name in found.running_vms]
+    # By the domain's id, set by tests.
+    down = call.world.more.get("down_vms", {}).get(found.id, [])
+    for name in down if call.world.does(ALL_VMS) else ():
+        view = vm_view(call.world, name)
+        view.status = types.VmStatus.DOWN
+        views.append(view)
+    return listed("vms", call.first(views))

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Optional
 from urllib.parse import parse_qsl, unquote
 
-from engine_double import routing, services, sso
+from engine_double import actions, job_life, routing, services, sso
 from engine_double.answers import (
     API,
     Answer,
@@ -21,8 +21,10 @@ from engine_double.answers import (
     Mistake,
     Refusal,
     fault,
+    in_action,
     one,
 )
+from engine_double.behaviours import behaviour
 from engine_double.domain_life import lose_ovf_updates
 from engine_double.faults import (
     HTML,
@@ -35,9 +37,48 @@ from engine_double.faults import (
     Traps,
 )
 from engine_double.http_server import HttpServer
-from engine_double.world import World
+from engine_double.world import World, new_id
 
-# CurrentFilter.java: other characters are dropped, 36 are kept.
+_FILTER = "restapi/invocation/CurrentFilter.java"
+CLEANED = behaviour(
+    "REST-01",
+    "Of a correlation id, letters, digits, - and _ are kept, 36 of them at most; the "
+    "answer has it in the header Correlation-Id.",
+    f"{_FILTER}:64-72",
+    f"{_FILTER}:100-102",
+)
+HEADER_FIRST = behaviour(
+    "REST-02",
+    "The header Correlation-Id goes before the query word correlation_id; without "
+    "either the engine makes an id.",
+    f"{_FILTER}:74-83",
+)
+NO_BODY = behaviour(
+    "REST-03",
+    "What there is not is answered with 404 and no body.",
+    "restapi/resource/BaseBackendResource.java:234-236",
+)
+UNAUTHORIZED_PAGE = behaviour(
+    "REST-32",
+    "Without a good token the answer is 401 and a page of HTML, without a correlation "
+    "id.",
+    "aaa/filters/EnforceAuthFilter.java:52-58",
+)
+_ACTIONABLE = "restapi/resource/AbstractBackendActionableResource.java"
+IN_ACTION = behaviour(
+    "REST-04",
+    "What refuses an action is a fault inside of an action whose status is failed; "
+    "for setupnetworks, and where a parameter is missing, it is a fault alone.",
+    f"{_ACTIONABLE}:159-172",
+    "restapi/resource/BackendHostResource.java:260",
+)
+REMOVED = behaviour(
+    "REST-05",
+    "What is removed is answered with an action whose status is complete.",
+    "restapi/resource/BackendResource.java:178-194",
+)
+# Actions that are carried out by performAction, which knows no action to put it in.
+_BARE = ("setupnetworks",)
 _NOT_IN_CORRELATION = re.compile("[^0-9A-Za-z_-]")
 
 
@@ -70,7 +111,7 @@ class EngineDouble:
         self.latency_s = latency_s
         self.requests: list[SeenRequest] = []
         self.strict_errors: list[str] = []
-        self.sso = sso.Sso(world.passwords)
+        self.sso = sso.Sso(world.passwords, world.does)
         self.traps = Traps()
         self.on_change: Any = None
         # Other addresses that a test's server serves beside the engine's: path prefix
@@ -105,6 +146,7 @@ class EngineDouble:
             self._down_for = down_for_requests
             self.sso.tokens.clear()
             lose_ovf_updates(self.world)
+            job_life.restart(self.world)
 
     def expire_tokens(self) -> None:
         """End all sessions: the next call of each gets 401."""
@@ -181,7 +223,9 @@ class EngineDouble:
         if self.latency_s:
             time.sleep(self.latency_s)
         if not self.sso.good(headers.get("Authorization", "")):
-            return Answer(401, UNAUTHORIZED, HTML)
+            if self.world.does(UNAUTHORIZED_PAGE):
+                return Answer(401, UNAUTHORIZED, HTML)
+            return fault(401, "Unauthorized")
         happens = self.traps.spring(method, path)
         if happens is not None and not happens.applied:
             return self._instead(happens, None)
@@ -190,8 +234,7 @@ class EngineDouble:
 
     def _carry_out(self, seen: SeenRequest, raw: bytes) -> Answer:
         sent = {name.lower(): text for name, text in seen.headers.items()}
-        text = seen.query.get("correlation_id") or sent.get("correlation-id") or ""
-        correlation = _NOT_IN_CORRELATION.sub("", text)[:36]
+        correlation = _correlation_id(self.world, seen.query, sent)
         with self.world.lock:
             answer = self._answer(seen, sent, raw, correlation)
             if self.on_change is not None and seen.changes:
@@ -220,17 +263,27 @@ class EngineDouble:
                 sent=elements,
                 follow=follow,
                 correlation_id=correlation or None,
-                job_id=seen.query.get("JobId") or headers.get("jobid"),
+                job_id=actions.job_asked_for(
+                    self.world, seen.query.get("JobId"), headers.get("jobid")
+                ),
             )
-            result = found.handler(call)
-        except Missing:
-            return Answer(404, b"")
+            result = _carried_out(call, found)
+        except Missing as missing:
+            if self.world.does(NO_BODY):
+                return Answer(404, b"")
+            return fault(404, f"There is no {missing}.")
         except Refusal as refusal:
-            return refusal.answer
+            bare = found.root != "action" or found.path.endswith(_BARE)
+            if bare or not self.world.does(IN_ACTION):
+                return refusal.answer
+            return in_action(refusal.answer)
         except Mistake as mistake:
             return self._mistaken(str(mistake))
         except Exception:  # noqa: BLE001 - ours: the test has to see where
             return self._mistaken(traceback.format_exc())
+        removed = seen.method == "DELETE" and self.world.does(REMOVED)
+        if removed or found.root == "action":
+            return actions.carried_out(call, found)
         if result is None:
             return Answer(200, b"")
         return result if isinstance(result, Answer) else one(result)
@@ -246,3 +299,34 @@ class EngineDouble:
             self._closed.wait(happens.seconds)
             return answer
         return happens.answer()
+
+
+def _correlation_id(
+    world: World, query: Mapping[str, str], headers: Mapping[str, str]
+) -> str:
+    told = [query.get("correlation_id", ""), headers.get("correlation-id", "")]
+    if world.does(HEADER_FIRST):
+        told = [*reversed(told), new_id()]
+    if world.does(CLEANED):
+        told = [_NOT_IN_CORRELATION.sub("", text)[:36] for text in told]
+    return next(filter(None, told), "")
+
+
+def _carried_out(call: routing.Call, found: routing.Route) -> Any:
+    actions.end_callbacks(call.world)
+    actions.check_job(call, found)
+    try:
+        result = _handled(call, found)
+    except Refusal as refusal:
+        actions.note_ended(call, found, refusal)
+        raise
+    actions.note_ended(call, found, None)
+    return result
+
+
+def _handled(call: routing.Call, found: routing.Route) -> Any:
+    try:
+        return found.handler(call)
+    except Missing as missing:
+        actions.check_there(call, found, missing)
+        raise

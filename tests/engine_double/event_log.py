@@ -37,6 +37,7 @@ class EventLog:
 
     events: list[SimEvent] = field(default_factory=list)
     next_id: int = 100
+    seconds: float = 0.0
     first_time: datetime.datetime = datetime.datetime(
         2026, 1, 1, tzinfo=datetime.timezone.utc
     )
@@ -56,7 +57,7 @@ class EventLog:
         custom_id: int = -1,
     ) -> SimEvent:
         """Write an event down, with the next id and a time of its own."""
-        age = datetime.timedelta(seconds=len(self.events))
+        age = datetime.timedelta(seconds=self.seconds + len(self.events))
         event = SimEvent(
             self.next_id,
             code,

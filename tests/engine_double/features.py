@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The additional features of clusters, with the defects that REST has there.
 
-facts/engine.md, section 4: registered by SQL only, one row a cluster level; each call
-that updates a cluster disables every feature that it does not bring itself; a host that
-lacks an enabled one becomes non_operational when its capabilities are read.
+They are registered by SQL only, one row a cluster level.
 """
 
 from __future__ import annotations
@@ -13,12 +11,60 @@ from typing import Any, Optional
 
 from ovirtsdk4 import types
 
-from engine_double.answers import Missing, Refusal, created, listed
+from engine_double.answers import Refusal, created, listed
+from engine_double.behaviours import behaviour
 from engine_double.host_life import ON_UP
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
 from engine_double.world import SimCluster, World, new_id
+
+_REST = "restapi/resource"
+WIPED = behaviour(
+    "FEATURE-01",
+    "Each update of a cluster disables every additional feature that the call does not "
+    "bring itself, and by REST it brings one at most.",
+    "bll/UpdateClusterCommand.java:661-678",
+    f"{_REST}/BackendClusterEnabledFeaturesResource.java:52-67",
+)
+UP_HOSTS = behaviour(
+    "FEATURE-02",
+    "A feature is not enabled while a host that is up lacks it, which goes by the name "
+    "that is sent: 400.",
+    "bll/validator/ClusterValidator.java:380-407",
+)
+REGISTERED = behaviour(
+    "FEATURE-03",
+    "A feature that is not registered fails in the data base only: 400, Internal "
+    "Engine Error.",
+    "dbscripts/create_tables.sql:2083-2087",
+    "bll/CommandBase.java:1190-1198",
+)
+HELD_TO = behaviour(
+    "FEATURE-04",
+    "A host without an enabled feature becomes non_operational when its capabilities "
+    "are read; event 4149 names the first that it lacks.",
+    "bll/HandleVdsVersionCommand.java:88-101",
+)
+ALL_REMOVED = behaviour(
+    "FEATURE-05",
+    "The removal of a feature disables all of them, and is 200 for one that is not "
+    "enabled too.",
+    f"{_REST}/BackendClusterEnabledFeatureResource.java:40-44",
+    f"{_REST}/BackendClusterFeatureHelper.java:49-60",
+)
+BARE = behaviour(
+    "FEATURE-06",
+    "A cluster's enabled feature shows its id and name, and no cluster level.",
+    "mapper/ClusterFeaturesMapper.java:20-28",
+)
+NOT_WHILE_UP = behaviour(
+    "FEATURE-07",
+    "What a host says of its features is taken over only while it is not up: not at a "
+    "refresh of one that is.",
+    "vdsbroker/VdsManager.java:839-846",
+    "vdsbroker/VdsManager.java:874-885",
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +74,6 @@ class SimFeature:
     id: str
     name: str
     version: str
-    description: str = ""
 
 
 def register(world: World, name: str, *versions: str) -> list[SimFeature]:
@@ -48,15 +93,16 @@ def registered(world: World) -> dict[str, SimFeature]:
 def enabled_of(world: World, cluster: SimCluster) -> list[types.ClusterFeature]:
     """The cluster's enabled features as the API shows them."""
     every = registered(world)
-    where = f"/clusters/{cluster.id}/enabledfeatures"
-    return [_shown(every[one], where) for one in sorted(cluster.features)]
+    return [_enabled(world, cluster, every[one]) for one in sorted(cluster.features)]
 
 
-def wipe(cluster: SimCluster, *kept: str) -> None:
+def wipe(world: World, cluster: SimCluster, *kept: str) -> None:
     """What any update of a cluster by REST does to its features.
 
     ``kept`` are the ids that the call brings.
     """
+    if not world.does(WIPED):
+        kept = (*cluster.features, *kept)
     cluster.features = set(kept)
 
 
@@ -67,10 +113,16 @@ def missing_features(world: World, host: SimHost) -> list[str]:
     return sorted(enabled - host.features)
 
 
+def take_over(world: World, host: SimHost) -> None:
+    """What is kept of a host's features when its capabilities are read."""
+    if host.status != "up" or not world.does(NOT_WHILE_UP):
+        host.features = set(host.reported_features)
+
+
 def comply(world: World, host: SimHost, correlation_id: Optional[str]) -> str:
     """Hold a host that comes up to its cluster's features; gives what it lacks."""
-    missing = missing_features(world, host)
-    for name in missing:
+    missing = missing_features(world, host) if world.does(HELD_TO) else []
+    for name in missing[:1]:
         cluster = world.clusters[host.cluster].name
         world.log.record(
             4149,
@@ -110,33 +162,43 @@ def list_enabled(call: Call) -> Any:
     fields=("id", "name"),
 )
 def enable(call: Call) -> Any:
-    """It wants id and name; the name is what hosts are held against."""
     world = call.world
     cluster = known(world.clusters, call.ids["cluster"])
-    feature = registered(world).get(call.body.id or "")
-    if feature is None or call.body.name != feature.name:
-        raise Refusal(400, "The cluster feature needs its id and its name.")
-    for host in world.hosts.values():
+    for host in world.hosts.values() if world.does(UP_HOSTS) else ():
         up = host.cluster == cluster.id and host.status == "up"
-        if up and feature.name not in host.features:
+        if up and call.body.name not in host.features:
             raise Refusal(
                 400,
                 "Cannot enable new Cluster feature when there are active hosts which "
                 "don't support the selected feature.",
             )
-    wipe(cluster, feature.id)
-    where = f"/clusters/{cluster.id}/enabledfeatures"
-    return created(_shown(feature, where))
+    feature = registered(world).get(call.body.id or "")
+    if feature is None:
+        if world.does(REGISTERED):
+            raise Refusal(400, "Internal Engine Error")
+        feature = SimFeature(call.body.id, call.body.name or "", cluster.version)
+        registered(world)[feature.id] = feature
+    wipe(world, cluster, feature.id)
+    return created(_enabled(world, cluster, feature))
 
 
 @route("DELETE", "/clusters/{cluster}/enabledfeatures/{feature}")
 def disable(call: Call) -> Any:
-    """Disables all of them, not only this one."""
     cluster = known(call.world.clusters, call.ids["cluster"])
-    if call.ids["feature"] not in cluster.features:
-        raise Missing(call.ids["feature"])
-    wipe(cluster)
+    if call.world.does(ALL_REMOVED):
+        wipe(call.world, cluster)
+    else:
+        cluster.features.discard(call.ids["feature"])
     return None
+
+
+def _enabled(
+    world: World, cluster: SimCluster, feature: SimFeature
+) -> types.ClusterFeature:
+    view = _shown(feature, f"/clusters/{cluster.id}/enabledfeatures")
+    if world.does(BARE):
+        view.cluster_level = None
+    return view
 
 
 def _shown(feature: SimFeature, where: str) -> types.ClusterFeature:
@@ -144,7 +206,6 @@ def _shown(feature: SimFeature, where: str) -> types.ClusterFeature:
         types.ClusterFeature(
             id=feature.id,
             name=feature.name,
-            description=feature.description,
             cluster_level=types.ClusterLevel(id=feature.version),
         ),
         f"{where}/{feature.id}",

@@ -10,19 +10,23 @@ from typing import Any
 from ovirtsdk4 import types
 
 from engine_double.answers import listed
+from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHook, SimHost
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
 from engine_double.world import World, new_id
 
+ANY_CHECKSUM = behaviour(
+    "HOST-22",
+    "A hook's md5 has what VDSM reports, which is a SHA-256.",
+    "mapper/HostMapper.java:622-633",
+)
+
 
 @followed("hosts", "hooks")
 def hooks_of(world: World, host: SimHost) -> list[types.Hook]:
-    """The host's hooks as the API shows them.
-
-    ``md5`` may hold a SHA-256: HostMapper.java puts there what VDSM reports.
-    """
-    return [_shown(host, one) for one in host.hooks]
+    """The host's hooks as the API shows them."""
+    return [_shown(world, host, one) for one in host.hooks]
 
 
 def hook(event: str, name: str, content: bytes) -> SimHook:
@@ -51,14 +55,14 @@ def get_hook(call: Call) -> Any:
     return known({one.id: one for one in hooks_of(call.world, host)}, call.ids["hook"])
 
 
-def _shown(host: SimHost, one: SimHook) -> types.Hook:
+def _shown(world: World, host: SimHost, one: SimHook) -> types.Hook:
     name = new_id(f"{one.event} {one.name} {one.checksum}")
     return with_href(
         types.Hook(
             id=name,
             name=one.name,
             event_name=one.event,
-            md5=one.checksum,
+            md5=one.checksum if world.does(ANY_CHECKSUM) else one.checksum[:32],
             host=types.Host(id=host.id),
         ),
         f"/hosts/{host.id}/hooks/{name}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reinstalling a host, with the defaults that surprise: facts/engine.md, 2.5.
+"""Reinstalling a host, with the defaults that surprise.
 
 ``host.more["install_tasks"]`` are the tasks that are shown as events;
 ``host.more["install_fails"]`` is the sentence for which the installation fails.
@@ -10,12 +10,48 @@ from __future__ import annotations
 from typing import Optional
 
 from engine_double.answers import Answer, Refusal, done
+from engine_double.behaviours import behaviour
 from engine_double.host_life import ON_REBOOT, begin_activation
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.routing import Call, known, route
 from engine_double.world import World
 
-# UpdateHostValidator.java.
+_VALIDATOR = "bll/validator/UpdateHostValidator.java"
+_REST = "restapi/resource/BackendHostResource.java"
+_INSTALL = "bll/hostdeploy/InstallVdsInternalCommand.java"
+STATUS = behaviour(
+    "HOST-23",
+    "A host is installed anew only while it is Maintenance, NonOperational, "
+    "InstallFailed or InstallingOS: 409.",
+    f"{_VALIDATOR}:79-86",
+)
+PASSWORD = behaviour(
+    "HOST-24",
+    "An installation wants root's password, unless it says that it goes by the "
+    "engine's key: 400.",
+    f"{_VALIDATOR}:88-94",
+    "common/action/VdsOperationActionParameters.java:79",
+)
+STAYS = behaviour(
+    "HOST-25",
+    "An installed host stays in maintenance, unless activate is sent.",
+    f"{_REST}:157-161",
+    f"{_INSTALL}:218-222",
+)
+REBOOTED = behaviour(
+    "HOST-26",
+    "An installed host is restarted, unless reboot is sent as false.",
+    f"{_REST}:162-165",
+    f"{_INSTALL}:203-208",
+)
+FAILED = behaviour(
+    "HOST-27",
+    "An installation whose playbook fails leaves the host InstallFailed, with event "
+    "505.",
+    f"{_INSTALL}:354-364",
+    f"{_INSTALL}:226-230",
+)
+
 _INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_os")
 
 
@@ -31,15 +67,15 @@ _INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_
 def install(call: Call) -> Answer:
     host = known(call.world.hosts, call.ids["host"])
     body = call.body
-    if host.status not in _INSTALLABLE:
+    world = call.world
+    if host.status not in _INSTALLABLE and world.does(STATUS):
         raise Refusal(409, f"Cannot install Host {host.name} in the status it has.")
     way = body.ssh.authentication_method.value if body.ssh else "password"
-    if way == "password" and not body.root_password:
+    if way == "password" and not body.root_password and world.does(PASSWORD):
         raise Refusal(400, "Cannot install Host with empty password.")
-    # BackendHostResource.java: activate is false and reboot true where not sent.
-    activate = bool(body.activate)
-    reboot = True if body.reboot is None else body.reboot
-    _begin(call.world, host, activate, reboot, call.correlation_id)
+    activate = not world.does(STAYS) if body.activate is None else body.activate
+    reboot = world.does(REBOOTED) if body.reboot is None else body.reboot
+    _begin(world, host, activate, reboot, call.correlation_id)
     return done()
 
 
@@ -58,7 +94,7 @@ def _begin(
         for task in host.more.get("install_tasks", ()):
             record(559, "normal", f"Installing Host {host.name}. {task}.")
         failure = host.more.get("install_fails")
-        if failure:
+        if failure and world.does(FAILED):
             host.status = "install_failed"
             record(505, "error", f"Host {host.name} installation failed. {failure}.")
             world.transitions.stop(host.id)
@@ -75,6 +111,7 @@ def _begin(
         host.status = "maintenance"
         if activate:
             begin_activation(world, host, correlation_id)
+            host.status = "initializing"
 
     host.status = "installing"
     record(560, "normal", f"The playbook for host {host.name} has started.")

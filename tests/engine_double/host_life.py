@@ -1,18 +1,70 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a host's status goes on: into maintenance, up again, and through a reboot.
+"""How a host comes up: by activation, by the engine's autorecovery, and after a reboot.
 
-Facts/engine.md, sections 1.4, 2.5 and 4.
+The engine shows a host as up, and only then connects its storage: HostMonitoring.java
+and InitVdsOnUpCommand.java.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
-from engine_double.domain_life import give_up_spm, set_non_operational
+from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.mounts import connect_domains, disconnect_all
+from engine_double.spm import choose_spm, lose_spm
+from engine_double.transitions import After, Stage
 from engine_double.world import SimDomain, World
+
+UP_FIRST = behaviour(
+    "UP-01",
+    "A host is shown as up before its storage is connected, for as long as that takes; "
+    "if it fails, the host goes from up to non_operational, and event 13 is not "
+    "written.",
+    "vdsbroker/monitoring/HostMonitoring.java:111-119",
+    "bll/InitVdsOnUpCommand.java:193-196",
+    "bll/InitVdsOnUpCommand.java:291-326",
+)
+OWN_ID = behaviour(
+    "UP-02",
+    "Event 13 and what the engine tells of a host that comes up have a correlation id "
+    "of the engine's own, not that of the activation.",
+    "bll/VdsEventListener.java:333-338",
+    "bll/job/ExecutionHandler.java:771-780",
+)
+INACTIVE_TOO = behaviour(
+    "UP-03",
+    "A host that comes up has to connect domains that are inactive or unknown, too.",
+    "bll/storage/pool/ConnectHostToStoragePoolServerCommandBase.java:53-63",
+)
+IGNORED = behaviour(
+    "UP-09",
+    "A host that comes up tries ISO and export domains too, and is up where that "
+    "fails; events 188 and 996 tell.",
+    "bll/storage/pool/ConnectHostToStoragePoolServersCommand.java:94-114",
+)
+WAITS = behaviour(
+    "UP-04",
+    "Activation waits until the engine has connected or disconnected the host's "
+    "storage.",
+    "bll/ActivateVdsCommand.java:65",
+    "vdsbroker/VdsManager.java:361-404",
+)
+NO_NAMES = behaviour(
+    "UP-05",
+    "Where a host that comes up cannot connect its storage, event 522 does not name "
+    "the domains; events 994 and 995 come with it.",
+    "bll/InitVdsOnUpCommand.java:317-324",
+    "bll/storage/pool/ConnectHostToStoragePoolServersCommand.java:53-56",
+)
+
+NOTHING = behaviour(
+    "UP-08",
+    "Of a data center that is uninitialized or in maintenance, a host that comes up "
+    "connects nothing.",
+    "bll/InitVdsOnUpCommand.java:294-299",
+)
 
 # What a host that comes up is held to, with (world, host, correlation id): gives the
 # sentence for which it becomes non_operational, or "". Networks and features enter
@@ -22,59 +74,22 @@ ON_UP: list[Callable[[World, SimHost, Optional[str]], str]] = []
 ON_REBOOT: list[Callable[[World, SimHost], None]] = []
 
 
-def begin_maintenance(
-    world: World, host: SimHost, reason: str, correlation_id: Optional[str]
-) -> None:
-    about: dict[str, Any] = {"correlation_id": correlation_id, "host": host.id}
-    was = host.status
-    host.status = "preparing_for_maintenance"
-    text = f"Host {host.name} is being switched to Maintenance mode"
-    if reason:
-        world.log.record(600, "normal", f"{text} (Reason: {reason}).", **about)
-    else:
-        world.log.record(620, "normal", f"{text}.", **about)
-    migrated = [name for name in host.vms if name not in host.stuck_vms]
-
-    def finish() -> None:
-        others = [
-            other
-            for other in world.hosts.values()
-            if other.cluster == host.cluster
-            and other is not host
-            and other.status == "up"
-        ]
-        for number, name in enumerate(migrated if others else []):
-            if name in host.vms:
-                host.vms.remove(name)
-                others[number % len(others)].vms.append(name)
-        if host.vms:
-            text = f"Host {host.name} stays: not all virtual machines went away."
-            world.log.record(602, "warning", text, **about)
-            # It stays in preparing_for_maintenance and is tried again.
-            world.transitions.begin(host.id, finish)
-            return
-        host.status = "maintenance"
-        give_up_spm(world, host.id)
-        if was != "down" and host.reachable:
-            disconnect_all(world, host)
-        text = f"Host {host.name} was switched to Maintenance mode."
-        world.log.record(15, "normal", text, **about)
-
-    world.transitions.begin(host.id, finish)
-
-
 def begin_activation(
-    world: World, host: SimHost, correlation_id: Optional[str]
+    world: World, host: SimHost, correlation_id: Optional[str], code: int = 16
 ) -> None:
+    if world.does(WAITS):
+        end_storage_work(world, host)
+    host.connecting = host.disconnecting = False
     text = f"Activation of host {host.name} was initiated."
-    world.log.record(16, "normal", text, correlation_id=correlation_id, host=host.id)
+    world.log.record(code, "normal", text, correlation_id=correlation_id, host=host.id)
     host.status = "unassigned"
-    world.transitions.begin(host.id, *_coming_up(world, host, correlation_id))
+    own = world.own_correlation_id() if world.does(OWN_ID) else correlation_id
+    world.transitions.begin(host.id, *_coming_up(world, host, own))
 
 
 def _coming_up(
     world: World, host: SimHost, correlation_id: Optional[str]
-) -> list[Callable[[], None]]:
+) -> list[Union[Stage, After]]:
     def initialize() -> None:
         if not host.reachable:
             host.status = "non_responsive"
@@ -87,25 +102,90 @@ def _coming_up(
             world.transitions.stop(host.id)
 
     def up() -> None:
-        domains = _to_connect(world, host)
-        failed = connect_domains(world, host, domains, correlation_id)
-        missed = [d for d in domains if d.id in failed and d.status == "active"]
         host.status = "up"
-        set_non_operational(world, host.id, missed, correlation_id)
-        if host.status != "up":
-            return
-        centre = world.data_center_of(host)
-        if world.spm_of(centre) is None and world.data_centers[centre].status == "up":
-            host.spm = True
-        world.log.record(
-            13,
-            "normal",
-            f"Status of host {host.name} was set to Up.",
-            correlation_id=correlation_id,
-            host=host.id,
-        )
+        host.connecting = True
+        host.more["connecting_id"] = correlation_id
+        if not world.does(UP_FIRST):
+            connect_storage(world, host)
 
-    return [initialize, up]
+    def connect() -> None:
+        connect_storage(world, host)
+
+    return [initialize, up, After(max(1, world.connecting_reads), connect)]
+
+
+def connect_storage(world: World, host: SimHost) -> None:
+    """End what the engine does when a host is up; nothing where that has ended."""
+    if not host.connecting:
+        return
+    host.connecting = False
+    if host.status not in ("up", "preparing_for_maintenance"):
+        # A test says otherwise.
+        return
+    world.transitions.stop(host.id)
+    correlation_id = host.more.pop("connecting_id", None)
+    domains = _to_connect(world, host)
+    failed = connect_domains(world, host, domains, correlation_id)
+    missed = [
+        d
+        for d in domains
+        if d.id in failed
+        and (d.type not in ("iso", "export") or not world.does(IGNORED))
+        and (d.status == "active" or world.does(INACTIVE_TOO))
+    ]
+    about: dict[str, Any] = {"correlation_id": correlation_id, "host": host.id}
+    if missed:
+        _storage_missing(world, host, missed, about)
+        return
+    choose_spm(world, world.data_center_of(host))
+    text = f"Status of host {host.name} was set to {host.status}."
+    world.log.record(13, "normal", text, **about)
+
+
+def _storage_missing(
+    world: World, host: SimHost, missed: list[SimDomain], about: dict[str, Any]
+) -> None:
+    names = ", ".join(d.name for d in missed)
+    if world.does(NO_NAMES):
+        names = "<UNKNOWN>"
+        text = f"Host {host.name} could not be connected to its storage servers."
+        world.log.record(994, "warning", text, **about)
+        text = f"Host {host.name} could not be connected to its storage pool."
+        world.log.record(995, "warning", text, **about)
+    else:
+        about["domain"] = missed[0].id
+    set_non_operational(world, host, names, about)
+
+
+def set_non_operational(
+    world: World, host: SimHost, names: str, about: dict[str, Any]
+) -> None:
+    """A host that does not see the domains with these names: event 522."""
+    host.status = "non_operational"
+    host.connecting = False
+    world.transitions.stop(host.id)
+    lose_spm(world, host)
+    world.log.record(
+        522,
+        "warning",
+        f"Host {host.name} does not see the Storage Domain(s) {names} of its data "
+        "center and becomes Non-Operational.",
+        **{**about, "host": host.id},
+    )
+
+
+def end_storage_work(world: World, host: SimHost) -> None:
+    """Let the engine end what it is connecting or disconnecting: it holds a lock."""
+    connect_storage(world, host)
+    disconnect_storage(world, host)
+
+
+def disconnect_storage(world: World, host: SimHost) -> None:
+    """End what the engine does when a host is in maintenance."""
+    if host.disconnecting and host.status == "maintenance":
+        world.transitions.stop(host.id)
+        disconnect_all(world, host)
+    host.disconnecting = False
 
 
 def complies(world: World, host: SimHost, correlation_id: Optional[str]) -> bool:
@@ -113,7 +193,7 @@ def complies(world: World, host: SimHost, correlation_id: Optional[str]) -> bool
     for check in ON_UP:
         if check(world, host, correlation_id):
             host.status = "non_operational"
-            give_up_spm(world, host.id)
+            lose_spm(world, host)
             return False
     return True
 
@@ -123,13 +203,12 @@ def recover(world: World) -> None:
     with world.lock:
         for host in world.hosts.values():
             if host.status == "non_operational":
-                begin_activation(world, host, None)
+                begin_activation(world, host, world.own_correlation_id(), 9502)
 
 
 def _to_connect(world: World, host: SimHost) -> list[SimDomain]:
     centre = world.data_centers[world.data_center_of(host)]
-    # InitVdsOnUpCommand.java: of such a data center nothing is connected.
-    if centre.status in ("uninitialized", "maintenance"):
+    if centre.status in ("uninitialized", "maintenance") and world.does(NOTHING):
         return []
     connected = ("active", "unknown", "inactive")
     return [d for d in world.domains_of(centre.id) if d.status in connected]
@@ -144,15 +223,16 @@ def reboot(world: World, host: SimHost) -> None:
     with world.lock:
         host.mounts.clear()
         host.vms.clear()
+        host.connecting = host.disconnecting = False
         for lose in ON_REBOOT:
             lose(world, host)
         if host.status in ("maintenance", "preparing_for_maintenance"):
             return
         host.status = "non_responsive"
-        give_up_spm(world, host.id)
+        lose_spm(world, host)
 
         def back() -> None:
             host.status = "unassigned"
 
-        stages = _coming_up(world, host, None)
+        stages = _coming_up(world, host, world.own_correlation_id())
         world.transitions.begin(host.id, back, *stages)

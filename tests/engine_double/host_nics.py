@@ -1,25 +1,67 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The nics of the double's hosts and the networks on them, as the API shows them.
-
-``in_sync`` compares as the engine does: each value exactly, the MTU too
-(NetworkInSyncWithVdsNetworkInterface.java; facts/engine.md, section 5.4).
-"""
+"""The nics of the double's hosts and the networks on them, as the API shows them."""
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from typing import Any, Optional
 
 from ovirtsdk4 import types
 
 from engine_double.answers import API, Mistake, linked, listed
+from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimAttachment, SimHost, SimNic
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
-from engine_double.world import SimNetwork, World
+from engine_double.world import SimNetwork, World, new_id
+
+_SYNC = "utils/NetworkInSyncWithVdsNetworkInterface.java"
+EXACT = behaviour(
+    "NET-57",
+    "A network is in sync when the host has each value exactly, the MTU too; 0 stands "
+    "for 1500.",
+    f"{_SYNC}:65-102",
+    "dbscripts/upgrade/pre_upgrade/0000_config.sql:806",
+)
+BOTH_VERSIONS = behaviour(
+    "NET-58",
+    "An attachment shows an assignment for IPv4 and one for IPv6, be it 'none' that "
+    "nobody asked for.",
+    "bll/network/host/IpConfigurationCompleter.java:14-34",
+    "mapper/NetworkAttachmentMapper.java:191-209",
+)
+DEFAULT_ROUTE = behaviour(
+    "NET-59",
+    "The network for the cluster's default route is compared by its name servers too: "
+    "dns_configuration.",
+    f"{_SYNC}:92-98",
+    f"{_SYNC}:207-216",
+)
+
+VLAN_NICS = behaviour(
+    "NET-61",
+    "A network with a VLAN is on a nic of its own, NIC.TAG, which names its base "
+    "interface and has the addresses.",
+    "mapper/HostNicMapper.java:199-211",
+    "utils/NetworkInSyncWithVdsNetworkInterface.java:68-77",
+)
+CUSTOM = behaviour(
+    "NET-62",
+    "The nic of a network that is out of sync has a custom configuration.",
+    "mapper/HostNicMapper.java:247-251",
+)
+UNMANAGED = behaviour(
+    "NET-63",
+    "The nic of a network that the cluster does not have shows its name, and no id.",
+    "mapper/HostNicMapper.java:195-198",
+    "restapi/resource/BackendHostNicsResource.java:66-75",
+)
 
 DEFAULT_MTU = 1500
 ACTIVE_BACKUP = ("1", "active-backup")
+# The double's word for no IPv6.
+NONE_V6 = "none of IPv6"
 _MODE_WORDS = {"active-backup": "1", "802.3ad": "4", "balance-rr": "0"}
 
 Row = tuple[str, Optional[str], Optional[str]]
@@ -27,8 +69,19 @@ Row = tuple[str, Optional[str], Optional[str]]
 
 @followed("hosts", "nics")
 def nics_of(world: World, host: SimHost) -> list[types.HostNic]:
-    """The host's nics, bonds among them."""
-    return [_nic(world, host, nic) for nic in host.nics]
+    """The host's nics, bonds and VLANs among them."""
+    nics = [_nic(world, host, nic) for nic in host.nics]
+    tagged = [
+        _vlan_nic(world, host, one)
+        for one in host.attachments
+        if world.networks[one.network].vlan is not None and world.does(VLAN_NICS)
+    ]
+    left = [
+        _left_vlan(world, host, name, nic_by_id(host, on), vlan)
+        for name, on in _unmanaged(host).items()
+        if (vlan := _vlan(world, name)) is not None and world.does(VLAN_NICS)
+    ]
+    return nics + tagged + left
 
 
 @followed("hosts", "network_attachments")
@@ -54,19 +107,42 @@ def compared(world: World, host: SimHost, one: SimAttachment) -> list[Row]:
     """What the engine compares: (name, actual, expected)."""
     network, nic = world.networks[one.network], nic_by_id(host, one.nic)
     rows: list[Row] = [
-        ("mtu", str(one.actual.get("mtu", nic.mtu)), str(mtu_of(network))),
+        ("mtu", str(_actual_mtu(world, one, nic, network)), str(mtu_of(network))),
         ("bridged", *_both(one.actual.get("bridged", network.vm), network.vm)),
         ("vlan", *_both(one.actual.get("vlan", network.vlan), network.vlan)),
         ("switchType", "LEGACY", "LEGACY"),
     ]
-    for method, address, netmask in one.addresses:
-        if address and ":" in address:
-            rows += _rows("ipv6", nic, method, address, netmask, "prefix")
+    if network.vlan is not None:
+        nic = _with_addresses(nic, one)
+    for method, address, netmask in assignments(world, one):
+        if method == NONE_V6 or (address and ":" in address):
+            rows += _rows("ipv6", nic, method, address, netmask)
         else:
-            rows += _rows("ipv4", nic, method, address, netmask, "netmask")
-    management = is_management(world, host, one.network)
-    rows.append(("default_route", *_both(management, management)))
+            rows += _rows("ipv4", nic, method, address, netmask)
+    used = world.clusters[host.cluster].networks.get(one.network)
+    default = used is not None and "default_route" in used.usages
+    if default and world.does(DEFAULT_ROUTE):
+        rows.append(("dns_configuration", None, None))
+    rows.append(("default_route", *_both(default, default)))
     return rows
+
+
+def assignments(
+    world: World, one: SimAttachment
+) -> list[tuple[str, Optional[str], Optional[str]]]:
+    """Those of an attachment as the engine completes them, IPv4 first."""
+    if not world.does(BOTH_VERSIONS):
+        return one.addresses
+    v6 = [each for each in one.addresses if each[1] and ":" in each[1]]
+    v4 = [each for each in one.addresses if each not in v6]
+    return [*(v4 or [("none", None, None)]), *(v6 or [(NONE_V6, None, None)])]
+
+
+def _actual_mtu(
+    world: World, one: SimAttachment, nic: SimNic, network: SimNetwork
+) -> int:
+    actual: int = one.actual.get("mtu", nic.mtu)
+    return actual if world.does(EXACT) else max(actual, mtu_of(network))
 
 
 def mtu_of(network: SimNetwork) -> int:
@@ -89,10 +165,11 @@ def _rows(
     method: str,
     address: Optional[str],
     netmask: Optional[str],
-    width: str,
 ) -> list[Row]:
     v6 = family == "ipv6"
+    width = "prefix" if v6 else "netmask"
     has = nic.boot_protocol_v6 if v6 else nic.boot_protocol
+    method = "none" if method == NONE_V6 else method
     rows: list[Row] = [(f"{family}_boot_protocol", _java(has), _java(method))]
     if method == has == "static":
         mine = (nic.netmask_v6, nic.address_v6) if v6 else (nic.netmask, nic.address)
@@ -132,14 +209,21 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
             boot_protocol=types.BootProtocol(nic.boot_protocol),
             ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
             bridged=any(world.networks[one.network].vm for one in untagged),
-            custom_configuration=False,
+            custom_configuration=_custom(world, host, untagged),
             ip=_ip(nic.address, nic.netmask),
             ipv6=_ip(nic.address_v6, nic.netmask_v6),
         ),
         f"/hosts/{host.id}/nics/{nic.id}",
     )
+    unmanaged = [
+        name
+        for name, on in _unmanaged(host).items()
+        if on == nic.id and _vlan(world, name) is None
+    ]
     if untagged:
         shown.network = types.Network(id=untagged[0].network)
+    elif unmanaged and world.does(UNMANAGED):
+        shown.network = types.Network(name=unmanaged[0])
     if nic.ports:
         shown.bonding = _bonding(host, nic)
     own = f"{API}/hosts/{host.id}/nics/{nic.id}"
@@ -147,6 +231,89 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
         shown,
         networkattachments=f"{own}/networkattachments",
         statistics=f"{own}/statistics",
+    )
+
+
+def _custom(
+    world: World, host: SimHost, networks: list[SimAttachment]
+) -> Optional[bool]:
+    """Whether a network is out of sync; nothing where there is none."""
+    if not networks:
+        return None
+    wrong = [one for one in networks if not in_sync(world, host, one)]
+    return bool(wrong) and world.does(CUSTOM)
+
+
+def _with_addresses(nic: SimNic, one: SimAttachment) -> SimNic:
+    """The netdev of a network with a VLAN, which has what was asked for."""
+    found = dataclasses.replace(nic, boot_protocol="none", boot_protocol_v6="none")
+    found.address = found.netmask = found.address_v6 = found.netmask_v6 = None
+    for method, address, netmask in one.addresses:
+        if address and ":" in address:
+            found.boot_protocol_v6 = method
+            found.address_v6, found.netmask_v6 = address, netmask
+        else:
+            found.boot_protocol = method
+            found.address, found.netmask = address, netmask
+    return found
+
+
+def _vlan_nic(world: World, host: SimHost, one: SimAttachment) -> types.HostNic:
+    network, base = world.networks[one.network], nic_by_id(host, one.nic)
+    nic = _with_addresses(base, one)
+    tag = one.actual.get("vlan", network.vlan)
+    name = f"{base.name}.{tag}"
+    own = new_id(f"{host.id} {name}")
+    return with_href(
+        types.HostNic(
+            id=own,
+            name=name,
+            base_interface=base.name,
+            vlan=types.Vlan(id=tag),
+            host=types.Host(id=host.id),
+            network=types.Network(id=network.id),
+            mac=types.Mac(address=base.mac),
+            mtu=min(mtu_of(network), base.mtu),
+            status=types.NicStatus(base.status),
+            boot_protocol=types.BootProtocol(nic.boot_protocol),
+            ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
+            bridged=one.actual.get("bridged", network.vm),
+            custom_configuration=_custom(world, host, [one]),
+            ip=_ip(nic.address, nic.netmask),
+            ipv6=_ip(nic.address_v6, nic.netmask_v6),
+        ),
+        f"/hosts/{host.id}/nics/{own}",
+    )
+
+
+def _unmanaged(host: SimHost) -> dict[str, str]:
+    """The networks that the cluster does not have: the ids of their nics by name."""
+    found: dict[str, str] = host.more.get("unmanaged", {})
+    return found
+
+
+def _vlan(world: World, name: str) -> Optional[int]:
+    """The tag of a network that is left on a host; none of one that is gone."""
+    return next((n.vlan for n in world.networks.values() if n.name == name), None)
+
+
+def _left_vlan(
+    world: World, host: SimHost, name: str, base: SimNic, tag: int
+) -> types.HostNic:
+    own = new_id(f"{host.id} {base.name}.{tag}")
+    return with_href(
+        types.HostNic(
+            id=own,
+            name=f"{base.name}.{tag}",
+            base_interface=base.name,
+            vlan=types.Vlan(id=tag),
+            host=types.Host(id=host.id),
+            network=types.Network(name=name) if world.does(UNMANAGED) else None,
+            mac=types.Mac(address=base.mac),
+            mtu=base.mtu,
+            status=types.NicStatus(base.status),
+        ),
+        f"/hosts/{host.id}/nics/{own}",
     )
 
 
@@ -189,11 +356,7 @@ def _attachment(
             in_sync=all(row.in_sync for row in rows),
             reported_configurations=rows,
             ip_address_assignments=[
-                types.IpAddressAssignment(
-                    assignment_method=types.BootProtocol(method),
-                    ip=_ip(address, netmask) or types.Ip(version=types.IpVersion.V4),
-                )
-                for method, address, netmask in one.addresses
+                _assignment(*each) for each in assignments(world, one)
             ],
             properties=[
                 types.Property(name=name, value=value)
@@ -202,6 +365,17 @@ def _attachment(
             or None,
         ),
         f"/hosts/{host.id}/networkattachments/{one.id}",
+    )
+
+
+def _assignment(
+    method: str, address: Optional[str], netmask: Optional[str]
+) -> types.IpAddressAssignment:
+    v6 = method == NONE_V6
+    version = types.IpVersion.V6 if v6 else types.IpVersion.V4
+    return types.IpAddressAssignment(
+        assignment_method=types.BootProtocol("none" if v6 else method),
+        ip=_ip(address, netmask) or types.Ip(version=version),
     )
 
 

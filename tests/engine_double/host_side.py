@@ -1,16 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What VDSM and nmstate on a simulated host make of a network set-up.
 
-Rules: facts/engine.md, section 5.1 and 5.2: an IPoIB nic takes no bridge, no VLAN tag,
-and no bond but active-backup; an MTU has to fit the device.
+Their rules, which are not the engine's: an IPoIB nic takes no bridge, no VLAN tag, and
+no bond but active-backup; an MTU has to fit the device.
 """
 
 from __future__ import annotations
 
 from engine_double.answers import Refusal
+from engine_double.behaviours import behaviour
 from engine_double.host_nics import ACTIVE_BACKUP, DEFAULT_MTU, mtu_of
 from engine_double.hosts_of_the_world import SimAttachment, SimHost, SimNic
 from engine_double.world import World
+
+HOSTS_WORDS = behaviour(
+    "NET-55",
+    "What the host refuses of a set-up comes as 400 with the host's words, and nothing "
+    "of it is kept.",
+    "bll/network/host/HostSetupNetworksCommand.java:350-359",
+    "bll/CommandBase.java:1513-1517",
+)
+UNREACHABLE = behaviour(
+    "NET-56",
+    "A set-up or a commit on a host that the engine does not reach: 400.",
+    "bll/network/host/HostSetupNetworksCommand.java:350-359",
+)
 
 ROLLED_BACK = "Reverting back to last known saved configuration."
 
@@ -28,14 +42,17 @@ def apply(
     nics that a network was taken from; everything else on the host stays as it is, also
     where it is out of sync.
     """
+    careful = world.does(HOSTS_WORDS)
     for nic in nics:
         if nic.ports:
-            _check_ports(nic, nics)
+            _check_ports(nic, nics, careful)
     for nic in nics:
         mine = [one for one in wanted if one.nic == nic.id]
         about = [one for one in mine if one.id in fresh]
         for one in about:
-            _set_up(world, nic, one)
+            if careful:
+                _check(world, nic, one)
+            one.actual = {}
         if about or nic.id in left:
             _give_addresses(world, nic, mine)
             untagged = [one for one in mine if world.networks[one.network].vlan is None]
@@ -47,12 +64,15 @@ def apply(
             by_name[port].mtu = nic.mtu
 
 
-def _check_ports(bond: SimNic, nics: list[SimNic]) -> None:
+def _check_ports(bond: SimNic, nics: list[SimNic], careful: bool) -> None:
     ports = [nic for nic in nics if nic.name in bond.ports]
     infiniband = {port.infiniband for port in ports}
-    if len(infiniband) > 1:
+    if careful and len(bond.name) > 15:
+        raise _nmstate(f"{bond.name} is longer than a netdev's name")
+    if careful and len(infiniband) > 1:
         raise _nmstate(f"{bond.name} cannot have ports of different kinds")
-    if True in infiniband and (bond.bond_mode or "4") not in ACTIVE_BACKUP:
+    wrong_mode = (bond.bond_mode or "4") not in ACTIVE_BACKUP
+    if careful and True in infiniband and wrong_mode:
         raise _nmstate(
             f"The bond interface {bond.name} with mode other than active-backup is "
             "not allowed to use infiniband port"
@@ -61,7 +81,7 @@ def _check_ports(bond: SimNic, nics: list[SimNic]) -> None:
     bond.max_mtu = min(port.max_mtu for port in ports)
 
 
-def _set_up(world: World, nic: SimNic, one: SimAttachment) -> None:
+def _check(world: World, nic: SimNic, one: SimAttachment) -> None:
     network = world.networks[one.network]
     if nic.infiniband and network.vm:
         raise _nmstate(f"bridge {network.name} cannot have infiniband port {nic.name}")
@@ -72,7 +92,6 @@ def _set_up(world: World, nic: SimNic, one: SimAttachment) -> None:
             f"Desired MTU {mtu_of(network)} for interface {nic.name} is bigger than "
             f"maximum allowed MTU {nic.max_mtu}"
         )
-    one.actual = {}
 
 
 def _give_addresses(world: World, nic: SimNic, mine: list[SimAttachment]) -> None:
@@ -90,8 +109,8 @@ def _give_addresses(world: World, nic: SimNic, mine: list[SimAttachment]) -> Non
                 nic.boot_protocol = method
 
 
-def check_reached(host: SimHost) -> None:
-    if not host.reachable:
+def check_reached(world: World, host: SimHost) -> None:
+    if not host.reachable and world.does(UNREACHABLE):
         raise Refusal(400, "Network error during communication with the Host.")
 
 

@@ -6,21 +6,33 @@ from __future__ import annotations
 from ovirtsdk4 import types
 
 from engine_double.answers import Answer, Refusal, done, listed
-from engine_double.host_life import begin_activation, begin_maintenance, complies
+from engine_double.behaviours import behaviour
+from engine_double.features import take_over
+from engine_double.host_life import begin_activation, complies, end_storage_work
 from engine_double.hosts_of_the_world import SimHost
+from engine_double.maintenance import begin_maintenance
+from engine_double.maintenance_checks import check_deactivation
 from engine_double.routing import Call, known, route
 from engine_double.search_words import matching
 from engine_double.views import follow_links, host_view
 
 FOLLOW = ("nics", "network_attachments", "hooks", "statistics", "unmanaged_networks")
-_MAINTAINABLE = (
-    "up",
-    "non_responsive",
-    "error",
-    "preparing_for_maintenance",
-    "down",
-    "non_operational",
-    "install_failed",
+_ACTIVATE = "bll/validator/HostValidator.java:136-148"
+UP_ALREADY = behaviour(
+    "UP-06",
+    "A host that is up cannot be activated, also while its storage is not connected.",
+    _ACTIVATE,
+)
+SILENT = behaviour(
+    "UP-07", "A host that does not respond cannot be activated.", _ACTIVATE
+)
+_REFRESH = "bll/RefreshHostCapabilitiesCommand.java"
+REFRESHED = behaviour(
+    "HOST-03",
+    "A refresh of a host that cannot be reached fails with 400 and event 607; others "
+    "are event 606.",
+    f"{_REFRESH}:39-44",
+    f"{_REFRESH}:66-69",
 )
 
 
@@ -42,12 +54,21 @@ def list_hosts(call: Call) -> Answer:
     }
     found = matching(call.query.get("search", ""), world.hosts.values(), fields)
     shown = [_shown(call, host) for host in call.first(found)]
+    _time_passes(call)
     return listed("hosts", shown)
 
 
 @route("GET", "/hosts/{host}", query=("filter", "all_content"), follow=FOLLOW)
 def get_host(call: Call) -> types.Host:
-    return _shown(call, known(call.world.hosts, call.ids["host"]))
+    shown = _shown(call, known(call.world.hosts, call.ids["host"]))
+    _time_passes(call)
+    return shown
+
+
+def _time_passes(call: Call) -> None:
+    """Who looks at hosts sees SPM move, too."""
+    for centre in call.world.data_centers:
+        call.world.transitions.shown(centre)
 
 
 def _shown(call: Call, host: SimHost) -> types.Host:
@@ -68,25 +89,7 @@ def _shown(call: Call, host: SimHost) -> types.Host:
 def deactivate(call: Call) -> Answer:
     world = call.world
     host = known(world.hosts, call.ids["host"])
-    start = f"Cannot switch Host {host.name} to Maintenance mode."
-    if host.status == "maintenance":
-        raise Refusal(409, f"{start} It is in Maintenance already.")
-    if host.status not in _MAINTAINABLE:
-        raise Refusal(409, f"{start} Host is not operational.")
-    if host.status == "non_responsive" and host.vms:
-        raise Refusal(409, f"{start} It does not respond and has virtual machines.")
-    if host.status == "non_responsive" and host.spm:
-        raise Refusal(409, f"{start} It does not respond and is SPM.")
-    tasks = [t for d in world.domains_of(world.data_center_of(host)) for t in d.tasks]
-    if host.spm and host.status == "up" and tasks:
-        raise Refusal(409, f"{start} It is SPM and has tasks: {', '.join(tasks)}.")
-    others = [
-        other
-        for other in world.hosts.values()
-        if other.cluster == host.cluster and other is not host and other.status == "up"
-    ]
-    if host.vms and not others:
-        raise Refusal(409, f"{start} No other host can run its virtual machines.")
+    check_deactivation(world, host, call.correlation_id)
     begin_maintenance(world, host, call.body.reason or "", call.correlation_id)
     return done()
 
@@ -94,11 +97,10 @@ def deactivate(call: Call) -> Answer:
 @route("POST", "/hosts/{host}/activate", root="action")
 def activate(call: Call) -> Answer:
     host = known(call.world.hosts, call.ids["host"])
-    # HostValidator.validateStatusForActivation.
-    if host.status == "up":
-        raise Refusal(409, f"Cannot activate Host {host.name}. It is Up already.")
-    if host.status == "non_responsive":
-        raise Refusal(409, f"Cannot activate Host {host.name}. It does not respond.")
+    if host.status == "up" and call.world.does(UP_ALREADY):
+        raise Refusal(409, "Cannot activate Host. Host in Up status.")
+    if host.status == "non_responsive" and call.world.does(SILENT):
+        raise Refusal(409, "Cannot activate Host. Host is in non responsive state.")
     begin_activation(call.world, host, call.correlation_id)
     return done()
 
@@ -107,12 +109,12 @@ def activate(call: Call) -> Answer:
 def refresh(call: Call) -> Answer:
     host = known(call.world.hosts, call.ids["host"])
     about = {"correlation_id": call.correlation_id, "host": host.id}
-    if not host.reachable:
+    end_storage_work(call.world, host)
+    if not host.reachable and call.world.does(REFRESHED):
         text = f"The capabilities of host {host.name} could not be refreshed."
         call.world.log.record(607, "error", text, **about)
         raise Refusal(400, text)
-    if host.status != "up":
-        host.features = set(host.reported_features)
+    take_over(call.world, host)
     text = f"The capabilities of host {host.name} were refreshed."
     call.world.log.record(606, "normal", text, **about)
     if host.status in ("up", "non_operational"):

@@ -74,8 +74,21 @@ class SimHost:
     ``tcp`` or ``rdma``), ``addon`` (ovirt-rdma installed and enabled), ``policy_text``
     (its loaded policy as YAML, None for none), ``rdma_ready`` (its RDMA ports work),
     ``hooks`` and ``reported_features``. ``reachable``: the engine and SSH get to it.
-    ``stuck_vms``: VMs that do not migrate away. ``cut_off``: a network change cuts the
-    engine off from it, so that the connectivity check fails.
+    ``cut_off``: a network change cuts the engine off from it, so that the connectivity
+    check fails.
+
+    ``vms`` are all virtual machines on it, by name, and these are among them:
+    ``stuck_vms`` (their migration begins and fails), ``unscheduled_vms`` (no other host
+    can take them now), ``pinned_vms`` (they stay on their host), ``manual_vms``
+    (migrated by people only, not by the engine of itself), ``inactive_vms`` (paused, or
+    powering up).
+
+    In the way of maintenance: ``hosted_engine_vm`` (the engine itself runs on it, as
+    one of ``vms``, and wants another host of ``hosted_engine``), ``spm_contending``,
+    ``running_operations`` (names of jobs' steps on it), ``spm_stop_fails`` (so many
+    times SPM cannot be stopped). ``connecting``: it is up, and its storage is not
+    connected yet. ``disconnecting``: it is in maintenance, and its storage is not
+    disconnected yet.
     """
 
     id: str
@@ -92,6 +105,16 @@ class SimHost:
     cut_off: bool = False
     vms: list[str] = field(default_factory=list)
     stuck_vms: list[str] = field(default_factory=list)
+    unscheduled_vms: list[str] = field(default_factory=list)
+    pinned_vms: list[str] = field(default_factory=list)
+    manual_vms: list[str] = field(default_factory=list)
+    inactive_vms: list[str] = field(default_factory=list)
+    hosted_engine_vm: str = ""
+    spm_contending: bool = False
+    running_operations: list[str] = field(default_factory=list)
+    spm_stop_fails: int = 0
+    connecting: bool = False
+    disconnecting: bool = False
     hosted_engine: bool = False
     nics: list[SimNic] = field(default_factory=list)
     attachments: list[SimAttachment] = field(default_factory=list)

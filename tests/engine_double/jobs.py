@@ -1,63 +1,75 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""External jobs and their steps (facts/engine.md, section 6)."""
+"""External jobs and their steps over REST (facts/engine.md, section 6)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ovirtsdk4 import types
 
 from engine_double.answers import API, Refusal, created, done, linked, listed
+from engine_double.behaviours import behaviour
+from engine_double.job_life import (
+    SimJob,
+    SimStep,
+    add,
+    begin_step,
+    delete_completed,
+    end,
+    end_step,
+    jobs_of,
+)
 from engine_double.routing import Call, known, route
 from engine_double.search_words import matching
 from engine_double.views import with_href
-from engine_double.world import World, new_id
 
-STARTED = "started"
+__all__ = ["SimJob", "SimStep", "add", "delete_completed", "jobs_of"]
 
-
-@dataclass
-class SimStep:
-    id: str
-    type: str
-    description: str
-    number: int
-    parent: Optional[str] = None
-    status: str = STARTED
-
-
-@dataclass
-class SimJob:
-    """A job; only ``external`` ones can be ended over REST."""
-
-    id: str
-    description: str
-    auto_cleared: bool = False
-    external: bool = True
-    status: str = STARTED
-    cleared: bool = False
-    correlation_id: Optional[str] = None
-    steps: dict[str, SimStep] = field(default_factory=dict)
-
-
-def jobs_of(world: World) -> dict[str, SimJob]:
-    """All jobs, in the order in which they began."""
-    found: dict[str, SimJob] = world.more.setdefault("jobs", {})
-    return found
-
-
-def add(world: World, description: str, **words: Any) -> SimJob:
-    """Begin a job, for tests: another console's, or the engine's own."""
-    job = SimJob(new_id(), description, **words)
-    jobs_of(world)[job.id] = job
-    return job
+GONE = behaviour(
+    "JOB-07",
+    "Ending a job or a step that is gone, and adding a step to a job that is gone, is "
+    "refused with 400; only reading it is 404.",
+    "bll/EndExternalJobCommand.java:34-56",
+    "bll/EndExternalStepCommand.java:40-62",
+    "bll/AddStepCommand.java:33-50",
+)
+EXTERNAL_ONLY = behaviour(
+    "JOB-08",
+    "Jobs of the engine's own cannot be ended, cleared or given steps.",
+    "bll/EndExternalJobCommand.java:42-45",
+    "bll/AddExternalStepCommand.java:21-29",
+)
+CLEAR_LATER = behaviour(
+    "JOB-09",
+    "Clearing a job only marks it as one to be deleted when it has ended.",
+    "bll/ClearExternalJobCommand.java:52-57",
+)
+DESCRIBED = behaviour(
+    "JOB-10",
+    "A job wants a description; a step wants one, and a type.",
+    "restapi/resource/BackendJobsResource.java:37-42",
+    "restapi/resource/BackendStepsResource.java:38-46",
+)
+OVERRIDES = behaviour(
+    "JOB-11",
+    "At the end of a job, a query word JobId goes before the id in the path.",
+    "restapi/resource/BackendJobResource.java:28-41",
+    "restapi/resource/BackendResource.java:268-277",
+)
+OLDEST_FIRST = behaviour(
+    "JOB-12",
+    "Lists of jobs begin with the oldest.",
+    "search/SearchObjectAutoCompleter.java:564-570",
+)
+_ONLY = "External steps can be added only to external jobs or steps."
 
 
 @route("GET", "/jobs", query=("search", "max", "case_sensitive"), follow=("steps",))
 def list_jobs(call: Call) -> Any:
-    """As the real engine, the newest first; jobs know one search word only."""
-    found = [one for one in jobs_of(call.world).values() if not one.cleared][::-1]
+    """Jobs know one search word only."""
+    found = list(jobs_of(call.world).values())
+    if not call.world.does(OLDEST_FIRST):
+        found.reverse()
     fields = {"correlation_id": lambda one: one.correlation_id}
     found = matching(call.query.get("search", ""), found, fields)
     return listed("jobs", [_shown(one, call) for one in call.first(found)])
@@ -70,11 +82,11 @@ def get_job(call: Call) -> Any:
 
 @route("POST", "/jobs", root="job", fields=("description", "auto_cleared"))
 def add_job(call: Call) -> Any:
-    if not call.body.description:
+    if not call.body.description and call.world.does(DESCRIBED):
         raise Refusal(400, "Job [description] required for add", reason="Incomplete")
     job = add(
         call.world,
-        call.body.description,
+        call.body.description or "",
         auto_cleared=call.body.auto_cleared is True,
         correlation_id=call.correlation_id,
     )
@@ -84,17 +96,19 @@ def add_job(call: Call) -> Any:
 @route("POST", "/jobs/{job}/end", root="action", fields=("succeeded", "force"))
 def end_job(call: Call) -> Any:
     job = _external(call)
-    succeeded = call.body.succeeded is not False
-    job.status = "finished" if succeeded else "failed"
-    for step in job.steps.values():
-        if step.status == STARTED:
-            step.status = job.status
+    if job is not None:
+        succeeded = call.body.succeeded is not False
+        end(call.world, job, succeeded, force=call.body.force is True)
     return done()
 
 
 @route("POST", "/jobs/{job}/clear", root="action")
 def clear_job(call: Call) -> Any:
-    _external(call).cleared = True
+    job = _external(call)
+    if job is not None:
+        job.auto_cleared = True
+        if not call.world.does(CLEAR_LATER):
+            del jobs_of(call.world)[job.id]
     return done()
 
 
@@ -119,29 +133,36 @@ def get_step(call: Call) -> Any:
     fields=("type", "description", "parent_step.id"),
 )
 def add_step(call: Call) -> Any:
-    sent = call.body
+    sent, world = call.body, call.world
     for name in ("type", "description"):
-        if getattr(sent, name) is None:
+        if getattr(sent, name) is None and world.does(DESCRIBED):
             raise Refusal(400, f"Step [{name}] required for add", reason="Incomplete")
-    if sent.type.value not in ("validating", "executing", "finalizing"):
-        raise Refusal(400, f"An external step cannot be {sent.type.value}.")
-    job = _external(call)
+    kind = sent.type.value if sent.type else "executing"
+    if kind not in ("validating", "executing", "finalizing"):
+        raise Refusal(400, f"An external step cannot be {kind}.")
     parent = sent.parent_step.id if sent.parent_step else None
-    if parent is not None and parent not in job.steps:
-        raise Refusal(400, "Step should be a child of the Job or other Step.")
-    step = SimStep(
-        new_id(), sent.type.value, sent.description, len(job.steps) + 1, parent
-    )
-    job.steps[step.id] = step
+    job = jobs_of(world).get(call.ids["job"])
+    if job is None or (parent is not None and parent not in job.steps):
+        if world.does(GONE):
+            raise Refusal(400, "Step should be a child of the Job or other Step.")
+        return created(types.Step(id=call.ids["job"]))
+    _check_external(call, job)
+    step = begin_step(world, job, kind, sent.description or "", parent)
     return created(_shown_step(job, step))
 
 
 @route("POST", "/jobs/{job}/steps/{step}/end", root="action", fields=("succeeded",))
-def end_step(call: Call) -> Any:
-    step = _external(call).steps.get(call.ids["step"])
-    if step is None:
-        raise Refusal(400, "Cannot end External Step. Step not found.")
-    step.status = "failed" if call.body.succeeded is False else "finished"
+def end_step_of_job(call: Call) -> Any:
+    world = call.world
+    job = jobs_of(world).get(call.ids["job"])
+    step = job.steps.get(call.ids["step"]) if job else None
+    if job is None or step is None:
+        if world.does(GONE):
+            raise Refusal(400, "Cannot end External Step. Step not found.")
+        return done()
+    if world.does(EXTERNAL_ONLY) and not step.external:
+        raise Refusal(400, _ONLY)
+    end_step(world, job, step, succeeded=call.body.succeeded is not False)
     return done()
 
 
@@ -150,16 +171,23 @@ def _job(call: Call) -> SimJob:
     return job
 
 
-def _external(call: Call) -> SimJob:
+def _external(call: Call) -> Optional[SimJob]:
     """The job of an action; that it is not there is 400, not 404."""
-    job = jobs_of(call.world).get(call.ids["job"])
+    world, name = call.world, call.ids["job"]
+    if call.job_id and world.does(OVERRIDES):
+        name = call.job_id
+    job = jobs_of(world).get(name)
     if job is None:
-        raise Refusal(400, "Job not found.")
-    if not job.external:
-        raise Refusal(
-            400, "External steps can be added only to external jobs or steps."
-        )
+        if world.does(GONE):
+            raise Refusal(400, "Job not found.")
+        return None
+    _check_external(call, job)
     return job
+
+
+def _check_external(call: Call, job: SimJob) -> None:
+    if not job.external and call.world.does(EXTERNAL_ONLY):
+        raise Refusal(400, _ONLY)
 
 
 def _shown(job: SimJob, call: Call) -> types.Job:
@@ -171,6 +199,9 @@ def _shown(job: SimJob, call: Call) -> types.Job:
             auto_cleared=job.auto_cleared,
             external=job.external,
             status=types.JobStatus(job.status),
+            start_time=job.start_time,
+            end_time=job.end_time,
+            last_updated=job.last_updated,
         ),
         where,
     )
@@ -188,7 +219,9 @@ def _shown_step(job: SimJob, step: SimStep) -> types.Step:
             type=types.StepEnum(step.type),
             status=types.StepStatus(step.status),
             number=step.number,
-            external=True,
+            start_time=step.start_time,
+            end_time=step.end_time,
+            external=step.external,
             job=types.Job(id=job.id),
             parent_step=types.Step(id=step.parent) if step.parent else None,
         ),

@@ -11,12 +11,45 @@ not look; the add-on takes a mount back that breaks require-rdma.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.world import SimConnection, SimDomain, World
+
+NAMELESS = behaviour(
+    "EVENT-21",
+    "Event 996, VDSM's words on a mount, names the export only: it has no host, no "
+    "domain and no correlation id.",
+    "bll/storage/connection/StorageHelperBase.java:181-195",
+)
+HOST_ONLY = behaviour(
+    "EVENT-22",
+    "Event 188, the host that could not mount, has no correlation id; it is written "
+    "where a domain uses the row.",
+    "vdsbroker/vdsbroker/ConnectStorageServerVDSCommand.java:82-104",
+)
+_CALL = "vdsbroker/vdsbroker/ConnectStorageServerVDSCommand.java"
+HOST_FIRST = behaviour(
+    "EVENT-23",
+    "Of a mount that failed, event 188 is written before event 996.",
+    f"{_CALL}:45-52",
+    "bll/storage/connection/FileStorageHelper.java:52-64",
+)
+TOGETHER = behaviour(
+    "EVENT-24",
+    "One event 188 names all domains that a host could not mount in one call, with "
+    "commas; a host that comes up is called for the master, and then for each kind.",
+    f"{_CALL}:82-104",
+    "bll/storage/pool/ConnectHostToStoragePoolServersCommand.java:90-98",
+)
+HOSTED_ENGINE_STAYS = behaviour(
+    "HOST-21",
+    "Maintenance takes all mounts away, but the hosted engine's.",
+    "bll/storage/pool/DisconnectHostFromStoragePoolServersCommand.java:64-83",
+)
 
 # VDSM's codes: exception.py, facts/engine.md section 1.2.
 MOUNT_FAILED = 477
@@ -121,6 +154,16 @@ def _rule(policy_text: str, export: str) -> str:
     return match.rule.transport if match else ""
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A row that a host could not mount, and the names of its domains."""
+
+    row: SimConnection
+    failure: MountFailure
+    names: tuple[str, ...]
+    domain: Optional[SimDomain] = None
+
+
 def connect_domains(
     world: World,
     host: SimHost,
@@ -129,13 +172,26 @@ def connect_domains(
 ) -> dict[str, MountFailure]:
     """Mount ``domains``; gives the failures by domain id, with their events."""
     failures = {}
-    for domain in domains:
-        connection = world.connections.get(domain.connection or "")
-        failure = connect(world, host, connection) if connection else None
-        if connection and failure:
-            failures[domain.id] = failure
-            report_failure(world, host, connection, failure, domain, correlation_id)
+    for call in _calls(domains):
+        failed = []
+        for domain in call:
+            row = world.connections.get(domain.connection or "")
+            failure = connect(world, host, row) if row else None
+            if row and failure:
+                failures[domain.id] = failure
+                names = tuple(d.name for d in world.domains_using(row.id))
+                failed.append(Failed(row, failure, names, domain))
+        _report(world, host, failed, correlation_id)
     return failures
+
+
+def _calls(domains: Iterable[SimDomain]) -> list[list[SimDomain]]:
+    """The domains of each call to a host: one for the master, then one a kind."""
+    kinds: dict[str, list[SimDomain]] = {"master": [], "data": []}
+    for domain in domains:
+        kind = "master" if domain.master else domain.type
+        kinds.setdefault(kind, []).append(domain)
+    return [call for call in kinds.values() if call]
 
 
 def report_failure(
@@ -145,23 +201,63 @@ def report_failure(
     failure: MountFailure,
     domain: Optional[SimDomain] = None,
     correlation_id: Optional[str] = None,
+    named: str = "",
 ) -> None:
-    """Write events 996 (VDSM's words) and 188 (which host)."""
-    named = domain.name if domain else connection.export
-    about: dict[str, Any] = {
+    """Write events 188 (which host) and 996 (VDSM's words).
+
+    ``domain`` is the one that uses the row, ``named`` a new one's name.
+    """
+    users = [named] if named else [d.name for d in world.domains_using(connection.id)]
+    failed = Failed(connection, failure, tuple(users), domain)
+    _report(world, host, [failed], correlation_id)
+
+
+def _report(
+    world: World,
+    host: SimHost,
+    failed: Sequence[Failed],
+    correlation_id: Optional[str],
+) -> None:
+    def of_vdsm() -> None:
+        for one in failed:
+            text = f"VDSM said of the connection {one.row.export}: {one.failure.text}"
+            about = _about(host, one, correlation_id)
+            world.log.record(
+                996, "error", text, **({} if world.does(NAMELESS) else about)
+            )
+
+    if not world.does(HOST_FIRST):
+        of_vdsm()
+    together = [failed] if world.does(TOGETHER) else [[one] for one in failed]
+    for some in together:
+        _name_host(world, host, some, correlation_id)
+    if world.does(HOST_FIRST):
+        of_vdsm()
+
+
+def _name_host(
+    world: World,
+    host: SimHost,
+    failed: Sequence[Failed],
+    correlation_id: Optional[str],
+) -> None:
+    names = [name for one in failed for name in one.names]
+    about: dict[str, Any] = {"host": host.id}
+    if not world.does(HOST_ONLY) and failed:
+        about = _about(host, failed[0], correlation_id)
+        names = names or [failed[0].row.export]
+    if names:
+        which = f"the Storage Domains {','.join(names)}"
+        text = f"Host {host.name} failed to connect to {which}."
+        world.log.record(188, "error", text, **about)
+
+
+def _about(host: SimHost, one: Failed, correlation_id: Optional[str]) -> dict[str, Any]:
+    return {
         "correlation_id": correlation_id,
         "host": host.id,
-        "domain": domain.id if domain else None,
+        "domain": one.domain.id if one.domain else None,
     }
-    world.log.record(
-        996,
-        "error",
-        f"VDSM said of the connection {connection.export}: {failure.text}",
-        **about,
-    )
-    world.log.record(
-        188, "error", f"Host {host.name} could not connect to {named}.", **about
-    )
 
 
 def disconnect(world: World, host: SimHost, connection_id: Optional[str]) -> None:
@@ -171,11 +267,13 @@ def disconnect(world: World, host: SimHost, connection_id: Optional[str]) -> Non
 
 
 def disconnect_all(world: World, host: SimHost) -> None:
-    """As at maintenance: everything but the hosted engine's domain."""
+    """As at maintenance."""
     kept = {
         world.connections[d.connection].export
         for d in world.domains.values()
         if d.hosted_engine and d.connection in world.connections
     }
+    if not world.does(HOSTED_ENGINE_STAYS):
+        kept = set()
     for export in set(host.mounts) - kept:
         del host.mounts[export]

@@ -1,37 +1,146 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What the engine checks of a setupnetworks call before it asks the host.
 
-HostSetupNetworksValidator.java of ovirt-engine 4.5.7, in its order; HTTP codes by
-EngineMessage.java. The wording is ours.
+HTTP codes by EngineMessage.java; the wording is ours. Bonds are in bond_checks.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Any, Optional
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Optional
 
 from engine_double.answers import Refusal
+from engine_double.behaviours import behaviour
 from engine_double.host_nics import in_sync, is_management, mtu_of
 from engine_double.hosts_of_the_world import SimAttachment, SimHost, SimNic
 from engine_double.world import SimNetwork, World
 
+if TYPE_CHECKING:
+    from engine_double.network_request import Asked
+
+_HOST = "bll/network/host"
+_SETUP = f"{_HOST}/HostSetupNetworksValidator.java"
+_ATTACHMENT = "bll/validator/NetworkAttachmentValidator.java"
+STATUS = behaviour(
+    "NET-21",
+    "The networks of a host are set up only while it is Maintenance, Up or "
+    "NonOperational: 409.",
+    f"{_HOST}/HostValidator.java:18-57",
+)
+TIMEOUT = behaviour(
+    "NET-22",
+    "The connectivity timeout is from 1 to 120 seconds: 400, before the host's status "
+    "is looked at.",
+    "common/action/HostSetupNetworksParameters.java:44-46",
+    "dbscripts/upgrade/pre_upgrade/0000_config.sql:731",
+)
+ADDRESS_FORM = behaviour(
+    "NET-23",
+    "An address and its mask or prefix must be some of the version that is named: 400.",
+    "common/businessentities/network/IPv4Address.java:17-24",
+    "common/businessentities/network/IpV6Address.java:19-27",
+    "mapper/NetworkAttachmentMapper.java:142-157",
+)
+ATTACHMENT_THERE = behaviour(
+    "NET-24",
+    "An attachment that is changed or removed by its id is there: 400; and is not both "
+    "changed and removed.",
+    f"{_SETUP}:747-776",
+    f"{_SETUP}:800-807",
+)
+NETWORK_THERE = behaviour(
+    "NET-25",
+    "The network of an attachment is one of the data center: 400.",
+    f"{_ATTACHMENT}:57-86",
+)
+IN_CLUSTER = behaviour(
+    "NET-26",
+    "The network of an attachment is in the host's cluster: 400.",
+    f"{_ATTACHMENT}:100-105",
+)
+ROLE_ADDRESS = behaviour(
+    "NET-27",
+    "A network with a role in the cluster wants an address on the host: 409.",
+    f"{_ATTACHMENT}:107-115",
+)
+NIC_THERE = behaviour(
+    "NET-28",
+    "The nic of an attachment is one of the host, or a bond of the call: 400.",
+    f"{_SETUP}:782-798",
+)
+SAME_NETWORK = behaviour(
+    "NET-29",
+    "An attachment keeps its network: 400 for another one.",
+    f"{_ATTACHMENT}:122-129",
+)
+ADDRESS_COMPLETE = behaviour(
+    "NET-30",
+    "An address has a boot protocol; a static one address and mask, and only a static "
+    "one: 400.",
+    "bll/validator/network/NetworkAttachmentIpConfigurationValidator.java:53-134",
+)
+MANAGEMENT = behaviour(
+    "NET-31",
+    "The management network is not taken off a host: 400.",
+    f"{_SETUP}:819",
+    "bll/validator/NetworkValidator.java:159-164",
+)
+ONCE = behaviour(
+    "NET-32",
+    "A call cannot put the same network on a host twice: 400.",
+    "bll/validator/NetworkAttachmentsValidator.java:94-118",
+)
+ONE_UNTAGGED = behaviour(
+    "NET-33",
+    "A nic carries one network without a VLAN at most: 409.",
+    "bll/validator/NetworkAttachmentsValidator.java:46-57",
+    "bll/validator/network/VlanUntaggedNetworkExclusivenessValidator.java:30-39",
+)
+SAME_MTU = behaviour(
+    "NET-34",
+    "Where a nic carries a network without a VLAN, all networks on it have its MTU: "
+    "409.",
+    f"{_HOST}/NetworkMtuValidator.java:34-87",
+)
+PROPERTIES = behaviour(
+    "NET-35",
+    "A custom property is declared for the cluster's level, and matches: 400; "
+    "bridge_opts is there for networks of virtual machines.",
+    f"{_SETUP}:936-970",
+    "dbscripts/upgrade/pre_upgrade/0000_config.sql:760-761",
+)
+SYNCHRONISED = behaviour(
+    "NET-36",
+    "A network that is out of sync cannot be changed on the host, unless the call "
+    "synchronises it: 409.",
+    f"{_HOST}/HostSetupNetworksCommand.java:444-496",
+)
+
+UNMANAGED = behaviour(
+    "NET-37",
+    "Nothing is put on a nic, or on a bond of it, that carries an unmanaged network: "
+    "400.",
+    f"{_HOST}/UnmanagedNetworkValidator.java:56-67",
+    f"{_HOST}/UnmanagedNetworkValidator.java:120-129",
+    f"{_SETUP}:624-633",
+)
+
 USER_PROPERTIES = "UserDefinedNetworkCustomProperties"
-_BOND_NAME = re.compile(r"bond[a-zA-Z0-9_]{1,11}\Z")
-# HostValidator.java.
 _STATUSES = ("maintenance", "up", "non_operational")
-# PreDefinedNetworkCustomProperties; the first only on bridges.
 _PREDEFINED = {"bridge_opts": r"[^\s=]+=[^\s=]+(\s+[^\s=]+=[^\s=]+)*"}
-# HostSetupNetworksParameters.java: seconds.
 _TIMEOUTS_S = range(1, 121)
+
+Addresses = list[tuple[str, Optional[str], Optional[str]]]
 
 
 def refused(status: int, what: str) -> Refusal:
     return Refusal(status, f"Cannot setup Networks. {what}")
 
 
-def check_host(host: SimHost) -> None:
-    if host.status not in _STATUSES:
+def check_host(world: World, host: SimHost) -> None:
+    if host.status not in _STATUSES and world.does(STATUS):
         raise refused(
             409,
             "Operation can be performed only when Host status is "
@@ -39,49 +148,170 @@ def check_host(host: SimHost) -> None:
         )
 
 
-def check_timeout(seconds: Optional[int]) -> None:
-    if seconds is not None and seconds not in _TIMEOUTS_S:
+def check_timeout(world: World, seconds: Optional[int]) -> None:
+    if seconds is not None and seconds not in _TIMEOUTS_S and world.does(TIMEOUT):
         raise refused(400, "The connectivity timeout is from 1 to 120 seconds.")
 
 
-def check_addresses(
-    sent: Any, network: SimNetwork, nic: str
-) -> list[tuple[str, Optional[str], Optional[str]]]:
-    """The assignments of an attachment: (method, address, netmask or prefix)."""
-    found = []
-    where = f"Network {network.name}, Interface {nic}"
-    for one in sent:
-        if one.assignment_method is None:
-            raise Refusal(400, f"Boot protocol is missing: {where}.")
-        method = one.assignment_method.value
-        address = one.ip.address if one.ip else None
-        netmask = one.ip.netmask if one.ip else None
-        if method != "static":
-            if address or netmask:
-                raise Refusal(400, f"Incompatible ip configuration: {where}.")
-        elif not address or not netmask:
-            raise Refusal(400, f"Must define ip address and netmask: {where}.")
-        else:
-            _check_address(address, netmask, where)
-            named = one.ip.version.value if one.ip.version else "v4"
-            if named != f"v{ipaddress.ip_address(address).version}":
-                raise Refusal(400, f"Bad IP address {address}: {where}.")
-        found.append((method, address, netmask))
-    return found
+def _parts(one: Any) -> tuple[str, Optional[str], Optional[str], bool]:
+    """Method, address, mask or prefix, and whether it is one of IPv6."""
+    method = one.assignment_method.value if one.assignment_method else ""
+    if one.ip is None:
+        return method, None, None, False
+    version = one.ip.version.value if one.ip.version else "v4"
+    return method, one.ip.address, one.ip.netmask, version == "v6"
 
 
-def _check_address(address: str, netmask: str, where: str) -> None:
+def check_form(world: World, sent: Any) -> None:
+    """The addresses of an attachment, each by itself."""
+    for one in sent.ip_address_assignments or []:
+        _, address, netmask, v6 = _parts(one)
+        good = _address(address, v6) and _netmask(netmask, v6)
+        if not good and world.does(ADDRESS_FORM):
+            raise Refusal(400, f"Bad IP address {address} or mask {netmask}.")
+
+
+def _address(address: Optional[str], v6: bool) -> bool:
     try:
-        version = ipaddress.ip_address(address).version
-        if version == 6:
-            good = netmask.isdecimal() and int(netmask) <= 128
-        else:
-            ipaddress.ip_network(f"0.0.0.0/{netmask}")
-            good = "." in netmask or netmask.isdecimal()
+        return not address or ipaddress.ip_address(address).version == (6 if v6 else 4)
     except ValueError:
-        good = False
-    if not good:
-        raise Refusal(400, f"Bad IP address {address} or mask {netmask}: {where}.")
+        return False
+
+
+def _netmask(netmask: Optional[str], v6: bool) -> bool:
+    if not netmask:
+        return True
+    if v6:
+        return netmask.isdecimal() and int(netmask) <= 128
+    try:
+        ipaddress.ip_network(f"0.0.0.0/{netmask}")
+    except ValueError:
+        return False
+    return "." in netmask or netmask.isdecimal()
+
+
+def addresses(sent: Any) -> Addresses:
+    """The assignments of an attachment; none of IPv6 is what there is without one."""
+    parts = [_parts(one) for one in sent]
+    return [(m, a, n) for m, a, n, v6 in parts if a or not v6]
+
+
+def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
+    """What an attachment names: itself, its network and its nic.
+
+    False: there is nothing to be done with it, and the engine does not mind.
+    """
+    sent, network = asked.sent, asked.network
+    if sent.id and asked.before is None and world.does(ATTACHMENT_THERE):
+        raise refused(400, f"Network attachment {sent.id} does not exist.")
+    if network is None:
+        if not world.does(NETWORK_THERE):
+            return False
+        named = sent.network.id or sent.network.name if sent.network else "unset"
+        raise Refusal(400, f"Logical Network ('{named}') doesn't exist.")
+    inside = network.id in world.clusters[host.cluster].networks
+    if not inside and world.does(IN_CLUSTER):
+        raise Refusal(
+            400, f"Logical Network '{network.name}' does not exist in Cluster."
+        )
+    if asked.nic is None:
+        if not world.does(NIC_THERE):
+            return False
+        nic = sent.host_nic
+        named = f"id {nic.id}, name {nic.name}" if nic is not None else "not given"
+        raise refused(400, f"The host network interface ({named}) does not exist.")
+    before = asked.before
+    if before and before.network != network.id and world.does(SAME_NETWORK):
+        raise refused(400, "The network of an attachment cannot change.")
+    return True
+
+
+def check_role(world: World, host: SimHost, one: SimAttachment) -> None:
+    row = world.clusters[host.cluster].networks.get(one.network)
+    roles = {"migration", "display", "gluster", "default_route"}
+    bears = row.usages & roles if row else set()
+    bare = not any(method != "none" for method, _, _ in one.addresses)
+    if bears and bare and world.does(ROLE_ADDRESS):
+        raise refused(
+            409,
+            "Role (migration/display/gluster/default-route) network "
+            f"'{world.networks[one.network].name}' has no boot protocol assigned.",
+        )
+
+
+def check_complete(world: World, asked: Asked) -> None:
+    """That the addresses of an attachment are said in full."""
+    assert asked.network is not None and asked.nic is not None
+    where = f"Network {asked.network.name}, Interface {asked.nic.name}"
+    for one in asked.sent.ip_address_assignments or []:
+        method, address, netmask, _ = _parts(one)
+        what = ""
+        if not method:
+            what = "Boot protocol is missing"
+        elif method == "static" and not (address and netmask):
+            what = "Must define ip address and netmask"
+        elif method != "static" and (address or netmask):
+            what = "Incompatible ip configuration"
+        if what and world.does(ADDRESS_COMPLETE):
+            raise Refusal(400, f"{what}: {where}.")
+
+
+def check_removal(
+    world: World, host: SimHost, found: Optional[SimAttachment], name: str
+) -> None:
+    if found is None:
+        if world.does(ATTACHMENT_THERE):
+            raise refused(
+                400,
+                "Cannot remove following Network Attachments, because they do not "
+                f"exist: {name}.",
+            )
+    elif is_management(world, host, found.network) and world.does(MANAGEMENT):
+        named = world.networks[found.network].name
+        raise Refusal(
+            400,
+            f"The Management Network ('{named}') is mandatory and cannot be removed.",
+        )
+
+
+def check_not_both(world: World, asked: Sequence[Asked], action: Any) -> None:
+    gone = {one.id for one in action.removed_network_attachments or []}
+    for each in asked:
+        both = each.before is not None and each.before.id in gone
+        if both and world.does(ATTACHMENT_THERE):
+            raise refused(400, "An attachment is both changed and removed.")
+
+
+def check_once(world: World, new: Sequence[Asked]) -> None:
+    names = [each.network.name for each in new if each.network]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice and world.does(ONCE):
+        raise refused(
+            400, f"Several attachments refer to the same network: {', '.join(twice)}."
+        )
+
+
+def check_all_attachments(
+    world: World, nics: Sequence[SimNic], wanted: Sequence[SimAttachment]
+) -> None:
+    """What has to be true of all networks on the host together."""
+    for nic in nics:
+        on_it = [world.networks[one.network] for one in wanted if one.nic == nic.id]
+        untagged = [one for one in on_it if one.vlan is None]
+        if len(untagged) > 1 and world.does(ONE_UNTAGGED):
+            raise refused(
+                409,
+                "At most one VLAN-untagged Logical Network is allowed on a NIC "
+                "(optionally in conjunction with several VLAN Logical Networks). The "
+                f"following Network Interfaces violate that rule: {nic.name}.",
+            )
+        mtus = {mtu_of(one) for one in on_it}
+        if untagged and len(mtus) > 1 and world.does(SAME_MTU):
+            raise refused(
+                409,
+                "The following Logical Networks do not have the same MTU value: "
+                f"{', '.join(one.name for one in on_it)}.",
+            )
 
 
 def check_properties(
@@ -92,7 +322,7 @@ def check_properties(
     declared = dict(_PREDEFINED) if network.vm else {}
     text = world.options.get((USER_PROPERTIES, version), "")
     declared.update(part.split("=", 1) for part in text.split(";") if "=" in part)
-    for name, value in properties.items():
+    for name, value in properties.items() if world.does(PROPERTIES) else ():
         if name not in declared or not re.fullmatch(declared[name], value):
             raise refused(
                 400,
@@ -103,108 +333,23 @@ def check_properties(
             )
 
 
-def check_bond(bond: SimNic, nics: list[SimNic], used: dict[str, int]) -> None:
-    """A new or changed bond; ``used`` counts the nics in all bonds of the request."""
-    if not _BOND_NAME.match(bond.name):
-        raise Refusal(400, f"Bond name '{bond.name}' does not follow naming criteria.")
-    by_name = {nic.name: nic for nic in nics}
-    before = by_name.get(bond.name)
-    if before is not None and not before.ports:
-        raise refused(409, f"The network interface '{bond.name}' is not a bond.")
-    if len(bond.ports) < 2:
-        raise refused(
-            400,
-            "The following bonds consist of less than two Network Interfaces: "
-            f"{bond.name}.",
-        )
-    for port in bond.ports:
-        if port not in by_name:
-            raise refused(
-                400, f"The host network interface (name {port}) does not exist."
-            )
-        if by_name[port].ports:
-            raise refused(409, f"Network Interface '{port}' cannot be slave.")
-        other = next((n for n in nics if port in n.ports and n.name != bond.name), None)
-        if other is not None:
-            raise Refusal(
-                409, f"Network Interface '{port}' already belongs to the bond."
-            )
-        if used[port] > 1:
-            raise refused(409, f"Network interface '{port}' is used multiple times.")
-
-
-def check_all_attachments(
-    world: World, host: SimHost, nics: list[SimNic], wanted: list[SimAttachment]
+def check_unmanaged(
+    world: World, host: SimHost, changed: Sequence[Asked], made: Sequence[SimNic]
 ) -> None:
-    """What has to be true of all networks on the host together."""
-    names = {nic.id: nic.name for nic in nics}
-    ports = {port for nic in nics for port in nic.ports}
-    networks = [one.network for one in wanted]
-    for name in {n for n in networks if networks.count(n) > 1}:
-        raise refused(
-            409,
-            "The following Logical Networks are attached to more than one Network "
-            f"Interface: {world.networks[name].name}.",
-        )
-    for nic, name in names.items():
-        on_it = [world.networks[one.network] for one in wanted if one.nic == nic]
-        if name in ports and on_it:
-            raise refused(
-                409,
-                f"Network Interface '{name}' cannot become slave, there's network "
-                f"'{on_it[0].name}' attached to it.",
-            )
-        untagged = [one for one in on_it if one.vlan is None]
-        if len(untagged) > 1:
-            raise refused(
-                409,
-                "At most one VLAN-untagged Logical Network is allowed on a NIC "
-                "(optionally in conjunction with several VLAN Logical Networks). The "
-                f"following Network Interfaces violate that rule: {name}.",
-            )
-        mtus = {mtu_of(one) for one in on_it if one.vlan is not None or not one.vm}
-        if untagged and not untagged[0].vm and len(mtus) > 1:
-            raise refused(
-                409,
-                "The following Logical Networks do not have the same MTU value: "
-                f"{', '.join(one.name for one in on_it)}.",
-            )
-
-
-def check_in_cluster(world: World, host: SimHost, network: SimNetwork) -> None:
-    if network.id not in world.clusters[host.cluster].networks:
-        raise Refusal(
-            400, f"Logical Network '{network.name}' does not exist in Cluster."
-        )
-
-
-def check_role(world: World, host: SimHost, one: SimAttachment) -> None:
-    """A network with a role needs an address on each host."""
-    row = world.clusters[host.cluster].networks[one.network]
-    roles = row.usages & {"migration", "display", "gluster", "default_route"}
-    if roles and not any(method != "none" for method, _, _ in one.addresses):
-        raise refused(
-            409,
-            "Role (migration/display/gluster/default-route) network "
-            f"'{world.networks[one.network].name}' has no boot protocol assigned.",
-        )
+    ports = {port for bond in made for port in bond.ports}
+    taken = {each.nic.id for each in changed if each.nic is not None}
+    taken |= {nic.id for nic in host.nics if nic.name in ports}
+    for name, nic in host.more.get("unmanaged", {}).items():
+        if nic in taken and world.does(UNMANAGED):
+            raise refused(400, f"A nic carries the unmanaged network {name}.")
 
 
 def check_synchronised(world: World, host: SimHost, one: SimAttachment) -> None:
     """``one`` as it was: a changed network has to be in sync, or be synchronised."""
-    if not in_sync(world, host, one):
+    if not in_sync(world, host, one) and world.does(SYNCHRONISED):
         raise refused(
             409,
             "The following Network definitions on the Network Interface are different "
             "than those on the Logical Network. Please synchronize the Network "
             f"Interface before editing network {world.networks[one.network].name}.",
-        )
-
-
-def check_removal(world: World, host: SimHost, one: SimAttachment) -> None:
-    if is_management(world, host, one.network):
-        name = world.networks[one.network].name
-        raise Refusal(
-            400,
-            f"The Management Network ('{name}') is mandatory and cannot be removed.",
         )

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A setupnetworks call read against a host: the nics and networks that are wanted."""
+"""A setupnetworks call read against a host: the nics and networks that are wanted.
+
+What the engine refuses it with is in network_checks and bond_checks, called here in the
+order of HostSetupNetworksCommand.validate and HostSetupNetworksValidator.validate.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from engine_double import bond_checks as bonds
 from engine_double import network_checks as checks
-from engine_double.answers import Missing, Refusal
+from engine_double.answers import Missing
 from engine_double.hosts_of_the_world import SimAttachment, SimHost, SimNic
 from engine_double.world import SimNetwork, World, new_id
 
@@ -28,6 +33,20 @@ class Wanted:
     left: set[str] = field(default_factory=set)
 
 
+@dataclass
+class Asked:
+    """An attachment that a call names: as it was, and as it is to be.
+
+    What the host or the engine does not have is None, until the checks are over.
+    """
+
+    sent: Any
+    network: Optional[SimNetwork]
+    before: Optional[SimAttachment]
+    nic: Optional[SimNic]
+    one: Optional[SimAttachment] = None
+
+
 def as_it_is(host: SimHost) -> Wanted:
     """The host's networks as a copy that may be changed."""
     return Wanted(copy.deepcopy(host.nics), copy.deepcopy(host.attachments))
@@ -37,12 +56,43 @@ def read(action: Any, world: World, host: SimHost) -> Wanted:
     """What a call asks for; raises what the engine refuses it with."""
     wanted = as_it_is(host)
     synchronised = _synchronised(action, host)
-    _bonds(action, host, wanted)
-    _remove(action, world, host, wanted)
-    _attachments(action, world, host, wanted, synchronised)
+    made = [_bond(sent, host, wanted) for sent in action.modified_bonds or []]
+    asked = [
+        _asked(sent, world, host, [*wanted.nics, *made])
+        for sent in action.modified_network_attachments or []
+    ]
+    for each in asked:
+        checks.check_form(world, each.sent)
+    checks.check_not_both(world, asked, action)
+    asked = [each for each in asked if checks.check_attachment(world, host, each)]
+    for each in asked:
+        each.one = _as_asked(host, each)
+    # What changes nothing is left out before it is checked any further.
+    changed = [a for a in asked if a.one != a.before or _id(a.before) in synchronised]
+    for each in changed:
+        checks.check_role(world, host, each.one)
+        checks.check_complete(world, each)
+    gone = _removed(action, world, host, wanted)
+    bonds.check_new(world, made, wanted.nics, _attached(changed, wanted, gone))
+    removed = bonds.removed(
+        world, action, wanted.nics, _attached(changed, wanted, gone)
+    )
+    checks.check_once(world, [each for each in asked if each.before is None])
+    _bring_in(wanted, made, removed, changed, gone)
     wanted.fresh |= synchronised
-    checks.check_all_attachments(world, host, wanted.nics, wanted.attachments)
+    checks.check_all_attachments(world, wanted.nics, wanted.attachments)
+    for each in changed:
+        checks.check_properties(world, host, each.network, each.one.properties)
+    bonds.check_modes(world, wanted.nics, wanted.attachments)
+    checks.check_unmanaged(world, host, changed, made)
+    for each in changed:
+        if each.before is not None and each.before.id not in synchronised:
+            checks.check_synchronised(world, host, each.before)
     return wanted
+
+
+def _id(one: Optional[SimAttachment]) -> str:
+    return one.id if one else ""
 
 
 def _synchronised(action: Any, host: SimHost) -> set[str]:
@@ -53,138 +103,124 @@ def _synchronised(action: Any, host: SimHost) -> set[str]:
     return wanted
 
 
-def _nic(wanted: Wanted, sent: Any) -> SimNic:
-    """The nic that a body names, by id or by name."""
-    for nic in wanted.nics:
-        if sent is not None and (
-            nic.id == sent.id if sent.id else nic.name == sent.name
-        ):
-            return nic
-    named = f"id {sent.id}, name {sent.name}" if sent is not None else "not given"
-    raise checks.refused(400, f"The host network interface ({named}) does not exist.")
-
-
-def _bonds(action: Any, host: SimHost, wanted: Wanted) -> None:
-    for sent in action.removed_bonds or []:
-        found = next(
-            (n for n in wanted.nics if n.id == sent.id or n.name == sent.name), None
-        )
-        if found is None:
-            raise Refusal(400, f"Following bonds do not exist: {sent.id or sent.name}.")
-        if not found.ports:
-            raise checks.refused(409, f"'{found.name}' is not a bond.")
-        wanted.nics.remove(found)
-    new = [_bond(sent, host, wanted) for sent in action.modified_bonds or []]
-    used = Counter(port for bond in new for port in bond.ports)
-    for bond in new:
-        checks.check_bond(bond, wanted.nics, used)
-        first = next(nic for nic in wanted.nics if nic.name == bond.ports[0])
-        bond.mac, bond.speed_mbps, bond.mtu = first.mac, first.speed_mbps, first.mtu
-        before = next((nic for nic in wanted.nics if nic.name == bond.name), None)
-        if before is not None:
-            bond.id, bond.mtu = before.id, before.mtu
-            wanted.nics[wanted.nics.index(before)] = bond
-        else:
-            wanted.nics.append(bond)
-
-
 def _bond(sent: Any, host: SimHost, wanted: Wanted) -> SimNic:
-    name = sent.name or next((n.name for n in wanted.nics if n.id == sent.id), None)
-    if name is None:
-        raise Refusal(400, "Bond has neither an id nor a name.")
+    name = sent.name or next((n.name for n in wanted.nics if n.id == sent.id), "")
     bonding = sent.bonding
     slaves = (bonding.slaves if bonding else None) or []
+    names = {nic.id: nic.name for nic in wanted.nics}
     options = {o.name: o.value for o in (bonding.options if bonding else None) or []}
     return SimNic(
         id=new_id(f"{host.id} {name}"),
         name=name,
         mac="",
-        ports=tuple(one.name or _nic(wanted, one).name for one in slaves),
-        # HostSetupNetworksCommand.java: mode=4 where none is given.
-        bond_mode=options.get("mode", "4"),
+        ports=tuple(one.name or names.get(one.id, one.id) for one in slaves),
+        # The kernel's default, where there are options without a mode.
+        bond_mode=options.get("mode", "0") if options else None,
     )
 
 
-def _remove(action: Any, world: World, host: SimHost, wanted: Wanted) -> None:
-    for sent in action.removed_network_attachments or []:
-        found = next((one for one in wanted.attachments if one.id == sent.id), None)
-        if found is None:
-            raise checks.refused(
-                400,
-                "Cannot remove following Network Attachments, because they do not "
-                f"exist: {sent.id}.",
-            )
-        checks.check_removal(world, host, found)
-        wanted.attachments.remove(found)
-        wanted.left.add(found.nic)
-    here = {nic.id for nic in wanted.nics}
-    for one in wanted.attachments:
-        if one.nic not in here:
-            raise checks.refused(409, f"A bond is used by attachment {one.id}.")
+def _asked(sent: Any, world: World, host: SimHost, nics: Sequence[SimNic]) -> Asked:
+    """What an attachment names: it is found by its id, or else by its network."""
+    network = _network(world, host, sent)
+    before = next(
+        (
+            one
+            for one in host.attachments
+            if (one.id == sent.id if sent.id else network and one.network == network.id)
+        ),
+        None,
+    )
+    if sent.network is None and before:
+        network = world.networks[before.network]
+    named = sent.host_nic
+    found = before.nic if before else None
+    for nic in nics:
+        if named is not None and (
+            nic.id == named.id if named.id else nic.name == named.name
+        ):
+            return Asked(sent, network, before, nic)
+        if named is None and nic.id == found:
+            return Asked(sent, network, before, nic)
+    return Asked(sent, network, before, None)
 
 
-def _attachments(
-    action: Any,
-    world: World,
-    host: SimHost,
-    wanted: Wanted,
-    synchronised: set[str],
-) -> None:
-    for sent in action.modified_network_attachments or []:
-        network = _network(world, host, sent, wanted)
-        before = next(
-            (
-                one
-                for one in wanted.attachments
-                if (one.id == sent.id if sent.id else one.network == network.id)
-            ),
-            None,
-        )
-        if sent.id and before is None:
-            raise checks.refused(400, f"Network attachment {sent.id} does not exist.")
-        checks.check_in_cluster(world, host, network)
-        one = copy.deepcopy(before) if before else None
-        if one is None or sent.host_nic is not None:
-            nic = _nic(wanted, sent.host_nic)
-        else:
-            nic = next(n for n in wanted.nics if n.id == one.nic)
-        if one is None:
-            one = SimAttachment(new_id(f"{host.id} {network.id}"), network.id, nic.id)
-            one.addresses = [("none", None, None)]
-        one.nic = nic.id
-        if sent.ip_address_assignments is not None:
-            one.addresses = checks.check_addresses(
-                sent.ip_address_assignments, network, nic.name
-            )
-        if sent.properties is not None:
-            one.properties = {each.name: each.value for each in sent.properties}
-        checks.check_properties(world, host, network, one.properties)
-        checks.check_role(world, host, one)
-        if before is None:
-            wanted.attachments.append(one)
-        elif one == before:
-            continue
-        else:
-            if before.id not in synchronised:
-                checks.check_synchronised(world, host, before)
-            wanted.attachments[wanted.attachments.index(before)] = one
-            if before.nic != one.nic:
-                wanted.left.add(before.nic)
-        wanted.fresh.add(one.id)
-
-
-def _network(world: World, host: SimHost, sent: Any, wanted: Wanted) -> SimNetwork:
-    """The network that an attachment names, or is of already."""
+def _network(world: World, host: SimHost, sent: Any) -> Optional[SimNetwork]:
     if sent.network is None:
-        for one in wanted.attachments:
-            if sent.id and one.id == sent.id:
-                return world.networks[one.network]
-        raise checks.refused(400, "There's unset networkId or networkName.")
-    name: Optional[str] = sent.network.name
+        return None
     data_center = world.data_center_of(host)
     for network in world.networks.values():
         if network.data_center != data_center:
             continue
-        if network.id == sent.network.id if sent.network.id else network.name == name:
+        wanted = sent.network
+        if network.id == wanted.id if wanted.id else network.name == wanted.name:
             return network
-    raise Refusal(400, f"Logical Network ('{sent.network.id or name}') doesn't exist.")
+    return None
+
+
+def _as_asked(host: SimHost, asked: Asked) -> SimAttachment:
+    """The attachment as it is to be; what the call does not say stays."""
+    sent, network, nic = asked.sent, asked.network, asked.nic
+    assert network is not None and nic is not None
+    if asked.before is None:
+        one = SimAttachment(new_id(f"{host.id} {network.id}"), network.id, nic.id)
+        one.addresses = [("none", None, None)]
+    else:
+        one = copy.deepcopy(asked.before)
+    one.nic = nic.id
+    if sent.ip_address_assignments is not None:
+        one.addresses = checks.addresses(sent.ip_address_assignments)
+    if sent.properties is not None:
+        one.properties = {each.name: each.value for each in sent.properties}
+    return one
+
+
+def _removed(action: Any, world: World, host: SimHost, wanted: Wanted) -> list[str]:
+    gone = []
+    for sent in action.removed_network_attachments or []:
+        found = next((one for one in wanted.attachments if one.id == sent.id), None)
+        checks.check_removal(world, host, found, sent.id)
+        if found:
+            gone.append(found.id)
+    return gone
+
+
+def _attached(
+    changed: Sequence[Asked], wanted: Wanted, gone: Sequence[str]
+) -> list[SimAttachment]:
+    """All attachments as they are to be."""
+    mine = [each.one for each in changed if each.one]
+    new = {one.id for one in mine} | set(gone)
+    return [*[one for one in wanted.attachments if one.id not in new], *mine]
+
+
+def _bring_in(
+    wanted: Wanted,
+    made: Sequence[SimNic],
+    removed: Sequence[SimNic],
+    changed: Sequence[Asked],
+    gone: Sequence[str],
+) -> None:
+    for bond in made:
+        before = next((nic for nic in wanted.nics if nic.name == bond.name), None)
+        by_name = {nic.name: nic for nic in wanted.nics}
+        ports = [by_name[port] for port in bond.ports if port in by_name]
+        bond.ports = tuple(port.name for port in ports)
+        if ports:
+            first = ports[0]
+            bond.mac, bond.speed_mbps, bond.mtu = first.mac, first.speed_mbps, first.mtu
+        if before is not None:
+            bond.id, bond.mtu = before.id, before.mtu
+            wanted.nics[wanted.nics.index(before)] = bond
+        else:
+            wanted.nics.append(bond)
+    for nic in removed:
+        wanted.nics.remove(nic)
+    left = {one.id: one.nic for one in wanted.attachments}
+    wanted.left |= {left[name] for name in gone}
+    for each in changed:
+        one = each.one
+        assert one is not None
+        if each.before is not None and each.before.nic != one.nic:
+            wanted.left.add(each.before.nic)
+        wanted.fresh.add(one.id)
+    wanted.attachments = _attached(changed, wanted, gone)

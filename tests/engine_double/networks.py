@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The logical networks of the double's data centers (facts/engine.md, section 5.2)."""
+"""The logical networks of the double's data centers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Optional
 from ovirtsdk4 import types
 
 from engine_double import cluster_networks
-from engine_double.answers import Missing, Refusal, created, listed
+from engine_double.answers import Refusal, Unknown, created, listed
+from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.routing import Call, known, route
 from engine_double.search_words import matching
@@ -18,7 +19,55 @@ from engine_double.setup_networks import free, synchronise
 from engine_double.views import followed, with_href
 from engine_double.world import SimDataCenter, SimNetwork, World, new_id
 
-# MTUValidator.java: 0, or at least 68; no maximum.
+_VALIDATOR = "bll/validator/NetworkValidator.java"
+COMPLETE = behaviour(
+    "NET-01",
+    "A network that is added wants a name and a data center: 400, Incomplete "
+    "parameters; a data center of a name that there is not: 404 with a fault.",
+    "restapi/resource/BackendNetworksResource.java:97-116",
+)
+FOR_VMS = behaviour(
+    "NET-02",
+    "A network is one for virtual machines, unless it comes with usages, be they "
+    "empty.",
+    "common/businessentities/network/Network.java:86-91",
+    "mapper/NetworkMapper.java:60-71",
+)
+NAME_IN_USE = behaviour(
+    "NET-03",
+    "A name is used once in a data center: 409.",
+    f"{_VALIDATOR}:106-115",
+)
+NO_BOND = behaviour(
+    "NET-04", "A network's name cannot begin with 'bond': 400.", f"{_VALIDATOR}:81-84"
+)
+MTU = behaviour(
+    "NET-05",
+    "An MTU is 0 or at least 68, without a maximum: 400.",
+    "common/validation/MTUValidator.java:15-17",
+)
+VLAN = behaviour(
+    "NET-06",
+    "A VLAN's number is from 0 to 4094: 400.",
+    "common/businessentities/network/Network.java:56-58",
+)
+RENAMED = behaviour(
+    "NET-08",
+    "A network that hosts have cannot be renamed: 409.",
+    "bll/network/dc/UpdateNetworkCommand.java:309-318",
+)
+ON_HOSTS = behaviour(
+    "NET-09",
+    "A change of a network is brought to the hosts that have it; where that fails, the "
+    "change stays and the host is out of sync.",
+    "bll/network/dc/UpdateNetworkCommand.java:149-157",
+)
+NAME_ON_HOSTS = behaviour(
+    "NET-10",
+    "A network whose name no netdev can have gets another on hosts: vdsm_name.",
+    "utils/NetworkUtils.java:244-253",
+)
+
 _LEAST_MTU = 68
 # Names that a host can have; others get a vdsm_name of their own.
 _ON_HOSTS = re.compile(r"[0-9a-zA-Z_-]{1,15}\Z")
@@ -33,9 +82,9 @@ _FIELDS = (
 )
 
 
-def shown(network: SimNetwork) -> types.Network:
+def shown(world: World, network: SimNetwork) -> types.Network:
     """A network as the API shows it outside clusters."""
-    good = _ON_HOSTS.match(network.name)
+    good = _ON_HOSTS.match(network.name) or not world.does(NAME_ON_HOSTS)
     return with_href(
         types.Network(
             id=network.id,
@@ -48,7 +97,7 @@ def shown(network: SimNetwork) -> types.Network:
             port_isolation=False,
             usages=[types.NetworkUsage.VM] if network.vm else [],
             vlan=None if network.vlan is None else types.Vlan(id=network.vlan),
-            vdsm_name=network.name if good else f"on{network.id[:13].replace('-', '')}",
+            vdsm_name=network.name if good else f"on{network.id.replace('-', '')[:13]}",
         ),
         f"/networks/{network.id}",
     )
@@ -58,7 +107,7 @@ def shown(network: SimNetwork) -> types.Network:
 def networks_of(world: World, data_center: SimDataCenter) -> list[types.Network]:
     """The networks of a data center."""
     every = world.networks.values()
-    return [shown(one) for one in every if one.data_center == data_center.id]
+    return [shown(world, one) for one in every if one.data_center == data_center.id]
 
 
 @route("GET", "/networks", query=("max", "search", "case_sensitive"))
@@ -71,7 +120,7 @@ def list_networks(call: Call) -> Any:
     }
     every = world.networks.values()
     found = matching(call.query.get("search", ""), every, fields)
-    return listed("networks", map(shown, call.first(found)))
+    return listed("networks", [shown(world, one) for one in call.first(found)])
 
 
 @route("GET", "/datacenters/{dc}/networks", query=("max",))
@@ -82,7 +131,7 @@ def list_networks_of_data_center(call: Call) -> Any:
 
 @route("GET", "/networks/{network}")
 def get_network(call: Call) -> Any:
-    return shown(known(call.world.networks, call.ids["network"]))
+    return shown(call.world, known(call.world.networks, call.ids["network"]))
 
 
 @route(
@@ -93,19 +142,35 @@ def get_network(call: Call) -> Any:
 )
 def add_network(call: Call) -> Any:
     sent = call.body.data_center
+    missing = [] if call.body.name else ["name"]
     if sent is None or not (sent.id or sent.name):
-        raise Refusal(
-            400, "Network [dataCenter.name|id] required for add", reason="Incomplete"
-        )
-    for data_center in call.world.data_centers.values():
+        missing.append("dataCenter.name|id")
+    if missing and call.world.does(COMPLETE):
+        raise _incomplete(*missing)
+    for data_center in call.world.data_centers.values() if sent else ():
         if data_center.id == sent.id if sent.id else data_center.name == sent.name:
             return _add(call, data_center.id)
-    raise Missing(sent.id or sent.name)
+    if sent and sent.id:
+        raise Refusal(400, "Cannot add Network. The Data Center does not exist.")
+    if not call.world.does(COMPLETE):
+        return _add(call, next(iter(call.world.data_centers)))
+    raise Unknown(f"Datacenter: name={sent.name}")
+
+
+def _incomplete(*missing: str) -> Refusal:
+    return Refusal(
+        400,
+        f"Network [{', '.join(missing)}] required for add",
+        reason="Incomplete parameters",
+    )
 
 
 @route("POST", "/datacenters/{dc}/networks", root="network", fields=_FIELDS)
 def add_network_to_data_center(call: Call) -> Any:
-    return _add(call, known(call.world.data_centers, call.ids["dc"]).id)
+    found = known(call.world.data_centers, call.ids["dc"])
+    if not call.body.name:
+        raise _incomplete("name")
+    return _add(call, found.id)
 
 
 @route("PUT", "/networks/{network}", root="network", fields=_FIELDS)
@@ -114,17 +179,24 @@ def update_network(call: Call) -> Any:
     world, sent = call.world, call.body
     network = known(world.networks, call.ids["network"])
     _check(call, network.data_center, network)
+    on = [
+        host
+        for host in world.hosts.values()
+        if any(one.network == network.id for one in host.attachments)
+    ]
+    if on and sent.name not in (None, network.name) and world.does(RENAMED):
+        names = ", ".join(host.name for host in on)
+        raise Refusal(409, f"Cannot edit Network. Hosts use it: {names}.")
     as_before = {"bridged": network.vm, "vlan": network.vlan}
-    _take(network, sent)
-    for host in world.hosts.values():
+    _take(world, network, sent)
+    for host in on if world.does(ON_HOSTS) else ():
         mine = [one for one in host.attachments if one.network == network.id]
         for one in mine:
             one.actual = {**as_before, **one.actual}
-        if mine:
-            with contextlib.suppress(Refusal):
-                synchronise(world, host, {one.id for one in mine})
+        with contextlib.suppress(Refusal):
+            synchronise(world, host, {one.id for one in mine})
     _say(call, 1114, f"Finished Network {network.name} update", network.data_center)
-    return shown(network)
+    return shown(world, network)
 
 
 @route("DELETE", "/networks/{network}")
@@ -132,7 +204,8 @@ def remove_network(call: Call) -> Any:
     world = call.world
     network = known(world.networks, call.ids["network"])
     inside = [c for c in world.clusters.values() if network.id in c.networks]
-    if any("management" in c.networks[network.id].usages for c in inside):
+    management = any("management" in c.networks[network.id].usages for c in inside)
+    if management and world.does(cluster_networks.MANAGEMENT_STAYS):
         raise Refusal(
             400,
             f"The Management Network ('{network.name}') is mandatory and cannot be "
@@ -180,14 +253,15 @@ def unmanaged_of(world: World, host: SimHost) -> list[types.UnmanagedNetwork]:
 def _add(call: Call, data_center: str) -> Any:
     world = call.world
     _check(call, data_center, None)
-    network = SimNetwork(new_id(), call.body.name, data_center)
-    _take(network, call.body)
+    network = SimNetwork(new_id(), call.body.name or "", data_center)
+    network.vm = world.does(FOR_VMS)
+    _take(world, network, call.body)
     world.networks[network.id] = network
     _say(call, 942, f"Finished adding Network {network.name}", data_center)
-    return created(shown(network))
+    return created(shown(world, network))
 
 
-def _take(network: SimNetwork, sent: Any) -> None:
+def _take(world: World, network: SimNetwork, sent: Any) -> None:
     for name in ("name", "description", "comment", "mtu"):
         if getattr(sent, name) is not None:
             setattr(network, name, getattr(sent, name))
@@ -198,15 +272,20 @@ def _take(network: SimNetwork, sent: Any) -> None:
 
 
 def _check(call: Call, data_center: str, itself: Optional[SimNetwork]) -> None:
-    sent = call.body
-    if itself is None and not sent.name:
-        raise Refusal(400, "Network [name] required for add", reason="Incomplete")
+    world, sent = call.world, call.body
     name = sent.name if sent.name is not None else itself.name if itself else ""
-    if name.lower().startswith("bond"):
-        raise Refusal(400, "Bad network name, network cannot start with 'bond'")
-    if not 1 <= len(name) <= 256:
+    # Bean validation comes first.
+    if len(name) > 256:
         raise Refusal(400, "Network name must be 1-256 long")
-    for other in call.world.networks.values():
+    small = sent.mtu is not None and sent.mtu != 0 and sent.mtu < _LEAST_MTU
+    if small and world.does(MTU):
+        raise Refusal(400, f"MTU must be 0 or at least {_LEAST_MTU}.")
+    tag = sent.vlan.id if sent.vlan is not None else 0
+    if not 0 <= tag <= 4094 and world.does(VLAN):
+        raise Refusal(400, "VLAN ID must be a number between 0 and 4094.")
+    if name.lower().startswith("bond") and world.does(NO_BOND):
+        raise Refusal(400, "Bad network name, network cannot start with 'bond'")
+    for other in world.networks.values() if world.does(NAME_IN_USE) else ():
         same = (other.data_center, other.name) == (data_center, name)
         if same and other is not itself:
             raise Refusal(
@@ -214,10 +293,6 @@ def _check(call: Call, data_center: str, itself: Optional[SimNetwork]) -> None:
                 f"Cannot add Network. The name of the logical network '{name}' is "
                 "already used by an existing logical network in the same data-center.",
             )
-    if sent.mtu is not None and sent.mtu != 0 and sent.mtu < _LEAST_MTU:
-        raise Refusal(400, f"MTU must be 0 or at least {_LEAST_MTU}.")
-    if sent.vlan is not None and not 0 <= sent.vlan.id <= 4094:
-        raise Refusal(400, "VLAN ID must be a number between 0 and 4094.")
 
 
 def _say(call: Call, code: int, sentence: str, data_center: str) -> None:

@@ -1,34 +1,66 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Required networks: what a host that comes up is held to.
-
-NetworkClusterHelper.java and HostNetworkTopologyPersisterImpl.java of ovirt-engine
-4.5.7: a required network becomes operational when all hosts that are up have it; only
-then a host without it is made non_operational, when its capabilities are read.
-"""
+"""Required networks: what a host is held to when its capabilities are read."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Optional
 
+from engine_double.behaviours import behaviour
 from engine_double.host_life import ON_UP
 from engine_double.host_nics import out_of_sync
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.world import SimCluster, World
 
+OPERATIONAL = behaviour(
+    "NET-17",
+    "A required network is operational only where all hosts of the cluster that are up "
+    "have it; one that is not required always is.",
+    "bll/network/cluster/NetworkClusterHelper.java:89-146",
+)
+HELD_TO = behaviour(
+    "NET-18",
+    "A host without a required network that is operational becomes non_operational "
+    "(event 519) when its capabilities are read: when it comes up, at a refresh, and "
+    "after a set-up of its networks.",
+    "vdsbroker/vdsbroker/HostNetworkTopologyPersisterImpl.java:108-127",
+    "vdsbroker/monitoring/NetworkMonitoringHelper.java:72-83",
+    "bll/network/host/HostSetupNetworksCommand.java:955-974",
+)
+TOLD = behaviour(
+    "NET-19",
+    "Event 1110 names a host's networks that are out of sync, whenever its "
+    "capabilities are read.",
+    "vdsbroker/vdsbroker/HostNetworkTopologyPersisterImpl.java:244-265",
+)
+ANEW = behaviour(
+    "NET-20",
+    "The activation of a host says anew which required networks are operational, by "
+    "the hosts that are up without it, and before it is held to them.",
+    "bll/ActivateVdsCommand.java:67-75",
+)
+AT_MAINTENANCE = behaviour(
+    "NET-39",
+    "The deactivation of a host says anew which required networks are operational, by "
+    "the hosts that stay up.",
+    "bll/MaintenanceNumberOfVdssCommand.java:243-252",
+    "bll/network/cluster/NetworkClusterHelper.java:133-146",
+)
+
 
 def set_operational(
-    world: World, cluster: SimCluster, network: Optional[str] = None
+    world: World, cluster: SimCluster, networks: Optional[Collection[str]] = None
 ) -> None:
-    """Say anew which networks (or this one) all hosts that are up have."""
+    """Say anew which networks (or these) all hosts that are up have."""
     up = [
         host
         for host in world.hosts.values()
         if host.cluster == cluster.id and host.status == "up"
     ]
     for row in cluster.networks.values():
-        if network not in (None, row.network):
+        if networks is not None and row.network not in networks:
             continue
-        if not row.required:
+        if not row.required or not world.does(OPERATIONAL):
             row.operational = True
         elif up:
             row.operational = all(has(host, row.network) for host in up)
@@ -40,17 +72,26 @@ def has(host: SimHost, network: str) -> bool:
 
 def missing_networks(world: World, host: SimHost) -> list[str]:
     """The names of the networks for whose lack a host becomes non_operational."""
+    rows = world.clusters[host.cluster].networks.values()
     return [
         world.networks[row.network].name
-        for row in world.clusters[host.cluster].networks.values()
+        for row in rows
         if row.required and row.operational and not has(host, row.network)
     ]
 
 
+def host_goes(world: World, host: SimHost) -> None:
+    """``host`` is on its way to maintenance, for a user."""
+    if world.does(AT_MAINTENANCE):
+        set_operational(world, world.clusters[host.cluster])
+
+
 def comply(world: World, host: SimHost, correlation_id: Optional[str]) -> str:
     """Hold a host that comes up to its cluster's networks; gives what it lacks."""
+    if host.status not in ("up", "non_operational") and world.does(ANEW):
+        set_operational(world, world.clusters[host.cluster])
     missing = missing_networks(world, host)
-    if missing:
+    if missing and world.does(HELD_TO):
         cluster = world.clusters[host.cluster].name
         world.log.record(
             519,
@@ -61,9 +102,8 @@ def comply(world: World, host: SimHost, correlation_id: Optional[str]) -> str:
             correlation_id=correlation_id,
         )
         return ", ".join(missing)
-    set_operational(world, world.clusters[host.cluster])
     differ = out_of_sync(world, host)
-    if differ:
+    if differ and world.does(TOLD):
         world.log.record(
             1110,
             "warning",

@@ -29,6 +29,8 @@ def sample_world(
     iso: bool = False,
     export: bool = False,
     hosted_engine: bool = False,
+    hosted_engine_name: str = "hosted_storage",
+    image: bool = False,
     default_data_center: bool = False,
     iscsi: bool = False,
     addon: bool = False,
@@ -40,7 +42,8 @@ def sample_world(
     host01 is SPM. Each has nics eth0, with the management network, and ib0, an IPoIB
     netdev. ``domains`` are NFS data domains on SERVER:/exports/NAME, active, the first
     one is master, mounted over TCP on every host. ``iso`` and ``export`` add domains of
-    those names; ``hosted_engine`` adds ``hosted_storage``, which is then the master;
+    those names; ``hosted_engine`` adds ``hosted_engine_name``, which is then the
+    master; ``image`` the domain of images that an engine has from its set-up on;
     ``default_data_center`` a data center ``Default`` without hosts; ``iscsi`` a block
     domain. ``addon``: ovirt-rdma is on the hosts, with an empty policy.
     """
@@ -54,10 +57,17 @@ def sample_world(
         world.add_host(_host(world, number, cluster, addon))
     named = [(name, "data") for name in domains]
     if hosted_engine:
-        named.insert(0, ("hosted_storage", "data"))
+        named.insert(0, (hosted_engine_name, "data"))
     named += [("iso", "iso")] * iso + [("export", "export")] * export
     for name, kind in named:
         _add_domain(world, centre, name, kind, server)
+    if hosted_engine:
+        world.domain(hosted_engine_name).hosted_engine = True
+        for host in world.hosts.values():
+            host.hosted_engine = True
+    if image:
+        found = SimDomain(new_id("image"), "ovirt-image-repository", "image", "glance")
+        world.domains[found.id] = found
     if iscsi:
         _add_block_domain(world, centre)
     if default_data_center:
@@ -149,15 +159,12 @@ def _add_domain(
         centre.id,
         "active",
         master=first and kind == "data",
-        hosted_engine=name == "hosted_storage",
     )
     world.connections[row.id] = row
     world.domains[domain.id] = domain
     world.export(row.export).domain = domain.id
     for host in world.hosts.values():
         host.mounts[row.export] = "tcp"
-        if domain.hosted_engine:
-            host.hosted_engine = True
 
 
 def _add_block_domain(world: World, centre: SimDataCenter) -> None:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -83,6 +82,7 @@ def _holds(
         return signs[sign]
     if sign not in ("=", "!="):
         raise Mistake(f"the double compares {field} with = and != only")
-    # The engine's text searches ignore case and know "*".
-    alike = fnmatch.fnmatchcase(str(actual or "").lower(), value.lower())
-    return alike == (sign == "=")
+    # ILIKE: case is ignored, and "*" is SQL's "%" (SyntaxChecker.java:1142-1176).
+    wild = re.escape(value).replace(r"\*", ".*").replace("%", ".*")
+    alike = re.fullmatch(wild, str(actual or ""), re.IGNORECASE | re.DOTALL)
+    return bool(alike) == (sign == "=")

@@ -1,21 +1,38 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Logging in to the double and out of it: tokens that expire and can be revoked.
-
-On the wire as facts/engine.md, section 7, says.
-"""
+"""Logging in to the double and out of it: tokens that expire and can be revoked."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 from engine_double.answers import Answer, Mistake
+from engine_double.behaviours import Behaviour, behaviour
+
+WRONG_PASSWORD = behaviour(
+    "SSO-01",
+    "A wrong password is 400 in JSON: error_code access_denied, and error a sentence.",
+    "sso/servlets/OAuthTokenServlet.java:53-59",
+    "sso/service/SsoService.java:703-713",
+)
+LONG_LIVED = behaviour(
+    "SSO-02",
+    "A token comes with an end, as a text, that is the user account's and not the "
+    "session's: none, as a rule.",
+    "sso/servlets/OAuthTokenServlet.java:271-278",
+    "sso/service/SsoService.java:523-526",
+)
+REVOKED = behaviour(
+    "SSO-03",
+    "A logout ends the token.",
+    "sso/servlets/OAuthRevokeServlet.java:48-65",
+)
 
 TOKEN = "/ovirt-engine/sso/oauth/token"
 LOGOUT = "/ovirt-engine/services/sso-logout"
-JSON = "application/json;charset=UTF-8"
+JSON = "application/json"
 
 
 @dataclass
@@ -23,6 +40,7 @@ class Sso:
     """The tokens that are good now. ``logins`` and ``logouts`` count."""
 
     passwords: Mapping[str, str]
+    does: Callable[[Behaviour], bool] = lambda one: True
     tokens: set[str] = field(default_factory=set)
     made: int = 0
     logins: int = 0
@@ -46,7 +64,8 @@ class Sso:
         if words or token is None:
             raise Mistake(f"{path} takes scope and token, not {sorted(words)}")
         self.logouts += 1
-        self.tokens.discard(token)
+        if self.does(REVOKED):
+            self.tokens.discard(token)
         return _json(200, {})
 
     def _log_in(self, words: dict[str, str]) -> Answer:
@@ -54,18 +73,18 @@ class Sso:
         name, password = words.pop("username", ""), words.pop("password", "")
         if grant != "password" or words:
             raise Mistake(f"the double grants for a password only, not {grant!r}")
-        if self.passwords.get(name) != password:
+        wrong = self.passwords.get(name) != password
+        if wrong and self.does(WRONG_PASSWORD):
             text = (
-                "Cannot authenticate user Invalid user credentials: "
-                "the user name or the password is wrong."
+                f"Cannot authenticate user '{name}': the user name or the password is "
+                "wrong."
             )
-            # Status as the engine's: it is the body that tells.
             return _json(400, {"error_code": "access_denied", "error": text})
         self.logins += 1
         document = {
             "access_token": self.new_token(),
             "scope": "ovirt-app-api",
-            "exp": "9223372036854775807",
+            "exp": "9223372036854775807" if self.does(LONG_LIVED) else "3600",
             "token_type": "bearer",
         }
         return _json(200, document)

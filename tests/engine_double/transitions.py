@@ -4,8 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Union
 
 Stage = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class After:
+    """A stage that comes after so many showings, whatever ``reads_per_stage`` is."""
+
+    reads: int
+    stage: Stage
 
 
 class Transitions:
@@ -17,12 +27,15 @@ class Transitions:
 
     def __init__(self, reads_per_stage: int = 1) -> None:
         self.reads_per_stage = reads_per_stage
-        self._stages: dict[str, list[Stage]] = {}
+        self._stages: dict[str, list[After]] = {}
         self._reads: dict[str, int] = {}
 
-    def begin(self, name: str, *stages: Stage) -> None:
+    def begin(self, name: str, *stages: Union[Stage, After]) -> None:
         """Let ``name`` go through ``stages``; what was before it is forgotten."""
-        self._stages[name] = list(stages)
+        self._stages[name] = [
+            one if isinstance(one, After) else After(self.reads_per_stage, one)
+            for one in stages
+        ]
         self._reads[name] = 0
 
     def stop(self, name: str) -> None:
@@ -35,7 +48,7 @@ class Transitions:
         """``name`` has been read by a client."""
         if name in self._stages:
             self._reads[name] += 1
-            if self._reads[name] >= self.reads_per_stage:
+            if self._reads[name] >= self._stages[name][0].reads:
                 self.advance(name)
 
     def advance(self, name: str = "") -> None:
@@ -45,7 +58,7 @@ class Transitions:
             if stages is None:
                 continue
             self._reads[which] = 0
-            stages.pop(0)()
+            stages.pop(0).stage()
             # A stage may have begun another way, which then has its own stages.
             if self._stages.get(which) is stages and not stages:
                 del self._stages[which]

@@ -16,6 +16,7 @@ from typing import Any, Optional, TypeVar
 from ovirtsdk4 import types
 
 from engine_double.answers import API, Mistake, linked
+from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.world import (
     SimCluster,
@@ -25,6 +26,31 @@ from engine_double.world import (
     World,
 )
 
+ACTIVE_ONLY = behaviour(
+    "HOST-01",
+    "A host's summary counts as active what is up: not what is paused, powering up or "
+    "migrating; total counts all.",
+    "mapper/HostMapper.java:284-288",
+    "vdsbroker/vdsbroker/VdsBrokerObjectsBuilder.java:1354-1357",
+)
+UPGRADE = behaviour(
+    "HOST-02",
+    "A cluster shows whether an upgrade of its hosts is in progress.",
+    "mapper/ClusterMapper.java:289-295",
+)
+CUT = behaviour(
+    "CONN-20",
+    "A row is shown split at its first colon and cut at the second; one with an IPv6 "
+    "address is shown whole.",
+    "mapper/StorageDomainMapper.java:308-320",
+)
+ONLY_THERE = behaviour(
+    "DOMAIN-40",
+    "Only its data center shows a domain's status; elsewhere there is none but "
+    "unattached.",
+    "restapi/resource/BackendStorageDomainsResource.java:452-462",
+    "restapi/resource/BackendStorageDomainResource.java:288-297",
+)
 E = TypeVar("E", bound=enum.Enum)
 Following = Callable[[World, Any], list[Any]]
 FOLLOWED: dict[tuple[str, str], Following] = {}
@@ -100,6 +126,7 @@ def cluster_view(world: World, found: SimCluster) -> types.Cluster:
         virt_service=True,
         gluster_service=False,
         switch_type=types.SwitchType.LEGACY,
+        upgrade_in_progress=found.upgrade_in_progress and world.does(UPGRADE),
     )
     rels = ("enabledfeatures", "networks")
     return _with_links(view, f"/clusters/{found.id}", *rels)
@@ -107,6 +134,8 @@ def cluster_view(world: World, found: SimCluster) -> types.Cluster:
 
 def host_view(world: World, found: SimHost) -> types.Host:
     spm = types.SpmStatus.SPM if found.spm else types.SpmStatus.NONE
+    if found.spm_contending:
+        spm = types.SpmStatus.CONTENDING
     hosted = types.HostedEngine(
         active=True, configured=True, global_maintenance=False, score=3400
     )
@@ -127,9 +156,7 @@ def host_view(world: World, found: SimHost) -> types.Host:
             fingerprint=found.fingerprint,
             public_key=found.public_key,
         ),
-        summary=types.VmSummary(
-            active=len(found.vms), migrating=0, total=len(found.vms)
-        ),
+        summary=_vm_summary(world, found),
         update_available=False,
         # Only with all_content in a list of the engine; taken back there.
         hosted_engine=hosted if found.hosted_engine else None,
@@ -151,8 +178,20 @@ def host_view(world: World, found: SimHost) -> types.Host:
     return _with_links(view, f"/hosts/{found.id}", *rels)
 
 
+def _vm_summary(world: World, found: SimHost) -> types.VmSummary:
+    """``total`` are all; who runs in fact is ``active``."""
+    leaving = found.more.get("leaving", ())
+    migrating = [name for name in found.vms if name in leaving]
+    active = [n for n in found.vms if n not in (*found.inactive_vms, *migrating)]
+    if not world.does(ACTIVE_ONLY):
+        active, migrating = found.vms, []
+    return types.VmSummary(
+        active=len(active), migrating=len(migrating), total=len(found.vms)
+    )
+
+
 def connection_view(world: World, found: SimConnection) -> types.StorageConnection:
-    address, path = _split(found)
+    address, path = _split(world, found)
     view = types.StorageConnection(
         id=found.id, type=word(types.StorageType, found.type)
     )
@@ -173,7 +212,7 @@ def domain_view(
     world: World, found: SimDomain, data_center: Optional[str] = None
 ) -> types.StorageDomain:
     """A domain; with ``data_center`` as that one sees it, else without a status."""
-    status = found.status if data_center else None
+    status = found.status if data_center or not world.does(ONLY_THERE) else None
     if found.data_center is None:
         status = "unattached"
     view = types.StorageDomain(
@@ -209,7 +248,7 @@ def _host_storage(world: World, found: SimDomain) -> types.HostStorage:
     connection = world.connections.get(found.connection or "")
     if connection is None or found.storage_type not in ("nfs", "posixfs"):
         return storage
-    storage.address, storage.path = _split(connection)
+    storage.address, storage.path = _split(world, connection)
     storage.mount_options = connection.mount_options
     storage.vfs_type = connection.vfs_type
     if found.storage_type == "nfs":
@@ -219,8 +258,7 @@ def _host_storage(world: World, found: SimDomain) -> types.HostStorage:
     return storage
 
 
-def _split(found: SimConnection) -> tuple[Optional[str], str]:
-    # StorageDomainMapper.java splits at colons: of a path, what is after one is lost.
-    if found.address.startswith("["):
+def _split(world: World, found: SimConnection) -> tuple[Optional[str], str]:
+    if found.address.startswith("[") or not world.does(CUT):
         return found.address, found.path
     return found.address or None, found.path.split(":")[0]

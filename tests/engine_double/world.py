@@ -7,12 +7,15 @@ their rules in networks.py and setup_networks.py.
 
 from __future__ import annotations
 
+import datetime
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional, Protocol, TypeVar
 
+from engine_double import behaviours
+from engine_double.behaviours import Behaviour
 from engine_double.event_log import EventLog
 from engine_double.hosts_of_the_world import SimHost
 from engine_double.transitions import Transitions
@@ -47,12 +50,14 @@ class SimCluster:
     """``features`` are the ids of the enabled additional features.
 
     ``networks``: a row for each logical network in it, by the network's id.
+    ``upgrade_in_progress``: its hosts are being upgraded one after another.
     """
 
     id: str
     name: str
     data_center: str
     version: str = "4.7"
+    upgrade_in_progress: bool = False
     features: set[str] = field(default_factory=set)
     networks: dict[str, SimClusterNetwork] = field(default_factory=dict)
 
@@ -109,7 +114,9 @@ class SimDomain:
 
     ``running_vms``, ``leases`` (names of VMs), ``cds_in_use``, ``image_transfers`` and
     ``tasks`` are what a deactivation is refused for. ``ovf_update_fails``: only a
-    forced deactivation gets through. ``ovf_update_runs`` is the double's own.
+    forced deactivation gets through. ``activation_fails``: it is attached, and not
+    activated. ``disks`` are the names of its VMs' disks. ``ovf_update_runs`` is the
+    double's own.
     """
 
     id: str
@@ -127,6 +134,8 @@ class SimDomain:
     image_transfers: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     ovf_update_fails: bool = False
+    activation_fails: bool = False
+    disks: list[str] = field(default_factory=list)
     ovf_update_runs: bool = False
     comment: str = ""
     description: str = ""
@@ -154,13 +163,21 @@ class World:
     """Everything the engine knows, and everything that is so on its hosts.
 
     ``reads_per_stage``: a status that goes on to another one does so after it has been
-    shown so many times. ``lock`` is held while a request is served; tests that change
-    something while requests are under way take it too.
+    shown so many times. ``connecting_reads``: a host is shown as up so many times
+    before its storage is connected, and as in maintenance before it is disconnected.
+    ``retry_reads``: after so many showings the engine tries again to get a host to
+    maintenance. ``seconds`` is the engine's clock, which only tests move. ``lock`` is
+    held while a request is served; tests that change something while requests are
+    under way take it too. ``meanwhile`` is called with an object's id while the engine
+    carries out what it answers only afterwards; others can ask it then.
     """
 
     def __init__(self, *, reads_per_stage: int = 1) -> None:
         self.lock = threading.RLock()
         self.transitions = Transitions(reads_per_stage)
+        self.meanwhile: Optional[Callable[[str], None]] = None
+        self.connecting_reads = 2
+        self.retry_reads = 5
         self.log = EventLog()
         self.data_centers: dict[str, SimDataCenter] = {}
         self.clusters: dict[str, SimCluster] = {}
@@ -175,8 +192,15 @@ class World:
         self.version = "4.5.7"
         self.product = "oVirt Engine"
         self.ca_pem = ""
+        # Ids of behaviours that this engine does not have: see does().
+        self.kind: set[str] = set(behaviours.left_out)
+        self._own_ids = 0
         # What the other modules of the double keep: {module: data}.
         self.more: dict[str, Any] = {}
+
+    def does(self, behaviour: Behaviour) -> bool:
+        """Whether this engine behaves so; an engine as it is does everything."""
+        return behaviour.id not in self.kind
 
     # -- by name, for tests
 
@@ -234,6 +258,44 @@ class World:
         with self.lock:
             for _ in range(20):
                 self.transitions.advance()
+
+    def let_others_look(self, name: str) -> None:
+        """Call ``meanwhile``; the lock, which this thread holds once, is free then."""
+        if self.meanwhile is None:
+            return
+        self.lock.release()
+        try:
+            self.meanwhile(name)
+        finally:
+            self.lock.acquire()
+
+    @property
+    def seconds(self) -> float:
+        """The engine's clock; it stands unless a test moves it."""
+        return self.log.seconds
+
+    @seconds.setter
+    def seconds(self, seconds: float) -> None:
+        self.log.seconds = seconds
+
+    def now(self) -> float:
+        """The engine's clock, in seconds."""
+        return self.seconds
+
+    def time(self) -> datetime.datetime:
+        return self.log.first_time + datetime.timedelta(seconds=self.seconds)
+
+    def own_correlation_id(self) -> str:
+        """One that the engine makes for what no request asked for."""
+        self._own_ids += 1
+        return f"{0x5B0F2C00 + self._own_ids:x}"
+
+    def domain_monitoring_times_out(self) -> None:
+        """Let hosts go down that have not seen an active domain for too long."""
+        from engine_double.domain_life import monitoring_times_out
+
+        with self.lock:
+            monitoring_times_out(self)
 
     def recover(self) -> None:
         """Try the hosts that are non_operational again, as engines do by themselves."""

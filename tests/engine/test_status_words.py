@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Statuses as they stand in sentences and in tables."""
+
+from __future__ import annotations
+
+import pytest
+from ovirtsdk4 import types
+
+from ovirt_rdma.engine_sdk_tools.engine_facts import (
+    Host,
+    status_label,
+    status_words,
+)
+from ovirt_rdma.engine_sdk_tools.host_cells import status_cell
+
+# Words that are no adjective: "the host is maintenance".
+_NOUNS = ("maintenance", "error", "reboot", "install_failed", "contend", "mixed")
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "label"),
+    [
+        ("up", "up", "up"),
+        ("maintenance", "in maintenance", "maintenance"),
+        (
+            "preparing_for_maintenance",
+            "preparing for maintenance",
+            "preparing for maintenance",
+        ),
+        ("non_operational", "non-operational", "non-operational"),
+        (None, "in an unknown status", "unknown"),
+        ("unknown", "in an unknown status", "unknown"),
+    ],
+)
+def test_a_status_reads_as_a_sentence_and_as_a_cell(status, words, label):
+    assert (status_words(status), status_label(status)) == (words, label)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        one.value
+        for every in (
+            types.HostStatus,
+            types.StorageDomainStatus,
+            types.DataCenterStatus,
+        )
+        for one in every
+    ],
+)
+def test_no_status_of_the_api_stands_as_a_noun(status):
+    words = status_words(status)
+
+    assert words not in _NOUNS
+    assert "_" not in words + status_label(status)
+
+
+def test_hosts_check_says_in_maintenance():
+    host = Host("1", "bodh1", "192.0.2.1", "c", status="maintenance")
+
+    cell = status_cell(host)
+
+    assert cell.sentence == "the host is in maintenance"
+    assert cell.text == "maintenance"

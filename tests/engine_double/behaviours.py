@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the double does as the engine does, each with the engine's class and line.
+
+    REFUSED = behaviour(
+        "JOB-01", "JobId is refused for actions that are not monitored",
+        "bll/Backend.java:421-426",
+    )
+    ...
+    if world.does(REFUSED) and call.job_id: raise Refusal(400, ...)
+
+docs/engine-double.md is made from this table. A test marked ``engine_does("JOB-01")``
+runs twice: as it is, and with a world that does not do JOB-01, where it has to fail.
+So each behaviour has a test that fails when the double is made kinder. Sources are of
+ovirt-engine 4.5.7, below the folders that ``ROOTS`` names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MODULES = "backend/manager/modules"
+ROOTS = {
+    "bll": f"{_MODULES}/bll/src/main/java/org/ovirt/engine/core/bll",
+    "common": f"{_MODULES}/common/src/main/java/org/ovirt/engine/core/common",
+    "dal": f"{_MODULES}/dal/src/main/java/org/ovirt/engine/core",
+    "services": f"{_MODULES}/services/src/main/java/org/ovirt/engine/core/services",
+    "restapi": (f"{_MODULES}/restapi/jaxrs/src/main/java/org/ovirt/engine/api/restapi"),
+    "mapper": (
+        f"{_MODULES}/restapi/types/src/main/java/org/ovirt/engine/api/restapi/types"
+    ),
+    "vdsbroker": (
+        f"{_MODULES}/vdsbroker/src/main/java/org/ovirt/engine/core/vdsbroker"
+    ),
+    "dbscripts": "packaging/dbscripts",
+    "search": (
+        f"{_MODULES}/searchbackend/src/main/java/org/ovirt/engine/core/searchbackend"
+    ),
+    "aaa": f"{_MODULES}/aaa/src/main/java/org/ovirt/engine/core/aaa",
+    "sso": f"{_MODULES}/enginesso/src/main/java/org/ovirt/engine/core/sso",
+    "utils": f"{_MODULES}/utils/src/main/java/org/ovirt/engine/core/utils",
+}
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """``sources`` are ``ROOT/FILE:LINE[-LINE]``, a root being a key of ROOTS."""
+
+    id: str
+    says: str
+    sources: tuple[str, ...]
+
+
+BEHAVIOURS: dict[str, Behaviour] = {}
+
+# Ids of what no world that is made from now on does: of tests that show what a kinder
+# engine would hide.
+left_out: set[str] = set()
+
+
+def behaviour(id: str, says: str, *sources: str) -> Behaviour:
+    """Enter a behaviour; raises ValueError for an id twice, or without a source."""
+    if id in BEHAVIOURS or not sources:
+        raise ValueError(f"{id} is in the table already, or has no source")
+    made = BEHAVIOURS[id] = Behaviour(id, says, sources)
+    return made

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The storage pool manager: who is it, and what is shown while it moves."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from engine_double.behaviours import behaviour
+from engine_double.hosts_of_the_world import SimHost
+from engine_double.world import World
+
+MOVES = behaviour(
+    "SPM-01",
+    "When SPM has left a host, its data center is shown as problematic and then as "
+    "contend, with the next host contending, before it is up with a new SPM.",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:302-316",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:1117-1125",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:348-356",
+)
+
+
+ALL_UNKNOWN = behaviour(
+    "SPM-02",
+    "While a data center is problematic, and until it is up again, its active domains "
+    "are unknown.",
+    "bll/storage/pool/SetStoragePoolStatusCommand.java:36-41",
+    "vdsbroker/irsbroker/IrsProxyImpl.java:1277-1282",
+)
+
+
+def lose_spm(world: World, host: SimHost) -> None:
+    """``host`` is SPM no more; another Up host becomes it, where there is one."""
+    host.spm_contending = False
+    if host.spm:
+        host.spm = False
+        begin_moving(world, world.data_center_of(host))
+
+
+def begin_moving(world: World, data_center: str) -> None:
+    """Let the engine look for an SPM for a data center that has none."""
+    centre = world.data_centers[data_center]
+    if not world.does(MOVES) or centre.status not in ("up", "problematic", "contend"):
+        choose_spm(world, data_center)
+        return
+    # As the engine: what was shown is so until it has looked.
+    world.transitions.begin(
+        data_center,
+        lambda: _problematic(world, data_center),
+        lambda: _contend(world, data_center),
+        lambda: choose_spm(world, data_center),
+    )
+
+
+def _problematic(world: World, data_center: str) -> None:
+    world.data_centers[data_center].status = "problematic"
+    for domain in world.domains_of(data_center):
+        if domain.status == "active" and world.does(ALL_UNKNOWN):
+            domain.status = "unknown"
+
+
+def _contend(world: World, data_center: str) -> None:
+    if world.spm_of(data_center) is not None:
+        return
+    host = _next(world, data_center)
+    if host is None:
+        # It looks again; up hosts that come choose_spm by themselves.
+        world.transitions.stop(data_center)
+        return
+    host.spm_contending = True
+    world.data_centers[data_center].status = "contend"
+
+
+def choose_spm(world: World, data_center: str) -> None:
+    """Make an Up host SPM where there is none; a data center that waited is up."""
+    centre = world.data_centers[data_center]
+    if centre.status not in ("up", "problematic", "contend"):
+        return
+    if world.spm_of(data_center) is None:
+        host = _next(world, data_center)
+        if host is None:
+            return
+        host.spm, host.spm_contending = True, False
+    centre.status = "up"
+    for domain in world.domains_of(data_center):
+        # As its hosts tell of it when there is an SPM.
+        if domain.status == "unknown" and not world.transitions.under_way(domain.id):
+            domain.status = "active"
+
+
+def _next(world: World, data_center: str) -> Optional[SimHost]:
+    up = [h for h in world.hosts_of(data_center) if h.status == "up"]
+    return next((h for h in up if h.spm_contending), up[0] if up else None)
