@@ -18,7 +18,7 @@ _MACHINE_PATH = re.compile(r"(?<![\w.})\]/-])/(?:work|root|home/[a-z]\w*)(?=/|\b
 # In the lab's guests these are the guests' own.
 _GUEST_FILES = PurePath("lab/boot")
 # Files that cannot hold a comment, and the license itself.
-_WITHOUT_LICENSE_LINE = ("LICENSE", "*.json")
+_WITHOUT_LICENSE_LINE = ("LICENSE", "*.json", "*.jsonl")
 _TAG = "SPDX-License-Identifier: GPL-2.0-or-later"
 _TOP = 5
 

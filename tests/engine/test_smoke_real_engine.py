@@ -1,319 +1,277 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A smoke run of the command against a real engine, and what is made is removed again.
+"""Every verb against a real engine; and that what the run makes is removed again.
 
-    OVIRT_RDMA_TEST_URL=https://engine.example.com OVIRT_RDMA_TEST_ALLOW_CHANGES=1 \\
-    OVIRT_RDMA_TEST_USERNAME=admin@internal OVIRT_RDMA_TEST_PASSWORD=... \\
-    OVIRT_RDMA_TEST_CAFILE=ca.pem .venv/bin/pytest -rs -k real tests/engine
+    . the variables of engine_smoke/wishes.py
+    .venv/bin/pytest -rs -k real_engine tests/engine
 
-OVIRT_RDMA_TEST_DATACENTER names the data center, else it is that of a host that is up.
-OVIRT_RDMA_TEST_EXPORT=SERVER:/PATH is an empty export; a storage domain is made there
-over TCP (OVIRT_RDMA_TEST_TRANSPORT=rdma: over RDMA), and removed with its files. The
-same functions run against the double, so that they are right when they are needed.
+The same run goes against the double, so that it is right when it is needed.
 """
 
 from __future__ import annotations
 
-import io
+import json
 import os
-import secrets
+import re
+import signal
+import subprocess
 import sys
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from unittest import mock
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from engine_command_line import Clock, Result, access, run_engine
 from engine_door import DoubleDoor
 from engine_double import Conflict, EngineDouble, sample_world
-from engine_sessions import open_session
+from engine_double.jobs import jobs_of
+from engine_double.serve import serve_hosts
+from engine_smoke.acts import ACTS
+from engine_smoke.notes import PREFIX, Notes, OtherRun
+from engine_smoke.run import CLEAN_UP, DONE, FAILED, SKIPPED, remove_what_is_left, smoke
+from engine_smoke.wishes import NO_ENGINE, NotAllowed, Wishes, from_environment
 
-from ovirt_rdma.cli.engine_command import main
-from ovirt_rdma.engine_sdk_tools.call import Call, Read
-from ovirt_rdma.engine_sdk_tools.engine_errors import MISSING, EngineProblem
-from ovirt_rdma.engine_sdk_tools.engine_facts import Engine
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
-
-MAINTENANCE_S = 600.0
-NO_ENGINE = (
-    "no real engine: set OVIRT_RDMA_TEST_URL and OVIRT_RDMA_TEST_ALLOW_CHANGES=1"
-)
+EXPORT = "nfs9.example.com:/exports/empty"
+TESTS = Path(__file__).parents[1]
 
 
-def given(name):
-    return os.environ.get(f"OVIRT_RDMA_TEST_{name}") or None
-
-
-@dataclass(frozen=True)
-class Site:
-    """An engine, as the smoke run sees it. ``run`` runs the command; ``name`` is what
-    is made called; ``before`` the engine as it was.
-    """
-
-    run: object
-    session: Session
-    before: Engine
-    center: str
-    name: str
-    export: str | None = None
-    transport: str = "tcp"
-
-    def now(self):
-        return read_engine(self.session, networks=True)
-
-    def clean_up(self):
-        """Remove what has our name, however far the run came. Raises for what stays."""
-        for network in self.now().networks:
-            if network.name == self.name:
-                self._act(f"networks/{network.id}", "remove", {})
-        for domain in self.now().domains:
-            if domain.name == self.name:
-                self._remove(domain)
-        had = {row.id for row in self.before.connections}
-        for row in self.now().connections:
-            if row.export == self.export and row.id not in had:
-                self._act(f"storageconnections/{row.id}", "remove", {})
-
-    def _remove(self, domain):
-        if domain.data_center:
-            path = f"datacenters/{domain.data_center}/storagedomains/{domain.id}"
-            if domain.status != "maintenance":
-                self._act(path, "deactivate", {})
-            read = Read(path, "reading the domain", "get")
-            self.session.wait_until(read, is_down, "maintenance", MAINTENANCE_S)
-            self._act(path, "remove", {})
-        up = next(h for h in self.before.hosts if h.status == "up")
-        words = {"host": up.name, "format": True}
-        self._act(f"storagedomains/{domain.id}", "remove", words)
-
-    def _act(self, path, method, words):
-        call = Call(path, method, f"cleaning up {path}", words, self.name)
-        try:
-            self.session.perform(call)
-        except EngineProblem as problem:
-            if problem.kind != MISSING:
-                raise
-
-
-def is_down(found):
-    word = str(getattr(found.status, "value", ""))
-    return True if word in ("maintenance", "unattached") else None
-
-
-def site_of(run, session, **more):
-    engine = read_engine(session, networks=True)
-    up = next((h for h in engine.hosts if h.status == "up"), None)
-    if up is None:
-        pytest.skip("the engine has no host that is up")
-    center = given("DATACENTER")
-    if center is None:
-        cluster = next(c for c in engine.clusters if c.id == up.cluster)
-        found = (d for d in engine.data_centers if d.id == cluster.data_center)
-        center = next(found).name
-    name = f"smoke-{secrets.token_hex(3)}"
-    return Site(run, session, engine, center, name, **more)
-
-
-# -- what is tried
-
-
-def reads(site):
-    hosts = site.run("hosts", "list", "-o", "json")
-    assert hosts.code == 0
-    assert {h["name"] for h in hosts.document["hosts"]} == {
-        h.name for h in site.before.hosts
-    }
-    domains = site.run("domain", "list", "-o", "json")
-    assert domains.code == 0
-    on_files = {d.name for d in site.before.domains if d.storage_type == "nfs"}
-    assert on_files <= {d["name"] for d in domains.document["domains"]}
-    gate = site.run("gate", "status", "-o", "json")
-    assert gate.code == 0
-    assert {c["cluster"] for c in gate.document["clusters"]} == {
-        c.name for c in site.before.clusters
-    }
-
-
-def matrices(site):
-    for words in (("hosts", "check"), ("domain", "verify")):
-        shown = site.run(*words, "-o", "json")
-        assert shown.code in (0, 3), shown
-        rows, columns = shown.document["rows"], shown.document["columns"]
-        assert len(shown.document["cells"]) == len(rows)
-        assert {len(line) for line in shown.document["cells"]} <= {len(columns)}
-
-
-def a_network(site):
-    words = ("network", "create", site.name, "--datacenter", site.center)
-    words += ("--mtu", "1500")
-    planned = site.run(*words, "--dry-run", "-o", "json")
-    assert planned.code == 0, planned
-    assert site.name not in {n.name for n in site.now().networks}
-    made = site.run(*words, "--assume-yes")
-    assert made.code == 0, made
-    network = next(n for n in site.now().networks if n.name == site.name)
-    assert (network.vm, network.mtu or 1500) == (False, 1500)
-    again = site.run(*words, "--assume-yes")
-    assert "nothing to do" in again.out
-
-
-def a_domain(site):
-    if site.export is None:
-        pytest.skip("no domain is made without OVIRT_RDMA_TEST_EXPORT")
-    words = ("domain", "create", site.name, "--export", site.export)
-    words += ("--datacenter", site.center, "--transport", site.transport)
-    planned = site.run(*words, "--dry-run", "-o", "json")
-    assert planned.code == 0, planned
-    made = site.run(*words, "--assume-yes", "-o", "json")
-    assert made.code == 0, made
-    domain = next(d for d in site.now().domains if d.name == site.name)
-    assert (domain.status, domain.connection.export) == ("active", site.export)
-    assert domain.id == made.document["id"]
-    verified = site.run("domain", "verify", site.name, "-o", "json")
-    assert verified.code in (0, 3)
-    assert [c["name"] for c in verified.document["columns"]] == [site.name]
-
-
-SMOKE = (reads, matrices, a_network, a_domain)
+def program(environment, *words):
+    """Begin the smoke run as a process of its own."""
+    path = os.pathsep.join([str(TESTS), *(one for one in sys.path if one)])
+    return subprocess.Popen(
+        [sys.executable, "-m", "engine_smoke", *words],
+        env={**os.environ, **environment, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 # -- against a real engine
 
 
-@pytest.fixture
-def real(capsys):
-    yield from real_site(capsys)
+@pytest.fixture(scope="module")
+def real_outcomes():
+    """One run against the engine of OVIRT_RDMA_TEST_URL, by act."""
+    try:
+        from_environment(os.environ)
+    except NotAllowed as reason:
+        pytest.skip(str(reason))
+    run = program({})
+    out, err = run.communicate()
+    assert out, err
+    found = [json.loads(line) for line in out.splitlines()]
+    return {one["act"]: one for one in found}
 
 
-def real_site(capsys):
-    """Yield the engine of OVIRT_RDMA_TEST_URL; remove after it what was made there."""
-    if given("URL") is None or given("ALLOW_CHANGES") != "1":
-        pytest.skip(NO_ENGINE)
-    environment = {"XDG_CONFIG_HOME": "/nonexistent", "NO_COLOR": "1"}
-    for word in ("URL", "USERNAME", "PASSWORD", "CAFILE"):
-        if given(word) is not None:
-            environment[f"OVIRT_{word}"] = str(given(word))
-
-    def run(*words):
-        capsys.readouterr()
-        silent = mock.patch.object(sys, "stdin", io.StringIO(""))
-        with silent, mock.patch.dict(os.environ, environment):
-            code = main(words)
-        return Result(code, *capsys.readouterr())
-
-    with Session(from_sources(Flags(), environment, None)) as session:
-        more = {"export": given("EXPORT")}
-        if given("TRANSPORT") is not None:
-            more["transport"] = given("TRANSPORT")
-        site = site_of(run, session, **more)
-        with ExitStack() as at_end:
-            at_end.callback(site.clean_up)
-            yield site
+@pytest.mark.parametrize("act", [*ACTS, CLEAN_UP])
+def test_on_a_real_engine(act, real_outcomes):
+    one = real_outcomes[act]
+    if one["outcome"] == SKIPPED:
+        pytest.skip(one["why"])
+    assert one["outcome"] == DONE, one["why"]
 
 
-@pytest.mark.parametrize("act", SMOKE)
-def test_on_a_real_engine(act, real):
-    act(real)
+@pytest.mark.parametrize("lacking", ["URL", "ALLOW_CHANGES"])
+def test_without_both_words_no_engine_is_touched(lacking):
+    given = {"URL": "http://127.0.0.1:1", "ALLOW_CHANGES": "1", lacking: ""}
+    environment = {f"OVIRT_RDMA_TEST_{word}": text for word, text in given.items()}
+    with pytest.raises(NotAllowed, match=NO_ENGINE):
+        from_environment(environment)
 
 
 # -- against the double
 
 
+@dataclass
+class Pretended:
+    """The double in place of a real engine."""
+
+    double: EngineDouble
+    folder: Path
+
+    def wishes(self, **more):
+        user, password = next(iter(self.double.world.passwords.items()))
+        words = {"export": EXPORT, "rdma": True, "nic": "ib0", **more}
+        return Wishes(self.double.url, self.folder / "notes", user, password, **words)
+
+    def run(self, door=None, **more):
+        found = {}
+        smoke(self.wishes(**more), lambda one: found.update({one.act: one}), door, True)
+        return found
+
+    def program(self, *words):
+        """The run as a process, which asks the hosts of this double."""
+        wishes = self.wishes()
+        given = {
+            "URL": wishes.url,
+            "ALLOW_CHANGES": "1",
+            "USERNAME": wishes.username,
+            "PASSWORD": wishes.password,
+            "EXPORT": wishes.export,
+            "RDMA": "1",
+            "NIC": wishes.nic,
+            "HOSTS": "double",
+            "NOTES": str(wishes.notes),
+        }
+        named = {f"OVIRT_RDMA_TEST_{word}": text for word, text in given.items()}
+        return program(named, *words)
+
+    def signal_at(self, method, path, number):
+        """Begin the program and send it a signal when the engine has carried out its
+        request, before it is answered. Gives its exit code and stderr.
+        """
+        sent = []
+
+        def look(seen):
+            meant = seen.method == method and re.search(path, seen.path)
+            if meant and not sent:
+                sent.append(seen)
+                run.send_signal(number)
+                if number == signal.SIGKILL:
+                    run.wait(60)
+
+        self.double.on_change = look
+        run = self.program()
+        _, err = run.communicate(timeout=300)
+        self.double.on_change = None
+        assert sent, err
+        return run.returncode, err
+
+    def left(self):
+        """What tells whether something stayed."""
+        world = self.double.world
+        world.settle()
+        return (
+            {n.name for n in world.networks.values()},
+            {c.id: sorted(c.networks) for c in world.clusters.values()},
+            {(d.name, d.status) for d in world.domains.values()},
+            {row.export: row.mount_options for row in world.connections.values()},
+            {h.name: (h.status, dict(h.mounts)) for h in world.hosts.values()},
+            {h.name: (h.policy_text, len(h.attachments)) for h in world.hosts.values()},
+            {j.description for j in jobs_of(world).values() if j.status == "started"},
+        )
+
+
 @pytest.fixture
-def pretended(capsys):
-    """The double in place of a real engine, and a way to its hosts."""
-    with EngineDouble(sample_world(hosts=2, addon=True, iscsi=True)) as double:
-        door = DoubleDoor(double.world)
-        with open_session(double, Clock()) as session:
-
-            def run(*words):
-                return run_engine(capsys, double, door, *words)
-
-            export = "nfs2.example.com:/exports/empty"
-            site = site_of(run, session, export=export)
-            yield site, double
+def pretended(tmp_path):
+    with EngineDouble(sample_world(hosts=2, addon=True)) as double:
+        serve_hosts(double, DoubleDoor(double.world))
+        yield Pretended(double, tmp_path)
         assert double.strict_errors == []
 
 
-def left(double):
-    """What tells whether something stayed."""
-    world = double.world
-    return (
-        {n.name for n in world.networks.values()},
-        {c.id: sorted(c.networks) for c in world.clusters.values()},
-        {(d.name, d.status) for d in world.domains.values()},
-        {row.export for row in world.connections.values()},
-        {h.name: (h.status, dict(h.mounts)) for h in world.hosts.values()},
+@pytest.mark.engine
+def test_the_run_does_every_verb_and_leaves_nothing(pretended):
+    before = pretended.left()
+    policy = pretended.folder / "policy.yaml"
+    # The one that the hosts have: nothing is left of a push.
+    policy.write_text("version: 1\n", encoding="utf-8")
+    for host in pretended.double.world.hosts.values():
+        host.policy_text = policy.read_text(encoding="utf-8")
+    before = pretended.left()
+    door = DoubleDoor(pretended.double.world)
+    found = pretended.run(door, hosts="ssh", policy=str(policy))
+    assert {name: one.why for name, one in found.items() if one.outcome != DONE} == {}
+    assert list(found) == [*ACTS, CLEAN_UP]
+    assert pretended.left() == before
+
+
+@pytest.mark.engine
+def test_without_a_way_to_hosts_what_cannot_run_is_named(pretended):
+    for host in pretended.double.world.hosts.values():
+        host.addon = False
+    before = pretended.left()
+    found = pretended.run()
+    skipped = {name: one.why for name, one in found.items() if one.outcome == SKIPPED}
+    assert sorted(skipped) == ["domain heal", "policy push"]
+    assert all("HOSTS=ssh" in why for why in skipped.values())
+    assert [one for one in found.values() if one.outcome == FAILED] == []
+    assert pretended.left() == before
+
+
+@pytest.mark.engine
+def test_where_little_is_given_little_is_done(pretended):
+    before = pretended.left()
+    found = pretended.run(export=None, nic=None, rdma=False)
+    skipped = [name for name, one in found.items() if one.outcome == SKIPPED]
+    assert {"domain create", "domain convert, rolling", "network attach"} <= {*skipped}
+    assert [one for one in found.values() if one.outcome == FAILED] == []
+    assert pretended.left() == before
+
+
+# A request of each act that changes something, and the signal meets it there.
+MOMENTS = {
+    "a network in no cluster yet": ("POST", "^/networks$"),
+    "one host has the network": ("POST", "/setupnetworks$"),
+    "a connection without a domain": ("POST", "^/storageconnections$"),
+    "a domain of no data center": ("POST", "^/storagedomains$"),
+    "a domain on its way to maintenance": ("POST", "^/datacenters/.*/deactivate$"),
+    "a connection with other options": ("PUT", "^/storageconnections/"),
+    "a host on its way to maintenance": ("POST", "^/hosts/.*/deactivate$"),
+    "a host that comes up": ("POST", "^/hosts/.*/activate$"),
+}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_what_a_killed_run_left_the_next_start_removes(moment, pretended):
+    before = pretended.left()
+    code, _ = pretended.signal_at(*MOMENTS[moment], signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    pretended.double.world.settle()
+    assert pretended.left() != before
+    next_one = pretended.program("clean-up")
+    _, err = next_one.communicate(timeout=120)
+    assert (next_one.returncode, err) == (0, "")
+    assert pretended.left() == before
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_cleans_up_at_once(number, pretended):
+    before = pretended.left()
+    code, err = pretended.signal_at("POST", "^/storagedomains$", number)
+    assert (code, err) == (130, "")
+    assert pretended.left() == before
+
+
+def test_without_its_notes_a_name_with_our_prefix_is_removed_too(pretended):
+    before = pretended.left()
+    world = pretended.double.world
+    network = next(iter(world.networks.values()))
+    network = type(network)("n1", f"{PREFIX}abc", network.data_center, vm=False)
+    world.networks["n1"] = network
+    remove_what_is_left(pretended.wishes(), fast=True)
+    assert pretended.left() == before
+
+
+def test_hosts_that_were_up_come_up_again(pretended):
+    before = pretended.left()
+    host = pretended.double.world.host("host02")
+    notes = Notes(pretended.folder / "notes")
+    notes.will_make("conversion", f"{PREFIX}abc", up=["host01", "host02"])
+    notes.close()
+    host.status = "maintenance"
+    host.mounts.clear()
+    remove_what_is_left(pretended.wishes(), fast=True)
+    assert pretended.left() == before
+
+
+@pytest.mark.engine
+def test_what_cannot_be_removed_is_said_and_stays_noted(pretended):
+    refusal = Conflict("Cannot remove Network.")
+    pretended.double.fail_next("DELETE", "^/networks/", refusal)
+    found = pretended.run(export=None, nic=None)
+    assert found[CLEAN_UP].outcome == FAILED
+    assert "Cannot remove Network" in found[CLEAN_UP].why
+    noted = (pretended.folder / "notes/made.jsonl").read_text(encoding="utf-8")
+    assert PREFIX in noted
+    remove_what_is_left(pretended.wishes(), fast=True)
+    assert not any(
+        n.name.startswith(PREFIX) for n in pretended.double.world.networks.values()
     )
 
 
-@pytest.mark.parametrize("act", SMOKE)
-def test_the_smoke_run_cleans_up(act, pretended):
-    site, double = pretended
-    before = left(double)
-    act(site)
-    site.clean_up()
-    assert left(double) == before
-    site.clean_up()  # and again does no harm
-
-
-@pytest.mark.parametrize("act", [a_network, a_domain])
-def test_a_smoke_run_that_breaks_off_cleans_up(act, pretended):
-    site, double = pretended
-    before = left(double)
-
-    def dies_after_making(*words):
-        done = site.run(*words)
-        if "--assume-yes" in words:
-            assert left(double) != before
-            raise KeyboardInterrupt
-        return done
-
-    with pytest.raises(KeyboardInterrupt):
-        act(replace(site, run=dies_after_making))
-    site.clean_up()
-    assert left(double) == before
-
-
-def test_what_cannot_be_cleaned_up_is_said(pretended):
-    site, double = pretended
-    a_network(site)
-    double.fail_next("DELETE", "/networks/", Conflict("Cannot remove Network."))
-    with pytest.raises(EngineProblem, match="Cannot remove Network"):
-        site.clean_up()
-
-
-def test_the_way_to_a_real_engine_is_the_one_of_the_command(pretended, capsys):
-    """What the fixture ``real`` gives, with the double for an engine."""
-    _, double = pretended
-    words = access(double)
-    environment = {
-        "OVIRT_RDMA_TEST_URL": words["OVIRT_URL"],
-        "OVIRT_RDMA_TEST_ALLOW_CHANGES": "1",
-        "OVIRT_RDMA_TEST_USERNAME": words["OVIRT_USERNAME"],
-        "OVIRT_RDMA_TEST_PASSWORD": words["OVIRT_PASSWORD"],
-    }
-    before = left(double)
-    with mock.patch.dict(os.environ, environment):
-        sites = real_site(capsys)
-        found = next(sites)
-        for act in (reads, matrices, a_network):
-            act(found)
-        assert left(double) != before
-        with pytest.raises(pytest.skip.Exception, match="OVIRT_RDMA_TEST_EXPORT"):
-            a_domain(found)
-        assert next(sites, None) is None
-    assert left(double) == before
-
-
-@pytest.mark.parametrize("lacking", ["URL", "ALLOW_CHANGES"])
-def test_without_both_words_no_engine_is_touched(lacking, capsys):
-    environment = {
-        "OVIRT_RDMA_TEST_URL": "http://127.0.0.1:1",
-        "OVIRT_RDMA_TEST_ALLOW_CHANGES": "1",
-    }
-    environment[f"OVIRT_RDMA_TEST_{lacking}"] = ""
-    skipped = pytest.raises(pytest.skip.Exception, match=NO_ENGINE)
-    with mock.patch.dict(os.environ, environment), skipped:
-        next(real_site(capsys))
+def test_two_runs_at_once_are_refused(pretended):
+    notes = Notes(pretended.folder / "notes")
+    with pytest.raises(OtherRun, match="another smoke run"):
+        pretended.run()
+    notes.close()

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Recorded answers of an engine, and holding the engine's double against them.
+
+A recording is a folder: docs/engine-double.md, "Recorded answers", has its format.
+``RecordingProxy`` makes one at the wire, ``replay`` sends its requests to the double.
+"""
+
+from __future__ import annotations
+
+from engine_recording.compare import Difference
+from engine_recording.exchanges import Exchange, Recording, read_recording
+from engine_recording.proxy import RecordingProxy
+from engine_recording.replay import replay
+
+__all__ = [
+    "Difference",
+    "Exchange",
+    "Recording",
+    "RecordingProxy",
+    "read_recording",
+    "replay",
+]

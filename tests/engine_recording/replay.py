@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Sends a recording's requests to a double of the same world, and lists what differs.
+
+What goes on by itself in an engine goes on in the double by being read. So between two
+changes the statuses that each object went through are compared, not each answer; and
+the double is read on until it is where the engine was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Optional
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import requests
+from engine_double import EngineDouble
+from engine_double.answers import API
+
+from engine_recording.answer_tree import things_of
+from engine_recording.compare import Difference, Ids, Seen, compare
+from engine_recording.exchanges import RUN, SNAPSHOT, Exchange, Recording
+from engine_recording.sides import Side, behind, status_differences
+from engine_recording.what_matters import EVENTS
+from engine_recording.without_secrets import PASSWORD, TOKEN, UNKNOWN_TOKEN
+from engine_recording.world_of_snapshot import PASSWORD as ITS_PASSWORD
+from engine_recording.world_of_snapshot import world_of
+
+# The double is read on so many times until it is where the engine was.
+_ROUNDS = 30
+# Changes of jobs and events change nothing else.
+_BOOKS = ("jobs", "steps", "end", "clear", "events")
+# What lasts a while of the first of them shows after the second.
+_ROUND = {"activate": "(de)activate", "deactivate": "(de)activate"}
+_KEPT = ("accept", "content-type", "correlation-id", "jobid", "filter")
+
+
+def replay(recording: Recording) -> list[Difference]:
+    """Replay on a double of the world that the recording began with: all differences,
+    known ones too.
+    """
+    with EngineDouble(world_of(recording.part(SNAPSHOT))) as double:
+        return _Replay(double, recording).run()
+
+
+class _Replay:
+    def __init__(self, double: EngineDouble, recording: Recording) -> None:
+        self._double = double
+        self._recording = recording
+        self._ids = Ids()
+        self._tokens: dict[str, str] = {}
+        self._events: dict[str, str] = {}
+        self._found: list[Difference] = []
+        self._engine, self._its = Side(), Side()
+        # What the last change was: POST deactivate.
+        self._change = ""
+        self._http = requests.Session()
+        self._http.trust_env = False
+        self._base = double.url[: -len(API)]
+        # What is compared of the snapshot is its form too.
+        self._exchanges = recording.part(SNAPSHOT) + recording.part(RUN)
+
+    def run(self) -> list[Difference]:
+        part: list[Exchange] = []
+        for one in self._exchanges:
+            if one.changes and not _is_sso(one):
+                self._readings(part)
+                part = []
+                self._one(one)
+            else:
+                part.append(one)
+        self._readings(part)
+        for found in status_differences(self._engine, self._its):
+            self._found.append(Difference(found[0], "the whole run", *found[1:]))
+        return list(dict.fromkeys(self._found))
+
+    def _readings(self, part: Sequence[Exchange]) -> None:
+        """What was read between two changes."""
+        self._engine.events.clear()
+        self._its.events.clear()
+        last: dict[str, tuple[Exchange, Seen]] = {}
+        for one in part:
+            theirs, ours = _recorded(one), self._send(one)
+            if _is_sso(one) or one.status != 200 or ours.status != 200:
+                self._compare(one, theirs, ours)
+                continue
+            self._learn_events(theirs, ours)
+            self._learn(theirs, ours)
+            key = f"{one.target} {one.request_headers.get('authorization')}"
+            if key in last:
+                before, answer = last[key]
+                self._compare(before, _recorded(before), answer)
+            # The last one is compared when the double has come as far.
+            last[key] = one, ours
+            self._engine.note(theirs, self._ids, self._change, _is_newest(one))
+            self._its.note(ours, Ids(), self._change, _is_newest(one))
+        self._catch_up(last)
+        for one, ours in last.values():
+            self._compare(one, _recorded(one), ours)
+        self._codes(part)
+
+    def _one(self, one: Exchange) -> None:
+        word = one.path.rsplit("/", 1)[1]
+        if word not in _BOOKS:
+            word = _ROUND.get(word, "" if "-" in word else word)
+            self._change = f"{one.method} {word}".strip()
+        theirs, ours = _recorded(one), self._send(one)
+        self._learn(theirs, ours)
+        self._compare(one, theirs, ours)
+        self._engine.note(theirs, self._ids, self._change, False)
+        self._its.note(ours, Ids(), self._change, False)
+
+    def _catch_up(self, last: dict[str, tuple[Exchange, Seen]]) -> None:
+        """Read the double on until all is where the engine was."""
+        for _ in range(_ROUNDS):
+            if not behind(self._engine, self._its):
+                return
+            for key, (one, _) in list(last.items()):
+                ours = self._send(one)
+                if ours.status == 200:
+                    last[key] = one, ours
+                self._its.note(ours, Ids(), self._change, _is_newest(one))
+
+    def _codes(self, part: Sequence[Exchange]) -> None:
+        theirs, ours = self._engine.codes(), self._its.codes()
+        if theirs != ours:
+            shown = [", ".join(map(str, codes)) or "none" for codes in (theirs, ours)]
+            self._found.append(Difference("events", _span(part), "codes", *shown))
+        others = set(self._engine.events.values()) - EVENTS
+        for code in sorted(others - set(self._its.events.values())):
+            self._found.append(
+                Difference("other event", _span(part), f"code {code}", "it", "not it")
+            )
+
+    def _compare(self, one: Exchange, theirs: Seen, ours: Seen) -> None:
+        for kind, where, has, got in compare(theirs, ours, self._ids):
+            self._found.append(Difference(kind, one.name, where, has, got))
+
+    def _learn(self, theirs: Seen, ours: Seen) -> None:
+        """Pair the ids of what the engine and the double made."""
+        # The comparison does it on its way.
+        for _ in compare(theirs, ours, self._ids):
+            pass
+        for side in (theirs, ours):
+            if not side.body or "/xml" not in side.media.lower():
+                return
+        made, same = things_of(theirs.body)[1], things_of(ours.body)[1]
+        if len(made) == len(same) == 1 and made[0].tag == same[0].tag:
+            self._ids.learn(made[0].id, same[0].id)
+
+    def _learn_events(self, theirs: Seen, ours: Seen) -> None:
+        """The newest event of both at the same moment is the same place in the log."""
+        if "<events" in theirs.body and "<events" in ours.body:
+            newest = [things_of(side.body)[1][:1] for side in (theirs, ours)]
+            if all(newest):
+                self._events[newest[0][0].id] = newest[1][0].id
+
+    def _send(self, one: Exchange) -> Seen:
+        self._double.world.seconds = one.at_s
+        body = self._form(one.request_body) if _is_sso(one) else one.request_body
+        headers = {k: v for k, v in one.request_headers.items() if k in _KEPT}
+        given = one.request_headers.get("authorization")
+        if given:
+            kind, _, token = given.partition(" ")
+            headers["authorization"] = f"{kind} {self._tokens.get(token, token)}"
+        reply = self._http.request(
+            one.method,
+            self._base + self._target(one.target),
+            data=self._ids.put_into(body).encode() or None,
+            headers=headers,
+            allow_redirects=False,
+            timeout=60,
+        )
+        media = reply.headers.get("Content-Type", "")
+        self._keep_token(one, reply)
+        return Seen(reply.status_code, media, reply.content.decode("utf-8", "replace"))
+
+    def _target(self, target: str) -> str:
+        parts = urlsplit(self._ids.put_into(target))
+        words = parse_qsl(parts.query, keep_blank_values=True)
+        if not any(name == "from" for name, _ in words):
+            return parts.path + (f"?{parts.query}" if parts.query else "")
+        newest = max((e.id for e in self._double.world.log.events), default=0)
+        words = [
+            (name, self._events.get(text, str(newest)) if name == "from" else text)
+            for name, text in words
+        ]
+        return f"{parts.path}?{urlencode(words)}"
+
+    def _form(self, body: str) -> str:
+        words = dict(parse_qsl(body, keep_blank_values=True))
+        if words.get("password") == PASSWORD:
+            words["password"] = ITS_PASSWORD
+        if "token" in words:
+            words["token"] = self._tokens.get(words["token"], words["token"])
+        return urlencode(words)
+
+    def _keep_token(self, one: Exchange, reply: requests.Response) -> None:
+        word = re.search(rf'"access_token": "({TOKEN}-\d+)"', one.body)
+        if word and reply.ok:
+            token = reply.json().get("access_token", UNKNOWN_TOKEN)
+            self._tokens[word.group(1)] = str(token)
+
+
+def _recorded(one: Exchange) -> Seen:
+    return Seen(one.status, one.headers.get("content-type", ""), one.body)
+
+
+def _is_sso(one: Exchange) -> bool:
+    return not one.path.startswith(API)
+
+
+def _is_newest(one: Exchange) -> bool:
+    """Whether it asks for the place in the log, not for what happened."""
+    return "max=1" in one.target
+
+
+def _span(part: Sequence[Exchange]) -> str:
+    numbers = [one.number for one in part]
+    ends = sorted({numbers[0], numbers[-1]})
+    return f"{' to '.join(map(str, ends))}: readings"
+
+
+def listed(found: Sequence[Difference]) -> list[str]:
+    """A sentence for each difference; those that are alike are one, with a count."""
+    alike: dict[tuple[str, ...], list[Difference]] = {}
+    for one in found:
+        alike.setdefault(_shape(one), []).append(one)
+    lines = []
+    for same in alike.values():
+        more = f" (and {len(same) - 1} more like it)" if len(same) > 1 else ""
+        lines.append(f"{same[0]}{more}")
+    return lines
+
+
+def _shape(one: Difference) -> tuple[str, ...]:
+    method, _, target = one.request.partition(": ")[2].partition(" ")
+    path = target.partition("?")[0]
+    # Names of objects are between a tag and the next slash.
+    where = "/".join(part.split(" ")[0] for part in one.where.split("/"))
+    about = (where,) if where else (method, _ID.sub("ID", path))
+    values = [_ID.sub("ID", text) for text in (one.engine, one.double)]
+    if one.kind in ("never shown", "events", "HTTP status", "fault"):
+        about = (where, method, _ID.sub("ID", path))
+    if "correlation" in where or "description" in where:
+        values = []
+    return (one.kind, *about, *values)
+
+
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|ovirt-rdma-[0-9a-f]{12}")
+
+
+def by_known(
+    found: Sequence[Difference],
+) -> tuple[list[Difference], dict[Optional[str], int]]:
+    """What no row of the table covers; and how many each reason covers."""
+    counts: dict[Optional[str], int] = {}
+    for one in found:
+        if one.known is not None:
+            counts[one.known.reason] = counts.get(one.known.reason, 0) + 1
+    return [one for one in found if one.known is None], counts

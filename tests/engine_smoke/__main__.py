@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from engine_smoke.clean_up import Left
+from engine_smoke.notes import OtherRun
+from engine_smoke.run import Outcome, remove_what_is_left, smoke
+from engine_smoke.site import Skipped
+from engine_smoke.wishes import NotAllowed, from_environment
+from ovirt_rdma.host.problem import Problem
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run it; a JSON line an act on stdout. 0 all well, 1 failed, 2 not begun.
+
+    With the word ``clean-up`` only what an earlier run left is removed.
+    """
+
+    def tell(one: Outcome) -> None:
+        print(json.dumps(vars(one)), flush=True)
+
+    try:
+        wishes = from_environment(os.environ)
+        if sys.argv[1:] == ["clean-up"]:
+            remove_what_is_left(wishes)
+            return 0
+        return 0 if smoke(wishes, tell) else 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (NotAllowed, OtherRun, Left, Skipped, Problem) as problem:
+        print(problem, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An engine as a smoke run sees it: its verbs, its API, what is there."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Optional
+from unittest import mock
+
+import requests
+from engine_command_line import Clock, Result
+
+from engine_smoke.notes import PREFIX, Notes
+from engine_smoke.wishes import DOUBLE, SSH, Wishes
+from ovirt_rdma.cli import conversion_run, engine_session
+from ovirt_rdma.cli.engine_command import main
+from ovirt_rdma.engine_sdk_tools import inventory
+from ovirt_rdma.engine_sdk_tools.engine_facts import Engine, Host
+from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.engine_sdk_tools.settings import Flags, Settings, from_sources
+from ovirt_rdma.engine_sdk_tools.sso import log_in, log_out
+
+# Verbs that take no words about a way to hosts.
+_ENGINE_ONLY = {("hosts", "list"), ("gate", "status")}
+
+
+class Skipped(Exception):
+    """A verb that this site cannot run; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A raw answer of the API."""
+
+    status: int
+    media: str
+    text: str
+
+
+@dataclass
+class Site:
+    """``url`` is where requests go, be it a recording proxy. ``door`` is the way to
+    hosts, for tests; with ``fast`` waiting takes no time. ``ended`` is set by signals.
+    """
+
+    wishes: Wishes
+    url: str
+    notes: Notes
+    door: Any = None
+    fast: bool = False
+    ended: bool = False
+    name: str = field(default_factory=lambda: f"{PREFIX}{secrets.token_hex(3)}")
+    center: str = ""
+    _clock: Clock = field(default_factory=Clock)
+    _session: Optional[Session] = None
+
+    # -- the command
+
+    def run(self, *words: str) -> Result:
+        """Run ovirt-rdma; KeyboardInterrupt where a signal ended it."""
+        asks = words[:2] not in _ENGINE_ONLY and words[0] != "login"
+        if self.wishes.hosts == SSH and asks:
+            words += ("--ssh-key", self.wishes.ssh_key) if self.wishes.ssh_key else ()
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.ExitStack() as meanwhile:
+            for change in self._changes():
+                meanwhile.enter_context(change)
+            meanwhile.enter_context(contextlib.redirect_stdout(out))
+            meanwhile.enter_context(contextlib.redirect_stderr(err))
+            code = main(words, self.door)
+        self.go_on()
+        return Result(code, out.getvalue(), err.getvalue())
+
+    def done(self, *words: str, code: int = 0) -> Result:
+        """Run it, and have it end with ``code``."""
+        result = self.run(*words)
+        if result.code != code:
+            raise AssertionError(
+                f"ovirt-rdma {' '.join(words)}: exit code {result.code}, not {code}: "
+                f"{' '.join(result.err.split()) or result.out}"
+            )
+        return result
+
+    def go_on(self) -> None:
+        if self.ended:
+            raise KeyboardInterrupt
+
+    def _changes(self) -> Iterator[Any]:
+        """This process, as the command is to find it."""
+        yield mock.patch.dict(os.environ, self.environment())
+        yield mock.patch.object(sys, "stdin", io.StringIO(""))
+        states = self.notes.states
+        yield mock.patch.object(conversion_run, "state_folder", lambda *_: states)
+        if self.wishes.hosts != SSH:
+            # Root on an engine machine has a way to hosts by itself.
+            yield mock.patch.object(inventory, "default_key", lambda *_: None)
+        if self.fast:
+            clock = self._clock
+
+            def quick(settings: Settings) -> Session:
+                return Session(settings, clock=clock, sleep=clock.sleep)
+
+            yield mock.patch.object(engine_session, "Session", quick)
+
+    def environment(self) -> dict[str, str]:
+        wishes = self.wishes
+        found = {"XDG_CONFIG_HOME": "/nonexistent", "NO_COLOR": "1"}
+        found["OVIRT_URL"] = self.url
+        for word, text in (
+            ("USERNAME", wishes.username),
+            ("PASSWORD", wishes.password),
+            ("CAFILE", wishes.ca_file),
+        ):
+            if text is not None:
+                found[f"OVIRT_{word}"] = text
+        return found
+
+    @property
+    def blind(self) -> bool:
+        """Whether there is no way to the hosts."""
+        return self.door is None and self.wishes.hosts not in (SSH, DOUBLE)
+
+    # -- the engine
+
+    def settings(self) -> Settings:
+        return from_sources(Flags(), self.environment(), None)
+
+    @property
+    def session(self) -> Session:
+        if self._session is None:
+            made = Session(self.settings())
+            if self.fast:
+                clock = self._clock
+                made = Session(self.settings(), clock=clock, sleep=clock.sleep)
+            self._session = made
+        return self._session
+
+    def now(self) -> Engine:
+        return read_engine(self.session, networks=True, nics=True, attachments=True)
+
+    def hosts_up(self, engine: Optional[Engine] = None) -> list[Host]:
+        """The hosts of our data center that are up."""
+        engine = engine or self.now()
+        center = next(c for c in engine.data_centers if c.name == self.center)
+        return [h for h in engine.hosts_of(center.id) if h.status == "up"]
+
+    def choose_center(self) -> None:
+        """The data center of the wishes, else the first with two hosts that are up."""
+        engine = self.now()
+        wished = self.wishes.center
+        names = [wished] if wished else [c.name for c in engine.data_centers]
+        for name in names:
+            ids = [c.id for c in engine.data_centers if c.name == name]
+            up = [h for one in ids for h in engine.hosts_of(one) if h.status == "up"]
+            if len(up) >= 2:
+                self.center = name
+                return
+        raise Skipped(f"{wished or 'no data center'} has two hosts that are up")
+
+    def raw(
+        self, method: str, path: str, body: str = "", token: Optional[str] = None
+    ) -> Reply:
+        """Send a request that no verb sends."""
+        settings = self.settings()
+        given = token or log_in(settings)
+        http = requests.Session()
+        http.trust_env = False
+        headers = {"Authorization": f"Bearer {given}", "Accept": "application/xml"}
+        if body:
+            headers["Content-Type"] = "application/xml"
+        reply = http.request(
+            method,
+            f"{settings.url}/{path}",
+            data=body.encode() or None,
+            headers=headers,
+            verify=settings.ca_file or True,
+            timeout=300,
+        )
+        if token is None:
+            log_out(settings, given)
+        self.go_on()
+        return Reply(
+            reply.status_code, reply.headers.get("Content-Type", ""), reply.text
+        )
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
