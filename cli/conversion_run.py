@@ -71,8 +71,8 @@ class Run:
 
     def recorded(self, engine: Engine, data_center: str) -> list[ConversionState]:
         """Return what is recorded here of a data center, with the names that domains
-        and hosts of ``engine`` have now. What changes something holds
-        its lock of this machine by now, and gets that between machines.
+        and hosts of ``engine`` have now. What changes something holds its lock of this
+        machine by now, and gets that between machines.
         """
         stored = self.folder.states(data_center)
         found = [renamed(state, engine) for state in stored]

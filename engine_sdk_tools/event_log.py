@@ -14,9 +14,10 @@ from ovirtsdk4 import types
 
 from ovirt_rdma.engine_sdk_tools.call import Read
 
-# VDS_DETECTED: written when a host that came up has connected its storage, and not
-# where that failed (InitVdsOnUpCommand.java:193-196, ovirt-engine 4.5.7). The status up
-# is shown before (HostMonitoring.java:116-119).
+# VDS_DETECTED: written when a host that is up has connected its storage, and not where
+# that failed (InitVdsOnUpCommand.java:193-196, ovirt-engine 4.5.7). The status up is
+# shown before (HostMonitoring.java:116-119). Hosts that do not become up have it too
+# (HostMonitoring.java:801-807), so it counts for one that is up only.
 DETECTED = 13
 _MOST = 50
 _BAD = (

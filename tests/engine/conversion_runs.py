@@ -103,6 +103,20 @@ def begin_anew(site: Site):
     return run(site, plan_resume(site.stored, engine_of(site), told).state)
 
 
+def after(site: Site, about: str, method: str, act) -> None:
+    """Let ``act`` happen each time after ``method`` was asked of ``about``; ``del
+    site.perform`` ends that.
+    """
+    perform = site.perform
+
+    def and_act(call, **more):
+        perform(call, **more)
+        if (call.about, call.method) == (about, method):
+            act()
+
+    site.perform = and_act
+
+
 EXPORT = "nfs1.example.com:/exports/data1"
 
 

@@ -13,6 +13,7 @@ from conversion_runs import (
     EXPORT,
     OFFLINE,
     ROLLING,
+    after,
     begin_anew,
     changed,
     convert,
@@ -388,18 +389,15 @@ def test_a_host_that_breaks_down_on_its_way_is_left_out_then():
     site = site_of()
     state = planned(site).state
     there = site.world.host("host02")
-    perform = site.perform
 
-    def and_break(call, **more):
-        perform(call, **more)
-        if (call.about, call.method) == ("host02", "deactivate"):
-            there.reachable = False
+    def breaks():
+        there.reachable = False
 
-    site.perform = and_break
+    after(site, "host02", "deactivate", breaks)
     state = run(site, state)
     assert state.stage == STOPPED
     assert state.host("host02").stage == FAILED
-    site.perform = perform
+    del site.perform
     plan = plan_resume(state, engine_of(site), reports(site), ["host02"])
     state = run(site, plan.state)
     assert state.stage == CONVERTED, state.why
@@ -526,14 +524,10 @@ def test_an_image_transfer_is_waited_for_longer_and_named():
     state = planned(site).state
     there = site.world.host("host02")
 
-    perform = site.perform
+    def keeps():
+        site.world.transitions.stop(there.id)
 
-    def and_keep(call, **more):
-        perform(call, **more)
-        if (call.about, call.method) == ("host02", "deactivate"):
-            site.world.transitions.stop(there.id)
-
-    site.perform = and_keep
+    after(site, "host02", "deactivate", keeps)
     began = site.now
     state = run(site, state)
     assert "no virtual machine is left on it" in state.why

@@ -13,6 +13,7 @@ from conversion_runs import (
     EXPORT,
     OFFLINE,
     ROLLING,
+    after,
     begin_anew,
     changed,
     convert,
@@ -283,21 +284,18 @@ def test_a_host_that_never_comes_up():
     site = site_of()
     state = planned(site).state
     there = site.world.host("host02")
-    perform = site.perform
 
-    def and_break(call, **more):
-        perform(call, **more)
-        if (call.about, call.method) == ("host02", "deactivate"):
-            there.reachable = False
+    def breaks():
+        there.reachable = False
 
-    site.perform = and_break
+    after(site, "host02", "deactivate", breaks)
     state = run(site, state)
     assert state.stage == STOPPED
     assert "host02" in state.why
     assert state.host("host02").stage == FAILED
     assert transports(site)["host01"] == "tcp"
     # Repaired by hand, it is gone on with.
-    site.perform = perform
+    del site.perform
     there.reachable, there.status = True, "up"
     there.mounts = dict(site.world.host("host01").mounts)
     assert begin_anew(site).stage == CONVERTED
