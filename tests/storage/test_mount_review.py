@@ -74,6 +74,21 @@ def test_signals_must_agree(protocol, transports, cm_ids, proven):
     assert prove(mount(protocol, transports), cm_ids).transport == proven
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        cm_id(state="IDLE"),  # going away
+        cm_id(state="LISTEN"),
+        cm_id(owner="rping"),
+        cm_id(destination="10.0.0.9:20049"),
+    ],
+)
+def test_only_a_connected_cm_id_of_the_mount_is_a_witness(other):
+    without = prove(mount(), [other])
+    assert [signal.source for signal in without.signals] == ["mountinfo", "mountstats"]
+    assert prove(mount(), [other, cm_id()]).signals[-1].source == "rdma cm_id"
+
+
 def test_ipv6_cm_id():
     six = NfsMount("[fd00::1]:/e", "/m", "nfs4", "rw", "4.2", "rdma6", 20049, "fd00::1")
     for shown in ("fd00::1:20049", "[fd00::1]:20049"):
