@@ -9,7 +9,6 @@ try, and leaves every option alone that VDSM passes already.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Callable
@@ -32,10 +31,6 @@ from ovirt_rdma.host.problem import Problem
 
 Resolver = Callable[[str], tuple[str, ...]]
 """Gives a server name's addresses, none where it does not resolve."""
-
-# fs/nfs/fs_context.c has a default port for RDMA from Linux 6.1 on.
-_FIRST_WITH_PORT = (6, 1)
-_RELEASE = re.compile(r"(\d+)\.(\d+)\b")
 
 
 class NfsmountRefused(Problem):
@@ -80,20 +75,12 @@ def local_path(export: Export) -> str:
     return f"{VDSM_MOUNTS}/{str(export).replace('_', '__').replace('/', '_')}"
 
 
-def has_default_port(kernel_release: str) -> bool:
-    """Whether this kernel mounts RDMA on port 20049 when no port is given; an
-    unknown one does not.
-    """
-    match = _RELEASE.match(kernel_release)
-    if match is None:
-        return False
-    return (int(match[1]), int(match[2])) >= _FIRST_WITH_PORT
-
-
-def render(policy: Policy, kernel_release: str, resolve: Resolver) -> Rendered:
+def render(policy: Policy, resolve: Resolver) -> Rendered:
     """Return the sections for the exports that ``policy`` mounts over RDMA.
 
-    Only server names are given to ``resolve``: to choose ``rdma`` or ``rdma6``.
+    Port 20049 is not written: it is the kernel's own default for RDMA
+    (fs/nfs/fs_context.c, nfs_fs_context_validate, in Linux 5.8 already). Only server
+    names are given to ``resolve``: to choose ``rdma`` or ``rdma6``.
     Raises NfsmountRefused with a line for everything that this mode cannot do.
     """
     mistakes: list[str] = []
@@ -113,7 +100,7 @@ def render(policy: Policy, kernel_release: str, resolve: Resolver) -> Rendered:
         if why:
             mistakes.append(f"{rule.title}: {why}")
             continue
-        section = Section(export, rule, _lines(rule, proto, kernel_release))
+        section = Section(export, rule, _lines(rule, proto))
         # mount.nfs compares mount points without regard to case.
         other = sections.setdefault(section.mount_point.lower(), section)
         if other is not section:
@@ -126,7 +113,7 @@ def render(policy: Policy, kernel_release: str, resolve: Resolver) -> Rendered:
             "\n".join(mistakes), "change the policy, or use --mode vdsmd"
         )
     rendered = tuple(sections.values())
-    return Rendered(rendered, tuple(_notes(policy, rendered, kernel_release)))
+    return Rendered(rendered, tuple(_notes(policy, rendered)))
 
 
 def _rule_mistakes(rule: NfsRule) -> Iterator[str]:
@@ -191,29 +178,19 @@ def _proto(export: Export, resolve: Resolver) -> tuple[str, str]:
     return ("rdma" if 4 in versions else "rdma6"), ""
 
 
-def _lines(rule: NfsRule, proto: str, kernel_release: str) -> tuple[str, ...]:
+def _lines(rule: NfsRule, proto: str) -> tuple[str, ...]:
     lines = [f"Proto={proto}"]
-    if _needs_port(rule, kernel_release):
+    if rule.port != DEFAULT_PORT:
         lines.append(f"Port={rule.port}")
     return (*lines, "Retry=0", *option_lines(rule.options).lines)
 
 
-def _needs_port(rule: NfsRule, kernel_release: str) -> bool:
-    return rule.port != DEFAULT_PORT or not has_default_port(kernel_release)
-
-
-def _notes(
-    policy: Policy, sections: tuple[Section, ...], kernel_release: str
-) -> Iterator[str]:
-    with_port = [s for s in sections if _needs_port(s.rule, kernel_release)]
+def _notes(policy: Policy, sections: tuple[Section, ...]) -> Iterator[str]:
+    with_port = [s for s in sections if s.rule.port != DEFAULT_PORT]
     if with_port:
-        default = ""
-        if not has_default_port(kernel_release):
-            default = f" (kernel {kernel_release} has no default port for RDMA)"
         yield (
-            f"{_exports(with_port)}: the file gives the port{default}, so a storage "
-            "connection with proto=tcp cannot be mounted: it would use that port "
-            "over TCP"
+            f"{_exports(with_port)}: the file gives the port, so a storage connection "
+            "with proto=tcp cannot be mounted: it would use that port over TCP"
         )
     if len(with_port) < len(sections):
         without = [s for s in sections if s not in with_port]

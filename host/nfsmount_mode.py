@@ -30,7 +30,6 @@ from ovirt_rdma.host.paths import (
     under,
 )
 from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.reader import HostReader
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def wanted_file(
     """
     for sentence, fix in _mounts_elsewhere(root):
         raise NfsmountRefused(sentence, fix)
-    rendered = render(policy, HostReader(root).kernel_release(), resolve)
+    rendered = render(policy, resolve)
     text = with_header(rendered.text)
     if run is not None:
         prove(rendered, text, root, run)
@@ -82,10 +81,9 @@ def review(text: str, policy: Policy, root: Path, run: Optional[Runner]) -> File
 
     No name is resolved: families are those that the file has.
     """
-    release = HostReader(root).kernel_release()
     findings = _mounts_elsewhere(root)
     try:
-        rendered = render(policy, release, families_of(text))
+        rendered = render(policy, families_of(text))
     except NfsmountRefused as refused:
         sentence = "The policy in force does not fit mode nfsmount: " + "; ".join(
             str(refused).splitlines()

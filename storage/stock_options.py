@@ -18,8 +18,8 @@ def stock_warnings(
 ) -> tuple[str, ...]:
     """Return sentences about the engine's options, none where they are in order.
 
-    ``address`` is the server's, None where the export has a name. Sources: nfs(5);
-    fs/nfs/fs_context.c (a default port for RDMA from Linux 6.1 on).
+    ``address`` is the server's, None where the export has a name. A port is not
+    missed: the kernel has one for RDMA, 20049 (fs/nfs/fs_context.c). Source: nfs(5).
     """
     options = MountOptions.parse(engine_options)
     warnings = [str(conflict) for conflict in options.conflicts()]
@@ -33,11 +33,6 @@ def stock_warnings(
             warnings.append(
                 "without retry=0 a server that does not listen blocks the mount for "
                 "two minutes"
-            )
-        if port is None:
-            warnings.append(
-                f"{netid} without a port fails on kernels before 6.1: add "
-                f"port={DEFAULT_PORT}"
             )
         wanted = "rdma6" if address is not None and address.version == 6 else "rdma"
         if address is not None and netid != wanted:

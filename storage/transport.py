@@ -121,9 +121,9 @@ def rdma_options(rule: NfsRule, engine_options: str, ipv6: bool) -> str:
     """Return the extra options of an RDMA mount.
 
     The rule's options go over the engine's. ``proto=rdma6`` for IPv6, because
-    ``rdma`` means IPv4 to mount.nfs; the port always, because kernels before 6.1
-    have no default for RDMA; ``retry=0``, because a refused mount otherwise
-    blocks for two minutes (nfs(5), retry=).
+    ``rdma`` means IPv4 to mount.nfs; the port always, because a ``Port=`` of
+    nfsmount.conf(5) fills in what is not said; ``retry=0``, because a refused mount
+    otherwise blocks for two minutes (nfs(5), retry=).
     """
     netid = "rdma6" if ipv6 else "rdma"
     return _merged(rule, engine_options, f"proto={netid},port={rule.port},retry=0")

@@ -165,7 +165,6 @@ def test_options_that_the_engine_or_mount_refuses(call, options, sentences):
     [
         ("nas:/e", "rdma,proto=tcp", "rdma and proto=tcp contradict each other"),
         ("nas:/e", "port=1,port=2", "mount would silently use port=2"),
-        ("nas:/e", "rdma", "rdma without a port fails on kernels before 6.1"),
         ("nas:/e", "rdma,port=20049", "RDMA without a rule"),
         ("nas:/e", "port=20049", "the transport is TCP"),
         ("[fd00::1]:/e", "rdma,port=20049", "write proto=rdma6"),

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.nfsmount_conf import (
     NfsmountRefused,
-    has_default_port,
     local_path,
     render,
 )
@@ -17,7 +16,6 @@ from ovirt_rdma.host.nfsmount_conf_file import with_header
 from ovirt_rdma.host.nfsmount_conf_proof import lost, parse_dump, wanted_settings
 from ovirt_rdma.host.policy import NfsRule
 
-NEW, EL9 = "6.12.0-55.el10.x86_64", "5.14.0-503.el9.x86_64"
 ADDRESSES = {
     "nas": ("10.0.0.1",),
     "nas6": ("fd00::1",),
@@ -25,8 +23,8 @@ ADDRESSES = {
 }
 
 
-def rendered(*rules, release=NEW):
-    return render(policy_of(*rules), release, lambda name: ADDRESSES.get(name, ()))
+def rendered(*rules):
+    return render(policy_of(*rules), lambda name: ADDRESSES.get(name, ()))
 
 
 def mistakes(*rules):
@@ -83,23 +81,11 @@ def test_an_empty_policy_has_no_section():
     assert (rendered().text, rendered().notes) == ("", ())
 
 
-@pytest.mark.parametrize(
-    "release, has",
-    [
-        ("6.1.0-28-amd64", True),
-        ("6.12.0-55.el10.x86_64", True),
-        ("10.0.1", True),
-        ("6.0.19", False),
-        ("5.14.0-503.el9.x86_64", False),
-        ("unknown", False),
-        ("", False),
-    ],
-)
-def test_kernels_with_a_default_port(release, has):
-    assert has_default_port(release) is has
-    found = rendered(rdma_rule(), release=release)
-    assert ("Port=20049\n" in found.text) is not has
-    assert ("has no default port" in found.notes[0]) is not has
+def test_the_default_port_is_left_to_the_kernel():
+    # Any supported one has it; with a port in the file, proto=tcp would end there.
+    found = rendered(rdma_rule())
+    assert "Port=" not in found.text
+    assert "proto=tcp is still mounted over TCP" in found.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +176,6 @@ def test_what_becomes_of_an_engine_that_asks_for_tcp_is_said():
     notes = rendered(plain, with_port).notes
     assert notes[0].startswith("10.0.0.1:/b: the file gives the port, so a storage")
     assert notes[1].startswith("10.0.0.1:/vm: a storage connection with proto=tcp is")
-    assert len(rendered(plain, release=EL9).notes) == 1
 
 
 PATHS = st.text(
@@ -204,14 +189,14 @@ OPTIONS = st.lists(
 ).map(",".join)
 
 
-@given(st.lists(st.tuples(PATHS, OPTIONS), max_size=4), st.sampled_from([NEW, EL9]))
-def test_nfs_utils_reads_what_was_meant(tmp_path_factory, exports, release):
+@given(st.lists(st.tuples(PATHS, OPTIONS), max_size=4), st.sampled_from([20049, 1]))
+def test_nfs_utils_reads_what_was_meant(tmp_path_factory, exports, port):
     rules = [
-        rdma_rule(number, Export.parse(f"s:{path}").path, options=options)
+        rdma_rule(number, Export.parse(f"s:{path}").path, options=options, port=port)
         for number, (path, options) in enumerate(exports, 1)
     ]
     try:
-        found = rendered(*rules, release=release)
+        found = rendered(*rules)
     except NfsmountRefused:
         return
     conf = tmp_path_factory.mktemp("conf") / "nfsmount.conf"

@@ -19,7 +19,7 @@ from ovirt_rdma.storage.stock_options import stock_warnings
         ("rdma,port=20049", "10.0.0.1", ["without a rule", "two minutes"]),
         ("proto=rdma6,port=20049", "fd00::1", ["without a rule", "two minutes"]),
         ("rdma,port=20049", None, ["without a rule", "two minutes"]),
-        ("rdma", None, ["without a rule", "two minutes", "add port=20049"]),
+        ("rdma", None, ["without a rule", "two minutes"]),
         (
             "rdma,port=20049",
             "fd00::1",
