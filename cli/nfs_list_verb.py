@@ -16,10 +16,10 @@ from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.storage.mount_review import (
     DEGRADED,
     OK,
-    UNPROVEN,
     MountReview,
     review_all,
 )
+from ovirt_rdma.storage.proof import UNPROVEN
 
 _TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful"}
 

@@ -168,7 +168,8 @@ class DegradedMark:
     """vdsmd's note that a mount is not what its rule says, and why.
 
     ``rule`` is the rule's name and ``wanted`` what it said (``prefer-rdma``),
-    ``transport`` what the kernel uses (``tcp``). ``since`` is when it was mounted,
+    ``transport`` what the kernel uses (``tcp``), ``unproven`` where it does not tell
+    clearly. ``since`` is when it was mounted,
     as ``2026-11-21T02:51:34Z``, and ``mounted_s`` the same in seconds after boot,
     which no clock that is set changes; both are None where that is not known.
     """

@@ -16,10 +16,11 @@ from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts import CmId, DegradedMark, Facts, NfsMount
 from ovirt_rdma.host.policy import TCP, Policy, RuleMatch, rule_for
 from ovirt_rdma.storage.mount_age import mark_of, mounted_s, shown, utc
-from ovirt_rdma.storage.proof import RDMA, Proof, prove
+from ovirt_rdma.storage.proof import RDMA, UNPROVEN, Proof, prove
 from ovirt_rdma.storage.trunking import (
     OTHERS,
     REMOUNT,
+    UNTOLD,
     because,
     remedy,
     sharers,
@@ -28,7 +29,6 @@ from ovirt_rdma.storage.trunking import (
 
 OK = "ok"
 DEGRADED = "degraded"
-UNPROVEN = "unproven"
 UNNAMED = "not named"
 
 
@@ -101,9 +101,7 @@ def review(
     by_rule = f"{match.rule.title} says {match.rule.transport}"
     if proof.transport is None:
         sentence = f"{mount.source}: the kernel's signals do not agree ({proof})"
-        return MountReview(
-            mount, match, proof, UNPROVEN, sentence, _check(mount), since
-        )
+        return MountReview(mount, match, proof, UNPROVEN, sentence, UNTOLD, since, mark)
     if proof.transport == wanted:
         sentence = f"{runs}, as {by_rule}"
         return MountReview(mount, match, proof, OK, sentence, since=since)

@@ -16,13 +16,14 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import DegradedMark, NfsMount
 from ovirt_rdma.host.policy import REQUIRE_RDMA, TCP, NfsRule
 from ovirt_rdma.storage.mount_age import mounted_s, shown, utc
-from ovirt_rdma.storage.proof import RDMA, Proof, prove
+from ovirt_rdma.storage.proof import RDMA, UNPROVEN, Proof, prove
 from ovirt_rdma.storage.refusal import refused
 from ovirt_rdma.storage.shared import Shared
 from ovirt_rdma.storage.stock_connection import StockConnection
 from ovirt_rdma.storage.transport import STOCK
 from ovirt_rdma.storage.trunking import (
     REMOUNT,
+    UNTOLD,
     because,
     remedy,
     sharers,
@@ -33,6 +34,10 @@ _MOUNT_CONF = "look into /etc/nfsmount.conf and /etc/nfsmount.conf.d"
 _UNSEEN = (
     "it took the connection of an NFS 4 mount of the server that is not seen here, "
     "such as one that was unmounted while in use"
+)
+_UNTOLD_NOW = (
+    "report this with the host's /proc/self/mountinfo and /proc/self/mountstats; "
+    "a rule that says prefer-rdma mounts it nevertheless"
 )
 _END_USERS = "end what still uses an unmounted file system of the server, or reboot"
 
@@ -69,8 +74,7 @@ class MountVerification:
         seen = self._look(stock)
         transport = seen.proof.transport if seen else None
         if seen is None or transport is None:
-            proof = seen.proof if seen else None
-            log.warning("%s: mounted, transport not proven: %s", self._export, proof)
+            self._cannot_be_told(stock, seen)
             return
         if asked in (transport, STOCK):
             log.info(
@@ -96,6 +100,23 @@ class MountVerification:
         with self._own_errors_logged():
             self._note(seen, transport, reason, fix)
 
+    def _cannot_be_told(self, stock: StockConnection, seen: Optional[_Seen]) -> None:
+        """Take back a mount that must be RDMA and may be anything; mark any other.
+
+        A promise that holds only as long as all goes well is none, and nobody uses
+        the mount yet.
+        """
+        proof = seen.proof if seen else "it is not seen among the host's mounts"
+        told = f"mounted, but over which transport cannot be told ({proof})"
+        if self._rule.transport == REQUIRE_RDMA:
+            self._take_back(stock, told, _UNTOLD_NOW)
+        log.warning(
+            "%s: %s; this mount is degraded; fix: %s", self._export, told, UNTOLD
+        )
+        if seen is not None:
+            with self._own_errors_logged():
+                self._note(seen, UNPROVEN, told, UNTOLD)
+
     def existing(self, stock: StockConnection) -> None:
         """Judge a mount that was there already; tell once if it is degraded.
 
@@ -108,13 +129,13 @@ class MountVerification:
             if self._rule.transport == REQUIRE_RDMA and transport != RDMA:
                 raise refused(
                     self._export,
-                    "a TCP mount that could not be unmounted is in the way",
+                    "an earlier mount that could not be unmounted is in the way",
                     f"umount -f -l {stock.local_path}",
                 )
             self._shared.not_taken_back.discard(stock.local_path)
-        if seen is not None and transport is not None:
+        if seen is not None:
             with self._own_errors_logged():
-                self._tell_once(seen, transport)
+                self._tell_once(seen, transport or UNPROVEN)
 
     def _tell_once(self, seen: _Seen, transport: str) -> None:
         uptime_s = self._shared.surroundings.reader.uptime()
@@ -131,6 +152,8 @@ class MountVerification:
 
     def _warn(self, seen: _Seen, transport: str) -> None:
         fix = f"{remedy(seen.others)}; then {REMOUNT}" if seen.others else REMOUNT
+        if transport == UNPROVEN:
+            transport, fix = f"what cannot be told ({seen.proof})", UNTOLD
         log.warning(
             "%s: already mounted over %s, while %s says %s: this mount is degraded; "
             "fix: %s",

@@ -12,6 +12,8 @@ from ovirt_rdma.storage.options import is_rdma
 
 RDMA = "rdma"
 TCP = "tcp"
+# In place of a transport, where the witnesses disagree or are none.
+UNPROVEN = "unproven"
 
 
 @dataclass(frozen=True)

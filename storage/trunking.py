@@ -28,6 +28,11 @@ from ovirt_rdma.storage.transport import NFS_TCP_PORT
 OTHERS = "others"
 # Only mounts that are made anew change their transport, and only all of them at once.
 REMOUNT = "put the host into maintenance and activate it again"
+# What to do where the kernel's signals do not tell a mount's transport.
+UNTOLD = (
+    f"{REMOUNT}; if it is so again, report it with the host's /proc/self/mountinfo and "
+    "/proc/self/mountstats"
+)
 _NAMED = 3
 _MINOR_VERSIONS = ("4.0", "4.1", "4.2")
 _OTHER = {RDMA: TCP, TCP: RDMA}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -663,16 +664,72 @@ class TestOurOwnErrors:
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert site.kernel.mounts == []
 
-    def test_a_proof_that_cannot_be_read_leaves_the_mount(self, site, caplog):
+
+def _unreadable(site: Site) -> None:
+    def broken(*_arguments):
+        raise OSError("a bug")
+
+    site.shared.surroundings.reader.nfs_mounts = broken
+
+
+def _not_in_the_table(site: Site) -> None:
+    site.shared.surroundings.reader.nfs_mounts = lambda *_: ()
+
+
+def _disagreeing(site: Site) -> None:
+    reader = site.shared.surroundings.reader
+    mounts = reader.nfs_mounts
+    other = {"rdma": "tcp", "tcp": "rdma"}
+
+    def odd(*arguments):
+        return tuple(
+            replace(mount, transports=tuple(
+                replace(t, protocol=other[t.protocol]) for t in mount.transports
+            ))
+            for mount in mounts(*arguments)
+        )  # fmt: skip
+
+    reader.nfs_mounts = odd
+
+
+@pytest.mark.parametrize("blind", [_unreadable, _not_in_the_table, _disagreeing])
+class TestTransportThatCannotBeTold:
+    def test_breaks_the_promise_of_require_rdma(self, site, caplog, blind):
         site.rule("require-rdma")
+        blind(site)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert site.kernel.mounted() == []
+        assert "over which transport cannot be told" in caplog.text
+        assert "unmounted again; fix: " in caplog.text
 
-        def broken(*_arguments):
-            raise OSError("a bug")
-
-        reader = site.shared.surroundings.reader
-        reader.nfs_mounts = broken
+    @pytest.mark.parametrize("rule", ["prefer-rdma", "tcp"])
+    def test_is_a_warning_for_who_may_have_either(self, site, caplog, blind, rule):
+        site.rule(rule)
+        blind(site)
         assert site.connect(f"{NAS}:/e") == [0]
-        assert "not proven" in caplog.text
+        assert len(site.kernel.mounted()) == 1
+        assert "over which transport cannot be told" in caplog.text
+        assert "degraded" in caplog.text
+
+    def test_takes_down_no_mount_that_was_there(self, site, blind):
+        site.rule("require-rdma")
+        assert site.connect(f"{NAS}:/e") == [0]
+        blind(site)
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.kernel.mounted() == [(f"{NAS}:/e", "rdma")]
+
+    def test_keeps_one_refused_that_could_not_be_unmounted(
+        self, site, caplog, monkeypatch, blind
+    ):
+        site.rule("require-rdma")
+        blind(site)
+
+        def busy(*_arguments, **_keys):
+            raise site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
+
+        monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
+        assert site.connect(f"{NAS}:/e", f"{NAS}:/e") == [MOUNT_FAILED] * 2
+        assert "is in the way; fix: umount" in caplog.text
 
 
 def _mountpoint(site: Site) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 from vdsm_site import MOUNT_FAILED, NAS, Site
 
-from ovirt_rdma.host.facts import DegradedMark
+from ovirt_rdma.host.facts import DegradedMark, Facts, MountTransport
+from ovirt_rdma.storage.mount_review import review_all
+from ovirt_rdma.storage.proof import UNPROVEN
 from ovirt_rdma.storage.readiness import READY
+from ovirt_rdma.storage.trunking import REMOUNT
 
 EXPORT = f"{NAS}:/e"
 BOOTED_AT = 1_700_000_000  # 2023-11-14 22:13:20 UTC
@@ -55,6 +59,26 @@ def fallen_back(site: Site, caplog) -> Site:
 def by_hand(site: Site, protocol: str = "tcp") -> None:
     port = ",port=20049" if protocol == "rdma" else ""
     site.kernel.mount_before(EXPORT, site.local_path(EXPORT), f"proto={protocol}{port}")
+
+
+def _show_another_transport(site: Site) -> None:
+    """Let mountstats say tcp where mountinfo says rdma."""
+    reader = site.shared.surroundings.reader
+    mounts = reader.nfs_mounts
+
+    def odd(*arguments):
+        return tuple(
+            replace(mount, transports=(MountTransport("tcp", (1, 2)),))
+            for mount in mounts(*arguments)
+        )
+
+    reader.nfs_mounts = odd
+
+
+def _mount_facts(site: Site) -> Facts:
+    reader = site.shared.surroundings.reader
+    facts = reader.mount_facts()
+    return replace(facts, nfs_mounts=reader.nfs_mounts())
 
 
 class TestMark:
@@ -116,6 +140,34 @@ class TestMark:
         assert mark.reason == (
             "it was mounted already when vdsmd first saw it, at 2023-11-14 23:23:20 UTC"
         )
+
+    def test_of_a_transport_that_cannot_be_told(self, site, caplog, monkeypatch):
+        _show_another_transport(site)
+        site.rule("prefer-rdma")
+        assert site.connect(EXPORT) == [0]
+        assert told(caplog) == 1
+        (mark,) = marks(site)
+        assert (mark.wanted, mark.transport) == ("prefer-rdma", "unproven")
+        assert "mountinfo: proto=rdma, mountstats: xprt: tcp" in mark.reason
+        # Neither the next connect nor a restart tells it again.
+        assert site.connect(EXPORT) == [0]
+        site.start_vdsmd()
+        _show_another_transport(site)
+        assert site.connect(EXPORT) == [0]
+        assert told(caplog) == 0
+        (found,) = review_all(_mount_facts(site), site.policy)
+        assert (found.verdict, found.mark, found.since) == (UNPROVEN, mark, mark.since)
+        assert REMOUNT in found.fix
+
+    def test_of_one_that_stood_before(self, site, caplog):
+        by_hand(site, "rdma")
+        _show_another_transport(site)
+        site.rule("require-rdma")
+        assert site.connect(EXPORT) == [0]
+        assert told(caplog) == 1
+        (mark,) = marks(site)
+        assert mark.transport == "unproven"
+        assert "it was mounted already" in mark.reason
 
     def test_is_not_set_on_what_is_as_the_rule_says(self, site):
         site.rule("tcp")

@@ -17,12 +17,11 @@ from ovirt_rdma.storage.mount_review import (
     DEGRADED,
     OK,
     UNNAMED,
-    UNPROVEN,
     heal,
     review,
     review_all,
 )
-from ovirt_rdma.storage.proof import prove
+from ovirt_rdma.storage.proof import UNPROVEN, prove
 
 
 def mount(protocol="rdma", transports=("rdma",), source="10.0.0.1:/e"):
