@@ -102,6 +102,13 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
                     raise
                 raise NfsConnectFailed(f"{self._named.export}: {error}") from error
 
+        def disconnect(self) -> None:
+            """Unmount as stock VDSM does, but not while another call mounts it."""
+            if self._named is None:
+                super().disconnect()
+            else:
+                self._named.disconnect(_Stock(self))
+
         @classmethod
         def connect_all(cls, connections: list[Any]) -> list[tuple[Any, int]]:
             """Connect all; nobody waits for answers that only others need.

@@ -18,6 +18,7 @@ from ovirt_rdma.host.policy import REQUIRE_RDMA, TCP, RuleMatch
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.storage.failures import classify
 from ovirt_rdma.storage.mount_verification import MountVerification
+from ovirt_rdma.storage.path_locks import StillUnderWay
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
 from ovirt_rdma.storage.refusal import hint, refused
 from ovirt_rdma.storage.server_readiness import ServerReadiness, is_ipv6
@@ -82,28 +83,57 @@ class NamedExport:
     def connect(self, stock: StockConnection) -> None:
         """Mount the export as its rule says, and prove it.
 
-        Returns at once where it is mounted already. Raises ConnectRefused with
-        the reason; what stock VDSM raises beside a failed mount passes through.
+        Returns at once where it is mounted already. Where another call is mounting
+        it, waits for that one: its error, if it tries the same, is this one's too.
+        Raises ConnectRefused with the reason; what stock VDSM raises beside a failed
+        mount passes through.
         """
         shared = self._shared
-        with shared.locks.hold(stock.local_path, shared.lock_timeout_s):
-            server, self._server = self._server or self.ask_server(), None
-            if stock.is_mounted():
-                self._verification.existing(stock)
-                return
-            shared.not_taken_back.discard(stock.local_path)
-            choice = self._choose(server)
-            if server.settled_s:
-                log.info(
-                    "%s: waited %.1f s for an RDMA port to come up",
-                    self.export,
-                    server.settled_s,
-                )
-            for note in choice.notes:
-                log.info("%s: %s", self.export, note)
-            if choice.first is None:
-                raise refused(self.export, choice.reason, choice.fix)
-            self._mount(stock, server, choice, choice.first)
+        tries = (self.rule, self._engine_options, self._version)
+        try:
+            shared.locks.run(
+                stock.local_path,
+                lambda: self._connect(stock),
+                shared.wait_for_other_s,
+                tries,
+            )
+        except StillUnderWay:
+            raise refused(
+                self.export,
+                "another call for this export is still under way after "
+                f"{shared.wait_for_other_s:g} s",
+                "",
+            ) from None
+
+    def disconnect(self, stock: StockConnection) -> None:
+        """Unmount as stock VDSM does, once no other call mounts or unmounts it.
+
+        Raises what stock VDSM raises.
+        """
+        shared = self._shared
+        try:
+            shared.locks.run(stock.local_path, stock.unmount, shared.wait_for_other_s)
+        except StillUnderWay:
+            stock.unmount()
+
+    def _connect(self, stock: StockConnection) -> None:
+        server, self._server = self._server or self.ask_server(), None
+        if stock.is_mounted():
+            self._verification.existing(stock)
+            return
+        self._shared.not_taken_back.discard(stock.local_path)
+        choice = self._choose(server)
+        if server.settled_s:
+            log.info(
+                "%s: waited %.1f s for an RDMA port to come up",
+                self.export,
+                server.settled_s,
+            )
+        for note in choice.notes:
+            log.info("%s: %s", self.export, note)
+        if choice.first is None:
+            raise refused(self.export, choice.reason, choice.fix)
+        self._mount(stock, server, choice, choice.first)
 
     def _choose(self, server: ServerReadiness) -> Choice:
         try:

@@ -1,32 +1,73 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One connect at a time for each local path, so that two do not mount twice."""
+"""One call at a time for each local path: two do not mount twice, nor does one unmount
+what another is mounting.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Optional
 
-from ovirt_rdma.storage.refusal import ConnectRefused
+
+class StillUnderWay(Exception):
+    """Another call for the path has not ended in time."""
+
+
+@dataclass
+class _Call:
+    """A call under way; ``error`` is what it raised, once it is ``over``."""
+
+    tries: Hashable
+    error: Optional[Exception] = None
+    over: bool = False
 
 
 class PathLocks:
-    """One lock a local path. Safe for several threads."""
+    """The calls under way, by local path. Safe for several threads.
 
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+    ``changed`` is notified when a call ends.
+    """
 
-    @contextlib.contextmanager
-    def hold(self, path: str, timeout_s: float) -> Iterator[None]:
-        """Hold the lock of ``path``; raises ConnectRefused after ``timeout_s``."""
-        with self._guard:
-            lock = self._locks.setdefault(path, threading.Lock())
-        if not lock.acquire(timeout=timeout_s):
-            raise ConnectRefused(
-                f"another connect of {path} is still running after {timeout_s:g} s"
-            )
+    def __init__(self, changed: Optional[threading.Condition] = None) -> None:
+        self._changed = changed or threading.Condition()
+        self._calls: dict[str, _Call] = {}
+
+    def run(
+        self,
+        path: str,
+        do: Callable[[], None],
+        timeout_s: float,
+        tries: Hashable = None,
+    ) -> None:
+        """Call ``do`` once no other call for ``path`` is under way.
+
+        ``tries`` says what is tried: where a call that was waited for tried the same
+        and failed, its error is raised, and ``do`` is not called. Raises StillUnderWay
+        after ``timeout_s``, and what ``do`` raises.
+        """
+        until = time.monotonic() + timeout_s
+        mine = _Call(tries)
+        with self._changed:
+            while path in self._calls:
+                other = self._calls[path]
+                while not other.over:
+                    left_s = until - time.monotonic()
+                    if left_s <= 0:
+                        raise StillUnderWay
+                    self._changed.wait(left_s)
+                if other.error and tries is not None and other.tries == tries:
+                    raise other.error
+            self._calls[path] = mine
         try:
-            yield
+            do()
+        except Exception as error:
+            mine.error = error
+            raise
         finally:
-            lock.release()
+            with self._changed:
+                mine.over = True
+                del self._calls[path]
+                self._changed.notify_all()

@@ -10,8 +10,12 @@ from ovirt_rdma.storage.failure_memory import FailureMemory
 from ovirt_rdma.storage.path_locks import PathLocks
 from ovirt_rdma.storage.server_readiness import Surroundings
 
-# A second caller for one local path waits this long for the first.
-LOCK_TIMEOUT_S = 20.0
+# A second call for one local path waits this long for the first, which may take so
+# long: mount.nfs begins its last try after two minutes at most (nfs(5), retry=), a try
+# on a server that hangs is two calls of 40 s (VDSM's timeo=100,retrans=3; measured),
+# and VDSM's access check gives up after 60 s (irs/process_pool_timeout). The engine
+# itself waits for 180 s (vdsTimeout).
+WAIT_FOR_OTHER_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,6 @@ class Shared:
     surroundings: Surroundings
     failures: FailureMemory = field(default_factory=FailureMemory)
     locks: PathLocks = field(default_factory=PathLocks)
-    lock_timeout_s: float = LOCK_TIMEOUT_S
+    wait_for_other_s: float = WAIT_FOR_OTHER_S
     marks: DegradedMarks = field(default_factory=DegradedMarks)
     not_taken_back: set[str] = field(default_factory=set)

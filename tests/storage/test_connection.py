@@ -7,9 +7,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
-from fake_kernel import ACCESS_DENIED, NO_SUCH_PATH
+from fake_kernel import ACCESS_DENIED, NO_SUCH_PATH, WRONG_OPTION
 from vdsm_site import ACCESS, GENERAL, MOUNT_FAILED, NAS, NAS6, Site
 
 from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
@@ -625,13 +626,57 @@ class TestManyAtOnce:
 
     def test_two_connects_of_one_export_mount_once(self, site):
         site.rule("require-rdma")
-        object.__setattr__(site.shared, "lock_timeout_s", 20)
         with ThreadPoolExecutor(2) as pool:
             with site.kernel.hold(NAS) as hanging:
                 first = pool.submit(site.connect, f"{NAS}:/e")
                 assert hanging.wait(10)
                 second = pool.submit(site.connect, f"{NAS}:/e")
+                site.wait_for_callers(2)
             assert first.result(20) == second.result(20) == [0]
+        assert len(site.kernel.mounts) == 1
+
+    def test_a_second_caller_gets_the_error_of_the_first(self, site, caplog):
+        site.rule("require-rdma")
+        site.kernel.fail(NAS, err=TIMED_OUT)
+        with ThreadPoolExecutor(3) as pool:
+            with site.kernel.hold(NAS) as hanging:
+                calls = [pool.submit(site.connect, f"{NAS}:/e")]
+                assert hanging.wait(10)
+                calls += [pool.submit(site.connect, f"{NAS}:/e") for _ in range(2)]
+                site.wait_for_callers(3)
+            assert [call.result(20) for call in calls] == [[MOUNT_FAILED]] * 3
+        # Each with its reason, and mount was not run again for the others.
+        failed = [
+            r for r in caplog.records if "Connection timed out" in str(r.exc_info)
+        ]
+        assert len(failed) == 3
+        assert len(site.kernel.mounts) == 1
+        # Whoever comes later tries for themselves.
+        site.now = 60
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert len(site.kernel.mounts) == 2
+
+    def test_a_second_caller_who_asks_for_something_else_tries_it(self, site):
+        site.rule("require-rdma")
+        site.kernel.fail(NAS, err=WRONG_OPTION, times=1)
+        with ThreadPoolExecutor(2) as pool:
+            with site.kernel.hold(NAS) as hanging:
+                first = pool.submit(site.connect, f"{NAS}:/e", mnt_options="odd")
+                assert hanging.wait(10)
+                second = pool.submit(site.connect, f"{NAS}:/e")
+                site.wait_for_callers(2)
+            assert (first.result(20), second.result(20)) == ([MOUNT_FAILED], [0])
+
+    def test_the_permissions_that_the_first_met_are_469_to_all(self, site):
+        site.rule("require-rdma")
+        site.kernel.deny_access(f"{NAS}:/e")
+        with ThreadPoolExecutor(2) as pool:
+            with site.kernel.hold(NAS) as hanging:
+                first = pool.submit(site.connect, f"{NAS}:/e")
+                assert hanging.wait(10)
+                second = pool.submit(site.connect, f"{NAS}:/e")
+                site.wait_for_callers(2)
+            assert first.result(20) == second.result(20) == [ACCESS]
         assert len(site.kernel.mounts) == 1
 
     def test_a_second_caller_does_not_wait_for_ever(self, site, caplog):
@@ -639,8 +684,62 @@ class TestManyAtOnce:
         with ThreadPoolExecutor(1) as pool, site.kernel.hold(NAS) as hanging:
             first = pool.submit(site.connect, f"{NAS}:/e")
             assert hanging.wait(10)
+            object.__setattr__(site.shared, "wait_for_other_s", 0.0)
             assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
-            assert "still running after 0.3 s" in caplog.text
+            assert "another call for this export is still under way" in caplog.text
+        assert first.result(20) == [0]
+
+    def test_it_waits_as_long_as_a_mount_may_take(self, site):
+        # nfs(5): two minutes of retry=, then one last try. A call to a server that
+        # hangs is 40 s with VDSM's timeo=100,retrans=3, and a try is two of them; the
+        # access check of VDSM takes 60 s at most (irs/process_pool_timeout).
+        assert site.shared.wait_for_other_s >= 120 + 2 * 40 + 60
+
+    def test_a_disconnect_waits_for_the_mount_under_way(self, site):
+        site.rule("require-rdma")
+        definition = {"id": "0", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
+        with ThreadPoolExecutor(2) as pool:
+            with site.kernel.hold(NAS) as hanging:
+                first = pool.submit(site.connect, f"{NAS}:/e")
+                assert hanging.wait(10)
+                second = pool.submit(site.vdsm.disconnect, definition)
+                site.wait_for_callers(2)
+            assert first.result(20) == [0]
+            assert second.result(20)[0][1] == 0
+        assert site.kernel.mounted() == []
+
+    def test_a_mount_waits_for_the_disconnect_under_way(self, site, monkeypatch):
+        site.rule("require-rdma")
+        definition = {"id": "0", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
+        assert site.connect(f"{NAS}:/e") == [0]
+        umount, reached, gate = site.vdsm.mount._umount, Event(), Event()
+
+        def hanging(*arguments, **keys):
+            reached.set()
+            assert gate.wait(10)
+            umount(*arguments, **keys)
+
+        monkeypatch.setattr(site.vdsm.mount, "_umount", hanging)
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(site.vdsm.disconnect, definition)
+            assert reached.wait(10)
+            second = pool.submit(site.connect, f"{NAS}:/e")
+            site.wait_for_callers(2)
+            gate.set()
+            assert first.result(20)[0][1] == 0
+            assert second.result(20) == [0]
+        assert site.kernel.mounted() == [(f"{NAS}:/e", "rdma")]
+
+    def test_a_disconnect_does_not_wait_for_ever(self, site, caplog):
+        site.rule("require-rdma")
+        definition = {"id": "0", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
+        with ThreadPoolExecutor(1) as pool, site.kernel.hold(NAS) as hanging:
+            first = pool.submit(site.connect, f"{NAS}:/e")
+            assert hanging.wait(10)
+            object.__setattr__(site.shared, "wait_for_other_s", 0.0)
+            # As stock: there is nothing to unmount yet.
+            assert site.vdsm.disconnect(definition)[0][1] == GENERAL
+            assert len(site.kernel.umounts) == 1
         assert first.result(20) == [0]
 
 

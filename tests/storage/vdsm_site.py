@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from fake_network import FakeNetwork
 from host_fake_hosts import soft_roce
@@ -12,6 +14,7 @@ from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage import vdsm_shape
 from ovirt_rdma.storage.degraded_marks import DegradedMarks
 from ovirt_rdma.storage.failure_memory import FailureMemory
+from ovirt_rdma.storage.path_locks import PathLocks
 from ovirt_rdma.storage.readiness import READY
 from ovirt_rdma.storage.server_readiness import Surroundings
 from ovirt_rdma.storage.shared import Shared
@@ -19,6 +22,24 @@ from ovirt_rdma.storage.vdsm_launch import install
 
 NAS, NAS6 = "10.99.0.2", "fd00:99::2"
 GENERAL, ACCESS, MOUNT_FAILED = 100, 469, 477
+
+
+class CountedWaits(threading.Condition):
+    """A condition that knows how many have begun to wait for it."""
+
+    def __init__(self) -> None:
+        lock = threading.RLock()
+        super().__init__(lock)
+        self._waits = 0
+        self._began = threading.Condition(lock)
+
+    def wait(self, timeout=None) -> bool:
+        self._waits += 1
+        self._began.notify_all()
+        return super().wait(timeout)
+
+    def wait_until_waited_for(self, count: int) -> bool:
+        return self._began.wait_for(lambda: self._waits >= count, 60)
 
 
 class Site:
@@ -44,13 +65,14 @@ class Site:
 
     def start_vdsmd(self) -> None:
         """Start vdsmd, or start it again: it has only what is in files."""
+        self.changed = CountedWaits()
         surroundings = Surroundings(
             self.root.reader(), self.network, self._sleep, lambda: self.now
         )
         self.shared = Shared(
             surroundings,
             FailureMemory(lambda: self.now),
-            lock_timeout_s=0.3,
+            locks=PathLocks(self.changed),
             marks=DegradedMarks(self.marks_file),
         )
         registry = self.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes
@@ -59,6 +81,13 @@ class Site:
 
     def current(self) -> Policy:
         return self.policy
+
+    def wait_for_callers(self, count: int) -> None:
+        """Return once ``count`` calls are under way for one path: one works, the
+        others wait for it; 60 s at most.
+        """
+        with self.changed:
+            assert self.changed.wait_until_waited_for(count - 1)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
