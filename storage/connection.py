@@ -8,13 +8,15 @@ it does nothing of its own: same options, same errors, same timing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Optional, Protocol
 
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.policy import Policy, rule_for
 from ovirt_rdma.storage.named_export import NamedExport
 from ovirt_rdma.storage.refusal import ConnectRefused
-from ovirt_rdma.storage.server_round import ask_all
+from ovirt_rdma.storage.server_round import as_answered
 from ovirt_rdma.storage.shared import Shared
 from ovirt_rdma.storage.vdsm_shape import Vdsm
 
@@ -113,17 +115,15 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
         def connect_all(cls, connections: list[Any]) -> list[tuple[Any, int]]:
             """Connect all; nobody waits for answers that only others need.
 
-            First what is stock or mounted, then TCP rules, then RDMA rules; servers
-            are asked before each of the latter two. The results are in the order of
+            First what is stock or mounted, then server by server, as they answer; one
+            mount at a time, as stock VDSM. The results are in the order of
             ``connections``, as stock VDSM's.
             """
-            groups: dict[int, list[Any]] = {}
+            at_once, waiting = [], []
             for con in connections:
-                groups.setdefault(_turn(con), []).append(con)
+                (waiting if _has_to_ask(con) else at_once).append(con)
             statuses = {}
-            for turn, group in sorted(groups.items()):
-                if turn != _AT_ONCE:
-                    _ask_servers(group)
+            for group in chain([at_once], _as_answered(waiting)):
                 for con, status in super().connect_all(group):
                     statuses[id(con)] = status
             return [(con, statuses[id(con)]) for con in connections]
@@ -160,25 +160,25 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
     return NFSConnection
 
 
-_AT_ONCE, _TCP, _RDMA = range(3)
-
-
-def _turn(connection: Any) -> int:
-    named: Optional[NamedExport] = getattr(connection, "_named", None)
+def _has_to_ask(connection: Any) -> bool:
+    """Whether a server must be asked before ``connection`` can be connected."""
     try:
-        if named is None or connection.isConnected():
-            return _AT_ONCE
+        named = getattr(connection, "_named", None)
+        return named is not None and not connection.isConnected()
     except Exception:  # noqa: BLE001
         # Its own connect() meets that again, and reports it for itself alone.
-        return _AT_ONCE
-    return _RDMA if named.needs_readiness else _TCP
+        return False
 
 
-def _ask_servers(connections: list[Any]) -> None:
+def _as_answered(connections: list[Any]) -> Iterator[list[Any]]:
+    """Give the connections whose servers have answered, until none is left."""
+    left = {id(connection._named): connection for connection in connections}
     try:
-        ask_all([connection._named for connection in connections])
+        for exports in as_answered([con._named for con in connections]):
+            yield [left.pop(id(export)) for export in exports]
     except Exception:
         log.exception("Asking the servers beforehand failed; going on")
+    yield list(left.values())
 
 
 def _named(

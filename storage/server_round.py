@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Asking the servers of many exports at once, before the exports are connected."""
+"""Asking the servers of many exports at once, and which of them may be mounted next."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 from ovirt_rdma.storage.named_export import NamedExport
 
 SERVERS_AT_ONCE = 16
 
+log = logging.getLogger("storage.ovirt_rdma")
 
-def ask_all(exports: Sequence[NamedExport]) -> None:
-    """Ask all servers of ``exports``; those of one server and rule share the answers.
 
-    Takes as long as the slowest server, as long as there are no more servers than
-    SERVERS_AT_ONCE. Raises what asking raises.
+def as_answered(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
+    """Ask all servers of ``exports``; give a server's exports once it has answered.
+
+    Those of one server and rule share the answers and come together. The others are
+    still being asked meanwhile, so that nobody waits for answers that only others
+    need. Of several that have answered, those for which no RDMA is asked come first.
+    Raises RuntimeError where no thread can be had.
     """
     groups: dict[object, list[NamedExport]] = {}
     for export in exports:
@@ -23,10 +28,22 @@ def ask_all(exports: Sequence[NamedExport]) -> None:
     if not groups:
         return
     with ThreadPoolExecutor(min(SERVERS_AT_ONCE, len(groups))) as pool:
-        list(pool.map(_ask_for_all_of, groups.values()))
+        asked = {
+            pool.submit(_ask_for_all_of, group): group for group in groups.values()
+        }
+        while asked:
+            answered = wait(asked, return_when=FIRST_COMPLETED).done
+            # min() keeps the order of the exports among equals.
+            ready = [one for one in asked if one in answered]
+            first = min(ready, key=lambda one: asked[one][0].needs_readiness)
+            yield asked.pop(first)
 
 
 def _ask_for_all_of(exports: Sequence[NamedExport]) -> None:
-    server = exports[0].ask_server()
-    for export in exports:
-        export.ask_ahead(server)
+    try:
+        server = exports[0].ask_server()
+        for export in exports:
+            export.ask_ahead(server)
+    except Exception:
+        # Each asks for itself then, and meets that again.
+        log.exception("Asking the server of %s beforehand failed", exports[0].export)

@@ -8,7 +8,6 @@ mounts in the same guest.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 

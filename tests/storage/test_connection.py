@@ -14,6 +14,7 @@ from fake_kernel import ACCESS_DENIED, NO_SUCH_PATH, WRONG_OPTION
 from vdsm_site import ACCESS, GENERAL, MOUNT_FAILED, NAS, NAS6, Site
 
 from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.storage import server_round
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
 
 TIMED_OUT = b"mount.nfs: Connection timed out\n"
@@ -555,18 +556,105 @@ class TestManyAtOnce:
         )
         site.root.uptime(0)
         site.root.write(STATE, "2: INIT")
-        mounted_at = {}
-        mount = site.kernel.mount
 
-        def note(spec, file, mntOpts=None, vfstype=None, cgroup=None):
-            mounted_at[spec] = site.now
-            mount(spec, file, mntOpts, vfstype, cgroup)
+        def sleep(seconds):
+            site.kernel.wait_for_mounts(2)
+            site._sleep(seconds)
 
-        site.vdsm.mount._mount = note
+        object.__setattr__(site.shared.surroundings, "sleep", sleep)
         exports = [f"{NAS}:/rdma", "10.99.0.8:/unnamed", f"{NAS}:/tcp"]
         assert site.connect(*exports) == [MOUNT_FAILED, 0, 0]
-        assert mounted_at == {"10.99.0.8:/unnamed": 0, f"{NAS}:/tcp": 0}
+        mounted = [call.spec for call in site.kernel.mounts]
+        assert mounted == ["10.99.0.8:/unnamed", f"{NAS}:/tcp"]
         assert site.now == 30
+
+    def test_of_those_that_have_answered_tcp_comes_first(self, site, monkeypatch):
+        # One server at a time: that the fourth is asked says that the third is ready.
+        monkeypatch.setattr(server_round, "SERVERS_AT_ONCE", 1)
+        rdma, (tcp, last) = ["10.99.1.1", "10.99.1.2"], ["10.99.3.1", "10.99.1.3"]
+        rules = (
+            NfsRule(1, "rdma", "10.99.1.0/24", "*", "require-rdma"),
+            NfsRule(2, "tcp", "10.99.3.0/24", "*", "tcp"),
+        )
+        site.policy = Policy(nfs=NfsPolicy(rules))
+        for server in [*rdma, last]:
+            site.root.route(server, "eth0", "10.0.0.2")
+            site.network.rdma[server, 20049] = READY
+        resolve, reached = site.network.resolve, Event()
+
+        def note(server, timeout_s):
+            if server == last:
+                reached.set()
+            return resolve(server, timeout_s)
+
+        site.network.resolve = note
+        mount = site.kernel.mount
+
+        def slow(*arguments, **keys):
+            assert reached.wait(60)
+            mount(*arguments, **keys)
+
+        site.vdsm.mount._mount = slow
+        assert site.connect(*(f"{s}:/e" for s in [*rdma, tcp, last])) == [0] * 4
+        order = [call.server for call in site.kernel.mounts]
+        assert order == [rdma[0], tcp, rdma[1], last]
+
+    @pytest.mark.parametrize("dead_rule", ["require-rdma", "prefer-rdma"])
+    def test_a_ready_server_does_not_wait_for_a_dead_one(self, site, dead_rule):
+        dead, good = ["10.99.1.1", "10.99.1.2"], ["10.99.2.1", "10.99.2.2"]
+        rules = (
+            NfsRule(1, "dead", "10.99.1.0/24", "*", dead_rule),
+            NfsRule(2, "good", "10.99.2.0/24", "*", "require-rdma"),
+            NfsRule(3, "tcp", "10.99.3.0/24", "*", "tcp"),
+        )
+        site.policy = Policy(nfs=NfsPolicy(rules))
+        for server in dead + good:
+            site.root.route(server, "eth0", "10.0.0.2")
+        site.network.rdma.update({(server, 20049): READY for server in good})
+        answer, seen = site.network.rdma_listener, []
+
+        def silent_until_the_others_are_mounted(address, port, timeout_s):
+            if address in dead:
+                site.kernel.wait_for_mounts(5)
+                seen.append(address)
+            return answer(address, port, timeout_s)
+
+        site.network.rdma_listener = silent_until_the_others_are_mounted
+        exports = [f"{server}:/e" for pair in zip(dead, good) for server in pair]
+        exports += [f"{good[0]}:/f", "10.99.3.1:/e", "10.99.0.8:/unnamed"]
+        good_and_dead = [MOUNT_FAILED, 0, MOUNT_FAILED, 0]
+        assert site.connect(*exports) == [*good_and_dead, 0, 0, 0]
+        assert sorted(seen) == dead
+        # What needs no answer comes first.
+        assert site.kernel.mounts[0].server == "10.99.0.8"
+
+    def test_mounts_are_made_one_after_the_other(self, site):
+        servers = [f"10.99.1.{n}" for n in range(4)]
+        site.rule("require-rdma", server="10.99.1.0/24")
+        for server in servers:
+            site.root.route(server, "eth0", "10.0.0.2")
+            site.network.rdma[server, 20049] = READY
+        mount, alone = site.kernel.mount, threading.Lock()
+
+        def at_most_one(*arguments, **keys):
+            assert alone.acquire(blocking=False)
+            mount(*arguments, **keys)
+            alone.release()
+
+        site.vdsm.mount._mount = at_most_one
+        assert site.connect(*(f"{server}:/e" for server in servers)) == [0] * 4
+
+    def test_asking_that_fails_as_a_whole_costs_no_mount(
+        self, site, caplog, monkeypatch
+    ):
+        site.rule("require-rdma")
+
+        def no_thread(*_arguments, **_keys):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(server_round.ThreadPoolExecutor, "submit", no_thread)
+        assert site.connect(f"{NAS}:/e", f"{NAS}:/f") == [0, 0]
+        assert "can't start new thread" in caplog.text
 
     def test_an_error_of_one_export_is_its_own(self, site, monkeypatch):
         site.rule("require-rdma")
