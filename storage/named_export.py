@@ -62,6 +62,8 @@ class NamedExport:
         self._version = version
         self._shared = shared
         self._server: Optional[ServerReadiness] = None
+        # Whether mount.nfs would try a server in vain as long as with stock VDSM.
+        self.may_take_minutes = False
         self._verification = MountVerification(export, match.rule, shared)
 
     @property
@@ -79,6 +81,8 @@ class NamedExport:
         # An engine's port that is no number: connect() says so.
         with contextlib.suppress(Problem):
             self.decide(server)
+            if self.rule.transport == TCP:
+                self.may_take_minutes = not server.tcp_answers(self._tcp_port)
 
     def connect(self, stock: StockConnection) -> None:
         """Mount the export as its rule says, and prove it.

@@ -133,16 +133,12 @@ class ServerReadiness:
 
     def tcp_ipv6(self, port: int) -> Optional[bool]:
         """Whether a TCP mount is to use IPv6: the only family there is, or the first
-        that answers on ``port``, or else the first; None if nothing resolves.
+        that answers on ``port``; None if none does, or nothing resolves.
         """
         addresses = self.addresses
-        if not addresses:
-            return None
-        best = addresses[0]
         if len(addresses) > 1:
-            answering = (a for a in addresses if self._answers(a, port))
-            best = next(answering, best)
-        return is_ipv6(best)
+            addresses = tuple(a for a in addresses if self._answers(a, port))
+        return is_ipv6(addresses[0]) if addresses else None
 
     def _answers(self, address: str, port: int) -> bool:
         with self._lock:

@@ -19,14 +19,16 @@ def as_answered(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
 
     Those of one server and rule share the answers and come together. The others are
     still being asked meanwhile, so that nobody waits for answers that only others
-    need. Of several that have answered, those for which no RDMA is asked come first.
-    Raises RuntimeError where no thread can be had.
+    need. Of several that have answered, those for which no RDMA is asked come first;
+    those whose mount may take minutes come last of all. Raises RuntimeError where no
+    thread can be had.
     """
     groups: dict[object, list[NamedExport]] = {}
     for export in exports:
         groups.setdefault((export.export.server, export.rule), []).append(export)
     if not groups:
         return
+    last = []
     with ThreadPoolExecutor(min(SERVERS_AT_ONCE, len(groups))) as pool:
         asked = {
             pool.submit(_ask_for_all_of, group): group for group in groups.values()
@@ -36,7 +38,12 @@ def as_answered(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
             # min() keeps the order of the exports among equals.
             ready = [one for one in asked if one in answered]
             first = min(ready, key=lambda one: asked[one][0].needs_readiness)
-            yield asked.pop(first)
+            group = asked.pop(first)
+            if any(export.may_take_minutes for export in group):
+                last.append(group)
+            else:
+                yield group
+    yield from last
 
 
 def _ask_for_all_of(exports: Sequence[NamedExport]) -> None:

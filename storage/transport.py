@@ -17,7 +17,7 @@ from ovirt_rdma.host.policy import (
     NfsRule,
     RuleMatch,
 )
-from ovirt_rdma.storage.options import PORT, RETRY, TRANSPORT, MountOptions
+from ovirt_rdma.storage.options import PORT, TRANSPORT, MountOptions
 from ovirt_rdma.storage.readiness import NOT_READY, UNKNOWN, Readiness
 
 STOCK = "stock"
@@ -94,9 +94,10 @@ def choose(
     rule = match.rule
     notes = overridden(rule, engine_options)
     by_rule = f"{rule.title} says {rule.transport} ({match.reason})"
-    tcp = Attempt(TCP, tcp_options(rule, engine_options, families.tcp_ipv6))
     if rule.transport == TCP:
-        return Choice(tcp, None, by_rule, notes=notes)
+        options = tcp_options(rule, engine_options, families.tcp_ipv6, patient=True)
+        return Choice(Attempt(TCP, options), None, by_rule, notes=notes)
+    tcp = Attempt(TCP, tcp_options(rule, engine_options, families.tcp_ipv6))
     if readiness is None:
         raise ValueError(f"{rule.title} says {rule.transport}, and nobody asked")
     rdma = Attempt(RDMA, rdma_options(rule, engine_options, families.rdma_ipv6))
@@ -129,17 +130,24 @@ def rdma_options(rule: NfsRule, engine_options: str, ipv6: bool) -> str:
     return _merged(rule, engine_options, f"proto={netid},port={rule.port},retry=0")
 
 
-def tcp_options(rule: NfsRule, engine_options: str, ipv6: Optional[bool]) -> str:
-    """Return the extra options of a TCP mount: no RDMA port, no waiting.
+def tcp_options(
+    rule: NfsRule, engine_options: str, ipv6: Optional[bool], *, patient: bool = False
+) -> str:
+    """Return the extra options of a TCP mount, without a port for RDMA.
 
     A port among the engine's options stays only where it is one for TCP. Without
     a known family no protocol is named, because ``tcp`` means IPv4 to mount.nfs.
+    ``patient``: mount.nfs tries as long as with stock VDSM, two minutes or what the
+    engine says (nfs(5), retry=). A rule that says TCP asks for nothing else; a
+    fallback has had part of the engine's time, and its server answered just now.
     """
     port = _tcp_port(rule, engine_options)
     words = [] if port is None else [f"port={port}"]
     if ipv6 is not None:
         words.append("proto=tcp6" if ipv6 else "proto=tcp")
-    return _merged(rule, engine_options, ",".join([*words, "retry=0"]))
+    if not patient:
+        words.append("retry=0")
+    return _merged(rule, engine_options, ",".join(words))
 
 
 def tcp_service_port(rule: NfsRule, engine_options: str, version: Optional[str]) -> int:
@@ -178,7 +186,7 @@ def overridden(rule: NfsRule, engine_options: str) -> tuple[str, ...]:
 
 
 def _merged(rule: NfsRule, engine_options: str, transport: str) -> str:
-    engine = MountOptions.parse(engine_options).without(TRANSPORT, PORT, RETRY)
+    engine = MountOptions.parse(engine_options).without(TRANSPORT, PORT)
     chosen = MountOptions.parse(rule.options).merged(MountOptions.parse(transport))
     return str(engine.merged(chosen))
 

@@ -19,7 +19,7 @@ from nfs_mount_text import last_value, named_transport
 
 from ovirt_rdma.host import facts_file
 from ovirt_rdma.host.facts import Route
-from ovirt_rdma.host.policy import TRANSPORTS, NfsRule, RuleMatch
+from ovirt_rdma.host.policy import TCP, TRANSPORTS, NfsRule, RuleMatch
 from ovirt_rdma.storage.engine_options import ENGINE_LIMIT, engine_problems
 from ovirt_rdma.storage.failures import classify
 from ovirt_rdma.storage.network_probe import step_of
@@ -85,7 +85,9 @@ def test_every_attempt_keeps_each_word_that_no_rule_names(made, engine):
     except OptionsProblem as problem:
         assert problem.fix
         return
-    named = MountOptions.parse(rule.options).subjects() | {TRANSPORT, PORT, RETRY}
+    named = MountOptions.parse(rule.options).subjects() | {TRANSPORT, PORT}
+    if rule.transport != TCP:
+        named |= {RETRY}
     kept = MountOptions.parse(engine).without(*named).normalised().items
     for attempt in filter(None, (choice.first, choice.fallback)):
         words = attempt.extra_options
@@ -101,7 +103,8 @@ def test_every_attempt_keeps_each_word_that_no_rule_names(made, engine):
             ipv6 = families.rdma_ipv6
             assert last_value(words, "port") == str(rule.port)
         assert named_transport(words) == attempt.transport + ("6" if ipv6 else "")
-        assert last_value(words, "retry") == "0"
+        if rule.transport != TCP:
+            assert last_value(words, "retry") == "0"
 
 
 @given(choices(), ENGINE)
