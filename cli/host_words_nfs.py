@@ -33,7 +33,7 @@ def _list(made: Parser) -> None:
     made.add_argument(
         "--exit-code",
         action="store_true",
-        help="exit 3 if a mount is degraded or unproven",
+        help="exit 3 if a mount is degraded, unproven or not covered",
     )
     made.add_argument(
         "-v", "--verbose", action="store_true", help="also show the proof of each mount"

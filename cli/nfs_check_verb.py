@@ -21,6 +21,7 @@ from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.storage import network_probe
 from ovirt_rdma.storage.mount_review import (
     DEGRADED,
+    NOT_COVERED,
     MountReview,
     heal,
     is_of,
@@ -66,7 +67,7 @@ def check(words: Namespace, screen: Screen) -> int:
     degraded = [
         found
         for found in review_all(facts, policy)
-        if found.verdict == DEGRADED and is_of(found, export)
+        if found.verdict in (DEGRADED, NOT_COVERED) and is_of(found, export)
     ]
     ready = readiness.verdict == READY
     if screen.for_people:

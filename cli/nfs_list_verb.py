@@ -15,13 +15,14 @@ from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.storage.mount_review import (
     DEGRADED,
+    NOT_COVERED,
     OK,
     MountReview,
     review_all,
 )
 from ovirt_rdma.storage.proof import UNPROVEN
 
-_TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful"}
+_TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
 
 
 def show(words: Namespace, screen: Screen) -> int:

@@ -21,7 +21,12 @@ from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.policy_store import StoredPolicyProblem, read
 from ovirt_rdma.host.reader import HostReader
-from ovirt_rdma.storage.mount_review import DEGRADED, MountReview, review_all
+from ovirt_rdma.storage.mount_review import (
+    DEGRADED,
+    NOT_COVERED,
+    MountReview,
+    review_all,
+)
 
 
 def status(words: Namespace, screen: Screen) -> int:
@@ -86,7 +91,7 @@ def _degraded(
         return [], unread[0], []
     facts = reader.mount_facts(cm_ids=False)
     reviews = review_all(facts, policy)
-    degraded = [one for one in reviews if one.verdict == DEGRADED]
+    degraded = [one for one in reviews if one.verdict in (DEGRADED, NOT_COVERED)]
     return degraded, "", list(facts.problems)
 
 

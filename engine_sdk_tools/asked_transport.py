@@ -12,10 +12,11 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.engine_facts import StorageConnection
 from ovirt_rdma.engine_sdk_tools.host_policy import InForce
+from ovirt_rdma.host.enablement_state import MODE_VDSMD
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts import Facts, NfsMount
 from ovirt_rdma.host.paths import VDSM_MOUNTS
-from ovirt_rdma.host.policy import PREFER_RDMA, TCP, rule_for
+from ovirt_rdma.host.policy import PREFER_RDMA, TCP, NfsRule, rule_for
 from ovirt_rdma.storage.options import MountOptions
 from ovirt_rdma.storage.proof import RDMA
 
@@ -91,6 +92,22 @@ def asked_for(connection: StorageConnection, force: InForce) -> Asked:
         return Asked(TCP, match.rule.title)
     preferred = match.rule.transport == PREFER_RDMA
     return Asked(RDMA, match.rule.title, preferred)
+
+
+def passed_by(connection: StorageConnection, force: InForce) -> Optional[NfsRule]:
+    """Return the rule that names the export of a PosixFS domain, wants another
+    transport than its row, and does not cover it; None where there is no such.
+
+    In mode nfsmount it covers it: mount.nfs goes by the place alone.
+    """
+    export = nfs_export(connection)
+    if export is None or connection.type == "nfs" or force.enabled != MODE_VDSMD:
+        return None
+    match = rule_for(force.policy, export) if force.policy else None
+    if match is None:
+        return None
+    wanted = TCP if match.rule.transport == TCP else RDMA
+    return None if wanted == row_transport(connection) else match.rule
 
 
 def mount_of(facts: Facts, export: Export) -> Optional[NfsMount]:

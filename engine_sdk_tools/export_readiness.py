@@ -7,13 +7,17 @@ what only the server can answer stays open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.asked_transport import asked_for, nfs_export
+from ovirt_rdma.engine_sdk_tools.asked_transport import (
+    asked_for,
+    nfs_export,
+    passed_by,
+)
 from ovirt_rdma.engine_sdk_tools.engine_facts import StorageConnection
 from ovirt_rdma.engine_sdk_tools.host_cells import untold
-from ovirt_rdma.engine_sdk_tools.host_policy import policy_of
+from ovirt_rdma.engine_sdk_tools.host_policy import InForce, policy_of
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN, Cell
 from ovirt_rdma.host.export import Export, ExportProblem
@@ -43,7 +47,7 @@ def local_readiness(facts: Facts, export: Export) -> readiness.Readiness:
     return readiness.Readiness(steps)
 
 
-def servers_cell(report: HostReport, rows: Iterable[StorageConnection]) -> Cell:
+def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
     """Say whether the host is ready for RDMA to the servers of ``rows``.
 
     Not ready is a failure where RDMA is asked for, and worth knowing elsewhere; what
@@ -68,8 +72,24 @@ def servers_cell(report: HostReport, rows: Iterable[StorageConnection]) -> Cell:
     if not cells:
         return Cell(NONE, "-", "its data center has no NFS storage domain")
     ready = sum(cell.verdict == OK for cell in cells)
-    worst = min(cells, key=lambda cell: _WORST_FIRST.index(cell.verdict))
+    found = [*cells, *_passed(rows, force)]
+    worst = min(found, key=lambda cell: _WORST_FIRST.index(cell.verdict))
     return Cell(worst.verdict, f"{ready} of {len(cells)}", worst.sentence, worst.fix)
+
+
+def _passed(rows: Iterable[StorageConnection], force: InForce) -> Iterator[Cell]:
+    fix = (
+        "say so in the mount options of its storage connection, or create an NFS "
+        "domain in its place"
+    )
+    for row in rows:
+        rule = passed_by(row, force)
+        if rule is not None:
+            sentence = (
+                f"{rule.title} names {nfs_export(row)} and says {rule.transport}, but "
+                "no rule covers a PosixFS domain"
+            )
+            yield Cell(WARN, "PosixFS", sentence, fix)
 
 
 def _server_cell(found: readiness.Readiness, server: str, rdma: bool) -> Cell:

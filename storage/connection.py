@@ -119,7 +119,8 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
             mount at a time, as stock VDSM. The results are in the order of
             ``connections``, as stock VDSM's.
             """
-            at_once, waiting = [], []
+            at_once: list[Any] = []
+            waiting: list[Any] = []
             for con in connections:
                 (waiting if _has_to_ask(con) else at_once).append(con)
             statuses = {}

@@ -14,6 +14,7 @@ from typing import Optional
 
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts import CmId, DegradedMark, Facts, NfsMount
+from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy import TCP, Policy, RuleMatch, rule_for
 from ovirt_rdma.storage.mount_age import mark_of, mounted_s, shown, utc
 from ovirt_rdma.storage.proof import RDMA, UNPROVEN, Proof, prove
@@ -29,7 +30,12 @@ from ovirt_rdma.storage.trunking import (
 
 OK = "ok"
 DEGRADED = "degraded"
+NOT_COVERED = "not covered"
 UNNAMED = "not named"
+_POSIXFS = (
+    "VDSM mounts no NFS domain with such options (nosharecache is missing), and no "
+    "rule covers a PosixFS domain"
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,11 @@ def review(
     shares = bool(others) and took_over(mount, match.rule.port) is not False
     cause = because(others) if shares else ""
     reason = mark.reason if mark else cause
+    if mark is None and not _by_nfs_class(mount):
+        sentence = f"{runs}, but {by_rule}; {_POSIXFS}"
+        return MountReview(
+            mount, match, proof, NOT_COVERED, sentence, _change_row(wanted), since
+        )
     history = f"since {shown(since)}, " if since else ""
     history += f"because {reason}" if reason else "and vdsmd has not noted why"
     against = tuple(m for m in others if _wanted(_match(m, policy)) != wanted)
@@ -140,6 +151,8 @@ def heal(found: MountReview, ready: bool) -> str:
     """Say how a degraded mount comes to what its rule says; ``ready``: for RDMA, but
     for standing mounts.
     """
+    if found.verdict == NOT_COVERED:
+        return found.fix
     domain = "only this storage domain (no running VM may use it)"
     if found.others:
         names = ", ".join(other.source for other in found.others)
@@ -168,6 +181,30 @@ def is_of(found: MountReview, export: Export) -> bool:
 
 def _check(mount: NfsMount) -> str:
     return f"ovirt-rdma-host nfs check {shlex.quote(mount.source)}"
+
+
+def _by_nfs_class(mount: NfsMount) -> bool:
+    """Whether VDSM may have mounted it as an NFS domain: PosixFS domains with vfs_type
+    nfs have the same places, and none of NFSConnection.DEFAULT_OPTIONS (VDSM 4.50,
+    storageServer.py), of which nosharecache shows in mountinfo.
+
+    The domain's own metadata would tell for certain, but reading them may hang.
+    """
+    domains = mount.mountpoint.startswith(f"{VDSM_MOUNTS}/")
+    return not domains or "nosharecache" in mount.options.split(",")
+
+
+def _change_row(wanted: Optional[str]) -> str:
+    row = (
+        "take RDMA out of the mount options of its storage connection"
+        if wanted == TCP
+        else "put proto=rdma (proto=rdma6 for IPv6) into the mount options of its "
+        "storage connection"
+    )
+    return (
+        f"{row}, create an NFS domain in its place, or let no rule name it; if it is "
+        f"an NFS domain, {REMOUNT}"
+    )
 
 
 def _wanted(match: Optional[RuleMatch]) -> Optional[str]:

@@ -120,6 +120,26 @@ def test_several_mounts_of_this_host(host, policy):
     assert "2 of 2 mounts named by a rule are not as the rule says" in wrong.out
 
 
+def test_a_posixfs_domain_is_not_covered(host, policy):
+    # VDSM mounts it by another class, with the options of the storage connection only.
+    root = soft_roce(host.root)
+    root.mount(
+        "10.0.0.1:/a",
+        "/rhev/data-center/mnt/10.0.0.1:_a",
+        "nfs4",
+        "rw,vers=4.2,hard,proto=tcp,timeo=600,retrans=2,addr=10.0.0.1",
+    )
+    words = ("--policy", policy("require-rdma"))
+    result = host("nfs", "list", "--exit-code", *words)
+    assert result.code == 3
+    assert "not covered" in result.out
+    assert "no rule covers a PosixFS domain.\nfix: put proto=rdma" in result.out
+    assert "nfs check" not in result.out
+    checked = host("nfs", "check", "10.0.0.1:/a", *words).out
+    assert "no rule covers a PosixFS domain" in checked
+    assert "VMs migrate" not in checked
+
+
 def test_the_fix_can_be_pasted(call, policy, tmp_path):
     root = soft_roce(tmp_path)
     root.nfs_mount("10.0.0.1:/b c", "/mnt/b", protocol="tcp")

@@ -207,6 +207,33 @@ def test_readiness_for_the_servers(dump, address, options, verdict, text):
     assert (found.verdict, found.text) == (verdict, text)
 
 
+@pytest.mark.parametrize(
+    ("options", "wish", "mode", "told"),
+    [
+        ("", "require-rdma", "vdsmd", True),
+        ("", "prefer-rdma", "vdsmd", True),
+        ("proto=rdma", "tcp", "vdsmd", True),
+        # There is nothing to say where it comes out as the rule wants it,
+        ("proto=rdma", "require-rdma", "vdsmd", False),
+        ("", "tcp", "vdsmd", False),
+        # and where mount.nfs itself knows the rules, it does.
+        ("", "require-rdma", "nfsmount", False),
+    ],
+)
+def test_a_rule_that_does_not_cover_a_posixfs_domain(options, wish, mode, told):
+    text = rules(wish)
+    site = report(facts=facts(mount(EXPORT, "tcp")), policy_text=text)
+    site = replace(site, status=status(text, mode=mode))
+    row = connection(options=options, type="posixfs", vfs_type="nfs")
+    found = servers_cell(site, [row])
+    assert ("no rule covers a PosixFS domain" in found.sentence) is told
+    assert not told or found.verdict == WARN
+    assert not told or "mount options" in found.fix
+    # The same row as an NFS domain's is covered.
+    covered = servers_cell(site, [replace(row, type="nfs", vfs_type=None)])
+    assert "PosixFS" not in covered.sentence
+
+
 def test_server_with_a_name_is_found_by_its_mount():
     there = facts(mount(EXPORT, "rdma", address="10.0.0.1"))
     found = servers_cell(report(facts=there, status=status()), [connection()])

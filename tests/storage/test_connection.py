@@ -13,8 +13,16 @@ import pytest
 from fake_kernel import ACCESS_DENIED, NO_SUCH_PATH, WRONG_OPTION
 from vdsm_site import ACCESS, GENERAL, MOUNT_FAILED, NAS, NAS6, Site
 
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.nfsmount_conf import local_path
 from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage import server_round
+from ovirt_rdma.storage.mount_review import (
+    DEGRADED,
+    NOT_COVERED,
+    MountReview,
+    review,
+)
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
 
 TIMED_OUT = b"mount.nfs: Connection timed out\n"
@@ -76,6 +84,12 @@ class TestExportWithoutRule:
         }
         assert site.vdsm.connect(definition, dom_type=6)[0][1] == 0
         assert site.options == ["tcp"]
+        assert _reviewed(site).verdict == NOT_COVERED
+
+    def test_an_nfs_domain_of_before_the_rule_is_covered(self, site):
+        assert site.connect(f"{NAS}:/e") == [0]
+        site.rule("require-rdma")
+        assert _reviewed(site).verdict == DEGRADED
 
     def test_a_policy_that_cannot_be_had_leaves_stock(self, site, caplog):
         site.policy = None  # current() gives what rule_for() cannot take
@@ -963,6 +977,13 @@ class TestTransportThatCannotBeTold:
         monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
         assert site.connect(f"{NAS}:/e", f"{NAS}:/e") == [MOUNT_FAILED] * 2
         assert "is in the way; fix: umount" in caplog.text
+
+
+def _reviewed(site: Site) -> MountReview:
+    """Judge the one mount as ``nfs list`` does, in the place that VDSM really has."""
+    (mount,) = site.root.reader().nfs_mounts()
+    place = local_path(Export.parse(mount.source))
+    return review(replace(mount, mountpoint=place), site.policy)
 
 
 def _mountpoint(site: Site) -> str:

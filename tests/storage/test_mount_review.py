@@ -15,6 +15,7 @@ from ovirt_rdma.host.facts import (
 from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage.mount_review import (
     DEGRADED,
+    NOT_COVERED,
     OK,
     UNNAMED,
     heal,
@@ -29,7 +30,7 @@ def mount(protocol="rdma", transports=("rdma",), source="10.0.0.1:/e"):
         source=source,
         mountpoint="/rhev/data-center/mnt/10.0.0.1:_e",
         fstype="nfs4",
-        options="rw",
+        options="rw,soft,nosharecache",
         version="4.2",
         protocol=protocol,
         port=20049,
@@ -110,6 +111,41 @@ def test_verdict(transport, found, verdict, words):
     assert judged.verdict == verdict
     assert words in judged.sentence
     assert bool(judged.fix) is (verdict != OK)
+
+
+POSIX = replace(mount("tcp", ["tcp"]), options="rw,hard,proto=tcp,timeo=600,retrans=2")
+
+
+class TestMountThatVdsmsNfsClassDidNotMake:
+    """Such as a PosixFS domain's: VDSM's NFS class always says nosharecache."""
+
+    @pytest.mark.parametrize("wish", ["require-rdma", "prefer-rdma"])
+    def test_no_rule_covers_it(self, wish):
+        judged = review(POSIX, policy(wish))
+        assert judged.verdict == NOT_COVERED
+        assert "PosixFS" in judged.sentence
+        assert f"rule 'r' says {wish}" in judged.sentence
+        assert "mount options" in judged.fix
+        # What heals an NFS domain would have its VMs migrate for nothing.
+        assert "if it is an NFS domain, " in judged.fix
+        assert heal(judged, ready=True) == heal(judged, ready=False) == judged.fix
+
+    def test_nor_one_that_says_tcp(self):
+        judged = review(replace(mount(), options="rw,hard,proto=rdma"), policy("tcp"))
+        assert judged.verdict == NOT_COVERED
+
+    def test_what_is_as_the_rule_says_is_no_finding(self):
+        judged = review(replace(mount(), options="rw,hard"), policy("require-rdma"))
+        assert judged.verdict == OK
+
+    def test_a_mark_says_that_it_is_vdsms(self):
+        # The engine's sharecache goes over the class's own option.
+        shared = replace(FELL_BACK, options="rw,soft")
+        assert history(found=shared).verdict == DEGRADED
+
+    def test_elsewhere_it_is_nobodys_domain(self):
+        judged = review(replace(POSIX, mountpoint="/mnt"), policy("require-rdma"))
+        assert (judged.verdict, "PosixFS" in judged.sentence) == (DEGRADED, False)
 
 
 @pytest.mark.parametrize("source", ["10.0.0.7:/e", "odd"])
