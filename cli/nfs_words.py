@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.problem import UsageProblem
 from ovirt_rdma.storage.engine_options import engine_problems
 from ovirt_rdma.storage.options import MountOptions, OptionsProblem
 
-_Read = TypeVar("_Read")
-
 
 def export_of(text: str) -> Export:
     """Return the export; raises UsageProblem where ``text`` is none."""
-    return _usage(lambda: Export.parse(text))
+    try:
+        return Export.parse(text)
+    except ExportProblem as problem:
+        fix = f"{problem.fix}; no rule names what is written otherwise"
+        raise UsageProblem(str(problem), fix) from problem
 
 
 def engine_options_of(text: str) -> str:
@@ -28,13 +27,8 @@ def engine_options_of(text: str) -> str:
     problems = engine_problems(text)
     if problems:
         raise UsageProblem("\n".join(problems), "change --engine-options")
-    options = MountOptions.parse(text)
-    _usage(lambda: options.port)
-    return text
-
-
-def _usage(read: Callable[[], _Read]) -> _Read:
     try:
-        return read()
-    except (ExportProblem, OptionsProblem) as problem:
+        _ = MountOptions.parse(text).port
+    except OptionsProblem as problem:
         raise UsageProblem(str(problem), problem.fix) from problem
+    return text

@@ -191,12 +191,20 @@ def _named(
 ) -> Optional[NamedExport]:
     """Return the export with its rule, or None where it is to stay stock."""
     try:
+        in_force = policy.current()
+        if not in_force.nfs.rules:
+            return None
         export = Export.parse(text)
-        match = rule_for(policy.current(), export)
+        match = rule_for(in_force, export)
         if match is None:
             return None
         return NamedExport(export, match, engine_options, version, shared)
-    except ExportProblem:
+    except ExportProblem as problem:
+        log.warning(
+            "%s: no rule can name it, so it is mounted as stock VDSM does; fix: %s",
+            problem,
+            problem.fix,
+        )
         return None
     except Exception:
         log.exception("Looking up a rule for %r failed; it stays stock", text)

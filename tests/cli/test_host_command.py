@@ -53,6 +53,7 @@ VERBS = (
         ("nfs check", "required: SERVER:/PATH"),
         ("nfs check nas", "export 'nas' has no server before a colon"),
         ("nfs check :/e", "has no server before a colon"),
+        ("nfs check nas:data", "no rule names what is written otherwise"),
         ("nfs mount-options nas:e", "the path 'e' is not absolute"),
         ("nfs mount-options fd00::1:/e", "an IPv6 address needs brackets"),
         ("policy show --export nas", "has no server before a colon"),

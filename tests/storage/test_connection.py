@@ -65,14 +65,19 @@ class TestExportWithoutRule:
         with pytest.raises(ValueError, match="Invalid NFS version"):
             site.connect(f"{NAS}:/e", protocol_version="4.2.1")
 
-    def test_an_export_that_is_none_stays_stock(self, site, caplog):
+    @pytest.mark.parametrize(
+        "export", ["no-colon", "nas:data", "nas:2049:/srv", "fd00:99::1:/e"]
+    )
+    def test_an_export_that_is_none_stays_stock_and_is_told(self, site, caplog, export):
+        stock = site.stock(id="1", export=export)
+        registry = site.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes
+        ours = registry["nfs"](id="1", export=export)
+        assert caplog.text == ""
         site.rule("require-rdma", server="*")
-        site.kernel.fail("no", err=b"mount.nfs: bad\n")
-        stock = site.stock(id="1", export="no-colon")
-        ours = site.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes[
-            "nfs"
-        ](id="1", export="no-colon")
+        ours = registry["nfs"](id="1", export=export)
         assert ours._mountCon.options == stock._mountCon.options
+        assert f"export {export!r}" in caplog.text
+        assert "no rule can name it, so it is mounted as stock VDSM does" in caplog.text
 
     def test_posixfs_is_never_touched(self, site):
         site.rule("require-rdma")
