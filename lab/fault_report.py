@@ -22,7 +22,7 @@ line was tried in the lab ([lab.md](lab.md)): {versions}.
 The engine sends `timeout={timeo}` and `retrans={retrans}`, so one call to a dead \
 server lasts {rpc:g} s. The guests are emulated, some 15 times slower than hosts: of \
 the seconds below, all but the waiting is that. Rules wait 2 s for a server that is \
-not there (`readiness_timeout`), and 10 s for others because of the emulation.
+not there (`readiness_timeout`), and 30 s for others because of the emulation.
 
 | column | what |
 |---|---|

@@ -104,8 +104,10 @@ def test_a_connect_that_did_not_wait_for_the_port_is_told() -> None:
     at_once = Outcome([0], 2.7, [line])
     for case in CASES:
         expected = fault.expected(case)
-        assert not [*fault_run._differences(expected, case, late, "rdma")]
-        wrong = " ".join(fault_run._differences(expected, case, at_once, "rdma"))
+        assert not [*fault_run._differences(expected, case, late, "rdma", Mock())]
+        wrong = " ".join(
+            fault_run._differences(expected, case, at_once, "rdma", Mock())
+        )
         assert "2.7 s, not between 3 and 30 s" in wrong
         assert "vdsm.log does not say 's for an RDMA port to come up'" in wrong
 
@@ -194,6 +196,7 @@ class Bed:
         self._outcome = outcome
         self._transport = transport
         self._faulty = False
+        self.times_slower = 1.0
 
     def begin(self, _: FaultSite) -> None:
         self.done.append("begin")
@@ -202,6 +205,9 @@ class Bed:
     def end(self, _: FaultSite) -> None:
         self.done.append("end")
         self._faulty = False
+
+    def slowness(self) -> float:
+        return self.times_slower
 
     def connect(self, case: Case, export: str) -> Outcome:
         self.done.append(f"connect {export}")
@@ -220,6 +226,15 @@ class Bed:
 
     def unmount_all(self) -> None:
         """Nothing is mounted."""
+
+
+@pytest.mark.parametrize("seconds, wrong", [(9.0, False), (11.0, True)])
+def test_a_busy_machine_may_take_as_much_longer_as_all_else_there(
+    seconds: float, wrong: bool
+) -> None:
+    bed = Bed(replace(GOOD, seconds=seconds), None)
+    bed.times_slower = 2.0
+    assert [bool(row.wrong) for row in rows_of(bed)] == [wrong] * 2
 
 
 GOOD = Outcome([477], 2.0, ["ERROR nas:/srv/a: it is dead; fix: wake it"])

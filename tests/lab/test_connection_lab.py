@@ -23,11 +23,11 @@ ACCESS, MOUNT_FAILED = 469, 477
 V4, V6 = "10.99.0.1", "[fd00:99::1]"
 
 # One export tree; the path says which rule names it, IPv6 gives it another one. An
-# emulated guest may need more than the 2 s that real ones get to answer.
+# emulated guest may need much more than the 2 s that real ones get to answer.
 POLICY = """\
 version: 1
 nfs:
-  defaults: {failure_cache: 5, readiness_timeout: 20}
+  defaults: {failure_cache: 5, readiness_timeout: 30}
   rules:
     - {name: absent, server: 10.99.0.77, transport: require-rdma, readiness_timeout: 2}
     - {name: require, server: 10.99.0.0/24, path: /srv/require, transport: require-rdma}
@@ -166,7 +166,8 @@ class TestServerWithoutListener:
     ) -> None:
         outcome = without_listener.connect("/srv/require", protocol_version=version)
         assert outcome.statuses == [MOUNT_FAILED]
-        assert outcome.seconds < 10
+        # mount.nfs, which may take minutes, was not run.
+        assert not any("INFO mounting" in line for line in outcome.log)
         assert "refuses RDMA connections on port 20049" in outcome.log[-1]
         assert "rdma=y" in outcome.log[-1]
         assert without_listener.mounted("/srv/require") == []
@@ -232,8 +233,8 @@ class TestHypervisorLacksSomething:
 def test_absent_server_costs_seconds(site: Site) -> None:
     outcome = site.connect("/srv/require", "10.99.0.77")
     assert outcome.statuses == [MOUNT_FAILED]
-    assert "did not answer" in outcome.log[-1]
-    assert outcome.seconds < 10
+    assert "did not answer an RDMA connection within 2 s" in outcome.log[-1]
+    assert not any("INFO mounting" in line for line in outcome.log)
 
 
 def test_existing_tcp_mount_is_reported_and_left(site: Site) -> None:

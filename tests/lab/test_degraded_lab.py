@@ -16,7 +16,7 @@ NOT_LISTENING = "10.99.0.1 refuses RDMA connections on port 20049"
 POLICY = """\
 version: 1
 nfs:
-  defaults: {readiness_timeout: 20}    # emulated guests are slow
+  defaults: {readiness_timeout: 30}    # emulated guests are slow
   rules:
     - {name: prefer, server: 10.99.0.1, path: /srv/degraded, transport: prefer-rdma}
 """

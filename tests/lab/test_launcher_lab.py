@@ -28,7 +28,7 @@ from ovirt_rdma.host.paths import (
 POLICY = """\
 version: 1
 nfs:
-  defaults: {readiness_timeout: 10}
+  defaults: {readiness_timeout: 30}
   rules:
     - {name: data, server: 10.99.0.1, path: /srv/data, transport: require-rdma}
 """

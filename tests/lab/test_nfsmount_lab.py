@@ -247,19 +247,20 @@ def test_nfs_list_proves_the_mount(site: Site) -> None:
     assert site.host.command("nfs", "list", "--exit-code").exit_code == 3
 
 
-def test_a_server_without_listener_costs_seconds(without_listener: Site) -> None:
+def test_a_server_without_listener_is_tried_once(without_listener: Site) -> None:
     for one in without_listener.connect({}, {"protocol_version": "3"}):
         assert one.status in MOUNT_FAILED
-        assert one.seconds < 20  # without Retry=0, mount.nfs tries for two minutes
+        # Without Retry=0, mount.nfs tries for two minutes.
+        assert one.seconds < 110
 
 
-def test_a_server_that_is_absent_costs_less_than_a_minute(site: Site) -> None:
+def test_a_server_that_is_absent_is_tried_once(site: Site) -> None:
     absent = "10.99.0.77:/srv/rdma"
     site.load("server: 10.99.0.77, path: /srv/rdma")
     times = {"timeout": "30", "retrans": "2", "connection": absent}
     for one in site.connect(times, {**times, "protocol_version": "3"}):
         assert one.status in MOUNT_FAILED
-        assert one.seconds < 60
+        assert one.seconds < 110
 
 
 def test_status_and_disable(site: Site) -> None:

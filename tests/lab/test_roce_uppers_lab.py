@@ -33,7 +33,7 @@ DATA = Path(__file__).parents[1] / "data" / "facts"
 POLICY = """\
 version: 1
 nfs:
-  defaults: {readiness_timeout: 20}
+  defaults: {readiness_timeout: 30}
   rules:
     - {name: require, server: 10.98.0.1, path: /srv/require, transport: require-rdma}
     - {name: silent, server: 10.98.0.1, path: /srv/silent, transport: require-rdma,

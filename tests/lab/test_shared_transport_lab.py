@@ -15,7 +15,7 @@ VM, ISO = f"{NAS}:/srv/vm", f"{NAS}:/srv/iso"
 POLICY = """\
 version: 1
 nfs:
-  defaults: {readiness_timeout: 20}    # emulated guests are slow
+  defaults: {readiness_timeout: 30}    # emulated guests are slow
   rules:
     - {name: vm, server: 10.99.0.1, path: /srv/vm, transport: require-rdma}
     - {name: vm6, server: "fd00:99::1", path: /srv/vm, transport: prefer-rdma}
