@@ -26,7 +26,7 @@ from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 SYSTEM_PYTHON = "/usr/bin/python3"
 PROBE = Path(__file__).with_name("rdma_cm_probe.py")
 # For the child to load Python and pyverbs on a busy host, before the clock starts.
-STARTUP_TIMEOUT_S = 10.0
+STARTUP_TIMEOUT_S = 30.0
 
 _STEP = "listener"
 _asking: dict[str, threading.Lock] = {}

@@ -150,9 +150,9 @@ class FakeKernel:
             held.gate.set()
 
     def wait_for_mounts(self, count: int) -> None:
-        """Return once mount(8) was called ``count`` times in all; 10 s at most."""
+        """Return once mount(8) was called ``count`` times in all; 60 s at most."""
         with self._lock:
-            assert self._called.wait_for(lambda: len(self.mounts) >= count, 10)
+            assert self._called.wait_for(lambda: len(self.mounts) >= count, 60)
 
     def deny_access(self, spec: str, error: Optional[OSError] = None) -> None:
         """Let VDSM's access check fail on this mount: with ``error``, or because
