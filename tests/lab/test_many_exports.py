@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lab.fault_site import RULES, Case, FaultSite, definition
-from lab.topology import Topology
+from lab.topology import NETDEV, Topology
 from lab.vdsm_daemon import Outcome
 from ovirt_rdma.storage.recent_answers import BURST_GAP_S
 
@@ -23,6 +23,7 @@ MANY, FEW = 20, 5
 REFUSAL = 3
 MOUNT_FAILED = 477
 FOLDER = "/srv/many"
+SILENT = f"10.99.0.77 lladdr 02:00:00:00:00:77 dev {NETDEV}"
 PYVERBS = "/usr/lib/python3/dist-packages/pyverbs"
 # Each probe that asks a server loads pyverbs.
 PROBES = "/run/probes-that-asked"
@@ -133,13 +134,18 @@ def test_many_fall_back_with_one_mount_each_as_in_stock(
     "rule", [RULES[0], pytest.param(RULES[1], marks=pytest.mark.faults)]
 )
 def test_a_dead_server_keeps_no_other_waiting(site: FaultSite, rule: str) -> None:
-    # The silence of "silent" lasts 30 s before anybody is refused for it.
-    outcome = site.vdsmd.connect(
-        *exports("silent", rule, FEW), *exports("nas", "require-rdma", FEW)
-    )
+    # Its address resolves, and so its silence lasts for all of the rule's 30 s.
+    site.shell(f"ip neigh replace {SILENT} nud permanent")
+    try:
+        outcome = site.vdsmd.connect(
+            *exports("silent", rule, FEW), *exports("nas", "require-rdma", FEW)
+        )
+    finally:
+        site.shell(f"ip neigh del {SILENT}")
     assert outcome.statuses == [MOUNT_FAILED] * FEW + [0] * FEW
     proven = [n for n, line in enumerate(outcome.log) if "rdma, proven" in line]
-    refused = [n for n, line in enumerate(outcome.log) if "did not answer" in line]
+    within = "did not answer an RDMA connection within 30 s"
+    refused = [n for n, line in enumerate(outcome.log) if within in line]
     assert len(proven) == FEW
     assert max(proven) < min(refused)
 
