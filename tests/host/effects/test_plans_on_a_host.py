@@ -149,13 +149,16 @@ def test_done_kept_over_a_boot_and_taken_back(tmp_path, policy, manager, monkeyp
     assert (result.outcome, result.left) == ("done", ()), result.sentence
     after = state(host)
     assert after != before
+    assert host.refused() == {}
     assert [s.id for s in run.planned() if s.effect != REBOOT] == []
 
     run.boot()
     assert state(host) == after
+    assert host.refused() == {}
     assert [s.id for s in run.planned() if s.effect != REBOOT] == []
 
     result = run.revert()
     assert (result.outcome, result.left) == ("done", ()), result.sentence
     assert state(host) == before
+    assert host.refused() == {}
     assert not (host.path / "var/lib/ovirt-rdma/boot.json").exists()
