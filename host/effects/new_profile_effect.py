@@ -34,8 +34,10 @@ _JOURNAL = "journalctl -b -u NetworkManager"
 
 
 def do(host: Host, act: Act) -> None:
-    """Make the profile and activate it where its netdev is free; a netdev without
-    carrier gets it by itself later. Raises EffectFailed; there is no profile then.
+    """Make the profile and activate it where its netdev is free. One without carrier is
+    free too with ``ignore-carrier=*``, as NetworkManager-config-server has it, which
+    ovirt-host requires; elsewhere it gets the profile by itself later. Raises
+    EffectFailed; there is no profile then.
     """
     path, uuid = _file_of(act), _uuid_of(act)
     running = nmcli(host, "no profile can be made", "-t", "-f", "RUNNING", "general")
@@ -140,7 +142,7 @@ def _activate(host: Host, act: Act, uuid: str) -> None:
     try:
         activate(host, what, uuid)
     except EffectFailed:
-        # Without carrier NetworkManager activates it as soon as there is one.
+        # NetworkManager activates it as soon as there is carrier.
         if nm_profile.device_states(host).get(name) != _WITHOUT_CARRIER:
             raise
     if child and not host.wait_for(lambda: _is_there(host, child), CHILD_S):

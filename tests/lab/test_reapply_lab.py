@@ -19,6 +19,7 @@ from lab.network_manager import (
     start_network_manager,
     wait_for_addresses,
 )
+from lab.qemu import ALONE
 from lab.soft_roce import SoftRoce
 from ovirt_rdma.host.rules.ipoib_limits import CONNECTED_MTU, HEADER
 
@@ -30,7 +31,7 @@ NETDEVS = FABRIC.netdevs
 UD_2K, UD_4K = 2048 - HEADER, 4096 - HEADER
 NET = "/sys/class/net"
 
-# eth0 is a veth, as QEMU's NICs have no TSO here. ib0: all that nobody notices. ib1: a mode. ib2: its profile names the port's GUID
+# roce0 is a veth, as QEMU's NICs have no TSO here, and eth0 one of those. ib0: all that nobody notices. ib1: a mode. ib2: its profile names the port's GUID
 # only. ib3: its profile names the offload. ib4: is as it should be, its profile not.
 POLICY = """
   interfaces:
@@ -46,7 +47,7 @@ LIVE = {
     "IPOIB-PKEY-01/ib0.8001",
     "IPOIB-MTU-01/ib0",
     "IPOIB-TSO-02/ib0",
-    "ROCE-TSO-01/eth0",
+    "ROCE-TSO-01/roce0",
 }
 LINK_DOWN = {
     "IPOIB-PROFILE-01/ib2",
@@ -65,8 +66,8 @@ BECOMES = {**LIVE_BECOMES, "ib1": CONNECTED, "ib3": ("datagram", UD_4K, "off")}
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[PreparedHost]:
-    with Guest("hypervisor", systemd=True) as guest:
-        modules.load(guest, *SoftRoce.modules, "veth")
+    with Guest("hypervisor", systemd=True, nics=[ALONE]) as guest:
+        modules.load(guest, *SoftRoce.modules[1:], "veth")
         FABRIC.load(guest)
         start_network_manager(guest)
         for number, netdev in enumerate(NETDEVS):
@@ -76,13 +77,13 @@ def host() -> Iterator[PreparedHost]:
             f"nmcli connection modify ib2 {words} connection.interface-name ''\n"
             "nmcli connection modify ib3 ethtool.feature-tso on\n"
             "for each in ib2 ib3; do nmcli connection up $each; done\n"
-            "ip link add eth0 type veth peer name peer0\n"
-            "ip link set peer0 up; ip link set eth0 up\n"
-            "nmcli device set eth0 managed yes\n"
-            "nmcli connection add type ethernet con-name eth0 ifname eth0"
+            "ip link add roce0 type veth peer name peer0\n"
+            "ip link set peer0 up; ip link set roce0 up\n"
+            "nmcli device set roce0 managed yes\n"
+            "nmcli connection add type ethernet con-name roce0 ifname roce0"
             " ipv4.method manual ipv4.addresses 10.99.0.2/24 ipv6.method disabled\n"
-            "nmcli connection up eth0\n"
-            "rdma link add rxe0 type rxe netdev eth0",
+            "nmcli connection up roce0\n"
+            "rdma link add rxe0 type rxe netdev roce0",
             check=True,
         )
         for number, netdev in enumerate(NETDEVS):
@@ -104,7 +105,7 @@ def refused(host: PreparedHost, netdevs: list[str]) -> dict[str, str]:
 
 
 def offload(host: PreparedHost) -> str:
-    return host.said("ethtool -k eth0 | sed -n 's/^.*tx-tcp-segmentation: //p'")
+    return host.said("ethtool -k roce0 | sed -n 's/^.*tx-tcp-segmentation: //p'")
 
 
 def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
@@ -113,7 +114,7 @@ def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
     assert was_on == "on"
     host.load_policy(POLICY)
     found, kept, before = host.facts(), host.kept(), activations(host)
-    assert refused(host, [*NETDEVS, "eth0"]) == {}
+    assert refused(host, [*NETDEVS, "roce0"]) == {}
 
     applied = host.command("apply", "--live-only")
     assert applied.exit_code == 0, applied
@@ -150,7 +151,7 @@ def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
     assert activations(host) == now
 
     # Each profile set up anew, and netdevs that come anew, have it all.
-    host.said("for each in ib0 ib0.8001 eth0; do nmcli connection up $each; done")
+    host.said("for each in ib0 ib0.8001 roce0; do nmcli connection up $each; done")
     host.becomes(BECOMES)
     assert offload(host) == "off"
     FABRIC.unbind(host.guest, 0)
@@ -161,8 +162,17 @@ def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
     assert reverted.exit_code == 0, reverted
     host.becomes(FOUND)
     assert offload(host) == was_on
-    assert refused(host, [*NETDEVS, "eth0"]) == {}
+    assert refused(host, [*NETDEVS, "roce0"]) == {}
     for number, netdev in enumerate(NETDEVS):
         wait_for_addresses(host.guest, netdev, [f"10.97.{number}.2/24"])
     assert host.kept() == kept
     assert host.facts() == found
+
+
+def test_a_nic_gets_its_settings_again_before_it_is_an_rdma_device(
+    host: PreparedHost,
+) -> None:
+    modules.load(host.guest, "virtio_net")
+    wants = "systemctl show -p Wants --value sys-subsystem-net-devices-eth0.device"
+    loop = f"until {wants} | grep -q ovirt; do sleep 0.2; done; {wants}"
+    assert "ovirt-rdma-netdev@eth0.service" in host.said(loop).split()
