@@ -121,12 +121,13 @@ class PreparedHost:
         return _shapes(self.said(line))
 
     def becomes(self, wanted: Shapes) -> None:
-        """See that these netdevs get to be as ``wanted``, within a minute."""
+        """See that these netdevs get to be as ``wanted``, within 300 looks."""
         line = f"{_SHAPE}for n in {' '.join(wanted)}; do shape $n; done"
         text = "\n".join(",".join(map(str, (n, *wanted[n]))) for n in wanted)
         loop = f"look() {{ {line}; }}; for i in {{1..300}}; do now=$(look); "
         loop += '[ "$now" = "$0" ] && break; sleep 0.2; done; echo "$now"'
-        found = self.guest.run(["bash", "-c", loop, text], check=True).stdout
+        words = ["bash", "-c", loop, text]
+        found = self.guest.run(words, timeout=600, check=True).stdout
         assert _shapes(found) == dict(wanted)
 
     def kept(self) -> str:
