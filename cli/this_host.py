@@ -25,8 +25,8 @@ from ovirt_rdma.host.reader import HostReader
 # What runs the host's tools: None is the real ones on /, and none below another root.
 # Tests put their fake host's here.
 TOOLS: Optional[Runner] = None
-# A tool may take this long where the host is about to be changed: on a host that is
-# busy, what could not be read is a step that is missing, or a change that is not proved.
+# A tool may take this long where the host is about to be changed: on a busy one, what
+# could not be read is a step that is missing, or a change that is not proved.
 READ_TIMEOUT_S = 30.0
 
 

@@ -79,7 +79,7 @@ class ChangingNetworkManager(IpoibKernel):
         found = {}
         for uuid, applied in self._nm_applied.items():
             now = self._nm_profiles[uuid].properties
-            names = {name for name in now.keys() | applied.keys()}
+            names = now.keys() | applied.keys()
             differ = {n for n in names if now.get(n) != applied.get(n)}
             if differ - {*_REAPPLIED}:
                 found[self._nm_profiles[uuid].row["DEVICE"]] = differ
@@ -172,7 +172,7 @@ class ChangingNetworkManager(IpoibKernel):
         if not active:
             raise CommandFailed("Error: Device is not activated.", 1)
         for setting in self.refused().get(name, ()):
-            words = f"Can't reapply any changes to '{setting.partition('.')[0]}' setting"
+            words = f"Can't reapply any changes to '{setting}'"
             raise CommandFailed(f"Error: Reapplying connection failed: {words}", 1)
         values = self._nm_profiles[active[0]].properties
         if values != self._nm_applied[active[0]] and values.get(_MTU, "").isdecimal():

@@ -29,7 +29,7 @@ WAIT_S = "50"
 
 
 def activate(host: Host, what: str, uuid: str) -> None:
-    """Activate a profile; ``what`` says what failed if it fails. Raises EffectFailed."""
+    """Activate a profile; ``what`` says what failed if it does. Raises EffectFailed."""
     nmcli(host, what, "--wait", WAIT_S, "connection", "up", "uuid", uuid)
 
 

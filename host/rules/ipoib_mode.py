@@ -196,9 +196,10 @@ RULES = (
         "NetworkManager does so, because some drivers want it, and all peers look up "
         "each other anew. Where only the profile has to change, it is activated once, "
         "which takes the link down too: NetworkManager would refuse the engine's next "
-        "change to the netdev otherwise, and nmstate activate it then. The kernel sets an MTU with each mode, and datagram mode "
-        "refuses large ones, so the MTU is written in connected mode: after the mode "
-        "on the way there, and before it on the way back.",
+        "change to the netdev otherwise, and nmstate activate it then. The kernel sets "
+        "an MTU with each mode, and datagram mode refuses large ones, so the MTU is "
+        "written in connected mode: after the mode on the way there, and before it on "
+        "the way back.",
         (
             "Linux Documentation/infiniband/ipoib.rst",
             "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_set_mode",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What has to change so that an IPoIB netdev has TSO, or has none. Pure.
 
-NetworkManager leaves an offload alone that the profile does not name, at activations and
-when the netdev is let go (``_ethtool_state_set`` and ``_ethtool_state_reset``,
+NetworkManager leaves an offload alone that the profile does not name, at activations
+and when the netdev is let go (``_ethtool_state_set`` and ``_ethtool_state_reset``,
 src/core/devices/nm-device.c). So it is set by ethtool, and again by our unit when the
 netdev comes anew. In the profile it would make NetworkManager refuse each Reapply
 (:mod:`.reapply`); there it is changed only where the profile names it otherwise, as

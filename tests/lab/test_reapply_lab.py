@@ -31,8 +31,9 @@ NETDEVS = FABRIC.netdevs
 UD_2K, UD_4K = 2048 - HEADER, 4096 - HEADER
 NET = "/sys/class/net"
 
-# roce0 is a veth, as QEMU's NICs have no TSO here, and eth0 one of those. ib0: all that nobody notices. ib1: a mode. ib2: its profile names the port's GUID
-# only. ib3: its profile names the offload. ib4: is as it should be, its profile not.
+# roce0 is a veth, as QEMU's NICs have no TSO here, and eth0 one of those. ib0: all that
+# nobody notices. ib1: a mode. ib2: its profile names the port's GUID only. ib3: its
+# profile names the offload. ib4: is as it should be, its profile not.
 POLICY = """
   interfaces:
     - {match: {device: mlx4_0, pkey: 0x8001}, transport_mode: connected, mtu: auto}

@@ -347,9 +347,7 @@ def test_tso_of_the_policy(offloads, wanted, verdict, changed):
     assert step.effect == "live"
 
 
-@pytest.mark.parametrize(
-    ("now", "more"), [(BOTH_ON, (TSO4, TSO6)), (BOTH_OFF, ())]
-)
+@pytest.mark.parametrize(("now", "more"), [(BOTH_ON, (TSO4, TSO6)), (BOTH_OFF, ())])
 def test_tso_that_the_profile_would_turn_on_again(now, more):
     """Its next activation would; and a Reapply is refused until there is one."""
     manager = _profile(**{"ethtool__feature-tso": "on"})
