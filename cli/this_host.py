@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from functools import partial
 from typing import Optional
 
 from ovirt_rdma.cli.run_report import RunReport
-from ovirt_rdma.host.commands import Runner
+from ovirt_rdma.host.commands import Runner, run_command
 from ovirt_rdma.host.effects.boot_settings import keep_for_boot
 from ovirt_rdma.host.effects.confirmation import ConfirmationTimer
 from ovirt_rdma.host.effects.host_effects import HostEffects
@@ -24,6 +25,9 @@ from ovirt_rdma.host.reader import HostReader
 # What runs the host's tools: None is the real ones on /, and none below another root.
 # Tests put their fake host's here.
 TOOLS: Optional[Runner] = None
+# A tool may take this long where the host is about to be changed: on a busy one, what
+# could not be read is a step that is missing, or a change that is not proved.
+READ_TIMEOUT_S = 30.0
 
 
 def door(root: str) -> HostEffects:
@@ -37,12 +41,14 @@ class ThisHost:
     def __init__(self, words: Namespace) -> None:
         self.root: str = words.root
         self.run = TOOLS
+        if self.run is None and self.root == "/":
+            self.run = partial(run_command, timeout_s=READ_TIMEOUT_S)
         self.journal = Journal(self.root)
         self.effects = door(self.root)
 
     def timer(self, run: int) -> ConfirmationTimer:
         """Return the timer that takes back the run with that number."""
-        return ConfirmationTimer(run, self.root, self.run)
+        return ConfirmationTimer(run, self.root, TOOLS)
 
     def recover(
         self, report: RunReport, *, cut_off: bool = False

@@ -47,7 +47,7 @@ _SUMMARY = "facts | grep -A 2 -E '^(adapters|RDMA devices|RDMA ports|IPoIB)'"
 _STATE = (
     "grep . /sys/class/net/ib0/mode /sys/class/net/ib0/mtu",
     "ethtool -k ib0 | grep tx-tcp-segmentation",
-    "nmcli -f infiniband.transport-mode,ethtool.feature-tso connection show ib0",
+    "nmcli -f infiniband.transport-mode connection show ib0",
     "ls /etc/modules-load.d",
 )
 # Writes as a virtual machine would; ends when a write fails.

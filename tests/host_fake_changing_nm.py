@@ -2,6 +2,11 @@
 """NetworkManager of a fake host that can be told to change things: profiles are loaded
 from keyfiles, changed, activated and deleted, and what they say comes into force.
 
+What a profile said as it was activated is kept beside it, and a Reapply is refused
+where it says otherwise by now in anything but an MTU (can_reapply_change, src/core/
+devices/nm-device.c). An offload that a profile names is put back when the profile is no
+longer active; one that it does not name is left alone (_ethtool_state_set and _reset).
+
 The forms are those of nmcli 1.42.4. Strict: words that no effect of ours uses fail the
 test.
 """
@@ -10,7 +15,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -24,6 +29,8 @@ _OPTIONAL = "ethtool."
 _MODE, _MTU = "infiniband.transport-mode", "infiniband.mtu"
 _P_KEY, _PARENT = "infiniband.p-key", "infiniband.parent"
 _NAME, _TSO = "connection.interface-name", "ethtool.feature-tso"
+_KERNEL_TSO = "tx-tcp-segmentation"
+_REAPPLIED = (_MTU, "802-3-ethernet.mtu")
 
 
 @dataclass
@@ -33,12 +40,50 @@ class ChangingNetworkManager(IpoibKernel):
     takes_profiles: bool = True
     # Profiles with a setting that has nothing in it any more, but is there.
     _nm_emptied: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    # What active profiles said when they were activated, by UUID.
+    _nm_applied: dict[str, dict[str, str]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    # TSO of netdevs before a profile set it.
+    _nm_tso: dict[str, bool] = field(default_factory=dict, init=False, repr=False)
+    activated: list[str] = field(default_factory=list)
     # Children that NetworkManager made, and removes with their profile.
     _nm_made: set[str] = field(default_factory=set, init=False, repr=False)
 
     def emptied(self, uuid: str) -> Optional[str]:
         """Return the setting that the profile has with nothing in it, if there is."""
         return self._nm_emptied.get(uuid)
+
+    def nm_profile(
+        self,
+        name: str,
+        type: str = "infiniband",
+        uuid: str = "",
+        interface_name: Optional[str] = None,
+        active_on: str = "",
+        file: Optional[str] = None,
+        properties: Optional[Mapping[str, str]] = None,
+    ) -> str:
+        """Add a profile; see FakeNetworkManager."""
+        uuid = super().nm_profile(
+            name, type, uuid, interface_name, active_on, file, properties
+        )
+        if active_on:
+            self._nm_applied[uuid] = dict(self._nm_profiles[uuid].properties)
+        return uuid
+
+    def refused(self) -> dict[str, set[str]]:
+        """Return of each netdev with an active profile why NetworkManager would refuse
+        a Reapply, if so: the properties that are not in force.
+        """
+        found = {}
+        for uuid, applied in self._nm_applied.items():
+            now = self._nm_profiles[uuid].properties
+            names = now.keys() | applied.keys()
+            differ = {n for n in names if now.get(n) != applied.get(n)}
+            if differ - {*_REAPPLIED}:
+                found[self._nm_profiles[uuid].row["DEVICE"]] = differ
+        return found
 
     def profile(self, name: str) -> Optional[dict[str, str]]:
         """Return the properties of the profile of that name, None if there is none."""
@@ -58,6 +103,9 @@ class ChangingNetworkManager(IpoibKernel):
         if not self._nm_running:
             raise CommandFailed("Error: NetworkManager is not running.", 8)
         noun, verb, *rest = words
+        if (noun, verb) == ("device", "reapply"):
+            self._reapply(*rest)
+            return ""
         assert noun == "connection", words
         if verb == "load":
             self._load(*rest)
@@ -119,6 +167,18 @@ class ChangingNetworkManager(IpoibKernel):
         assert name in profile.properties or name.startswith(_OPTIONAL), name
         profile.properties[name] = value or _DEFAULTS.get(name, "")
 
+    def _reapply(self, name: str) -> None:
+        active = [u for u, p in self._nm_profiles.items() if p.row["DEVICE"] == name]
+        if not active:
+            raise CommandFailed("Error: Device is not activated.", 1)
+        for setting in self.refused().get(name, ()):
+            words = f"Can't reapply any changes to '{setting}'"
+            raise CommandFailed(f"Error: Reapplying connection failed: {words}", 1)
+        values = self._nm_profiles[active[0]].properties
+        if values != self._nm_applied[active[0]] and values.get(_MTU, "").isdecimal():
+            self.set_mtu(name, int(values[_MTU]))
+        self._nm_applied[active[0]] = dict(values)
+
     def _autoconnect(self, uuid: str) -> None:
         with contextlib.suppress(CommandFailed):
             self.activate(uuid)
@@ -127,7 +187,7 @@ class ChangingNetworkManager(IpoibKernel):
         """Bring a profile into force on its netdev."""
         profile = self._nm_profiles[uuid]
         values = profile.properties
-        name = values[_NAME]
+        name = values[_NAME] or profile.row["DEVICE"]
         if name not in self.netdevs() and values.get(_PARENT):
             assert self.create_child(values[_PARENT], values[_P_KEY]) == name
             self._nm_made.add(name)
@@ -137,22 +197,43 @@ class ChangingNetworkManager(IpoibKernel):
             self._nm_devices[name] = "unavailable"
             words = f"device {name} not available because device has no carrier"
             raise CommandFailed(f"Error: Connection activation failed: {words}", 4)
-        try:
-            self.set_mode(name, values[_MODE])
+        self._forget(name)
+        if _MODE in values:
+            try:
+                self.set_mode(name, values[_MODE])
+            except OSError as e:
+                if name in self._nm_made:
+                    self._nm_made.discard(name)
+                    self.remove_netdev(name)
+                raise CommandFailed("Error: Connection activation failed", 4) from e
             if values[_MTU].isdecimal():
-                self.set_mtu(name, int(values[_MTU]))
-        except OSError as e:
-            raise CommandFailed("Error: Connection activation failed", 4) from e
+                with contextlib.suppress(OSError):  # a line in its log
+                    self.set_mtu(name, int(values[_MTU]))
         if _TSO in values:
-            self.set_feature(name, "tx-tcp-segmentation", values[_TSO] == "on")
+            feature = self._features[name][f"\t{_KERNEL_TSO}"]
+            self._nm_tso[name] = feature in ("on", "off [requested on]")
+            self.set_feature(name, _KERNEL_TSO, values[_TSO] == "on")
         self._nm_devices[name] = "connected"
         profile.row["DEVICE"] = name
+        self._nm_applied[uuid] = dict(values)
+        self.activated.append(name)
+
+    def _forget(self, name: str) -> None:
+        """Deactivate what is active on a netdev."""
+        if name in self._nm_tso:
+            self.set_feature(name, _KERNEL_TSO, self._nm_tso.pop(name))
+        for uuid, profile in self._nm_profiles.items():
+            if profile.row["DEVICE"] == name:
+                profile.row["DEVICE"] = ""
+                self._nm_applied.pop(uuid, None)
 
     def delete(self, uuid: str) -> None:
         """Delete a profile with its file; its netdev is free then, or gone."""
+        name = self._nm_profiles[uuid].row["DEVICE"]
+        if name:
+            self._forget(name)
         profile = self._nm_profiles.pop(uuid)
         (self.path / profile.row["FILENAME"].lstrip("/")).unlink(missing_ok=True)
-        name = profile.row["DEVICE"]
         if name in self._nm_made:
             self._nm_made.discard(name)
             self._nm_devices.pop(name, None)
@@ -163,6 +244,8 @@ class ChangingNetworkManager(IpoibKernel):
     def nm_boot(self) -> None:
         """Activate what there is for the netdevs that are there, parents first."""
         self._nm_made.clear()
+        self._nm_applied.clear()
+        self._nm_tso.clear()
         for uuid in sorted(self._nm_profiles, key=self._depth):
             profile = self._nm_profiles[uuid]
             if profile.properties["connection.type"] == "infiniband":

@@ -13,7 +13,7 @@ from ovirt_rdma.host.effects.properties import adapter_of, is_volatile
 from ovirt_rdma.host.effects.targets import makes_child, netdev_of
 from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.rules.ipoib_settings import NEW
-from ovirt_rdma.host.rules.rule import PROFILE, Change, Step
+from ovirt_rdma.host.rules.rule import OFFLOAD, PROFILE, Change, Step
 
 
 def acts_of(
@@ -55,12 +55,13 @@ class _Acts:
                 )
 
     def _lasts(self, change: Change) -> bool:
-        """Whether something keeps the value over a boot: NetworkManager does for what
-        is in the profile of a netdev that it manages.
+        """Whether something keeps the value over a boot: NetworkManager does for the
+        mode and MTU of a netdev that it manages, which are in its profile. Offloads are
+        kept out of profiles (:mod:`ovirt_rdma.host.rules.ipoib_tso_changes`).
         """
         if not is_volatile(change):
             return True
-        if makes_child(change) or adapter_of(change):
+        if change.kind == OFFLOAD or makes_child(change) or adapter_of(change):
             return False
         manager = self.facts.network_manager if self.facts else None
         managed = manager.managed if manager and manager.running else ()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What has to be set again whenever a netdev appears, because neither a profile nor a
-file keeps it: transport mode, MTU and offloads where NetworkManager does not manage the
+file keeps it: offloads; transport mode and MTU where NetworkManager does not manage the
 netdev, P_Key children made in sysfs, and the MTU of mlx4 ports.
 
 It is kept in /var/lib/ovirt-rdma/boot.json, made from the acts that are held; without

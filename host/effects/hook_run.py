@@ -49,7 +49,7 @@ class HookRun:
         self.run = run
         self.say = say
         self._by = by
-        self._host = host or HostEffects(root, run)
+        self._host = host or HostEffects(root, run, activates=False)
         self._journal = Journal(root)
 
     def why_not(self) -> str:

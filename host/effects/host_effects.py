@@ -13,6 +13,7 @@ from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.commands import Runner
 from ovirt_rdma.host.effects import (
+    activation,
     child_effect,
     file_effect,
     module_effect,
@@ -34,8 +35,10 @@ from ovirt_rdma.host.effects.place import is_empty, present_target
 from ovirt_rdma.host.effects.properties import makes_profile
 from ovirt_rdma.host.effects.targets import makes_child, netdev_of, why_refused
 from ovirt_rdma.host.file_tree import FileTree
+from ovirt_rdma.host.rules.reapply import needs_activation
 from ovirt_rdma.host.rules.rule import (
     FILE,
+    LINK_DOWN,
     MODULE,
     OFFLOAD,
     PROFILE,
@@ -54,6 +57,9 @@ class HostEffects:
 
     Tools are run through ``run``; by default on this machine (``root`` is ``/``) for
     real, and below any other root not at all: an effect that needs one then fails.
+
+    ``activates`` is False for a hook before VDSM's network setup: that brings changed
+    profiles into force itself, and a hook has no time for it.
     """
 
     def __init__(
@@ -63,11 +69,14 @@ class HostEffects:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
         write: Callable[[Path, bytes], None] = write_kernel_file,
+        *,
+        activates: bool = True,
     ) -> None:
         root = Path(root)
         if run is None and root == Path("/"):
             run = run_effect
         self._host = Host(root, run, sleep, clock, write)
+        self._activates = activates
 
     def refusal(self, change: Change) -> str:
         """Say, as a sentence without a full stop, why ``change`` is nothing that our
@@ -110,7 +119,9 @@ class HostEffects:
     def do(self, act: Act) -> None:
         """Carry ``act`` out, to each change's ``after``, in their order, and wait until
         it is in force. The changes of a new profile (``act.uuid`` is set) together
-        are one thing: the profile is whole, or not there, also after EffectFailed.
+        are one thing: the profile is whole, or not there, also after EffectFailed. A
+        profile that is active is activated anew where that is needed and ``act`` may
+        take the link down.
 
         Raises EffectFailed. Whether the value stuck is for :meth:`read` to tell.
         """
@@ -122,6 +133,15 @@ class HostEffects:
             if is_empty(self._host, change, act.place):
                 raise EffectFailed(f"{netdev_of(change)} is gone")
             self._do_change(change, act.uuid)
+            if act.effect == LINK_DOWN:
+                self._bring_into_force(change, act.uuid, change.name)
+
+    def _bring_into_force(
+        self, change: Change, uuid: Optional[str], changed: str = ""
+    ) -> None:
+        known = profile_effect.uuid_of(change, uuid)
+        if self._activates and known and needs_activation(change):
+            activation.bring_into_force(self._host, known, changed)
 
     def _do_change(self, change: Change, uuid: Optional[str]) -> None:
         if change.kind == PROFILE:
@@ -135,8 +155,9 @@ class HostEffects:
         """Take ``act`` back, the last change first, each to its value in
         ``act.before`` (without that, ``change.before``).
 
-        A new profile is deleted; a module stays loaded. Safe to call again, and where
-        there is nothing (any more) to take back. Raises EffectFailed.
+        A new profile is deleted, one that is active is activated anew where that is
+        needed; a module stays loaded. Safe to call again, and where there is nothing
+        (any more) to take back. Raises EffectFailed.
         """
         act = self._checked(act)
         if makes_profile(act):
@@ -151,7 +172,8 @@ class HostEffects:
         self, change: Change, uuid: Optional[str], before: Optional[str]
     ) -> None:
         if change.kind == PROFILE:
-            profile_effect.undo(self._host, change, uuid, before)
+            if profile_effect.undo(self._host, change, uuid, before):
+                self._bring_into_force(change, uuid)
         elif makes_child(change):
             child_effect.undo(self._host, change)
         elif change.kind in _UNDOES:

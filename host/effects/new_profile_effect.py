@@ -15,6 +15,7 @@ from ovirt_rdma.host.atomic_file import (
 )
 from ovirt_rdma.host.effects import keyfile, nm_profile, profile_effect
 from ovirt_rdma.host.effects.act import Act
+from ovirt_rdma.host.effects.activation import activate
 from ovirt_rdma.host.effects.child_effect import CHILD_S
 from ovirt_rdma.host.effects.effect import EffectFailed, Host
 from ovirt_rdma.host.effects.nm_profile import NoSuchProfile, NotRunning, nmcli
@@ -24,7 +25,7 @@ from ovirt_rdma.host.effects.targets import netdev_of
 from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.rules.ipoib_pkey import ID as MAKES_CHILD
 
-# How long nmcli waits for an activation; it includes the link's.
+# How long nmcli waits until the profile is gone.
 _WAIT_S = "30"
 # Nothing is active on it, or only what NetworkManager found there and did not set up.
 _FREE = ("disconnected", "connected (externally)")
@@ -33,8 +34,10 @@ _JOURNAL = "journalctl -b -u NetworkManager"
 
 
 def do(host: Host, act: Act) -> None:
-    """Make the profile and activate it where its netdev is free; a netdev without
-    carrier gets it by itself later. Raises EffectFailed; there is no profile then.
+    """Make the profile and activate it where its netdev is free. One without carrier is
+    free too with ``ignore-carrier=*``, as NetworkManager-config-server has it, which
+    ovirt-host requires; elsewhere it gets the profile by itself later. Raises
+    EffectFailed; there is no profile then.
     """
     path, uuid = _file_of(act), _uuid_of(act)
     running = nmcli(host, "no profile can be made", "-t", "-f", "RUNNING", "general")
@@ -42,13 +45,13 @@ def do(host: Host, act: Act) -> None:
         raise EffectFailed("no profile can be made: NetworkManager does not run")
     _check_free(host, act, path, uuid)
     # Asked before: NetworkManager activates a profile by itself as it loads it.
-    activate = bool(_child_of(act)) or _is_free(host, act)
+    is_free = bool(_child_of(act)) or _is_free(host, act)
     try:
         _write(host, act, path, uuid)
         words = ("connection", "load", path)
         nmcli(host, f"NetworkManager does not load {path}", *words)
         _check_loaded(host, act, uuid)
-        if activate:
+        if is_free:
             _activate(host, act, uuid)
     except EffectFailed as failed:
         try:
@@ -137,9 +140,9 @@ def _activate(host: Host, act: Act, uuid: str) -> None:
     child = _child_of(act)
     what = f"the new profile of {name} cannot be activated"
     try:
-        nmcli(host, what, "--wait", _WAIT_S, "connection", "up", "uuid", uuid)
+        activate(host, what, uuid)
     except EffectFailed:
-        # Without carrier NetworkManager activates it as soon as there is one.
+        # NetworkManager activates it as soon as there is carrier.
         if nm_profile.device_states(host).get(name) != _WITHOUT_CARRIER:
             raise
     if child and not host.wait_for(lambda: _is_there(host, child), CHILD_S):

@@ -45,18 +45,21 @@ def do(host: Host, change: Change, uuid: Optional[str]) -> None:
 
 def undo(
     host: Host, change: Change, uuid: Optional[str], before: Optional[str]
-) -> None:
-    """Set the property to ``before``; nothing where the profile is gone."""
+) -> bool:
+    """Set the property to ``before``, and return whether it was something else; nothing
+    where the profile is gone. Raises EffectFailed.
+    """
     known = uuid_of(change, uuid)
     if known is None:
-        return
+        return False
     present = read(host, change, uuid)
     if not present.problem and same_value(change, present.value, before):
-        return
+        return False
     try:
         nm_profile.modify(host, known, change.name, before)
     except NoSuchProfile:
-        return
+        return False
+    return True
 
 
 def is_gone(host: Host, change: Change, uuid: Optional[str]) -> bool:

@@ -8,6 +8,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Optional
 
 from ovirt_rdma.host.effects.act import Act
 from ovirt_rdma.host.effects.properties import (
@@ -20,7 +21,8 @@ from ovirt_rdma.host.effects.undo_plan import UndoAct
 from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.rules.ipoib_settings import lasting_addresses
-from ovirt_rdma.host.rules.rule import LINK_DOWN
+from ovirt_rdma.host.rules.reapply import needs_activation
+from ovirt_rdma.host.rules.rule import LINK_DOWN, Change
 from ovirt_rdma.host.rules.view import View
 
 
@@ -28,12 +30,19 @@ def who_is_cut_off(
     groups: Iterable[Sequence[UndoAct]], facts: Facts
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each step that takes links down with their users, in words, where there
-    are any. Besides link-down steps those are the ones that made a profile or child.
+    are any. Besides link-down steps those are the ones that made a profile or child,
+    and those that changed what NetworkManager activates an active profile for: earlier
+    versions called some of these live.
     """
     view = View(facts, Policy())
     for group in groups:
         acts = [one.act for one in group]
-        if not any(act.effect == LINK_DOWN or is_maker(act) for act in acts):
+        if not any(
+            act.effect == LINK_DOWN
+            or is_maker(act)
+            or any(needs_activation(change) for change in act.changes)
+            for act in acts
+        ):
             continue
         names = {name for act in acts for name in _netdevs(act, view)}
         above = {upper for name in names for upper in view.above(name)}
@@ -71,6 +80,12 @@ def _netdevs(act: Act, view: View) -> Iterator[str]:
             if one.adapter and one.adapter.pci.address == address:
                 yield one.name
         return
-    name = made_netdev(act) or netdev_of(change)
+    name = made_netdev(act) or netdev_of(change) or _active_on(change, view)
     if name:
         yield name
+
+
+def _active_on(change: Change, view: View) -> Optional[str]:
+    manager = view.facts.network_manager
+    profiles = manager.profiles if manager else ()
+    return next((p.active_on for p in profiles if p.uuid == change.target), None)

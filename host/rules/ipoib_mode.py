@@ -17,6 +17,7 @@ from ovirt_rdma.host.rules.ipoib_limits import no_connected_mode, no_mode_file
 from ovirt_rdma.host.rules.ipoib_mode_change import coming_mtu, mode_changes
 from ovirt_rdma.host.rules.ipoib_settings import TRANSPORT_MODE, Settings, settings_of
 from ovirt_rdma.host.rules.ipoib_target import Choice, choose_mode
+from ovirt_rdma.host.rules.reapply import class_of
 from ovirt_rdma.host.rules.rule import (
     FAIL,
     LINK_DOWN,
@@ -94,8 +95,12 @@ def _step(view: View, interface: Interface) -> Optional[Step]:
     if choice is None or now is None:
         return None
     settings = settings_of(view, interface)
+    if interface.planned and settings.target and not choice.refused:
+        return None  # its profile is made with that mode
     changes = _kept(settings, now, choice.mode)
+    effect = class_of(changes, settings.profile)
     if now != choice.mode:
+        effect = LIVE if interface.planned else LINK_DOWN
         changes += mode_changes(view, interface, choice.mode)
     if not changes:
         return None
@@ -105,13 +110,13 @@ def _step(view: View, interface: Interface) -> Optional[Step]:
         _sentence(view, interface, choice, now),
         now,
         choice.mode,
-        LIVE if now == choice.mode or interface.planned else LINK_DOWN,
+        effect,
         choice.reason,
         SOURCE,
         _undo(interface, settings, now, choice.mode),
         changes,
         refused=choice.refused or settings.blocked,
-        users=() if now == choice.mode else interface.users,
+        users=interface.users if effect == LINK_DOWN else (),
     )
 
 
@@ -189,9 +194,12 @@ RULES = (
         "netdev's address: its bit 0x80. hfi1 accepts connected mode too.",
         "Set transport_mode: auto. A change takes the link down for a moment: "
         "NetworkManager does so, because some drivers want it, and all peers look up "
-        "each other anew. The kernel sets an MTU with each mode, and datagram mode "
-        "refuses large ones, so the MTU is written in connected mode: after the mode "
-        "on the way there, and before it on the way back.",
+        "each other anew. Where only the profile has to change, it is activated once, "
+        "which takes the link down too: NetworkManager would refuse the engine's next "
+        "change to the netdev otherwise, and nmstate activate it then. The kernel sets "
+        "an MTU with each mode, and datagram mode refuses large ones, so the MTU is "
+        "written in connected mode: after the mode on the way there, and before it on "
+        "the way back.",
         (
             "Linux Documentation/infiniband/ipoib.rst",
             "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_set_mode",

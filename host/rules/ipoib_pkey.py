@@ -19,10 +19,12 @@ from ovirt_rdma.host.rules.ipoib_children import (
     WantedChild,
     followed_partitions,
     follows,
+    in_order,
     table_entry,
     wanted_children,
 )
 from ovirt_rdma.host.rules.ipoib_settings import is_managed, new_profile
+from ovirt_rdma.host.rules.ipoib_target import choose_mode
 from ovirt_rdma.host.rules.rule import (
     FAIL,
     LIVE,
@@ -105,8 +107,9 @@ def _step(view: View, child: WantedChild) -> Step:
     parent = child.parent.name
     managed = is_managed(view, parent)
     if managed:
-        changes = new_profile(child.name, DATAGRAM, parent, child.pkey)
-        after = f"profile {child.name!r} on {parent}, P_Key {child.pkey}"
+        mode = _mode(view, child)
+        changes = new_profile(child.name, mode, parent, child.pkey)
+        after = f"profile {child.name!r} on {parent}, P_Key {child.pkey}, {mode} mode"
         undo = f"deletes the profile, and NetworkManager removes {child.name}"
     else:
         folder = f"/sys/class/net/{parent}"
@@ -128,6 +131,13 @@ def _step(view: View, child: WantedChild) -> Step:
         changes,
         refused=child.refused,
     )
+
+
+def _mode(view: View, child: WantedChild) -> str:
+    """Return the transport mode with which a child's profile is made."""
+    made = (one for one in in_order(view) if one.planned and one.name == child.name)
+    choice = next((choose_mode(view, one) for one in made), None)
+    return DATAGRAM if choice is None or choice.refused else choice.mode
 
 
 def _nothing_to_follow(parent: Interface) -> Finding:

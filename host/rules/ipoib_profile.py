@@ -27,14 +27,13 @@ from ovirt_rdma.host.rules.ipoib_settings import (
     renamed_profile,
     settings_of,
 )
+from ovirt_rdma.host.rules.reapply import class_of
 from ovirt_rdma.host.rules.rule import (
     FAIL,
     LINK_DOWN,
-    LIVE,
     PASS,
     SKIP,
     WARN,
-    Change,
     Finding,
     Outcome,
     Rule,
@@ -132,29 +131,22 @@ def _step(interface: Interface, settings: Settings) -> Optional[Step]:
             new_profile(name, mode, interface.parent, child_pkey(interface)),
             users=interface.users,
         )
-    changes: tuple[Change, ...] = ()
-    missing = []
-    if settings.value(INTERFACE_NAME) is None and profile.interface_name is None:
-        missing.append(INTERFACE_NAME)
-        changes += settings.change(INTERFACE_NAME, name)
-    if settings.value(TRANSPORT_MODE) is None:
-        missing.append(TRANSPORT_MODE)
-        changes += settings.change(TRANSPORT_MODE, mode)
-    if not changes:
+    if settings.value(INTERFACE_NAME) or profile.interface_name:
         return None
+    changes = settings.change(INTERFACE_NAME, name)
+    effect = class_of(changes, profile)
     return Step(
         ID,
         name,
-        f"the profile {profile.name!r} of {name} has no {' and no '.join(missing)}",
+        f"the profile {profile.name!r} of {name} has no {INTERFACE_NAME}",
         "not set",
-        ", ".join(f"{change.name} {change.after}" for change in changes),
-        LIVE,
-        _REASON
-        if missing == [TRANSPORT_MODE]
-        else "nmstate finds a profile by its interface-name only",
+        f"{INTERFACE_NAME} {name}",
+        effect,
+        "nmstate finds a profile by its interface-name only",
         SOURCE,
-        "takes the properties out of the profile again",
+        "takes the property out of the profile again",
         changes,
+        users=interface.users if effect == LINK_DOWN else (),
     )
 
 

@@ -18,9 +18,10 @@ from ovirt_rdma.host.rules.ipoib_tso_changes import (
     undo_of,
     wanted_tso,
 )
+from ovirt_rdma.host.rules.reapply import class_of
 from ovirt_rdma.host.rules.rule import (
     FAIL,
-    LIVE,
+    LINK_DOWN,
     OFFLOAD,
     PASS,
     SKIP,
@@ -83,22 +84,25 @@ def _wanted(view: View, interface: Interface) -> Iterator[Outcome]:
     elif not changes:
         yield Finding(ID, name, PASS, f"{shown}: {reason}")
     elif all(change.kind != OFFLOAD for change in changes):
-        yield Finding(ID, name, WARN, f"{shown}, and its profile does not keep that")
+        other = ON if target == OFF else OFF
+        yield Finding(ID, name, WARN, f"{shown}, and its profile will turn it {other}")
     else:
         yield Finding(ID, name, FAIL, f"{shown}, and should be {target}: {reason}")
     if refused or changes:
+        effect = class_of(changes, settings.profile)
         yield Step(
             ID,
             name,
             f"TSO of {name}",
             tso_text(tso),
             target,
-            LIVE,
+            effect,
             reason,
             SOURCE,
             undo_of(changes),
             changes,
-            refused=refused or settings.blocked,
+            refused=refused,
+            users=interface.users if effect == LINK_DOWN else (),
         )
 
 
@@ -128,11 +132,17 @@ RULES = (
         "at a time. Connected mode has no TSO: the kernel turns it off there, and on "
         "again with datagram mode if it was asked for. What ethtool shows as [fixed] "
         "cannot be changed.",
-        "Write tso: auto, or nothing. The profile's ethtool.feature-tso keeps it.",
+        "Write tso: auto, or nothing. What is set here is set again by "
+        "ovirt-rdma-netdev@.service when the netdev comes anew, and NetworkManager "
+        "leaves an offload alone that the profile does not name. Where the profile "
+        "names it otherwise (ethtool.feature-tso), that is changed, and the profile "
+        "activated once, which takes the link down.",
         (
             "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_fix_features",
             "ethtool(8), -k and -K",
             "NetworkManager nm-settings-nmcli(5), ethtool.feature-tso",
+            "NetworkManager src/core/devices/nm-device.c, can_reapply_change and "
+            "_ethtool_state_set",
         ),
         decide,
     ),

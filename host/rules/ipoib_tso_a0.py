@@ -16,9 +16,10 @@ from ovirt_rdma.host.rules.ipoib_tso_changes import (
     undo_of,
     wanted_tso,
 )
+from ovirt_rdma.host.rules.reapply import class_of
 from ovirt_rdma.host.rules.rule import (
     FAIL,
-    LIVE,
+    LINK_DOWN,
     PASS,
     SKIP,
     WARN,
@@ -88,18 +89,19 @@ def _step(view: View, interface: Interface) -> Iterator[Step]:
     tso = tso_of(interface.netdev)
     changes = tso_changes(interface, settings, tso, OFF) if tso else ()
     if tso and changes:
+        effect = class_of(changes, settings.profile)
         yield Step(
             ID,
             interface.name,
             f"TSO of {interface.name}",
             tso_text(tso),
             OFF,
-            LIVE,
+            effect,
             MUST_BE_OFF,
             SOURCE,
             undo_of(changes),
             changes,
-            refused=settings.blocked,
+            users=interface.users if effect == LINK_DOWN else (),
         )
 
 
@@ -118,8 +120,8 @@ RULES = (
         "drivers in EL9's and EL10's kernels never need this rule: they do not take "
         "these cards at all (see DRIVER-01).",
         "Name the netdev in the policy with tso: auto. The plan then turns TSO off "
-        "where it is really on, at once by ethtool and for good in the profile's "
-        "ethtool.feature-tso. A script that runs ethtool -K at boot can go.",
+        "where it is really on, by ethtool, and again when the netdev comes anew. A "
+        "script that runs ethtool -K at boot can go.",
         (
             "Linux drivers/infiniband/hw/mlx4/main.c and mlx4_ib.h, "
             "MLX4_IB_CARD_REV_A0",

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What has to change so that an IPoIB netdev has TSO, or has none. Pure."""
+"""What has to change so that an IPoIB netdev has TSO, or has none. Pure.
+
+NetworkManager leaves an offload alone that the profile does not name, at activations
+and when the netdev is let go (``_ethtool_state_set`` and ``_ethtool_state_reset``,
+src/core/devices/nm-device.c). So it is set by ethtool, and again by our unit when the
+netdev comes anew. In the profile it would make NetworkManager refuse each Reapply
+(:mod:`.reapply`); there it is changed only where the profile names it otherwise, as
+NetworkManager would set that with its next activation.
+"""
 
 from __future__ import annotations
 
 from typing import Optional
 
-from ovirt_rdma.host.policy_host import AUTO, OFF, ON
+from ovirt_rdma.host.policy_host import OFF, ON
 from ovirt_rdma.host.rules.ipoib_limits import Tso
 from ovirt_rdma.host.rules.ipoib_settings import TSO, Settings
 from ovirt_rdma.host.rules.rule import OFFLOAD, PROFILE, Change
@@ -22,17 +30,12 @@ def wanted_tso(interface: Interface) -> Optional[str]:
 def tso_changes(
     interface: Interface, settings: Settings, tso: Tso, target: str
 ) -> tuple[Change, ...]:
-    """Return the Changes that turn TSO to ``target``, in the profile, then at once.
-
-    What the policy names is kept in the profile always, if the driver lets it be
-    changed at all; what is left to us, where it had to be changed, or where the
-    profile says otherwise.
+    """Return the Changes that turn TSO to ``target``: in a profile that says otherwise,
+    then at once.
     """
-    live = _at_once(interface, tso, target)
-    opposed = settings.value(TSO) not in (None, target)
-    named = wanted_tso(interface) != AUTO and bool(tso.changeable)
-    kept = settings.change(TSO, target) if live or opposed or named else ()
-    return (*kept, *live)
+    opposed = bool(tso.changeable) and settings.value(TSO) not in (None, target)
+    kept = settings.change(TSO, target) if opposed else ()
+    return (*kept, *_at_once(interface, tso, target))
 
 
 def _at_once(interface: Interface, tso: Tso, target: str) -> tuple[Change, ...]:

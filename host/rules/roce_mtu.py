@@ -13,6 +13,7 @@ from typing import Optional
 from ovirt_rdma.host.facts import Netdev
 from ovirt_rdma.host.policy_host import AUTO
 from ovirt_rdma.host.rules.ipoib_settings import write
+from ovirt_rdma.host.rules.reapply import ETHERNET_MTU
 from ovirt_rdma.host.rules.roce_ports import RocePort, roce_ports, without_roce
 from ovirt_rdma.host.rules.roce_profile import (
     kept_value,
@@ -42,7 +43,6 @@ _IB_MTUS = (4096, 2048, 1024, 512, 256)
 LARGEST = _IB_MTUS[0]
 # The usual round number that is enough for LARGEST with its headers (4192).
 ENOUGH = 4200
-_PROPERTY = "802-3-ethernet.mtu"
 
 
 def ib_mtu(mtu: int) -> Optional[int]:
@@ -149,7 +149,7 @@ def _changes(interface: Interface, wanted: int) -> tuple[Change, ...]:
     """Return what has to change in the profile, then at once: NetworkManager reads a
     profile when it activates it.
     """
-    kept = profile_change(interface, _PROPERTY, str(wanted))
+    kept = profile_change(interface, ETHERNET_MTU, str(wanted))
     if interface.netdev.mtu == wanted:
         return kept
     return (*kept, write(interface, "mtu", str(wanted)))
@@ -164,7 +164,7 @@ def _step(
         rule=ID,
         subject=interface.name,
         sentence=f"set the MTU of {interface.name} to {wanted}",
-        before=str(mtu) if live else f"profile {kept_value(interface, _PROPERTY)}",
+        before=str(mtu) if live else f"profile {kept_value(interface, ETHERNET_MTU)}",
         after=str(wanted) if live else f"profile {wanted}",
         effect=LINK_DOWN if live else LIVE,
         reason=(

@@ -2,7 +2,8 @@
 """ROCE-TSO-01: the policy's TSO on the Ethernet netdevs of RoCE ports.
 
 RDMA does not use it; what runs over TCP on the same port does. So ``auto`` leaves what
-the driver chose, which is on.
+the driver chose, which is on. Where it is kept: see
+:mod:`ovirt_rdma.host.rules.reapply`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from ovirt_rdma.host.policy_host import AUTO, OFF, ON
 from ovirt_rdma.host.rules.absence import HOST, no_device
 from ovirt_rdma.host.rules.ipoib_limits import Tso, tso_of
 from ovirt_rdma.host.rules.ipoib_settings import TSO
-from ovirt_rdma.host.rules.roce_profile import profile_change, without_profile
+from ovirt_rdma.host.rules.reapply import class_of
+from ovirt_rdma.host.rules.roce_profile import (
+    kept_value,
+    profile_change,
+    without_profile,
+)
 from ovirt_rdma.host.rules.rule import (
     FAIL,
-    LIVE,
+    LINK_DOWN,
     OFFLOAD,
     PASS,
     SKIP,
@@ -57,15 +63,18 @@ def _wanted(view: View, interface: Interface, wanted: str) -> Iterator[Outcome]:
         sentence = f"TSO of {name} is {now}; auto leaves it, as RDMA does not use it"
         yield Finding(ID, name, PASS, sentence)
         return
-    live = _live(name, tso, wanted)
-    refused = _refusal(view, interface, tso, wanted)
-    changes = (*profile_change(interface, TSO, wanted), *live)
+    opposed = bool(tso.changeable) and kept_value(interface, TSO) not in (None, wanted)
+    refused = _refusal(view, interface, tso, wanted, opposed)
+    kept = profile_change(interface, TSO, wanted) if opposed else ()
+    changes = (*kept, *_live(name, tso, wanted))
+    effect = class_of(changes, interface.profile)
     if now == wanted and (refused or not changes):
         yield Finding(ID, name, PASS, f"TSO of {name} is {now}, as the policy wants")
         return
+    other = OFF if wanted == ON else ON
     sentence = f"TSO of {name} is {now}, the policy wants {wanted}"
     if now == wanted:
-        sentence = f"TSO of {name} is {now}, but its profile does not say so"
+        sentence = f"TSO of {name} is {now}, and its profile will turn it {other}"
     yield Finding(ID, name, FAIL, sentence, refused or "ovirt-rdma-host plan")
     yield Step(
         rule=ID,
@@ -73,12 +82,14 @@ def _wanted(view: View, interface: Interface, wanted: str) -> Iterator[Outcome]:
         sentence=f"turn TSO of {name} {wanted}",
         before=now,
         after=wanted,
-        effect=LIVE,
+        effect=effect,
         reason="the policy wants it",
         source=_SOURCE,
-        undo="turns it back, and the profile's property to its earlier value",
+        undo="turns it back"
+        + (", and the profile's property to its earlier value" if kept else ""),
         changes=() if refused else changes,
         refused=refused,
+        users=interface.users if effect == LINK_DOWN else (),
     )
 
 
@@ -91,11 +102,13 @@ def _live(name: str, tso: Tso, wanted: str) -> tuple[Change, ...]:
     return tuple(Change(OFFLOAD, name, before, wanted, one) for one in features)
 
 
-def _refusal(view: View, interface: Interface, tso: Tso, wanted: str) -> str:
+def _refusal(
+    view: View, interface: Interface, tso: Tso, wanted: str, opposed: bool
+) -> str:
     fixed_on = set(tso.on) - set(tso.changeable)
     if fixed_on if wanted == OFF else not (tso.on or tso.changeable):
         return "the driver does not let it be changed ([fixed])"
-    return without_profile(view, interface)
+    return without_profile(view, interface) if opposed else ""
 
 
 RULE = Rule(
@@ -111,10 +124,18 @@ RULE = Rule(
         "chose."
     ),
     fix=(
-        "ovirt-rdma-host apply sets it: ethtool at once, and ethtool.feature-tso "
-        "in the netdev's NetworkManager profile for later."
+        "ovirt-rdma-host apply sets it by ethtool, and ovirt-rdma-netdev@.service "
+        "sets it again when the netdev comes anew. NetworkManager leaves an offload "
+        "alone that the netdev's profile does not name. Where the profile names it "
+        "otherwise (ethtool.feature-tso), that is changed, and the profile activated "
+        "once, which interrupts who uses the netdev."
     ),
-    sources=("ethtool(8)", "nm-settings-nmcli(5), ethtool.feature-tso"),
+    sources=(
+        "ethtool(8)",
+        "nm-settings-nmcli(5), ethtool.feature-tso",
+        "NetworkManager src/core/devices/nm-device.c, can_reapply_change and "
+        "_ethtool_state_set",
+    ),
     decide=decide,
 )
 

@@ -281,9 +281,7 @@ class FakeHost:
             )
             if value is None:
                 # NetworkManager lets no infiniband profile be without a mode.
-                assert change.name != "infiniband.transport-mode" or (
-                    act.step.startswith("IPOIB-PROFILE-01")
-                )
+                assert change.name != "infiniband.transport-mode"
                 self._unset(profile, change.name)
                 return
             change = replace(change, before=profile.value(change.name))

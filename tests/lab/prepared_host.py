@@ -101,7 +101,7 @@ class PreparedHost:
     def done(self, *words: str) -> str:
         """Run it, see that it ends with 0 and no message, and return its result."""
         result = self.command(*words)
-        assert (result.exit_code, result.stderr) == (0, ""), result
+        assert (result.exit_code, complaints(result)) == (0, ""), result
         return result.stdout
 
     def load_policy(self, host: str) -> None:
@@ -121,12 +121,13 @@ class PreparedHost:
         return _shapes(self.said(line))
 
     def becomes(self, wanted: Shapes) -> None:
-        """See that these netdevs get to be as ``wanted``, within a minute."""
+        """See that these netdevs get to be as ``wanted``, within 300 looks."""
         line = f"{_SHAPE}for n in {' '.join(wanted)}; do shape $n; done"
         text = "\n".join(",".join(map(str, (n, *wanted[n]))) for n in wanted)
         loop = f"look() {{ {line}; }}; for i in {{1..300}}; do now=$(look); "
         loop += '[ "$now" = "$0" ] && break; sleep 0.2; done; echo "$now"'
-        found = self.guest.run(["bash", "-c", loop, text], check=True).stdout
+        words = ["bash", "-c", loop, text]
+        found = self.guest.run(words, timeout=600, check=True).stdout
         assert _shapes(found) == dict(wanted)
 
     def kept(self) -> str:
@@ -154,6 +155,15 @@ def _shapes(text: str) -> dict[str, Shape]:
         name: (mode, int(mtu) if mtu.isdecimal() else -1, tso)
         for name, mode, mtu, tso in cells
     }
+
+
+def complaints(result: Result) -> str:
+    """Return what a command said on stderr, but for tools that were too slow to answer:
+    an emulated guest's are, on a busy machine. What a test needs of them fails there.
+    """
+    slow = re.compile("no answer within|gave no answer before")
+    lines = result.stderr.splitlines(keepends=True)
+    return "".join(line for line in lines if not slow.search(line))
 
 
 def outcomes(result: Result) -> dict[str, str]:

@@ -9,7 +9,14 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from prepared_host import BOOT_JSON, JOURNAL, REQUESTED, PreparedHost, outcomes
+from prepared_host import (
+    BOOT_JSON,
+    JOURNAL,
+    REQUESTED,
+    PreparedHost,
+    complaints,
+    outcomes,
+)
 
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
@@ -92,7 +99,7 @@ def test_apply_again_a_new_netdev_and_revert(host: PreparedHost) -> None:
 
     # The command itself; elsewhere it is one that has done its imports.
     applied = host.guest.run([COMMAND, "apply"], timeout=300)
-    assert (applied.exit_code, applied.stderr) == (0, ""), applied
+    assert (applied.exit_code, complaints(applied)) == (0, ""), applied
     assert outcomes(applied) == dict.fromkeys(STEPS, "done")
     host.becomes(BECOMES)
     assert host.said("lsmod | grep -o ^nvme_rdma") == "nvme_rdma"
@@ -120,7 +127,7 @@ def test_apply_again_a_new_netdev_and_revert(host: PreparedHost) -> None:
     host.said("ethtool -K ib0 tx-tcp-segmentation off; ip link set ib0 up")
 
     reverted = host.command("revert")
-    assert (reverted.exit_code, reverted.stderr) == (0, ""), reverted
+    assert (reverted.exit_code, complaints(reverted)) == (0, ""), reverted
     assert outcomes(reverted) == {
         **dict.fromkeys(STEPS, "back"),
         "MODULE-02/nvme_rdma": "let go",
@@ -157,14 +164,14 @@ def test_revert_brings_any_state_back(host: PreparedHost) -> None:
     host.load_policy("\n".join(["  interfaces:", *rules]))
     before = host.shapes()
     applied = host.command("apply")
-    assert (applied.exit_code, applied.stderr) == (0, ""), applied
+    assert (applied.exit_code, complaints(applied)) == (0, ""), applied
     assert set(outcomes(applied).values()) == {"done"}
     after = host.shapes()
     assert after != before
     # Another name does not hide a netdev.
     host.said("ip link set ib3 down; ip link set ib3 name storage0 up")
     reverted = host.command("revert")
-    assert (reverted.exit_code, reverted.stderr) == (0, ""), reverted
+    assert (reverted.exit_code, complaints(reverted)) == (0, ""), reverted
     host.said("ip link set storage0 down; ip link set storage0 name ib3 up")
     host.becomes(before)
     assert host.shapes().keys() == before.keys()

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from prepared_host import PreparedHost, outcomes
+from prepared_host import PreparedHost, complaints, outcomes
 
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
@@ -46,7 +46,7 @@ def test_children_follow_the_ports_partitions(host: PreparedHost) -> None:
     unit = "ovirt-rdma-partitions.service"
     host.load_policy(FOLLOW)
     applied = host.command("apply")
-    assert (applied.exit_code, applied.stderr) == (0, ""), applied
+    assert (applied.exit_code, complaints(applied)) == (0, ""), applied
     assert {"IPOIB-PKEY-01/ib0.8001", "IPOIB-PKEY-02/host"} < set(outcomes(applied))
     states = host.said(f"systemctl is-enabled {unit}; systemctl is-active {unit}")
     assert states.split() == ["enabled", "active"]
@@ -66,7 +66,7 @@ def test_children_follow_the_ports_partitions(host: PreparedHost) -> None:
     reverted = host.command("revert")
     while reverted.exit_code == LockHeld.exit_code:
         reverted = host.command("revert")
-    assert (reverted.exit_code, reverted.stderr) == (0, ""), reverted
+    assert (reverted.exit_code, complaints(reverted)) == (0, ""), reverted
     assert host.said(f"cd {NET}; echo ib0.*") == "ib0.8003"
     states = host.guest.run(f"systemctl is-enabled {unit}; systemctl is-active {unit}")
     assert states.stdout.split() == ["disabled", "inactive"]

@@ -4,6 +4,7 @@ kept over a boot, and taken back.
 """
 
 import os
+from dataclasses import replace
 
 import pytest
 from effects_host import Told
@@ -18,8 +19,10 @@ from ovirt_rdma.host.effects.ledger import fold
 from ovirt_rdma.host.effects.restore import restore_netdev
 from ovirt_rdma.host.effects.revert import revert
 from ovirt_rdma.host.effects.run import RunRequest, apply_steps
+from ovirt_rdma.host.effects.run_result import Refused
+from ovirt_rdma.host.facts import NetdevUse
 from ovirt_rdma.host.policy_file import load_policy_file
-from ovirt_rdma.host.rules.rule import REBOOT
+from ovirt_rdma.host.rules.rule import PROFILE, REBOOT, Change
 
 pytestmark = pytest.mark.hypervisor
 
@@ -149,13 +152,56 @@ def test_done_kept_over_a_boot_and_taken_back(tmp_path, policy, manager, monkeyp
     assert (result.outcome, result.left) == ("done", ()), result.sentence
     after = state(host)
     assert after != before
+    assert host.refused() == {}
     assert [s.id for s in run.planned() if s.effect != REBOOT] == []
 
     run.boot()
     assert state(host) == after
+    assert host.refused() == {}
     assert [s.id for s in run.planned() if s.effect != REBOOT] == []
 
     result = run.revert()
     assert (result.outcome, result.left) == ("done", ()), result.sentence
     assert state(host) == before
+    assert host.refused() == {}
     assert not (host.path / "var/lib/ovirt-rdma/boot.json").exists()
+
+
+def as_an_earlier_version_did(run):
+    """TSO was kept in the profile, by a live step, and nothing of it in boot.json."""
+    facts, steps = run.facts(), []
+    for step in run.planned():
+        uuid = next(
+            p.uuid for p in facts.network_manager.profiles if p.name == step.subject
+        )
+        kept = Change(PROFILE, uuid, None, "off", "ethtool.feature-tso")
+        steps.append(replace(step, changes=(kept, *step.changes)))
+    request = RunRequest(facts=facts)
+    result = apply_steps(run.host.effects(), run.journal, steps, request, Told())
+    assert result.outcome == "done"
+    assert {step.effect for step in steps} == {"live"}
+
+
+@pytest.mark.parametrize("booted", [False, True])
+def test_what_an_earlier_version_kept_in_profiles(tmp_path, booted, monkeypatch):
+    """Nothing is planned again, and what is taken back needs no activation later."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    host = a_host(tmp_path / "host", "profiles")
+    run = Run(host, tmp_path, "      tso: off\n")
+    before = state(host)
+    as_an_earlier_version_did(run)
+    assert host.refused().keys() == {"ib0", "ib1"}
+    if booted:
+        run.boot()
+        assert host.refused() == {}
+    assert run.planned() == []
+    assert [host.state(name)[2] for name in ("ib0", "ib1")] == ["off", "off"]
+
+    use = NetdevUse("ib0", "nfs", "10.0.0.1:/vm")
+    facts = replace(run.facts(), netdev_uses=(use,))
+    with pytest.raises(Refused, match=r"nfs: 10\.0\.0\.1:/vm"):
+        revert(host.effects(), run.journal, facts, Told())
+    host.activated.clear()
+    assert run.revert().outcome == "done"
+    assert (state(host), host.refused()) == (before, {})
+    assert bool(host.activated) is booted

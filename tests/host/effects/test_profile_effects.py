@@ -217,7 +217,7 @@ def test_a_netdev_that_loses_carrier_meanwhile_gets_its_profile_later(host):
 
 
 def test_a_profile_that_cannot_be_activated_is_not_kept(host):
-    host.fail("nmcli --wait 30 connection up", 4, "Error: activation failed: x.")
+    host.fail("nmcli --wait 50 connection up", 4, "Error: activation failed: x.")
     words = fails(host.effects().do, new())
     assert words == (
         "the new profile of ib0 cannot be activated: Error: activation failed: x"
@@ -248,7 +248,7 @@ def test_a_profile_that_networkmanager_has_otherwise_is_not_kept(host, monkeypat
 
 
 def test_a_failed_profile_that_cannot_be_deleted_is_said(host):
-    host.fail("nmcli --wait 30 connection up", 4, "Error: activation failed.")
+    host.fail("nmcli --wait 50 connection up", 4, "Error: activation failed.")
     host.fail("nmcli --wait 30 connection delete", 7, "Error: not deleted.")
     words = fails(host.effects().do, new())
     assert "cannot be activated" in words

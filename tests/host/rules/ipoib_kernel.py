@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from ovirt_rdma.host.facts import Ipoib, Profile, Property
-from ovirt_rdma.host.rules.rule import OFFLOAD, PROFILE, SYSFS
+from ovirt_rdma.host.rules.rule import OFFLOAD, PROFILE, SYSFS, Change
 
 _NET = re.compile(r"/sys/class/net/([^/]+)/(mode|mtu|create_child)")
 _PORT_MTU = re.compile(r"/sys/bus/pci/devices/([^/]+)/mlx4_port(\d)_mtu")
@@ -230,5 +230,10 @@ class Kernel:
         )
         there = {n.name for n in self.facts.netdevs}
         if new and parent and pkey and name not in there:
-            assert values.get("infiniband.transport-mode"), "property is invalid"
+            mode = values.get("infiniband.transport-mode")
+            assert mode, "property is invalid"
             assert self._create_child(self.netdev(parent), pkey) == name
+            made = self.netdev(name)
+            if mode != made.ipoib.mode:
+                change = Change(SYSFS, f"/sys/class/net/{name}/mode", None, mode)
+                self._set_mode(made, change)

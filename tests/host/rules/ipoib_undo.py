@@ -32,14 +32,13 @@ class _Undo(Kernel):
             self._keep(f"ours-{step.subject}")
         else:
             for change in () if makes_netdev else reversed(step.changes):
-                # A profile that had none is not there in life.
-                self._undo_change(change, step.rule == "IPOIB-PROFILE-01")
+                self._undo_change(change)
         if makes_netdev:
             self._delete(step.subject)
 
-    def _undo_change(self, change, may_miss_mode):
+    def _undo_change(self, change):
         if change.kind == PROFILE:
-            self._put_back(change, may_miss_mode)
+            self._put_back(change)
         elif change.before is not None:  # of a netdev that goes again
             back = replace(change, before=change.after, after=change.before)
             self.do(replace(back, clamped=change.clamped))
@@ -56,13 +55,13 @@ class _Undo(Kernel):
         else:
             super()._offload(change)
 
-    def _put_back(self, change, may_miss_mode):
+    def _put_back(self, change):
         manager = self.facts.network_manager
         uuid = change.target.replace("new:", "ours-")
         (profile,) = [p for p in manager.profiles if p.uuid == uuid]
         assert profile.value(change.name) == change.after
         if change.name == MODE:
-            assert change.before or may_miss_mode, "the property is missing"
+            assert change.before, "the property is missing"
         values = {p.name: p.value for p in profile.properties}
         values[change.name] = change.before
         found = tuple(Property(n, v) for n, v in values.items() if v is not None)

@@ -216,13 +216,17 @@ def test_the_profile_keeps_the_mode():
     assert "sets datagram mode and MTU 4092 again" in step.undo
 
 
-def test_a_profile_that_says_otherwise_is_mended_without_touching_the_link():
-    facts = host(profiles=[profile(mode="connected")], uses=("ib0",))
+@pytest.mark.parametrize("active", [True, False])
+def test_a_profile_that_says_otherwise_is_mended(active):
+    """NetworkManager refuses a Reapply of an active one until it is activated."""
+    there = profile(mode="connected", active=active)
+    facts = host(profiles=[there], uses=("ib0",))
     wanted = policy(transport_mode="datagram")
     assert finding(facts, wanted, ID).startswith("WARN ib0 is in datagram mode, but")
     step = steps(facts, wanted)[f"{ID}/ib0"]
     assert shown(step) == ["uuid-ib0 infiniband.transport-mode connected>datagram"]
-    assert (step.effect, step.users) == ("live", ())
+    assert step.effect == ("link-down" if active else "live")
+    assert bool(step.users) is active
 
 
 @pytest.mark.parametrize(

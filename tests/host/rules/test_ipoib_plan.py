@@ -47,7 +47,6 @@ def test_the_order_of_a_plan_is_one_in_which_it_can_be_carried_out():
         "IPOIB-PROFILE-01/ib0",
         "IPOIB-PKEY-01/ib0.8001",
         "IPOIB-MODE-01/ib0",
-        "IPOIB-MODE-01/ib0.8001",
         "IPOIB-MTU-01/ib0",
         "IPOIB-MTU-01/ib0.8001",
         "IPOIB-TSO-02/ib0",
@@ -196,7 +195,7 @@ def hosts(draw):
                 (),
                 (profile(names),),
                 (profile(names, mode="connected", mtu=65520),),
-                (profile(names, mode=None, mtu=2044, tso="on"),),
+                (profile(names, mtu=2044, tso="on"),),
                 (profile(names, file=""),),
                 (profile("old", mac=netdevs[0].address, active=False),),
             ]

@@ -24,6 +24,7 @@ from ipoib_host import (
 from ovirt_rdma.host.facts import Offload
 
 ID = "IPOIB-TSO-01"
+OPPOSED = "uuid-ib0 ethtool.feature-tso on>off"
 OFF_BOTH = [
     "ib0 tx-tcp-segmentation on>off",
     "ib0 tx-tcp6-segmentation on>off",
@@ -97,10 +98,24 @@ def test_it_acts_where_tso_is_really_on_children_too(choice):
     assert (step.before, step.after, step.effect) == ("on", "off", "live")
 
 
-def test_the_profile_keeps_it():
-    facts = host(profiles=[profile(tso="on")], **A0)
-    step = steps(facts, policy(tso="auto"))[f"{ID}/ib0"]
-    assert shown(step) == ["uuid-ib0 ethtool.feature-tso on>off", *OFF_BOTH]
+@pytest.mark.parametrize(
+    ("profiles", "changes", "effect"),
+    [
+        ((profile(),), OFF_BOTH, "live"),
+        ((profile(tso="off"),), OFF_BOTH, "live"),
+        ((profile(tso="on"),), [OPPOSED, *OFF_BOTH], "link-down"),
+        ((profile(tso="on", active=False),), [OPPOSED, *OFF_BOTH], "live"),
+    ],
+)
+@pytest.mark.parametrize("chip", [A0, {}], ids=["a0", "other"])
+def test_a_profile_is_left_alone_unless_it_would_turn_it_on_again(
+    profiles, changes, effect, chip
+):
+    facts = host(profiles=profiles, uses=("ib0",), **chip)
+    plan = steps(facts, policy(tso="off"))
+    (step,) = [step for name, step in plan.items() if "TSO" in name]
+    assert shown(step) == changes
+    assert (step.effect, bool(step.users)) == (effect, effect == "link-down")
 
 
 @pytest.mark.parametrize("wanted", [policy(), policy(mtu="auto")])
@@ -143,8 +158,8 @@ WANTED = "IPOIB-TSO-02"
         pytest.param(
             host(tso="off", profiles=[profile()]),
             "off",
-            "WARN",
-            ["uuid-ib0 ethtool.feature-tso None>off"],
+            "PASS",
+            [],
             id="off by hand",
         ),
         pytest.param(

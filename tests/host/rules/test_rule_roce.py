@@ -322,9 +322,9 @@ def _tso(value):
 @pytest.mark.parametrize(
     ("offloads", "wanted", "verdict", "changed"),
     [
-        (BOTH_ON, "off", "FAIL", ("ethtool.feature-tso", TSO4, TSO6)),
-        (BOTH_OFF, "on", "FAIL", ("ethtool.feature-tso", TSO4, TSO6)),
-        (BOTH_OFF, "off", "FAIL", ("ethtool.feature-tso",)),  # to keep it so
+        (BOTH_ON, "off", "FAIL", (TSO4, TSO6)),
+        (BOTH_OFF, "on", "FAIL", (TSO4, TSO6)),
+        (BOTH_OFF, "off", "PASS", None),
         (BOTH_ON, "auto", "PASS", None),
         (BOTH_OFF, "auto", "PASS", None),
         (FIXED_ON, "off", "FAIL", ()),
@@ -344,6 +344,19 @@ def test_tso_of_the_policy(offloads, wanted, verdict, changed):
     assert tuple(change.name for change in step.changes) == changed
     assert {change.after for change in step.changes} <= {wanted}
     assert bool(step.refused) != bool(changed)
+    assert step.effect == "live"
+
+
+@pytest.mark.parametrize(("now", "more"), [(BOTH_ON, (TSO4, TSO6)), (BOTH_OFF, ())])
+def test_tso_that_the_profile_would_turn_on_again(now, more):
+    """Its next activation would; and a Reapply is refused until there is one."""
+    manager = _profile(**{"ethtool__feature-tso": "on"})
+    host = _host(ethernet(offloads=now), network_manager=manager)
+    assert findings(roce_tso.RULE, host, _tso("off"))["ens1"][0] == "FAIL"
+    step = steps(roce_tso.RULE, host, _tso("off"))["ens1"]
+    changed = tuple(change.name for change in step.changes)
+    assert changed == ("ethtool.feature-tso", *more)
+    assert step.effect == "link-down"
 
 
 def test_tso_that_is_kept_already():
@@ -353,9 +366,10 @@ def test_tso_that_is_kept_already():
     assert findings(roce_tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
-def test_tso_without_a_profile_is_refused_where_it_differs():
+def test_tso_without_a_profile():
     host = _host(ethernet(offloads=BOTH_ON))
-    assert "NetworkManager" in steps(roce_tso.RULE, host, _tso("off"))["ens1"].refused
+    step = steps(roce_tso.RULE, host, _tso("off"))["ens1"]
+    assert (step.refused, step.effect) == ("", "live")
     host = _host(ethernet(offloads=BOTH_OFF))
     assert findings(roce_tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
 
