@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
-from ovirt_rdma.host.atomic_file import sync_directory, write_atomically
+from ovirt_rdma.host.atomic_file import how_to_mend, sync_directory, write_atomically
 from ovirt_rdma.host.effects.journal_compaction import RUNS_KEPT, compacted
 from ovirt_rdma.host.effects.journal_lines import WrongLine, line_of, record_in
 from ovirt_rdma.host.effects.journal_records import Record
@@ -76,8 +76,7 @@ class Journal:
         except OSError as error:
             raise JournalProblem(
                 f"{self.path} cannot be written: {error.strerror or error}",
-                f"make room on the file system of {self.path.parent}, or make it "
-                "writable",
+                how_to_mend(error, self.path),
             ) from error
 
     def compact(self) -> bool:
