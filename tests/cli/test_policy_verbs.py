@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import errno
+import json
+import os
+import stat
+
 import pytest
 import yaml
+
+from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON, under
 
 RULES = """\
 version: 1
@@ -239,3 +246,67 @@ def test_an_empty_policy(host, written, text):
     document = host("policy", "show", "-o", "json").document
     assert document["nfs"] == {"rules": []}
     assert document["host"] == {"interfaces": [], "modules": [], "module_options": []}
+
+
+def test_a_broken_policy_is_shown_by_its_copy_and_said(host, written):
+    written(ONE)
+    host("policy", "load")
+    good = host("policy", "show", "-o", "json").document
+    stored = under(host.root, POLICY_JSON)
+    stored.write_bytes(bytes(len(stored.read_bytes())))
+    result = host("policy", "show")
+    assert result.code == 0
+    assert result.err.startswith(f"warning: {stored}: the stored policy is broken: ")
+    assert "; its copy counts: policy sha256:" in result.err
+    assert ", of the copy)." in result.out
+    shown = json.loads(host("policy", "show", "-o", "json").out)
+    assert shown["nfs"] == good["nfs"]
+    under(host.root, POLICY_COPY).unlink()
+    host("policy", "show").refused(1, "the stored policy is broken")
+    assert host("policy", "load").code == 0
+    assert (host("policy", "show").code, host("policy", "show").err) == (0, "")
+
+
+def test_a_policy_in_force_that_may_not_outlast_a_power_cut_is_no_failure(
+    host, written, monkeypatch
+):
+    """The engine's side would put the old policy.yaml back, and the two differ."""
+    written(ONE)
+    fsync = os.fsync
+
+    def unsynced(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", unsynced)
+    result = host("policy", "load")
+    assert result.code == 0
+    assert "is in force now: " in result.out
+    assert "warning: " in result.err
+    assert "may be the earlier one after a power cut: Input/output error" in result.err
+    written(RULES)
+    document = json.loads(host("policy", "load", "-o", "json").out)
+    assert document["changed"]
+    assert "Input/output error" in document["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"),
+    [
+        (errno.ENOSPC, "make room on the file system of "),
+        (errno.EROFS, "is read-only: make it writable"),
+        (errno.EACCES, "run this command as root"),
+    ],
+)
+def test_what_to_do_where_a_policy_cannot_be_stored_fits(
+    host, written, monkeypatch, number, fix
+):
+    written(ONE)
+
+    def failing(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    result = host("policy", "load")
+    result.refused(1, "the policy cannot be stored: ", os.strerror(number), fix)
