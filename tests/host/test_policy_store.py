@@ -225,8 +225,8 @@ class TestStore:
         first, second = result.remarks
         assert first == (
             f"{path}: it is in its place now, but may be the earlier one after a power "
-            f"cut: {os.strerror(errno.EIO)}; the disk of {path.parent} fails: look into "
-            "journalctl -k"
+            f"cut: {os.strerror(errno.EIO)}; the disk of {path.parent} fails: look "
+            "into journalctl -k"
         )
         assert second.startswith(f"{copy_of(path)}: it is in its place now")
         assert read(path).policy == policy("nas2")
