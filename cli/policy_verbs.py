@@ -77,7 +77,7 @@ def load(words: Namespace, screen: Screen) -> int:
     from ovirt_rdma.host.run_lock import one_run
 
     path = _file(words)
-    found = load_policy_file(path)
+    found = load_policy_file(path, own=True)
     _warn(found, path, screen)
     source, place = str(path.absolute()), under(words.root, POLICY_JSON)
     steps: tuple[Step, ...] = ()

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import stat
+from pathlib import Path
 
 import pytest
 import yaml
@@ -310,3 +311,67 @@ def test_what_to_do_where_a_policy_cannot_be_stored_fits(
     monkeypatch.setattr(os, "fsync", failing)
     result = host("policy", "load")
     result.refused(1, "the policy cannot be stored: ", os.strerror(number), fix)
+
+
+class TestWhoseFile:
+    """Root puts into force only what nobody else could have written."""
+
+    def check(self, host, path, what, fix):
+        where = f"ovirt-rdma-host: {path}: "
+        result = host("policy", "load", path)
+        result.refused(1, where + what + ", so it is not put into force", fix)
+        assert not under(host.root, POLICY_JSON).exists()
+        # Looking is allowed.
+        assert host("policy", "check", path).code == 0
+        assert host("policy", "show", "--policy", path).code == 0
+
+    @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+    def test_a_file_that_others_may_write_to(self, host, written, mode):
+        path = written(ONE)
+        Path(path).chmod(mode)
+        what = f"may be written to by others (mode {mode:04o})"
+        self.check(host, path, what, f"then: chmod go-w {path}")
+        Path(path).chmod(0o644)
+        assert host("policy", "load", path).code == 0
+
+    def test_a_file_of_another_user(self, host, written, monkeypatch):
+        path = written(ONE)
+        fstat = os.fstat
+
+        def vdsms(descriptor):
+            found = list(fstat(descriptor))
+            found[stat.ST_UID] = 36
+            return os.stat_result(found)
+
+        monkeypatch.setattr(os, "fstat", vdsms)
+        what = "belongs to the user 36, not to root"
+        self.check(host, path, what, f"then: chown root {path}")
+
+    def test_a_folder_that_others_may_write_to(self, host, written):
+        path = written(ONE)
+        folder = Path(path).parent
+        folder.chmod(0o777)
+        what = f"its folder {folder} may be written to by others (mode 0777)"
+        self.check(host, path, what, f"then: chmod go-w {folder}")
+        folder.chmod(0o1777)
+        assert host("policy", "load", path).code == 0
+
+    def test_a_link_into_such_a_folder(self, host, written):
+        path = written(ONE, "elsewhere/policy.yaml")
+        folder = Path(path).parent
+        folder.chmod(0o775)
+        link = under(host.root, "/etc/ovirt-rdma/policy.yaml")
+        link.parent.mkdir(parents=True)
+        link.symlink_to(path)
+        what = f"its folder {folder} may be written to by others (mode 0775)"
+        self.check(host, str(link), what, f"then: chmod go-w {folder}")
+
+    def test_what_is_piped_in_is_of_who_runs_it(self, host):
+        read_end, write_end = os.pipe()
+        os.write(write_end, ONE.encode())
+        os.close(write_end)
+        try:
+            result = host("policy", "load", f"/proc/self/fd/{read_end}")
+        finally:
+            os.close(read_end)
+        assert (result.code, result.err) == (0, "")
