@@ -20,6 +20,7 @@ from ovirt_rdma.engine_sdk_tools.state_folder import (
     imageio_settings_file,
     settings_file,
 )
+from ovirt_rdma.host.atomic_file import remove_unfinished
 from ovirt_rdma.host.problem import Problem
 
 # On the engine machine: who signed its web server's certificate; by default the
@@ -73,14 +74,21 @@ def read_ini(words: Namespace) -> Optional[IniFile]:
     where there is none.
     """
     if words.config_file is not None:
+        _tidy_up(Path(words.config_file))
         return _ini(Path(words.config_file), ours=True)
     if "HOME" not in os.environ and "XDG_CONFIG_HOME" not in os.environ:
         return None
     ours = settings_file(os.environ)
+    _tidy_up(ours)
     if ours.exists():
         return _ini(ours, ours=True)
     theirs = imageio_settings_file(os.environ)
     return _ini(theirs, ours=False) if theirs.exists() else None
+
+
+def _tidy_up(file: Path) -> None:
+    """Remove what a ``login`` that was killed left beside ``file``, with a password."""
+    remove_unfinished(Path(os.path.realpath(file)).parent)
 
 
 def _ini(path: Path, *, ours: bool) -> IniFile:

@@ -32,8 +32,9 @@ def _load(made: Parser) -> None:
     be_verb(
         made,
         "policy_verbs:load",
-        codes="0 in force, 1 not in order or not stored, 4 mode nfsmount is on and\n"
-        "cannot carry it, 75 another run is changing this host",
+        codes="0 in force, 1 not in order, not root's alone to write, or not stored,\n"
+        "4 mode nfsmount is on and cannot carry it, 75 another run is changing this\n"
+        "host",
         examples=("", "new.yaml"),
         more="vdsmd follows with its next connect, or mount.nfs with its next mount;\n"
         "mounts that are there stay as they are.",

@@ -16,7 +16,7 @@ from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy import TCP, NfsRule, Policy, rule_for
 from ovirt_rdma.host.policy_json import host_to_json_dict
 from ovirt_rdma.host.policy_remark import PolicyProblem, Remark
-from ovirt_rdma.host.policy_store import read, store
+from ovirt_rdma.host.policy_store import in_force, store
 
 if TYPE_CHECKING:
     from ovirt_rdma.host.enablement_steps import Step
@@ -77,7 +77,7 @@ def load(words: Namespace, screen: Screen) -> int:
     from ovirt_rdma.host.run_lock import one_run
 
     path = _file(words)
-    found = load_policy_file(path)
+    found = load_policy_file(path, own=True)
     _warn(found, path, screen)
     source, place = str(path.absolute()), under(words.root, POLICY_JSON)
     steps: tuple[Step, ...] = ()
@@ -87,6 +87,8 @@ def load(words: Namespace, screen: Screen) -> int:
         result = store(found.policy, source, place)
         if wanted is not None:
             steps, notes = write_file(wanted, words.root).steps, wanted.notes
+    for remark in result.remarks:
+        screen.message(f"warning: {remark}")
     say_notes(notes, screen)
     if screen.for_people:
         for step in steps:
@@ -105,7 +107,7 @@ def load(words: Namespace, screen: Screen) -> int:
                 "interfaces": len(found.policy.host.interfaces),
                 "modules": len(found.policy.host.modules),
                 "module_options": len(found.policy.host.module_options),
-                "notes": list(notes),
+                "notes": [*result.remarks, *notes],
             },
         )
     return 0
@@ -134,10 +136,16 @@ def policy_in_question(words: Namespace, screen: Screen) -> tuple[Policy, str]:
         found = load_policy_file(path)
         _warn(found, path, screen)
         return found.policy, str(path)
-    stored = read(under(words.root, POLICY_JSON))
+    counts = in_force(under(words.root, POLICY_JSON))
+    stored, problem = counts.stored, counts.problem
+    if problem is not None and stored is None:
+        raise problem
+    if problem is not None:
+        screen.message(f"warning: {problem}; {counts.consequence}; fix: {problem.fix}")
     if stored is None:
         return Policy(), "no policy is loaded"
-    return stored.policy, f"{stored.source}, loaded {stored.loaded_at}"
+    of_copy = ", of the copy" if problem else ""
+    return stored.policy, f"{stored.source}, loaded {stored.loaded_at}{of_copy}"
 
 
 def _file(words: Namespace) -> Path:

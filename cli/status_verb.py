@@ -19,7 +19,7 @@ from ovirt_rdma.host.enablement_state import BY_LAUNCHER
 from ovirt_rdma.host.enablement_status import Status, read_status
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_store import StoredPolicyProblem, read
+from ovirt_rdma.host.policy_store import in_force
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.storage.mount_review import (
     DEGRADED,
@@ -30,10 +30,13 @@ from ovirt_rdma.storage.mount_review import (
 
 
 def status(words: Namespace, screen: Screen) -> int:
-    """Show what is enabled, installed, running, loaded, changed, degraded, apart."""
+    """Show what is enabled, installed, running, loaded, changed, degraded, apart: 0,
+    or 3 where the stored policy cannot be used.
+    """
     found = read_status(words.root)
     changes, digest = read_changes(words.root), found.policy.digest
-    policy = _stored(words.root)
+    policy = _in_force(words.root)
+    exit_code = 0 if found.policy.problem is None else 3
     degraded, unknown, problems = _degraded(words.root, policy)
     if not screen.for_people:
         content = dataclasses.asdict(found)
@@ -43,7 +46,7 @@ def status(words: Namespace, screen: Screen) -> int:
         content["changes"] = change_document(changes, digest)
         problems += [changes.problem] if changes.problem else []
         screen.document("status", {**content, "problems": problems})
-        return 0
+        return exit_code
     for sentence in problems:
         screen.message(f"note: {sentence}")
     count_shown = count(len(degraded), "mount") if degraded else "none"
@@ -64,16 +67,15 @@ def status(words: Namespace, screen: Screen) -> int:
     ):
         screen.text(f"{sentence}.")
         screen.fix(fix)
-    return 0
+    return exit_code
 
 
-def _stored(root: str) -> Optional[Policy]:
+def _in_force(root: str) -> Optional[Policy]:
     """Return the policy in force, None where what is stored cannot be used."""
-    try:
-        stored = read(under(root, POLICY_JSON))
-    except StoredPolicyProblem:
-        return None
-    return stored.policy if stored else Policy()
+    found = in_force(under(root, POLICY_JSON))
+    if found.stored is None:
+        return None if found.problem else Policy()
+    return found.stored.policy
 
 
 def _degraded(
@@ -120,12 +122,15 @@ def _status_lines(found: Status, policy: Policy) -> list[tuple[str, str]]:
     if found.running:
         by = "the launcher" if found.running.program == BY_LAUNCHER else "stock vdsmd"
         running = f"{by} (process {found.running.pid})"
-    loaded = found.policy.problem or "none loaded"
+    loaded = "none loaded"
     if found.policy.loaded:
         loaded = (
             f"{policy_counts(policy)} from {found.policy.source}, "
             f"loaded {found.policy.loaded_at}"
         )
+    if found.policy.problem is not None:
+        copy = f"; its copy counts: {loaded}" if found.policy.loaded else ""
+        loaded = f"{found.policy.problem}{copy}"
     return [
         ("enabled", f"yes, mode {found.enabled.mode}" if found.enabled.mode else "no"),
         ("package", package),

@@ -177,7 +177,8 @@ def _good(
             f"{host} gave no answer to {doing}",
             "its login shell or sshd may cut sessions short; try: ssh HOST true",
         )
-    if answer.status == 0:
+    # 3: status has found something wrong, and says what in its document.
+    if answer.status == 0 or (name == "status" and answer.status == 3):
         return answer
     after = ""
     if restored is not None:

@@ -12,10 +12,10 @@ import json
 from pathlib import Path
 from typing import Union
 
-from ovirt_rdma.host.atomic_file import write_atomically
+from ovirt_rdma.host.atomic_file import how_to_mend, write_atomically
 from ovirt_rdma.host.enablement_state import MODE_NFSMOUNT, MODE_VDSMD, marker_mode
 from ovirt_rdma.host.paths import CAPS_JSON, POLICY_JSON, under
-from ovirt_rdma.host.policy_store import StoredPolicyProblem, read
+from ovirt_rdma.host.policy_store import in_force
 from ovirt_rdma.host.problem import Problem
 
 SCHEMA_VERSION = 1
@@ -37,10 +37,7 @@ def has_features(root: Union[str, Path]) -> bool:
     """
     if marker_mode(Path(root)) not in {MODE_VDSMD, MODE_NFSMOUNT}:
         return False
-    try:
-        return read(under(root, POLICY_JSON)) is not None
-    except StoredPolicyProblem:
-        return False
+    return in_force(under(root, POLICY_JSON)).stored is not None
 
 
 def write_caps(root: Union[str, Path] = "/") -> bool:
@@ -63,7 +60,7 @@ def write_caps(root: Union[str, Path] = "/") -> bool:
         write_atomically(path, wanted, _FILE_MODE)
     except OSError as error:
         raise Problem(
-            f"{path} cannot be written: {error.strerror}", "run this command as root"
+            f"{path} cannot be written: {error.strerror}", how_to_mend(error, path)
         ) from error
     return True
 

@@ -40,8 +40,9 @@ def advice_on(
 ) -> tuple[Advice, ...]:
     """Return what to say about ``state``.
 
-    ``loaded`` says whether a policy is in force; ``policy_fix`` is None unless the
-    stored one cannot be used. vdsm.conf is read below ``root``.
+    ``loaded`` says whether a policy is in force, that of the copy included;
+    ``policy_fix`` is None unless the stored one cannot be used. vdsm.conf is read
+    below ``root``.
     """
     return (
         *_half_done(state),
@@ -112,7 +113,9 @@ def _policy(
     state: EnablementState, loaded: bool, policy_fix: Optional[str]
 ) -> list[Advice]:
     if policy_fix is not None:
-        effect = "a vdsmd that starts now mounts NFS as stock"
+        effect = "a vdsmd that starts now mounts NFS as stock, also what requires RDMA"
+        if loaded:
+            effect = "its copy counts for NFS mounts"
         if MODE_HOST in modes_on(state):
             effect = "VDSM's hooks change nothing"
         if MODE_NFSMOUNT in modes_on(state):

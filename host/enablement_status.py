@@ -24,7 +24,7 @@ from ovirt_rdma.host.enablement_state import (
 )
 from ovirt_rdma.host.nfsmount_conf_file import EDITED, OURS
 from ovirt_rdma.host.nfsmount_mode import review, stored_policy
-from ovirt_rdma.host.paths import NFSMOUNT_FILE, POLICY_JSON, under
+from ovirt_rdma.host.paths import NFSMOUNT_FILE, POLICY_COPY, POLICY_JSON, under
 from ovirt_rdma.host.problem import Problem
 
 SCHEMA_VERSION = 1
@@ -65,7 +65,10 @@ class Package:
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """The stored policy; ``problem`` and ``fix`` say why it cannot be used."""
+    """The policy in force. ``problem`` and ``fix`` say why the stored one cannot be
+    used; ``loaded`` tells then whether its copy is in force, or none. ``copy_problem``
+    says why the copy could not take its place.
+    """
 
     loaded: bool
     digest: Optional[str] = None
@@ -74,6 +77,7 @@ class LoadedPolicy:
     rules: int = 0
     problem: Optional[str] = None
     fix: str = ""
+    copy_problem: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ def read_status(root: Union[str, Path] = "/", run: Optional[Runner] = None) -> S
         nfsmount,
         (
             *findings,
+            *_copy(policy),
             *advice_on(state, policy.loaded, policy.problem and policy.fix, root),
         ),
     )
@@ -145,16 +150,28 @@ def _nfsmount(
 
 
 def _loaded_policy(path: Path) -> LoadedPolicy:
-    try:
-        stored = policy_store.read(path)
-    except policy_store.StoredPolicyProblem as problem:
-        return LoadedPolicy(False, problem=str(problem), fix=problem.fix)
+    found = policy_store.in_force(path)
+    stored, problem = found.stored, found.problem
+    words, fix = (str(problem), problem.fix) if problem else (None, "")
     if stored is None:
-        return LoadedPolicy(False)
+        return LoadedPolicy(False, problem=words, fix=fix)
     return LoadedPolicy(
         True,
         stored.digest,
         stored.source,
         stored.loaded_at,
         len(stored.policy.nfs.rules),
+        words,
+        fix,
+        None if problem else policy_store.copy_problem(path),
     )
+
+
+def _copy(policy: LoadedPolicy) -> list[Advice]:
+    if policy.copy_problem is None:
+        return []
+    sentence = (
+        f"{POLICY_COPY}, which counts where {POLICY_JSON} is broken, "
+        f"{policy.copy_problem}"
+    )
+    return [Advice(sentence, "ovirt-rdma-host policy load")]

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 # The admin's and the program's own.
 POLICY_YAML = "/etc/ovirt-rdma/policy.yaml"
 POLICY_JSON = "/var/lib/ovirt-rdma/policy.json"
+# Its copy, which counts where it is broken.
+POLICY_COPY = f"{POLICY_JSON}.last"
 ENABLED = "/etc/ovirt-rdma/enabled"
 # Names the folder that enable had to make, which disable takes away again.
 FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"

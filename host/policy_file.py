@@ -7,6 +7,9 @@ jsonschema, which only the commands load.
 
 from __future__ import annotations
 
+import os
+import shlex
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +34,21 @@ class PolicyFile:
     warnings: tuple[Remark, ...] = ()
 
 
-def load_policy_file(path: Union[str, Path]) -> PolicyFile:
-    """Read the YAML file ``path``.
+def load_policy_file(path: Union[str, Path], *, own: bool = False) -> PolicyFile:
+    """Read the YAML file ``path``; ``own`` where it is to come into force, so that
+    nobody but root and who runs this may have written it.
 
-    Raises PolicyProblem: the file is unreadable or not UTF-8, or what
+    Raises PolicyProblem: the file is unreadable, not UTF-8 or somebody else's, or what
     :func:`parse_policy` finds.
     """
     where = str(path)
     try:
-        raw = Path(path).read_bytes()
+        with Path(path).open("rb") as stream:
+            # The file that is read, whatever has its name by now.
+            found = os.fstat(stream.fileno())
+            raw = stream.read()
+        if own:
+            _check_own(path, found)
     except FileNotFoundError as error:
         fix = "write one; an empty file is a policy too, it touches nothing"
         raise _unusable(where, "there is no such policy file", fix) from error
@@ -56,6 +65,37 @@ def load_policy_file(path: Union[str, Path]) -> PolicyFile:
         fix = "save the file as UTF-8"
         raise PolicyProblem(where, (Remark(line, "", sentence),), fix) from error
     return parse_policy(text, where)
+
+
+def _check_own(path: Union[str, Path], found: os.stat_result) -> None:
+    """Raise PolicyProblem where others could have written the file: it is theirs, they
+    may write to it, or may put another one into its folder. A pipe is who runs this's.
+    """
+    _check_writers(path, str(path), found)
+    for folder in {Path(path).absolute().parent, Path(os.path.realpath(path)).parent}:
+        _check_writers(path, str(folder), folder.stat())
+
+
+def _check_writers(path: Union[str, Path], checked: str, found: os.stat_result) -> None:
+    owner, mode = found.st_uid, stat.S_IMODE(found.st_mode)
+    what = "" if checked == str(path) else f"its folder {checked} "
+    quoted = shlex.quote(checked)
+    if owner not in (0, os.geteuid()):
+        raise _unusable(
+            str(path),
+            f"{what}belongs to the user {owner}, not to root, so it is not put into "
+            "force",
+            f"look at what it says, then: chown root {quoted}",
+        )
+    # In a sticky folder only its owner, and root, may replace a file.
+    sticky = stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+        raise _unusable(
+            str(path),
+            f"{what}may be written to by others (mode {mode:04o}), so it is not put "
+            "into force",
+            f"look at what it says, then: chmod go-w {quoted}",
+        )
 
 
 def parse_policy(text: str, where: str) -> PolicyFile:

@@ -3,10 +3,18 @@
 
 ``policy load`` writes it, vdsmd and the hooks read it; no YAML here. The file
 carries a digest of its policy, so an edit by hand is found.
+
+A copy stands beside it, a file of its own with the same content. Where the file is
+broken the copy counts for vdsmd and for all that only looks: a rule that requires RDMA
+is a promise, and it is not to end with a disk's fault or a version that cannot read the
+file. The copy is written after the file, so that it never has a policy that was not in
+force; each is written whole, so that after a kill at least one is. Where the file is
+gone, somebody took it away, and the copy does not count.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -17,8 +25,13 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.host import policy_json
-from ovirt_rdma.host.atomic_file import write_atomically
-from ovirt_rdma.host.paths import POLICY_JSON
+from ovirt_rdma.host.atomic_file import (
+    NotDurable,
+    how_to_mend,
+    remove_unfinished,
+    write_atomically,
+)
+from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.problem import Problem
 
@@ -53,22 +66,46 @@ class StoredPolicy:
 
 @dataclass(frozen=True)
 class StoreResult:
-    """What :func:`store` left on disk, and whether it had to write."""
+    """What :func:`store` left on disk, and whether another policy was in force before
+    or none. ``remarks`` are
+    sentences about what of it went wrong; the policy is in force all the same.
+    """
 
     stored: StoredPolicy
     changed: bool
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InForce:
+    """The policy that counts: of the file, or of its copy, None for none. ``problem``
+    is why the file itself cannot be used.
+    """
+
+    stored: Optional[StoredPolicy]
+    problem: Optional[StoredPolicyProblem] = None
+
+    @property
+    def consequence(self) -> str:
+        """What follows from ``problem``, as a clause."""
+        if self.stored is None:
+            return "no policy is in force, NFS mounts are stock"
+        return f"its copy counts: policy {self.stored.digest} of {self.stored.source}"
 
 
 def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreResult:
-    """Write ``policy`` to ``path``, unless the same policy is there already.
+    """Write ``policy`` to ``path``, and beside it the copy, unless the same policy is
+    there already.
 
     A missing directory is made. A broken file is replaced. Raises
-    StoredPolicyProblem where the file cannot be written.
+    StoredPolicyProblem where the file cannot be written; the old policy stays then.
     """
+    remove_unfinished(path.parent)
     digest = policy_json.digest(policy)
     present = _intact(path)
     if present is not None and present.digest == digest:
-        return StoreResult(present, changed=False)
+        missing = copy_problem(path) is not None
+        return StoreResult(present, False, tuple(_copied(path)) if missing else ())
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     stored = StoredPolicy(policy, digest, source, now)
     content = {
@@ -78,6 +115,7 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
         "loaded_at": now,
         "policy": policy_json.to_json_dict(policy),
     }
+    remarks = []
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True)
@@ -85,16 +123,72 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
         write_atomically(
             path, json.dumps(content, indent=2).encode("ascii") + b"\n", FILE_MODE
         )
+    except NotDurable as error:
+        remarks.append(f"{path}: {error.strerror}; {how_to_mend(error, path)}")
     except OSError as error:
         raise StoredPolicyProblem(
             f"{path}: the policy cannot be stored: {error.strerror}",
-            "run this command as root",
+            how_to_mend(error, path),
         ) from error
-    return StoreResult(stored, changed=True)
+    return StoreResult(stored, True, (*remarks, *_copied(path)))
+
+
+def copy_of(path: Path) -> Path:
+    """Return where the copy of the stored policy ``path`` is."""
+    return path.with_name(Path(POLICY_COPY).name)
+
+
+def copy_problem(path: Path) -> Optional[str]:
+    """Say, as a clause about the copy of ``path``, why it could not take the place of
+    the file; None where it could.
+    """
+    try:
+        if copy_of(path).read_bytes() != path.read_bytes():
+            return "has another policy than the one in force"
+        if copy_of(path).stat().st_mode & 0o777 != FILE_MODE:
+            return "cannot be read by vdsmd"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None
+
+
+def _copied(path: Path) -> list[str]:
+    """Bring the copy in line with ``path``; return what went wrong, as a sentence."""
+    copy = copy_of(path)
+    try:
+        write_atomically(copy, path.read_bytes(), FILE_MODE)
+    except NotDurable as error:
+        return [f"{copy}: {error.strerror}; {how_to_mend(error, copy)}"]
+    except OSError as error:
+        # Rather none than that of a policy which was taken out of force.
+        with contextlib.suppress(OSError):
+            copy.unlink()
+        return [
+            f"{copy}, which counts where {path.name} is broken, cannot be written: "
+            f"{error.strerror}; {how_to_mend(error, copy)}, and load the policy again"
+        ]
+    return []
+
+
+def in_force(path: Path = Path(POLICY_JSON)) -> InForce:
+    """Return the policy that counts for vdsmd and for those who look. Where neither
+    the file nor its copy can be used that is none: no rule is known then, so NFS mounts
+    are stock, and nothing is left that could be refused.
+    """
+    try:
+        return InForce(read(path))
+    except StoredPolicyProblem as problem:
+        try:
+            return InForce(read(copy_of(path)), problem)
+        except StoredPolicyProblem:
+            return InForce(None, problem)
 
 
 def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
-    """Return the stored policy, or None where none was ever loaded.
+    """Return the stored policy, or None where none was ever loaded. For those who
+    change the host: they wait until the file itself is whole.
 
     Raises StoredPolicyProblem for a file that is unreadable, no JSON, of another
     schema version, or whose policy does not have the digest it claims.
@@ -164,8 +258,10 @@ def signature_of(path: Path) -> Optional[Signature]:
 class PolicySource:
     """The policy in force inside vdsmd: the last good one, followed as it changes.
 
-    Thread-safe. A broken, unreadable or vanished file leaves the policy as it is
-    and writes one line to the log; so does every policy that comes into force.
+    Thread-safe. Where the file is broken or unreadable its copy counts, without one
+    the policy stays as it is; a vanished file leaves it, too. Each writes one line to
+    the log; so does every policy that comes into force. A look is one stat(2) as long
+    as the file stays as it is.
     """
 
     def __init__(self, path: Path = Path(POLICY_JSON)) -> None:
@@ -185,13 +281,16 @@ class PolicySource:
             return self._policy
 
     def _follow(self, signature: Optional[Signature]) -> None:
-        try:
-            stored = read(self._path)
-        except StoredPolicyProblem as problem:
+        found = in_force(self._path)
+        stored, problem = found.stored, found.problem
+        if problem is not None:
             # An error of the system may pass without any change to the file.
             failed_to_read = isinstance(problem.__cause__, OSError)
             self._seen = None if failed_to_read else signature
-            self._say(logging.ERROR, f"{problem}; {self._in_force()}; {problem.fix}")
+            if stored is not None and stored.digest != self._digest:
+                self._policy, self._digest = stored.policy, stored.digest
+            words = found.consequence if stored is not None else self._in_force()
+            self._say(logging.ERROR, f"{problem}; {words}; {problem.fix}")
             return
         self._seen = signature
         if stored is None:
@@ -214,7 +313,7 @@ class PolicySource:
 
     def _in_force(self) -> str:
         if self._digest is None:
-            return "no policy is in force, NFS mounts are stock"
+            return InForce(None).consequence
         return f"policy {self._digest} stays in force"
 
     def _say(self, level: int, sentence: str) -> None:

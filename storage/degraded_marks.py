@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.host import degraded_file
-from ovirt_rdma.host.atomic_file import write_atomically
+from ovirt_rdma.host.atomic_file import remove_unfinished, write_atomically
 from ovirt_rdma.host.facts import DegradedMark, NfsMount
 from ovirt_rdma.storage.mount_age import is_about, mark_of
 
@@ -82,6 +82,7 @@ class DegradedMarks:
     def _read(self) -> tuple[DegradedMark, ...]:
         if self._path is None:
             return ()
+        remove_unfinished(self._path.parent)  # of a vdsmd that was killed
         try:
             return degraded_file.from_json(self._path.read_bytes())
         except FileNotFoundError:

@@ -16,7 +16,7 @@ from ovirt_rdma.host import __version__, policy_store
 from ovirt_rdma.host.enablement_state import MODE_VDSMD
 from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, POLICY_JSON, under
 from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_store import PolicySource, StoredPolicyProblem
+from ovirt_rdma.host.policy_store import PolicySource
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.vdsm_conf import replaces_nfs_connections
@@ -89,15 +89,14 @@ def _check_enabled(marker: Path) -> None:
 
 
 def _policy_remarks(path: Path) -> list[str]:
-    """A stored policy that cannot be used is no reason to run stock VDSM: without
-    rules our class is as good as stock, and follows the next `policy load`.
+    """A stored policy that cannot be used is no reason to run stock VDSM: its copy
+    counts, and without rules our class is as good as stock, and follows the next
+    `policy load`.
     """
-    try:
-        policy_store.read(path)
-    except StoredPolicyProblem as problem:
-        without = "no policy is in force, NFS mounts are stock"
-        return [f"{problem}; {without}; {problem.fix}"]
-    return []
+    found = policy_store.in_force(path)
+    if found.problem is None:
+        return []
+    return [f"{found.problem}; {found.consequence}; {found.problem.fix}"]
 
 
 def install(vdsm: vdsm_shape.Vdsm, policy: PolicyInForce, shared: Shared) -> None:

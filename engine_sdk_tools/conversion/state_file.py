@@ -24,7 +24,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     HEAL,
     ConversionState,
 )
-from ovirt_rdma.host.atomic_file import write_atomically
+from ovirt_rdma.host.atomic_file import remove_unfinished, write_atomically
 from ovirt_rdma.host.json_file import UnreadableJson, read_json
 from ovirt_rdma.host.json_records import Records, WrongRecord, plain
 from ovirt_rdma.host.problem import Problem
@@ -70,6 +70,7 @@ class StateFolder:
                     "center",
                     "wait until it has ended, then run this command again",
                 ) from None
+            remove_unfinished(self._folder)
             yield
         finally:
             os.close(descriptor)
@@ -83,12 +84,9 @@ class StateFolder:
             self._folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
             if not path.exists():
                 text = f"{socket.gethostname()} {secrets.token_hex(4)}\n"
-                made = self._folder / f"owner.{os.getpid()}"
-                write_atomically(made, text.encode(), FILE_MODE)
-                # Whole, and the first one's: runs may begin at the same time.
+                # The first one's: runs may begin at the same time.
                 with contextlib.suppress(FileExistsError):
-                    os.link(made, path)
-                made.unlink()
+                    write_atomically(path, text.encode(), FILE_MODE, replace=False)
             owner = path.read_text(errors="replace").strip()
         except OSError as error:
             raise _unwritable(path, error) from error

@@ -15,7 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Union
 
-from ovirt_rdma.host.atomic_file import sync_directory, write_atomically
+from ovirt_rdma.host.atomic_file import (
+    how_to_mend,
+    remove_unfinished,
+    sync_directory,
+    write_atomically,
+)
 from ovirt_rdma.host.effects.act import Act, Place
 from ovirt_rdma.host.effects.journal import Journal
 from ovirt_rdma.host.effects.targets import (
@@ -116,6 +121,7 @@ def keep_boot_settings(root: Union[str, Path], held: Iterable[Act]) -> bool:
     path = under(root, BOOT_JSON)
     settings = boot_settings(held)
     data = json.dumps(plain(_File(SCHEMA_VERSION, settings)), indent=2) + "\n"
+    remove_unfinished(path.parent)  # also where nothing is to be written
     try:
         if not settings:
             return _remove(path)
@@ -129,7 +135,7 @@ def keep_boot_settings(root: Union[str, Path], held: Iterable[Act]) -> bool:
         raise Problem(
             f"{path} cannot be written ({e.strerror}), so what nothing else keeps is "
             "not as it should be after the next boot",
-            "make room on its file system, then: ovirt-rdma-host apply",
+            f"{how_to_mend(e, path)}; then: ovirt-rdma-host apply",
         ) from e
     return True
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Optional
 
 from ovirt_rdma.host.atomic_file import (
+    remove_unfinished,
     sync_directory,
-    unfinished_files,
     write_atomically,
 )
 from ovirt_rdma.host.effects.effect import EffectFailed, Host, Reading
@@ -43,6 +43,8 @@ def undo(host: Host, change: Change, before: Optional[str]) -> None:
     present = read(host, change)
     if present.problem or present.value != before:
         _put(host, change.target, before)
+    else:
+        remove_unfinished(host.path(change.target).parent)  # killed before the rename
 
 
 def _put(host: Host, target: str, text: Optional[str]) -> None:
@@ -57,10 +59,10 @@ def _put(host: Host, target: str, text: Optional[str]) -> None:
         if text is not None:
             path.parent.mkdir(mode=0o755, exist_ok=True)
             write_atomically(path, text.encode("utf-8", "surrogateescape"), _MODE)
-        elif present.value is not None:
+            return
+        if present.value is not None:
             path.unlink()
             sync_directory(path.parent)
-        for rest in unfinished_files(path):  # of a run that was killed
-            rest.unlink()
+        remove_unfinished(path.parent)
     except OSError as e:
         raise EffectFailed(f"{target} cannot be written: {e.strerror}") from None

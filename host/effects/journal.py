@@ -2,7 +2,8 @@
 """The journal on disk: one record a line, each there before the next thing is done.
 
 A last line that a power cut tore is not read, and cut off by the next writer: nothing
-was done yet on the strength of it. Any other damage is for a person to look at.
+was done yet on the strength of it. Any other damage is for a person to look at: a
+checksum a line tells it, also where only the end of the last line was hit.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
-from ovirt_rdma.host.atomic_file import sync_directory, write_atomically
+from ovirt_rdma.host.atomic_file import how_to_mend, sync_directory, write_atomically
 from ovirt_rdma.host.effects.journal_compaction import RUNS_KEPT, compacted
-from ovirt_rdma.host.effects.journal_lines import WrongLine, line_of, record_in
+from ovirt_rdma.host.effects.journal_lines import (
+    WrongLine,
+    is_whole,
+    line_of,
+    record_in,
+)
 from ovirt_rdma.host.effects.journal_records import Record
 from ovirt_rdma.host.effects.ledger import Ledger, WrongOrder, fold
 from ovirt_rdma.host.paths import JOURNAL, under
@@ -44,7 +50,7 @@ class Journal:
         Raises JournalProblem where it cannot be read, is damaged, or was written by a
         newer version.
         """
-        lines = self._whole(self._bytes()).splitlines()
+        lines = self._whole(self._bytes()).split(b"\n")[:-1]
         found = []
         for number, line in enumerate(lines, 1):
             try:
@@ -76,8 +82,7 @@ class Journal:
         except OSError as error:
             raise JournalProblem(
                 f"{self.path} cannot be written: {error.strerror or error}",
-                f"make room on the file system of {self.path.parent}, or make it "
-                "writable",
+                how_to_mend(error, self.path),
             ) from error
 
     def compact(self) -> bool:
@@ -163,9 +168,19 @@ class Journal:
             "put the journal back in its place: root's, a file, mode 0600",
         )
 
-    @staticmethod
-    def _whole(data: bytes) -> bytes:
-        return data[: data.rfind(b"\n") + 1]
+    def _whole(self, data: bytes) -> bytes:
+        """Return the whole lines. Raises JournalProblem where the last has another end
+        than it was written with: it was not torn.
+        """
+        end = data.rfind(b"\n") + 1
+        if is_whole(data[end:-1]):
+            number = data.count(b"\n") + 1
+            raise JournalProblem(
+                f"{self.path}, line {number}: ends with {data[-1:]!a}, not with a "
+                "newline, so it was damaged",
+                self._fix(),
+            )
+        return data[:end]
 
     def _fix(self) -> str:
         return (

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A record of the journal as a line of JSON, and back, strictly. Pure."""
+"""A record of the journal as a line of JSON with a checksum, and back, strictly. Pure.
+
+The checksum is the CRC-32 of the line without it, and stands before all else, as a
+first ``record`` that the second replaces: of a key that is there twice Python's reader
+takes the last ("Repeated Names Within an Object" in the documentation of json). So
+versions without checksums, which a host may be set back to, read these lines as they
+read their own. A key of its own they would refuse, and with it the whole journal.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -20,6 +29,7 @@ from ovirt_rdma.host.json_records import Records, WrongRecord, kind, plain
 _KEY = "record"
 _KINDS: dict[str, Any] = {cls.__name__.lower(): cls for cls in get_args(Record)}
 _NEWER = "use the version of ovirt-rdma-host that wrote it, or a newer one"
+_CHECKED = re.compile(rb'\{"record":"crc32 ([0-9a-f]{8})",')
 
 
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
@@ -45,15 +55,35 @@ class WrongLine(ValueError):
 
 
 def line_of(record: Record) -> bytes:
-    """Return ``record`` as a line: ``record`` first, which says the kind in small
-    letters, then its fields. ASCII only.
+    """Return ``record`` as a line: the checksum, then ``record``, which says the kind
+    in small letters, then its fields. ASCII only.
     """
     data = {_KEY: type(record).__name__.lower(), **plain(record)}
-    return json.dumps(data, separators=(",", ":")).encode("ascii") + b"\n"
+    plainly = json.dumps(data, separators=(",", ":")).encode("ascii")
+    return b'{"record":"crc32 %08x",%b\n' % (zlib.crc32(plainly), plainly[1:])
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether ``line``, without its end, has a checksum and is as it was written."""
+    checked = _CHECKED.match(line)
+    if checked is None:
+        return False
+    return zlib.crc32(b"{" + line[checked.end() :]) == int(checked[1], 16)
 
 
 def record_in(line: bytes) -> Record:
-    """Return the record of ``line``. Raises WrongLine."""
+    """Return the record of ``line``, which has a checksum unless an earlier version
+    wrote it. Raises WrongLine.
+    """
+    line = line[:-1] if line.endswith(b"\n") else line
+    checked = _CHECKED.match(line)
+    if checked is not None and not is_whole(line):
+        raise WrongLine(
+            "is not as it was written (its checksum differs)",
+            "nothing is changed as long as that is so; keep a copy of the journal, it "
+            "says what this host had before, and put back that line from a backup; one "
+            f"that you know to be right counts without {checked[0][1:].decode()}",
+        )
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):

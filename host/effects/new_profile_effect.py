@@ -9,8 +9,8 @@ has.
 from __future__ import annotations
 
 from ovirt_rdma.host.atomic_file import (
+    remove_unfinished,
     sync_directory,
-    unfinished_files,
     write_atomically,
 )
 from ovirt_rdma.host.effects import keyfile, nm_profile, profile_effect
@@ -157,8 +157,7 @@ def _remove(host: Host, act: Act, path: str, uuid: str) -> None:
     try:
         if profile_effect.own_file(host, act.changes[0], uuid) is not None:
             place.unlink()
-        for rest in unfinished_files(place):
-            rest.unlink()
+        remove_unfinished(place.parent)
         if place.parent.is_dir():
             sync_directory(place.parent)
     except OSError as e:

@@ -140,7 +140,7 @@ def test_status_of_a_half_installed_package_and_a_broken_policy(installed):
     stored.parent.mkdir(parents=True)
     stored.write_text("{")
     shown = installed("status")
-    assert shown.code == 0
+    assert shown.code == 3
     assert "package   incomplete, missing: launcher\n" in shown.out
     assert "the stored policy is broken" in shown.out
     assert "fix: load the policy again: ovirt-rdma-host policy load\n" in shown.out

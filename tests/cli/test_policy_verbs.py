@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+
 import pytest
 import yaml
+
+from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON, under
 
 RULES = """\
 version: 1
@@ -239,3 +247,131 @@ def test_an_empty_policy(host, written, text):
     document = host("policy", "show", "-o", "json").document
     assert document["nfs"] == {"rules": []}
     assert document["host"] == {"interfaces": [], "modules": [], "module_options": []}
+
+
+def test_a_broken_policy_is_shown_by_its_copy_and_said(host, written):
+    written(ONE)
+    host("policy", "load")
+    good = host("policy", "show", "-o", "json").document
+    stored = under(host.root, POLICY_JSON)
+    stored.write_bytes(bytes(len(stored.read_bytes())))
+    result = host("policy", "show")
+    assert result.code == 0
+    assert result.err.startswith(f"warning: {stored}: the stored policy is broken: ")
+    assert "; its copy counts: policy sha256:" in result.err
+    assert ", of the copy)." in result.out
+    shown = json.loads(host("policy", "show", "-o", "json").out)
+    assert shown["nfs"] == good["nfs"]
+    under(host.root, POLICY_COPY).unlink()
+    host("policy", "show").refused(1, "the stored policy is broken")
+    assert host("policy", "load").code == 0
+    assert (host("policy", "show").code, host("policy", "show").err) == (0, "")
+
+
+def test_a_policy_in_force_that_may_not_outlast_a_power_cut_is_no_failure(
+    host, written, monkeypatch
+):
+    """The engine's side would put the old policy.yaml back, and the two differ."""
+    written(ONE)
+    fsync = os.fsync
+
+    def unsynced(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", unsynced)
+    result = host("policy", "load")
+    assert result.code == 0
+    assert "is in force now: " in result.out
+    assert "warning: " in result.err
+    assert "may be the earlier one after a power cut: Input/output error" in result.err
+    written(RULES)
+    document = json.loads(host("policy", "load", "-o", "json").out)
+    assert document["changed"]
+    assert "Input/output error" in document["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"),
+    [
+        (errno.ENOSPC, "make room on the file system of "),
+        (errno.EROFS, "is read-only: make it writable"),
+        (errno.EACCES, "run this command as root"),
+    ],
+)
+def test_what_to_do_where_a_policy_cannot_be_stored_fits(
+    host, written, monkeypatch, number, fix
+):
+    written(ONE)
+
+    def failing(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    result = host("policy", "load")
+    result.refused(1, "the policy cannot be stored: ", os.strerror(number), fix)
+
+
+class TestWhoseFile:
+    """Root puts into force only what nobody else could have written."""
+
+    def check(self, host, path, what, fix):
+        where = f"ovirt-rdma-host: {path}: "
+        result = host("policy", "load", path)
+        result.refused(1, where + what + ", so it is not put into force", fix)
+        assert not under(host.root, POLICY_JSON).exists()
+        # Looking is allowed.
+        assert host("policy", "check", path).code == 0
+        assert host("policy", "show", "--policy", path).code == 0
+
+    @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+    def test_a_file_that_others_may_write_to(self, host, written, mode):
+        path = written(ONE)
+        Path(path).chmod(mode)
+        what = f"may be written to by others (mode {mode:04o})"
+        self.check(host, path, what, f"then: chmod go-w {path}")
+        Path(path).chmod(0o644)
+        assert host("policy", "load", path).code == 0
+
+    def test_a_file_of_another_user(self, host, written, monkeypatch):
+        path = written(ONE)
+        fstat = os.fstat
+
+        def vdsms(descriptor):
+            found = list(fstat(descriptor))
+            found[stat.ST_UID] = 36
+            return os.stat_result(found)
+
+        monkeypatch.setattr(os, "fstat", vdsms)
+        what = "belongs to the user 36, not to root"
+        self.check(host, path, what, f"then: chown root {path}")
+
+    def test_a_folder_that_others_may_write_to(self, host, written):
+        path = written(ONE)
+        folder = Path(path).parent
+        folder.chmod(0o777)
+        what = f"its folder {folder} may be written to by others (mode 0777)"
+        self.check(host, path, what, f"then: chmod go-w {folder}")
+        folder.chmod(0o1777)
+        assert host("policy", "load", path).code == 0
+
+    def test_a_link_into_such_a_folder(self, host, written):
+        path = written(ONE, "elsewhere/policy.yaml")
+        folder = Path(path).parent
+        folder.chmod(0o775)
+        link = under(host.root, "/etc/ovirt-rdma/policy.yaml")
+        link.parent.mkdir(parents=True)
+        link.symlink_to(path)
+        what = f"its folder {folder} may be written to by others (mode 0775)"
+        self.check(host, str(link), what, f"then: chmod go-w {folder}")
+
+    def test_what_is_piped_in_is_of_who_runs_it(self, host):
+        read_end, write_end = os.pipe()
+        os.write(write_end, ONE.encode())
+        os.close(write_end)
+        try:
+            result = host("policy", "load", f"/proc/self/fd/{read_end}")
+        finally:
+            os.close(read_end)
+        assert (result.code, result.err) == (0, "")

@@ -8,7 +8,7 @@ from host_fake_hosts import soft_roce
 
 from ovirt_rdma.host import degraded_file
 from ovirt_rdma.host.facts import DegradedMark
-from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_JSON, under
+from ovirt_rdma.host.paths import DEGRADED_JSON, POLICY_COPY, POLICY_JSON, under
 
 MARK = DegradedMark(
     mountpoint="/mnt/a",
@@ -69,9 +69,49 @@ def test_no_degraded_mount(host):
 
 def test_what_cannot_be_judged_is_not_called_good(degraded):
     under(degraded.root, POLICY_JSON).write_text("{")
-    shown = degraded("status").out
-    assert "degraded  not known: the stored policy cannot be used\n" in shown
-    assert degraded("status", "-o", "json").document["degraded"] is None
+    under(degraded.root, POLICY_COPY).write_text("{")
+    shown = degraded("status")
+    assert shown.code == 3
+    assert "degraded  not known: the stored policy cannot be used\n" in shown.out
+    assert (
+        "The stored policy cannot be used; a vdsmd that starts now mounts NFS as "
+        "stock, also what requires RDMA.\n"
+        "fix: load the policy again: ovirt-rdma-host policy load\n"
+    ) in " ".join(shown.out.split(" "))
+    document = degraded("status", "-o", "json").document
+    assert document["degraded"] is None
+    assert not document["policy"]["loaded"]
+
+
+def test_a_broken_policy_fails_and_its_copy_counts(degraded):
+    good = degraded("status", "-o", "json")
+    assert good.code == 0
+    under(degraded.root, POLICY_JSON).write_text("{")
+    shown = degraded("status")
+    assert shown.code == 3
+    assert "; its copy counts: 1 NFS rule from " in shown.out
+    assert "The stored policy cannot be used; its copy counts for NFS mounts." in (
+        shown.out
+    )
+    assert "fix: load the policy again: ovirt-rdma-host policy load\n" in shown.out
+    result = degraded("status", "-o", "json")
+    assert result.code == 3
+    assert result.document["degraded"] == good.document["degraded"]
+    policy = result.document["policy"]
+    assert policy["digest"] == good.document["policy"]["digest"]
+    assert policy["loaded"]
+    assert "the stored policy is broken" in policy["problem"]
+
+
+def test_a_copy_that_is_missing_is_told_of(degraded):
+    under(degraded.root, POLICY_COPY).unlink()
+    shown = degraded("status")
+    assert shown.code == 0
+    assert f"{POLICY_COPY}, which counts where {POLICY_JSON} is broken, is missing" in (
+        " ".join(shown.out.split())
+    )
+    document = degraded("status", "-o", "json").document
+    assert document["policy"]["copy_problem"] == "is missing"
 
 
 def test_marks_that_cannot_be_read_are_said(degraded):

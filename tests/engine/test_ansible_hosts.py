@@ -50,7 +50,8 @@ case $* in
 "facts -o json") cat facts.json ;;
 "status -o json")
     echo "note: nothing" >&2
-    printf '{"policy": {"digest": "%s"}}' "$(cat loaded 2>/dev/null)" ;;
+    printf '{"policy": {"digest": "%s"}}' "$(cat loaded 2>/dev/null)"
+    exit "$(cat status-status 2>/dev/null || echo 0)" ;;
 "policy check -o json "*)
     [ -f "$5" ] || exit 1
     if grep -q broken "$5"; then
@@ -138,6 +139,15 @@ def test_report_has_all_that_the_host_says(hypervisor):
     assert (report.problem, report.fix, report.read_at) == ("", "", 12.0)
     assert told == ["hv1"]
     assert hypervisor.calls == ["facts -o json", "status -o json"]
+
+
+def test_a_status_that_has_found_something_wrong_is_a_status(hypervisor):
+    (hypervisor.top / "loaded").write_text("sha256:1")
+    (hypervisor.top / "status-status").write_text("3")
+    report = hypervisor.door().reports([host()])["hv1"]
+    assert (report.problem, report.policy_digest) == ("", "sha256:1")
+    (hypervisor.top / "status-status").write_text("1")
+    assert hypervisor.door().reports([host()])["hv1"].problem
 
 
 def test_a_host_without_policy_file_has_none(hypervisor):

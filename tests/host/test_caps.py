@@ -9,7 +9,7 @@ import pytest
 from host_fake_enablement import Host, rdma_rule
 
 from ovirt_rdma.host.caps import write_caps
-from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, POLICY_JSON, under
+from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, POLICY_COPY, POLICY_JSON, under
 from ovirt_rdma.host.problem import Problem
 
 
@@ -56,7 +56,9 @@ def test_no_policy_or_one_that_cannot_be_used(host):
     assert not write_caps(host.root)
     host.load(rdma_rule())
     assert write_caps(host.root)
-    host.write(POLICY_JSON, "{")
+    host.write(POLICY_JSON, "{")  # its copy counts
+    assert not write_caps(host.root)
+    host.write(POLICY_COPY, "{")
     assert write_caps(host.root)
     assert caps(host) is None
 

@@ -418,6 +418,7 @@ class TestStatus:
                 "rules": 0,
                 "problem": None,
                 "fix": "",
+                "copy_problem": None,
             },
             "nfsmount": None,
             "advice": (),

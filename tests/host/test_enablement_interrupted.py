@@ -244,19 +244,19 @@ def test_only_names_of_ours_are_swept(tmp_path, verb):
     host = make_host(tmp_path)
     kept = [
         f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.swp",
-        f"{NFSMOUNT_DIRECTORY}/.50-other.conf.abcd1234",
+        f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.abcd1234",
         f"{NFSMOUNT_DIRECTORY}/50-ovirt-rdma.conf.abcd1234",
         "/etc/.nfsmount.conf.d.other/x",
     ]
     swept = [
-        f"{NFSMOUNT_DIRECTORY}/.{Path(NFSMOUNT_FILE).name}.abcd_123",
-        f"{ENABLED.replace('enabled', '.enabled')}.abcd_123",
+        f"{NFSMOUNT_DIRECTORY}/.{Path(NFSMOUNT_FILE).name}.abcd_123.ovirt-rdma",
+        f"{ENABLED.replace('enabled', '.enabled')}.abcd_123.ovirt-rdma",
         "/etc/.nfsmount.conf.d.ovirt-rdma/50-ovirt-rdma.conf",
         "/etc/systemd/system/.vdsmd.service.d.ovirt-rdma/50-ovirt-rdma.conf",
     ]
     for path in (*kept, *swept):
         host.write(path, "")
-    link = f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.abcdefgh"
+    link = f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.abcdefgh.ovirt-rdma"
     host.link(link, "/nowhere")
     result = host.enable() if verb == "enable" else host.disable()
     done = [step.target for step in result.steps if step.id == "remove-left-over"]

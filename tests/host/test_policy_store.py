@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+import errno
 import hashlib
 import json
 import logging
@@ -10,8 +11,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from killed import killed_at_each_line
 
-from ovirt_rdma.host import policy_json
+from ovirt_rdma.host import atomic_file, policy_json, policy_store
 from ovirt_rdma.host.policy import TRANSPORTS, NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy_host import (
     LINK_LAYERS,
@@ -25,6 +27,9 @@ from ovirt_rdma.host.policy_host import (
 from ovirt_rdma.host.policy_store import (
     PolicySource,
     StoredPolicyProblem,
+    copy_of,
+    copy_problem,
+    in_force,
     read,
     store,
 )
@@ -34,6 +39,13 @@ LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"
 
 def policy(server="nas1", transport="require-rdma"):
     return Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", server, "*", transport),)))
+
+
+def failing(number):
+    def call(*_):
+        raise OSError(number, os.strerror(number))
+
+    return call
 
 
 seconds = st.floats(0, 3600) | st.integers(0, 3600).map(float)
@@ -157,6 +169,111 @@ class TestStore:
         with pytest.raises(StoredPolicyProblem) as caught:
             store(policy(), "p.yaml", path)
         assert str(caught.value) == f"{path}: the policy cannot be stored: File exists"
+
+    def test_a_full_disk_leaves_the_old_policy_and_its_copy(self, path, monkeypatch):
+        store(policy("nas1"), "p.yaml", path)
+        monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
+        with pytest.raises(StoredPolicyProblem) as caught:
+            store(policy("nas2"), "p.yaml", path)
+        words = f"{path}: the policy cannot be stored: {os.strerror(errno.ENOSPC)}"
+        assert str(caught.value) == words
+        assert caught.value.fix == f"make room on the file system of {path.parent}"
+        assert read(path).policy == read(copy_of(path)).policy == policy("nas1")
+
+    def test_a_copy_that_cannot_be_written_is_said_and_the_old_one_goes(
+        self, path, monkeypatch
+    ):
+        """Else a policy that was taken out of force could come back."""
+        store(policy("nas1"), "p.yaml", path)
+        replace = type(path).replace
+
+        def full(self, target):
+            if target == copy_of(path):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return replace(self, target)
+
+        monkeypatch.setattr(type(path), "replace", full)
+        result = store(policy("nas2"), "p.yaml", path)
+        assert result.changed
+        assert result.remarks == (
+            f"{copy_of(path)}, which counts where policy.json is broken, cannot be "
+            f"written: {os.strerror(errno.ENOSPC)}; make room on the file system of "
+            f"{path.parent}, and load the policy again",
+        )
+        assert read(path).policy == policy("nas2")
+        assert list(path.parent.iterdir()) == [path]
+        monkeypatch.undo()
+        again = store(policy("nas2"), "p.yaml", path)
+        assert (again.changed, again.remarks) == (False, ())
+        assert copy_of(path).read_bytes() == path.read_bytes()
+
+    def test_a_folder_that_cannot_be_synced_is_not_a_policy_that_is_not_stored(
+        self, path, monkeypatch
+    ):
+        """It is in force, so nobody may put the old policy.yaml back."""
+        store(policy("nas1"), "p.yaml", path)
+        fsync = os.fsync
+
+        def unsynced(descriptor):
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", unsynced)
+        result = store(policy("nas2"), "p.yaml", path)
+        assert result.changed
+        first, second = result.remarks
+        assert first == (
+            f"{path}: it is in its place now, but may be the earlier one after a power "
+            f"cut: {os.strerror(errno.EIO)}; the disk of {path.parent} fails: look "
+            "into journalctl -k"
+        )
+        assert second.startswith(f"{copy_of(path)}: it is in its place now")
+        assert read(path).policy == policy("nas2")
+
+    def test_killed_anywhere_file_or_copy_is_whole_and_nothing_is_left(self, path):
+        new = Policy()
+        store(policy("nas1"), "p.yaml", path)
+        kills = 0
+        for _ in killed_at_each_line(
+            lambda: store(new, "p.yaml", path), policy_store, atomic_file
+        ):
+            kills += 1
+            policies = (policy("nas1"), new)
+            assert in_force(path).stored.policy in policies
+            assert in_force(path).problem is None
+            now = path.read_bytes()
+            path.write_bytes(bytes(len(now)))
+            assert in_force(path).stored.policy in policies
+            path.write_bytes(now)
+            store(in_force(path).stored.policy, "p.yaml", path)
+            assert copy_of(path).read_bytes() == path.read_bytes()
+            assert set(path.parent.iterdir()) == {path, copy_of(path)}
+            store(policy("nas1"), "p.yaml", path)
+        assert kills > 50
+        assert in_force(path).stored.policy == new
+
+    @pytest.mark.parametrize(
+        ("harm", "words"),
+        [
+            (lambda copy: copy.unlink(), "is missing"),
+            (
+                lambda copy: copy.write_text("{"),
+                "has another policy than the one in force",
+            ),
+            (lambda copy: copy.chmod(0o600), "cannot be read by vdsmd"),
+        ],
+    )
+    def test_a_copy_that_is_no_good_is_said_and_mended(self, path, harm, words):
+        """As on a host whose policy an earlier version loaded."""
+        store(policy(), "p.yaml", path)
+        assert copy_problem(path) is None
+        before = path.read_bytes()
+        harm(copy_of(path))
+        assert copy_problem(path) == words
+        assert not store(policy(), "p.yaml", path).changed
+        assert copy_problem(path) is None
+        assert path.read_bytes() == before
 
 
 class TestRead:
@@ -476,17 +593,81 @@ class TestPolicySource:
             assert source.current() == policy()
         assert log() == [
             f"ERROR {path}: the stored policy is broken: its schema version is None, "
-            f"this program reads 1; policy {policy_json.digest(policy())} stays in "
-            f"force; {LOAD_AGAIN}"
+            f"this program reads 1; its copy counts: policy "
+            f"{policy_json.digest(policy())} of p.yaml; {LOAD_AGAIN}"
         ]
 
-    def test_a_file_broken_from_the_start_means_stock(self, path, log):
-        path.parent.mkdir()
+    def test_broken_with_its_copy_the_last_good_policy_stays(self, path, log):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        log()
+        copy_of(path).unlink()
         path.write_text("{}")
+        for _ in range(3):
+            assert source.current() == policy()
+        (line,) = log()
+        assert f"; policy {policy_json.digest(policy())} stays in force; " in line
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            pytest.param(lambda data: bytes(len(data)), id="zeros"),
+            pytest.param(lambda data: data[: len(data) // 2], id="truncated"),
+            pytest.param(lambda data: b"", id="empty"),
+            pytest.param(
+                lambda data: data.replace(
+                    b'"schema_version": 1', b'"schema_version": 2'
+                ),
+                id="of a newer version",
+            ),
+            pytest.param(lambda data: data.replace(b"nas1", b"nas2"), id="edited"),
+        ],
+    )
+    def test_over_a_restart_the_copy_of_a_broken_file_counts(self, path, log, harm):
+        """What requires RDMA is never mounted over TCP for a broken file."""
+        store(policy(), "p.yaml", path)
+        path.write_bytes(harm(path.read_bytes()))
+        source = PolicySource(path)
+        for _ in range(3):
+            assert source.current() == policy()
+        (line,) = log()
+        assert line.startswith(f"ERROR {path}: the stored policy is broken: ")
+        assert line.endswith(
+            f"; its copy counts: policy {policy_json.digest(policy())} of p.yaml; "
+            f"{LOAD_AGAIN}"
+        )
+        store(policy("nas3"), "p.yaml", path)
+        assert source.current() == policy("nas3")
+
+    def test_a_broken_file_is_not_read_again_either(self, path, monkeypatch):
+        store(policy(), "p.yaml", path)
+        path.write_text("{")
+        source = PolicySource(path)
+        source.current()
+        monkeypatch.setattr(type(path), "read_bytes", lambda _: pytest.fail("read"))
+        assert source.current() == policy()
+
+    def test_a_file_and_a_copy_broken_from_the_start_mean_stock(self, path, log):
+        store(policy(), "p.yaml", path)
+        path.write_text("{}")
+        copy_of(path).write_text("{}")
         source = PolicySource(path)
         assert source.current() == Policy()
         (line,) = log()
         assert "; no policy is in force, NFS mounts are stock; " in line
+
+    def test_a_policy_taken_out_of_force_does_not_come_back(self, path):
+        store(policy(), "p.yaml", path)
+        store(Policy(), "p.yaml", path)
+        path.write_text("{")
+        assert PolicySource(path).current() == Policy()
+
+    def test_a_file_that_somebody_took_away_does_not_come_back(self, path, log):
+        store(policy(), "p.yaml", path)
+        path.unlink()
+        assert PolicySource(path).current() == Policy()
+        assert log() == []
 
     def test_a_vanished_file_leaves_the_last_good_policy_and_one_line(self, path, log):
         store(policy(), "p.yaml", path)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from ovirt_rdma.host.effects.act import Act, Place
 from ovirt_rdma.host.effects.journal import Journal, JournalProblem
 from ovirt_rdma.host.effects.journal_compaction import compacted
-from ovirt_rdma.host.effects.journal_lines import line_of, record_in
+from ovirt_rdma.host.effects.journal_lines import WrongLine, line_of, record_in
 from ovirt_rdma.host.effects.journal_records import (
     Begin,
     Confirmed,
@@ -52,6 +53,13 @@ RECORDS = (
 )
 
 
+def unchecked(line):
+    """A line as versions without checksums wrote it."""
+    if isinstance(line, bytes):
+        return unchecked(line.decode()).encode()
+    return re.sub(r'^\{"record":"crc32 [0-9a-f]{8}",', "{", line)
+
+
 @pytest.fixture
 def journal(tmp_path):
     return Journal(tmp_path)
@@ -72,8 +80,15 @@ def test_what_was_noted_is_read(journal):
 
 
 def test_the_form_is_stable():
-    """What this version writes, later ones have to read."""
-    assert [line_of(record).decode() for record in RECORDS[3:]] == [
+    """What this version writes, later ones have to read, and does not differ from what
+    earlier ones wrote but for the checksum before it.
+    """
+    lines = [line_of(record).decode() for record in RECORDS]
+    assert lines[3] == (
+        '{"record":"crc32 62cdde2f","record":"end","run":1,"outcome":"done",'
+        '"at":"2026-11-21T10:00:00Z","sentence":"1 step done"}\n'
+    )
+    assert [unchecked(line) for line in lines[3:]] == [
         '{"record":"end","run":1,"outcome":"done","at":"2026-11-21T10:00:00Z",'
         '"sentence":"1 step done"}\n',
         '{"record":"confirmed","run":1,"at":"2026-11-21T10:00:00Z"}\n',
@@ -135,7 +150,14 @@ def test_a_torn_tail_of_zeros_is_cut_off(journal):
             b'{"record":"begin","schema_version":2,"new":1}',
             "line 10: was written by a newer version (schema 2)",
         ),
-        (line_of(RECORDS[0]).replace(b'n":1}', b'n":0}')[:-1], "schema_version is 0"),
+        (
+            unchecked(line_of(RECORDS[0])).replace(b'n":1}', b'n":0}')[:-1],
+            "schema_version is 0",
+        ),
+        (
+            line_of(RECORDS[2]).replace(b"4092", b"4093")[:-1],
+            "line 10: is not as it was written (its checksum differs)",
+        ),
         (line_of(Begin(3, "wish", AT, "boot"))[:-1], "verb is 'wish', which is no"),
         (line_of(End(2, "won", AT))[:-1], "outcome is 'won', which is no outcome"),
         (line_of(RECORDS[0])[:-1], "run 1 begins after run 2"),
@@ -154,6 +176,96 @@ def test_any_other_damage_is_said_and_nothing_is_lost(journal, line, words):
     assert caught.value.fix
     assert caught.value.exit_code == 1
     assert journal.path.read_bytes() == damaged
+
+
+def test_no_flipped_bit_changes_what_is_known():
+    """Each bit of each line: what is read is what was written, or nothing is."""
+    refused = 0
+    for record in RECORDS:
+        line = line_of(record)[:-1]
+        for bit in range(8 * len(line)):
+            flipped = bytearray(line)
+            flipped[bit // 8] ^= 1 << bit % 8
+            try:
+                found = record_in(bytes(flipped))
+            except WrongLine as wrong:
+                refused += 1
+                assert str(wrong).isprintable()
+            else:
+                assert found == record, bytes(flipped)
+    assert refused > 10000
+
+
+def test_no_flipped_bit_makes_one_line_of_two_or_two_of_one_unseen(journal):
+    """A last record that is cut off as torn would make its run an interrupted one."""
+    whole = _written(journal)
+    ends = [at for at, byte in enumerate(whole) if byte == 0x0A]
+    near = [(at, bit) for at in ends for bit in range(8)]
+    near += [
+        (at, bit)
+        for at, byte in enumerate(whole)
+        for bit in range(8)
+        if byte ^ 1 << bit in (0x0A, 0x0D)
+    ]
+    assert len(near) > 8 * len(RECORDS)
+    for at, bit in near:
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << bit
+        journal.path.write_bytes(flipped)
+        for use in (journal.ledger, lambda: journal.append(RECORDS[-1])):
+            try:
+                use()
+            except JournalProblem as problem:
+                assert problem.fix
+            else:
+                # Only reading looks at more than the end.
+                assert use != journal.ledger and at < ends[-1]
+                journal.path.write_bytes(flipped)
+            assert journal.path.read_bytes() == flipped, (at, bit)
+
+
+def test_lines_of_earlier_versions_are_read_and_get_a_checksum_when_written_anew(
+    journal,
+):
+    old = [unchecked(line_of(record)) for record in RECORDS]
+    journal.path.parent.mkdir(parents=True)
+    journal.path.write_bytes(b"".join(old))
+    journal.path.chmod(0o600)
+    assert journal.records() == RECORDS
+    many = [
+        record
+        for number in range(3, 303)
+        for record in (Begin(number, "hook", AT, "boot"), End(number, "done", AT))
+    ]
+    with journal.path.open("ab") as stream:
+        stream.writelines(unchecked(line_of(record)) for record in many)
+    before = journal.ledger()
+    assert journal.compact()
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    assert lines
+    assert all(line != unchecked(line) for line in lines)
+    assert journal.ledger().held == before.held
+
+
+def test_versions_without_checksums_read_these_lines_as_their_own():
+    """They took a line for JSON, refused keys that they did not know, and of a key that
+    is there twice had the last. So a host can be set back and still reverted.
+    """
+    for record in RECORDS:
+        line = line_of(record)
+        assert json.loads(line) == json.loads(unchecked(line))
+
+
+def test_a_line_with_a_wrong_checksum_says_how_it_counts_again(journal):
+    whole = _written(journal)
+    mended = whole.replace(b'"sentence":"1 step done"', b'"sentence":"by hand"')
+    journal.path.write_bytes(mended)
+    with pytest.raises(JournalProblem, match="line 4: is not as it was") as caught:
+        journal.records()
+    _, _, extra = caught.value.fix.rpartition(" counts without ")
+    assert extra == '"record":"crc32 62cdde2f",'
+    journal.path.write_bytes(mended.replace(extra.encode(), b""))
+    assert journal.records()[3] == End(1, "done", AT, "by hand")
 
 
 @given(st.binary(max_size=200))

@@ -493,9 +493,10 @@ def test_a_full_disk_leaves_the_old_file(host, monkeypatch):
 
 
 def test_what_a_killed_write_left_is_taken_away(host):
-    rest = put(host, "half", "/etc/modprobe.d/.ovirt-rdma.conf.abcd1234")
+    rest = put(host, "half", "/etc/modprobe.d/.ovirt-rdma.conf.abcd1234.ovirt-rdma")
     host.effects().undo(act(file(None, TEXT)))
-    assert rest.exists()  # nothing was there, so nothing was touched
+    assert not rest.exists()
+    rest.write_text("half")
     host.effects().do(act(file(None, TEXT)))
     assert not rest.exists()
 

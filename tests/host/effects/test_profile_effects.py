@@ -298,7 +298,9 @@ def killed_between_file_and_load(host, one):
 def test_a_run_killed_before_the_profile_was_loaded_is_taken_back(host, running):
     one = new()
     killed_between_file_and_load(host, one)
-    (host.path / FOLDER / ".ovirt-rdma-ib0.nmconnection.abcd1234").write_text("half")
+    (
+        host.path / FOLDER / ".ovirt-rdma-ib0.nmconnection.abcd1234.ovirt-rdma"
+    ).write_text("half")
     host.network_manager(running=running)
     for change in one.changes:
         assert host.effects().read(change, UUID) == Reading(change.after)

@@ -16,6 +16,7 @@ TOP = Path(__file__).resolve().parents[3]
 SYSTEMD = TOP / "host/systemd"
 RULES = TOP / "host/udev/92-ovirt-rdma.rules"
 UNITS = sorted(SYSTEMD.glob("*.service")) + sorted(SYSTEMD.glob("*.timer"))
+SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 COMMAND = "/usr/bin/ovirt-rdma-host"
 
 
@@ -52,6 +53,53 @@ def test_systemd_takes_the_units(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# Most exposed is 10. Those that change the host need its netdevs, /sys and modules.
+MOST_EXPOSED = 5.0
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed"
+)
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+def test_systemd_calls_no_unit_exposed(tmp_path, unit):
+    copy = tmp_path / unit.name.replace("@", "@ib0")
+    copy.write_text(unit.read_text().replace(COMMAND, "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(copy)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "Unknown" in done.stderr or "unrecognized option" in done.stderr:
+        pytest.skip("this systemd-analyze cannot do without a running systemd")
+    (exposed,) = re.findall(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
+    assert float(exposed) < MOST_EXPOSED
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
+    service = keys(unit.name, "Service")
+    assert service["NoNewPrivileges"] == ["yes"]
+    # systemd walks through all mounts below / or /home for these, dead ones too
+    # (systemd issues 23652 and 42916), and takes mounts away that may use a netdev.
+    assert service["ProtectSystem"] in (["yes"], ["full"])
+    assert not {"ProtectHome", "ReadOnlyPaths", "InaccessiblePaths"} & set(service)
+    # A network namespace is a device of every adapter in ib_core, made and removed.
+    assert "PrivateNetwork" not in service
+    if unit.name == "ovirt-rdma-caps.service":
+        assert service["CapabilityBoundingSet"] == [""]
+        return
+    # Sockets that a module makes as it is loaded could be cut off with the unit's.
+    assert "IPAddressDeny" not in service
+    # It implies a list of devices, without those of verbs.
+    assert not {"PrivateDevices", "ProtectClock"} & set(service)
+    (families,) = service["RestrictAddressFamilies"]
+    assert {"AF_UNIX", "AF_NETLINK", "AF_INET"} <= set(families.split())
+    (bounds,) = service["CapabilityBoundingSet"]
+    assert {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} <= set(bounds.split())
+    assert "@module" in service["SystemCallFilter"][0].split()
 
 
 def test_no_unit_does_anything_before_the_operator_has():

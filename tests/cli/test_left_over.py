@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What writes that were killed have left goes with the next run, whoever's it is."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pytest
+
+from ovirt_rdma.cli import engine_settings
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.host import atomic_file
+from ovirt_rdma.host.atomic_file import write_atomically
+from ovirt_rdma.host.effects.boot_settings import keep_boot_settings
+from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON, under
+from ovirt_rdma.storage.degraded_marks import DegradedMarks
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def killed_write(monkeypatch):
+    """A write that ends before its rename, and tidies nothing up."""
+
+    def write(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+        def killed(*_):
+            raise Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic_file.os, "fsync", killed)
+            patch.setattr(type(path), "unlink", killed)
+            with pytest.raises(Killed):
+                write_atomically(path, b"password = secret", 0o600)
+        (rest,) = set(path.parent.iterdir()) - set(path.parent.glob("[!.]*"))
+        return rest
+
+    return write
+
+
+def test_of_the_policy_with_the_next_load_of_the_same(host, killed_write):
+    policy = host.root / "p.yaml"
+    policy.write_text("version: 1\n")
+    host("policy", "load", str(policy))
+    rest = killed_write(under(host.root, POLICY_JSON))
+    result = host("policy", "load", str(policy), "-o", "json")
+    assert not result.document["changed"]
+    assert not rest.exists()
+
+
+def test_of_the_boot_settings_where_nothing_is_held_any_more(tmp_path, killed_write):
+    rest = killed_write(under(tmp_path, BOOT_JSON))
+    assert not keep_boot_settings(tmp_path, [])
+    assert not rest.exists()
+
+
+def test_of_vdsmds_marks_with_the_next_vdsmd(tmp_path, killed_write):
+    rest = killed_write(tmp_path / "degraded.json")
+    DegradedMarks(tmp_path / "degraded.json").drop("/mnt/a")
+    assert not rest.exists()
+
+
+def test_of_a_conversions_state_with_the_next_run(tmp_path, killed_write):
+    rest = killed_write(tmp_path / "convert-1.json")
+    with StateFolder(tmp_path).only_run("data-center"):
+        assert not rest.exists()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_of_the_settings_with_the_password_with_the_next_reading(
+    tmp_path, monkeypatch, killed_write, named
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / ("mine.conf" if named else "ovirt-rdma.conf")
+    rest = killed_write(path)
+    path.write_text("[ovirt-rdma]\n")
+    words = Namespace(config_file=str(path) if named else None)
+    assert engine_settings.read_ini(words)
+    assert not rest.exists()
