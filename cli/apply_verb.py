@@ -27,8 +27,7 @@ from ovirt_rdma.host.effects.run_result import Left, RunRequest, RunResult
 from ovirt_rdma.host.effects.run_signals import held_signals
 from ovirt_rdma.host.plan_file import Plan
 from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.rules.rule import REBOOT, WARN
-from ovirt_rdma.host.rules.unread import ID as UNREAD
+from ovirt_rdma.host.rules.rule import REBOOT
 from ovirt_rdma.host.run_lock import one_run
 
 EXIT_CODES = {DONE: 0, ROLLED_BACK: 6, PARTLY: 1}
@@ -81,10 +80,8 @@ class _Apply:
         policy = loaded_policy(host.root)
         report.reading()
         found = prepare(host.root, host.run, policy)
-        for finding in found.decision.findings:
-            # What could not be read may be why a step is missing.
-            if finding.rule == UNREAD and finding.verdict == WARN:
-                report.note(finding.sentence)
+        for sentence in found.decision.unread:
+            report.note(sentence)
         if saved is not None:
             found.hold_against(saved)
         gated = gate(

@@ -32,6 +32,7 @@ from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, Change
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.safe_file import read_file
 
 # A netdev may be announced before it has all its files in /sys.
 FILES_S = 2.0
@@ -164,7 +165,7 @@ class _Restorer:
         one that never sticks must not do so for ever.
         """
         note = self._tried(change)
-        if note.exists() and note.read_text() == change.after:
+        if note.exists() and read_file(note).decode() == change.after:
             return False
         note.write_text(change.after or "")
         return True
