@@ -40,7 +40,7 @@ def apply(words: Namespace, screen: Screen) -> int:
     host, report = ThisHost(words), RunReport(screen)
     if words.confirm_timeout is not None:
         host.timer(0).check()
-    with one_run(words.root):
+    with one_run(words.root, by="apply"):
         recovered = host.recover(report, cut_off=words.allow_link_down)
         done = _Apply(words, host, report).run(saved)
     if screen.for_people:

@@ -26,7 +26,7 @@ def revert(words: Namespace, screen: Screen) -> int:
     """Set back all, or one step; 1 where something could not be set back."""
     as_root("revert", words)
     host, report = ThisHost(words), RunReport(screen, word=BACK)
-    with one_run(words.root):
+    with one_run(words.root, by="revert"):
         recovered = host.recover(report, cut_off=words.allow_link_down)
         ledger = host.journal.ledger()
         held = held_steps(ledger)

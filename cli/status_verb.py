@@ -17,6 +17,7 @@ from ovirt_rdma.cli.status_changes import (
 )
 from ovirt_rdma.host.enablement_state import BY_LAUNCHER
 from ovirt_rdma.host.enablement_status import Status, read_status
+from ovirt_rdma.host.lock_holder import holder_of
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.policy_store import StoredPolicyProblem, read
@@ -28,6 +29,7 @@ def status(words: Namespace, screen: Screen) -> int:
     """Show what is enabled, installed, running, loaded, changed, degraded, apart."""
     found = read_status(words.root)
     changes, digest = read_changes(words.root), found.policy.digest
+    holder = holder_of(words.root)
     policy = _stored(words.root)
     degraded, unknown, problems = _degraded(words.root, policy)
     if not screen.for_people:
@@ -36,6 +38,7 @@ def status(words: Namespace, screen: Screen) -> int:
         listed = [_document(one) for one in degraded]
         content["degraded"] = None if unknown else listed
         content["changes"] = change_document(changes, digest)
+        content["at_work"] = holder and dataclasses.asdict(holder)
         problems += [changes.problem] if changes.problem else []
         screen.document("status", {**content, "problems": problems})
         return 0
@@ -46,7 +49,8 @@ def status(words: Namespace, screen: Screen) -> int:
     screen.fields(
         [
             *_status_lines(found, policy or Policy()),
-            *change_lines(changes, digest),
+            *change_lines(changes, digest, at_work=holder is not None),
+            *([("at work", str(holder))] if holder else []),
             ("degraded", shown),
         ]
     )
@@ -54,7 +58,7 @@ def status(words: Namespace, screen: Screen) -> int:
         screen.line(f"{one.sentence}.")
         screen.fix(one.fix)
     for sentence, fix in (
-        *change_advice(changes),
+        *change_advice(changes, at_work=holder is not None),
         *((advice.sentence, advice.fix) for advice in found.advice),
     ):
         screen.text(f"{sentence}.")

@@ -74,7 +74,7 @@ class ChildrenRun:
 
         Raises as :meth:`bring`.
         """
-        with one_run(self._root):
+        with one_run(self._root, by=PARTITIONS_UNIT):
             ledger = self._journal.ledger()
             ours = ledger.interrupted and not open_run(ledger)
             return self._recover() if ours else ""
@@ -86,7 +86,7 @@ class ChildrenRun:
 
         Raises LockHeld, and Problem for a journal or a lock that cannot be used.
         """
-        with one_run(self._root):
+        with one_run(self._root, by=PARTITIONS_UNIT):
             ledger = self._journal.ledger()
             waits = open_run(ledger)
             if waits:

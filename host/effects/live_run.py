@@ -46,7 +46,7 @@ def live_run(
         return
     hook = HookRun(root, by, say, run, host)
     try:
-        with one_run(root):
+        with one_run(root, by=by):
             waits = hook.why_not()
             if waits:
                 say(f"nothing was done: {waits}")

@@ -45,7 +45,7 @@ def set_modes(
     policy, digest = (stored.policy, stored.digest) if stored else (Policy(), "")
     hook = HookRun(root, by, say, run, host)
     try:
-        with one_run(root, lock_wait_s):
+        with one_run(root, lock_wait_s, by=by):
             waits = hook.why_not()
             if waits:
                 return f"{_what(wanted)} cannot be set now: {waits}"

@@ -57,7 +57,7 @@ def restore_netdev(
     """
     say = say or _to_stderr
     try:
-        with one_run(root, LOCK_S):
+        with one_run(root, LOCK_S, by=f"unit netdev {name}"):
             settings = _settings(root)
             host = Host(Path(root), run)
             if settings:
