@@ -18,8 +18,8 @@ from ovirt_rdma.host.effects.journal_records import DONE, PARTLY, ROLLED_BACK
 from ovirt_rdma.host.effects.ledger import Run
 from ovirt_rdma.host.effects.prepare import (
     Prepared,
+    decided_by,
     loaded_policy,
-    prepare,
     still_planned,
 )
 from ovirt_rdma.host.effects.run import apply_steps
@@ -40,6 +40,8 @@ def apply(words: Namespace, screen: Screen) -> int:
     host, report = ThisHost(words), RunReport(screen)
     if words.confirm_timeout is not None:
         host.timer(0).check()
+    report.reading()
+    host.facts()
     with one_run(words.root, by="apply"):
         recovered = host.recover(report, cut_off=words.allow_link_down)
         done = _Apply(words, host, report).run(saved)
@@ -78,8 +80,7 @@ class _Apply:
     def run(self, saved: Optional[Plan]) -> _Done:
         host, words, report = self._host, self._words, self._report
         policy = loaded_policy(host.root)
-        report.reading()
-        found = prepare(host.root, host.run, policy)
+        found = decided_by(host.facts(), policy)
         for sentence in found.decision.unread:
             report.note(sentence)
         if saved is not None:

@@ -150,7 +150,8 @@ class _Restorer:
 
     def _users(self, name: str) -> tuple[str, ...]:
         """Return who would notice if the link of ``name``, or of another netdev of its
-        adapter, went down.
+        adapter, went down. Read under the lock: it may have been waited for, and
+        somebody have come to use the netdev meanwhile.
         """
         facts = HostReader(self.root, self.run).facts()
         view = View(facts, Policy())
