@@ -18,6 +18,11 @@ READS = {
 }
 
 
+def signature(path):
+    found = path.lstat()
+    return found.st_mode, found.st_uid, found.st_ino, found.st_ctime_ns
+
+
 def told(result, path):
     """How often a result says something of ``path``, for people or in its document."""
     return result.err.count(f"{path} ") or result.out.count(f"{path} ")
@@ -66,6 +71,39 @@ def test_a_folder_of_theirs_that_is_a_link(ready, folder):
     with bounded():
         problems = ready("facts", "-o", "json").document["problems"]
     assert len([one for one in problems if folder in one and "link" in one]) == 1
+
+
+def test_root_writes_nothing_where_they_may(ready):
+    """Neither there, nor through what they have put there."""
+    theirs = [
+        under(ready.root, "/run/ovirt-rdma/mounts"),
+        under(ready.root, "/run/vdsm"),
+    ]
+    secret = ready.root / "secret"
+    secret.write_text("root's")
+    for folder in theirs:
+        folder.mkdir(parents=True)
+        for name in ("degraded.json", ".degraded.json.abcdefgh", "lock", "caps.json"):
+            (folder / name).symlink_to(secret)
+        put(folder / "pipe", "pipe")
+
+    def seen():
+        places = [secret, *theirs, *(p for f in theirs for p in f.iterdir())]
+        return [(str(p), signature(p)) for p in sorted(places)]
+
+    before = seen()
+    for words in (
+        ("enable", "--mode", "host"),
+        ("apply",),
+        ("unit", "caps"),
+        ("unit", "recover"),
+        ("revert",),
+        ("policy", "load", str(ready.root / "p.yaml")),
+        ("disable",),
+    ):
+        with bounded():
+            assert ready(*words).code == 0, words
+        assert seen() == before, words
 
 
 def test_a_worker_of_a_hook_does_not_wait(ready):
