@@ -33,6 +33,7 @@ from ovirt_rdma.host.effects.recover import (
     roll_back_unconfirmed,
 )
 from ovirt_rdma.host.effects.run import RunRequest, apply_steps
+from ovirt_rdma.host.lock_holder import Holder
 from ovirt_rdma.host.own_files import own_text
 from ovirt_rdma.host.rules.rule import LIVE, Change, Step
 from ovirt_rdma.host.run_lock import LockHeld, one_run
@@ -321,6 +322,20 @@ def test_who_waits_in_the_kernel_is_left_to_the_next_try(root, monkeypatch):
     assert sent == [(signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)]
     _taken_back(root, Patience())
     assert not Journal(root).ledger().held
+
+
+def test_who_holds_the_lock_no_more_is_let_be(root):
+    """Another process may have its id by the time that a signal is sent."""
+    child = _child(signal.pause)
+    try:
+        with one_run(root, by="apply"):
+            for start in (0, 10**9):
+                former = Holder(child, start, "apply", 0)
+                end_holder._signal(root, former, signal.SIGKILL)
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_what_may_be_taken_back():
