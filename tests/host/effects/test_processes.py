@@ -352,6 +352,7 @@ def test_what_may_be_taken_back():
         ([begun, act, end], True),
         ([begun, act, end, Confirmed(1, "t")], False),
         ([begun, act, end, Confirmed(1, "t"), other], False),
+        ([begun, act, end, Confirmed(1, "t"), revert], False),
         ([begun, act, end, revert], True),
         ([begun, act, end, revert, back], True),
         ([begun, act, end, revert, back, ended], False),
