@@ -57,8 +57,11 @@ def one_run(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.parent.chmod(0o755)
         # Root's alone: whoever can open the file can hold the lock for ever.
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = os.open(
+            path,
+            os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+            0o600,
+        )
     except OSError as error:
         raise _unusable(path, "opened", error) from error
     try:
