@@ -18,8 +18,8 @@ from ovirt_rdma.host.effects.journal_records import DONE, PARTLY, ROLLED_BACK
 from ovirt_rdma.host.effects.ledger import Run
 from ovirt_rdma.host.effects.prepare import (
     Prepared,
+    decided_by,
     loaded_policy,
-    prepare,
     still_planned,
 )
 from ovirt_rdma.host.effects.run import apply_steps
@@ -27,8 +27,7 @@ from ovirt_rdma.host.effects.run_result import Left, RunRequest, RunResult
 from ovirt_rdma.host.effects.run_signals import held_signals
 from ovirt_rdma.host.plan_file import Plan
 from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.rules.rule import REBOOT, WARN
-from ovirt_rdma.host.rules.unread import ID as UNREAD
+from ovirt_rdma.host.rules.rule import REBOOT
 from ovirt_rdma.host.run_lock import one_run
 
 EXIT_CODES = {DONE: 0, ROLLED_BACK: 6, PARTLY: 1}
@@ -41,7 +40,9 @@ def apply(words: Namespace, screen: Screen) -> int:
     host, report = ThisHost(words), RunReport(screen)
     if words.confirm_timeout is not None:
         host.timer(0).check()
-    with one_run(words.root):
+    report.reading()
+    host.facts()
+    with one_run(words.root, by="apply"):
         recovered = host.recover(report, cut_off=words.allow_link_down)
         done = _Apply(words, host, report).run(saved)
     if screen.for_people:
@@ -79,12 +80,9 @@ class _Apply:
     def run(self, saved: Optional[Plan]) -> _Done:
         host, words, report = self._host, self._words, self._report
         policy = loaded_policy(host.root)
-        report.reading()
-        found = prepare(host.root, host.run, policy)
-        for finding in found.decision.findings:
-            # What could not be read may be why a step is missing.
-            if finding.rule == UNREAD and finding.verdict == WARN:
-                report.note(finding.sentence)
+        found = decided_by(host.facts(), policy)
+        for sentence in found.decision.unread:
+            report.note(sentence)
         if saved is not None:
             found.hold_against(saved)
         gated = gate(

@@ -26,7 +26,7 @@ def confirm(words: Namespace, screen: Screen) -> int:
     """Keep the run that waits for it; raises TooLate where it was taken back."""
     as_root("confirm", words)
     host, report = ThisHost(words), RunReport(screen)
-    with one_run(words.root):
+    with one_run(words.root, by="confirm"):
         # One whose time is over is taken back here, if its timer has not come yet.
         host.recover(report)
         ledger = host.journal.ledger()

@@ -45,6 +45,8 @@ def plan(words: Namespace, screen: Screen) -> int:
     Steps that are refused are shown, and do not count.
     """
     found = decided(words, screen)
+    for sentence in found.decision.unread:
+        screen.message(f"note: {sentence}")
     made = _plan(found)
     if words.out is not None:
         plan_file.save(made, Path(words.out))

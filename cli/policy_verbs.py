@@ -82,7 +82,7 @@ def load(words: Namespace, screen: Screen) -> int:
     source, place = str(path.absolute()), under(words.root, POLICY_JSON)
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
-    with one_run(words.root):
+    with one_run(words.root, by="policy load"):
         wanted = file_for(found.policy, words.root, resolve=resolve)
         result = store(found.policy, source, place)
         if wanted is not None:

@@ -18,7 +18,6 @@ from ovirt_rdma.host.effects.ledger import Ledger
 from ovirt_rdma.host.effects.revert import revert as take_back
 from ovirt_rdma.host.effects.run_result import RunResult
 from ovirt_rdma.host.problem import UsageProblem
-from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.run_lock import one_run
 
 
@@ -26,14 +25,15 @@ def revert(words: Namespace, screen: Screen) -> int:
     """Set back all, or one step; 1 where something could not be set back."""
     as_root("revert", words)
     host, report = ThisHost(words), RunReport(screen, word=BACK)
-    with one_run(words.root):
+    report.reading()
+    host.facts()
+    with one_run(words.root, by="revert"):
         recovered = host.recover(report, cut_off=words.allow_link_down)
         ledger = host.journal.ledger()
         held = held_steps(ledger)
         only = _known(words.step, held)
         report.expect(held)
-        report.reading()
-        facts = HostReader(host.root, host.run).facts()
+        facts = host.facts()
         result = take_back(
             host.effects,
             host.journal,

@@ -27,9 +27,11 @@ def read_changes(root: str) -> ChangeStatus:
 
 
 def change_lines(
-    found: ChangeStatus, loaded_digest: Optional[str]
+    found: ChangeStatus, loaded_digest: Optional[str], *, at_work: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield a name and what it is, for each thing there is to say."""
+    """Yield a name and what it is, for each thing there is to say; ``at_work`` as for
+    :func:`change_advice`.
+    """
     if found.problem:
         yield "changes", f"not known: {found.problem}"
         return
@@ -46,17 +48,21 @@ def change_lines(
     if found.awaiting is not None and found.confirm_by is not None:
         until = when(found.confirm_by)
         yield "confirm", f"run {found.awaiting} is taken back at {until}"
-    if found.interrupted is not None:
+    if found.interrupted is not None and not at_work:
         yield "interrupted", f"run {found.interrupted}"
 
 
-def change_advice(found: ChangeStatus) -> Iterator[tuple[str, str]]:
-    """Yield a sentence and a fix for each thing that somebody should look at."""
+def change_advice(
+    found: ChangeStatus, *, at_work: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield a sentence and a fix for each thing that somebody should look at.
+    ``at_work``: a run holds the lock, so the one that is open was not interrupted.
+    """
     if found.problem:
         yield "The changes that are held are not known", found.fix
     if found.awaiting is not None:
         yield f"Run {found.awaiting} waits to be confirmed", f"{PROGRAM} confirm"
-    if found.interrupted is not None:
+    if found.interrupted is not None and not at_work:
         yield (
             f"Run {found.interrupted} was interrupted",
             f"{PROGRAM} apply, or revert: each puts that in order first",

@@ -17,6 +17,7 @@ from ovirt_rdma.cli.status_changes import (
 )
 from ovirt_rdma.host.enablement_state import BY_LAUNCHER
 from ovirt_rdma.host.enablement_status import Status, read_status
+from ovirt_rdma.host.lock_holder import holder_of
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.policy_store import in_force
@@ -35,6 +36,7 @@ def status(words: Namespace, screen: Screen) -> int:
     """
     found = read_status(words.root)
     changes, digest = read_changes(words.root), found.policy.digest
+    holder = holder_of(words.root)
     policy = _in_force(words.root)
     exit_code = 0 if found.policy.problem is None else 3
     degraded, unknown, problems = _degraded(words.root, policy)
@@ -44,6 +46,7 @@ def status(words: Namespace, screen: Screen) -> int:
         listed = [_document(one) for one in degraded]
         content["degraded"] = None if unknown else listed
         content["changes"] = change_document(changes, digest)
+        content["at_work"] = holder and dataclasses.asdict(holder)
         problems += [changes.problem] if changes.problem else []
         screen.document("status", {**content, "problems": problems})
         return exit_code
@@ -54,7 +57,8 @@ def status(words: Namespace, screen: Screen) -> int:
     screen.fields(
         [
             *_status_lines(found, policy or Policy()),
-            *change_lines(changes, digest),
+            *change_lines(changes, digest, at_work=holder is not None),
+            *([("at work", str(holder))] if holder else []),
             ("degraded", shown),
         ]
     )
@@ -62,7 +66,7 @@ def status(words: Namespace, screen: Screen) -> int:
         screen.line(f"{one.sentence}.")
         screen.fix(one.fix)
     for sentence, fix in (
-        *change_advice(changes),
+        *change_advice(changes, at_work=holder is not None),
         *((advice.sentence, advice.fix) for advice in found.advice),
     ):
         screen.text(f"{sentence}.")

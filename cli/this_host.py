@@ -17,10 +17,10 @@ from ovirt_rdma.host.effects.confirmation import ConfirmationTimer
 from ovirt_rdma.host.effects.host_effects import HostEffects
 from ovirt_rdma.host.effects.journal import Journal
 from ovirt_rdma.host.effects.journal_records import PARTLY
+from ovirt_rdma.host.effects.prepare import FactsBefore
 from ovirt_rdma.host.effects.recover import recover
 from ovirt_rdma.host.effects.run_result import RunResult
 from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.reader import HostReader
 
 # What runs the host's tools: None is the real ones on /, and none below another root.
 # Tests put their fake host's here.
@@ -45,6 +45,8 @@ class ThisHost:
             self.run = partial(run_command, timeout_s=READ_TIMEOUT_S)
         self.journal = Journal(self.root)
         self.effects = door(self.root)
+        # A verb that needs them calls it before it takes the lock, and again under it.
+        self.facts = FactsBefore(self.root, self.run)
 
     def timer(self, run: int) -> ConfirmationTimer:
         """Return the timer that takes back the run with that number."""
@@ -60,7 +62,7 @@ class ThisHost:
         Raises Refused where there are such users, and Problem where not all could be
         taken back: no run should build on that.
         """
-        facts = None if cut_off else HostReader(self.root, self.run).facts
+        facts = None if cut_off else self.facts
         result = recover(self.effects, self.journal, self.effects.now(), report, facts)
         if result is None:
             return None

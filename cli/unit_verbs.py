@@ -6,21 +6,24 @@ journal of the unit, and says what was done only where something was.
 from __future__ import annotations
 
 from argparse import Namespace
+from contextlib import ExitStack
+from functools import partial
 from typing import Optional
 
 from ovirt_rdma.cli import this_host
 from ovirt_rdma.cli.run_report import RunReport
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.cli.this_host import ThisHost, as_root
+from ovirt_rdma.host.effects.end_holder import Patience, lock_at_last
 from ovirt_rdma.host.effects.journal_records import PARTLY
-from ovirt_rdma.host.effects.recover import roll_back_unconfirmed
+from ovirt_rdma.host.effects.recover import may_be_taken_back, roll_back_unconfirmed
 from ovirt_rdma.host.effects.run_result import RunResult
 from ovirt_rdma.host.run_lock import one_run
 
-# At boot nothing else should hold the lock for long; the timer may come while the run
-# that it is to take back is still at work.
+# At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
-_UNCONFIRMED_WAIT_S = 1800.0
+# The timer may come while the run that it is to take back is still at work, or hangs.
+_PATIENCE = Patience()
 
 
 def netdev(words: Namespace, screen: Screen) -> int:
@@ -40,7 +43,7 @@ def recover(words: Namespace, screen: Screen) -> int:
     """
     as_root("unit recover", words)
     host, report = ThisHost(words), RunReport(screen)
-    with one_run(words.root, _RECOVER_WAIT_S):
+    with one_run(words.root, _RECOVER_WAIT_S, by="unit recover"):
         result = host.recover(report, cut_off=True)
         # Also where a run was cut off right before this.
         host.finish(report)
@@ -49,11 +52,21 @@ def recover(words: Namespace, screen: Screen) -> int:
 
 def unconfirmed(words: Namespace, screen: Screen) -> int:
     """Take back a run that nobody confirmed, users or not: nobody may be there to ask
-    any more. Nothing where somebody did.
+    any more. Nothing where somebody did. What holds the lock meanwhile is ended: it may
+    hang, or be stopped, and the host be cut off.
     """
     as_root("unit unconfirmed", words)
     host, report = ThisHost(words), RunReport(screen)
-    with one_run(words.root, _UNCONFIRMED_WAIT_S):
+    with ExitStack() as stack:
+        if not lock_at_last(
+            stack,
+            words.root,
+            "unit unconfirmed",
+            is_needed=partial(_is_due, host, words.run),
+            say=report.note,
+            patience=_PATIENCE,
+        ):
+            return 0
         result = host.recover(report, cut_off=True)
         if result is None:
             result = roll_back_unconfirmed(
@@ -63,6 +76,10 @@ def unconfirmed(words: Namespace, screen: Screen) -> int:
                 host.finish(report)
                 report.note(result.sentence)
     return _tell(result, report, screen)
+
+
+def _is_due(host: ThisHost, run: int) -> bool:
+    return may_be_taken_back(host.journal.ledger(), run)
 
 
 def partitions(words: Namespace, screen: Screen) -> int:

@@ -17,6 +17,7 @@ from ovirt_rdma.host.enablement_state import MODE_NFSMOUNT, MODE_VDSMD, marker_m
 from ovirt_rdma.host.paths import CAPS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy_store import in_force
 from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.safe_file import read_file
 
 SCHEMA_VERSION = 1
 FEATURES = ("NFS_RDMA",)
@@ -71,6 +72,6 @@ def _present(path: Path) -> Union[bytes, None]:
     """
     try:
         readable = path.stat().st_mode & 0o777 == _FILE_MODE and path.is_file()
-        return path.read_bytes() if readable else b""
+        return read_file(path) if readable else b""
     except FileNotFoundError:
         return b"" if path.is_symlink() else None

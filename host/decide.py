@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.rules.rule import FAIL, Finding, Step
+from ovirt_rdma.host.rules.rule import FAIL, WARN, Finding, Step
 from ovirt_rdma.host.rules.table import RULES
+from ovirt_rdma.host.rules.unread import ID as UNREAD
 from ovirt_rdma.host.rules.view import View
+
+_ODD = (UNREAD, WARN)
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,11 @@ class Decision:
     def failed(self) -> bool:
         """Whether a finding is FAIL."""
         return any(finding.verdict == FAIL for finding in self.findings)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Sentences on what could not be read; a step may be missing for that."""
+        return tuple(f.sentence for f in self.findings if (f.rule, f.verdict) == _ODD)
 
     @property
     def to_do(self) -> tuple[Step, ...]:

@@ -117,7 +117,7 @@ def enable(
             f"there is no mode {mode!r} in this version; allowed: {', '.join(MODES)}"
         )
     host = _Host(Path(root), run)
-    with one_run(host.root):
+    with one_run(host.root, by="enable"):
         state = host.state()
         if mode == MODE_VDSMD:
             return host.carry_out(plan_enable(state, restart_vdsmd), state, BY_STOCK)
@@ -138,7 +138,7 @@ def disable(
 ) -> EnablementResult:
     """Carry out :func:`plan_disable` below ``root``; otherwise as :func:`enable`."""
     host = _Host(Path(root), run)
-    with one_run(host.root):
+    with one_run(host.root, by="disable"):
         state = host.state()
         return host.carry_out(plan_disable(state, restart_vdsmd), state, BY_LAUNCHER)
 

@@ -41,6 +41,7 @@ from ovirt_rdma.host.paths import (
     SYSTEMD_BOOTED,
     under,
 )
+from ovirt_rdma.host.safe_file import read_file
 from ovirt_rdma.host.whole_folder import unfinished
 
 PRESENT = "present"
@@ -173,7 +174,7 @@ def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
     proc = under(root, "/proc")
     for pid in sorted(int(e.name) for e in proc.glob("[0-9]*") if e.name.isdecimal()):
         try:
-            arguments = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+            arguments = read_file(proc / str(pid) / "cmdline").split(b"\0")
         except OSError:
             continue  # it has ended
         if not posixpath.basename(arguments[0]).startswith(b"python"):
@@ -189,7 +190,7 @@ def _one_of(texts: Mapping[bytes, str], path: Path) -> tuple[str, Optional[str]]
     if path.is_symlink():
         return FOREIGN, None
     try:
-        found = path.read_bytes()
+        found = read_file(path)
     except FileNotFoundError:
         return ABSENT, None
     except IsADirectoryError:
@@ -236,7 +237,7 @@ def _overrides(root: Path) -> tuple[str, ...]:
                 continue
             found[path.name] = ""
             try:
-                content = path.read_bytes()
+                content = read_file(path)
             except OSError:
                 continue  # systemd passes over it as well
             if _SETS_EXEC_START.search(content):

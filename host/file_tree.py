@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# ruff: noqa: PTH112, PTH115, PTH119, PTH123, PTH208
-"""/proc, /sys and /lib below a root folder, read so that nothing there can raise."""
+# ruff: noqa: PTH112, PTH115, PTH119, PTH208
+"""/proc, /sys and /lib below a root folder, read so that nothing there can raise, wait,
+or fill the memory.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from typing import Optional, Union
+
+from ovirt_rdma.host.safe_file import (
+    is_there,
+    names_of_others,
+    read_file,
+    read_file_of_others,
+)
 
 Problems = Optional[list[str]]
 """Where sentences about what could not be read go; None drops them."""
@@ -24,11 +33,17 @@ class FileTree:
         # to make than a file of /sys to read.
         self._prefix = str(self.root).rstrip("/")
 
-    def data(self, path: str, problems: Problems = None) -> Optional[bytes]:
-        """Return the bytes of a file, or None with a sentence in ``problems``."""
+    def data(
+        self, path: str, problems: Problems = None, *, others: str = ""
+    ) -> Optional[bytes]:
+        """Return the bytes of a file, or None with a sentence in ``problems``.
+        ``others`` is the folder on the way to it that others than root may write, if
+        there is one.
+        """
         try:
-            with open(self._below(path), "rb", buffering=0) as file:
-                return file.read()
+            if others:
+                return read_file_of_others(self._below(others), self._below(path))
+            return read_file(self._below(path))
         except (OSError, ValueError) as e:  # ValueError: a NUL in the name
             _say(problems, path, e)
             return None
@@ -46,13 +61,23 @@ class FileTree:
             problems.append(f"{path} is empty")
         return text or None
 
-    def names(self, folder: str, problems: Problems = None) -> list[str]:
-        """Return the sorted names in a folder; none where it is unreadable."""
+    def names(
+        self, folder: str, problems: Problems = None, *, others: str = ""
+    ) -> list[str]:
+        """Return the sorted names in a folder; none where it is unreadable. ``others``
+        as for :meth:`data`.
+        """
         try:
+            if others:
+                return names_of_others(self._below(others), self._below(folder))
             return sorted(os.listdir(self._below(folder)))
         except (OSError, ValueError) as e:
             _say(problems, folder, e)
             return []
+
+    def has(self, path: str, *, others: str) -> bool:
+        """Whether something is at ``path``; ``others`` as for :meth:`data`."""
+        return is_there(self._below(others), self._below(path))
 
     def is_folder(self, path: str) -> bool:
         """Whether ``path`` is a folder or a link to one."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Union
+from typing import Callable, Union
+
+from ovirt_rdma.host.safe_file import read_named
 
 
 class UnreadableJson(Exception):
@@ -19,10 +21,14 @@ class UnreadableJson(Exception):
         self.is_file = is_file
 
 
-def read_json(path: Union[str, Path]) -> object:
-    """Return the value in a JSON file, in UTF-8. Raises UnreadableJson."""
+def read_json(
+    path: Union[str, Path], read: Callable[[Union[str, Path]], bytes] = read_named
+) -> object:
+    """Return the value in a JSON file, in UTF-8, read by ``read``. Raises
+    UnreadableJson.
+    """
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        text = read(path).decode("utf-8")
     except OSError as e:
         words = f"cannot be read: {e.strerror or e}"
         raise UnreadableJson(words, is_file=False) from None

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from ovirt_rdma.host.network_request import Link
+from ovirt_rdma.host.safe_file import read_file
 
 _NET_CLASS = "/sys/class/net"
 _LOWER = "lower_"
@@ -59,8 +60,7 @@ def _lowers(folder: str) -> tuple[str, ...]:
 
 def _text(path: str) -> Optional[str]:
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            return file.read().decode("utf-8", "replace").strip()
+        return read_file(path).decode("utf-8", "replace").strip()
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return None
 

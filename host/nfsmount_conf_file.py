@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.nfsmount_conf import Resolver, local_path
+from ovirt_rdma.host.safe_file import read_file
 
 _HEADER = """\
 # Written by ovirt-rdma-host enable, mode nfsmount; ovirt-rdma-host disable removes it.
@@ -47,7 +48,7 @@ def read_conf_file(path: Path) -> ConfFile:
     if path.is_symlink():
         return ConfFile(FOREIGN)
     try:
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        text = read_file(path).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ConfFile(ABSENT)
     except IsADirectoryError:

@@ -9,7 +9,6 @@ No version number tells, so nfsconf(8) is asked, which has the parser of mount.n
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Optional
@@ -22,6 +21,7 @@ from ovirt_rdma.host.paths import (
     NFSMOUNT_FILE,
     under,
 )
+from ovirt_rdma.host.safe_file import read_file
 
 Settings = dict[tuple[str, str], str]
 """Section header and key, both in lower case, to value."""
@@ -41,10 +41,10 @@ def read_settings(root: Path, run: Runner, ours: Optional[str] = None) -> Settin
         conf.touch()
         folder.mkdir()
         if under(root, NFSMOUNT_CONF).exists():
-            shutil.copyfile(under(root, NFSMOUNT_CONF), conf)
+            conf.write_bytes(read_file(under(root, NFSMOUNT_CONF)))
         for path in under(root, NFSMOUNT_DIRECTORY).glob("*.conf"):
             if path.is_file():
-                shutil.copyfile(path, folder / path.name)
+                (folder / path.name).write_bytes(read_file(path))
         if ours is not None:
             text = ours.encode("utf-8", "surrogateescape")
             (folder / Path(NFSMOUNT_FILE).name).write_bytes(text)

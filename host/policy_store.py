@@ -34,6 +34,7 @@ from ovirt_rdma.host.atomic_file import (
 from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.safe_file import read_file
 
 SCHEMA_VERSION = 1
 
@@ -194,7 +195,7 @@ def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
     schema version, or whose policy does not have the digest it claims.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -16,6 +16,8 @@ from ovirt_rdma.host.file_tree import FileTree
 # What is in force, and what VDSM goes back to at boot; each ``netconf`` is a link.
 STAGING = "/var/lib/vdsm/staging/netconf/nets"
 PERSISTENCE = "/var/lib/vdsm/persistence/netconf/nets"
+# Owned by the user vdsm (vdsm.spec.in, %defattr before _localstatedir/lib/vdsm).
+_OTHERS = "/var/lib/vdsm"
 
 
 def read_ovirt_networks(
@@ -25,12 +27,18 @@ def read_ovirt_networks(
 
     They are those in force; where VDSM keeps no such list, the persistent ones.
     """
-    folder = STAGING if tree.is_folder(STAGING) else PERSISTENCE
-    if not tree.is_folder(folder):
+    there = (f for f in (STAGING, PERSISTENCE) if tree.has(f, others=_OTHERS))
+    folder = next(there, None)
+    if folder is None:
         return ()
     found = (
-        _network(name, tree.data(f"{folder}/{name}", problems), folder, problems)
-        for name in tree.names(folder, problems)
+        _network(
+            name,
+            tree.data(f"{folder}/{name}", problems, others=_OTHERS),
+            folder,
+            problems,
+        )
+        for name in tree.names(folder, problems, others=_OTHERS)
     )
     return tuple(network for network in found if network)
 

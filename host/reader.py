@@ -28,7 +28,7 @@ from ovirt_rdma.host.file_tree import FileTree, Problems
 from ovirt_rdma.host.mountinfo import MOUNTINFO
 from ovirt_rdma.host.mountstats import MOUNTSTATS
 from ovirt_rdma.host.nfs_mounts import nfs_mounts
-from ovirt_rdma.host.paths import DEGRADED_JSON
+from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
 from ovirt_rdma.host.read_adapters import read_adapters
 from ovirt_rdma.host.read_boot import read_booted_at, read_uptime
 from ovirt_rdma.host.read_module_details import with_module_details
@@ -175,10 +175,9 @@ class HostReader:
     def degraded_marks(self, problems: Problems = None) -> tuple[DegradedMark, ...]:
         """Return what vdsmd has noted on mounts; nothing where it never had to."""
         problems = _list(problems)
-        folder, _, name = DEGRADED_JSON.rpartition("/")
-        if name not in self._tree.names(folder):
+        if not self._tree.has(DEGRADED_JSON, others=RUN_MOUNTS):
             return ()
-        data = self._tree.data(DEGRADED_JSON, problems)
+        data = self._tree.data(DEGRADED_JSON, problems, others=RUN_MOUNTS)
         try:
             return () if data is None else degraded_file.from_json(data)
         except ValueError as odd:

@@ -7,11 +7,12 @@ Files and order are those of VDSM's lib/vdsm/common/config.py.in.
 from __future__ import annotations
 
 import configparser
-import glob
+import io
 import posixpath
 from pathlib import Path
 from typing import Optional, Union
 
+from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.paths import (
     VDSM_CONF,
     VDSM_CONF_DROPIN_DIRECTORIES,
@@ -25,6 +26,9 @@ OPTION = "nfs_mount_options"
 DEFAULT = "soft,nosharecache"
 REPOSITORY = "repository"
 
+# VDSM's own (init/systemd/vdsm-tmpfiles.d.conf.in).
+_RUN = "/run/vdsm"
+
 # Where the files are, for a fix that says what to do.
 FOLDERS = "/etc/vdsm /run/vdsm /usr/lib/vdsm"
 
@@ -35,7 +39,7 @@ def nfs_mount_options(root: Union[str, Path], problems: list[str]) -> Optional[s
 
     None, with a sentence in ``problems``, where the files are broken, with which
     VDSM itself does not start. Files that cannot be opened are passed over, as VDSM
-    does.
+    does; of those that VDSM's user may have made, with a sentence.
     """
     return _irs(OPTION, DEFAULT, root, problems)
 
@@ -54,8 +58,16 @@ def _irs(
     parser = configparser.ConfigParser()
     # In the section itself, so that a [DEFAULT] of the files does not count.
     parser.read_dict({SECTION: {option: default}})
+    tree = FileTree(root)
     try:
-        parser.read([under(root, VDSM_CONF), *_dropins(root)], encoding="utf-8")
+        for path, others in ((VDSM_CONF, ""), *_dropins(tree)):
+            passed_over: list[str] = []
+            data = tree.data(path, passed_over, others=others)
+            if data is not None:
+                with io.TextIOWrapper(io.BytesIO(data), encoding="utf-8") as file:
+                    parser.read_file(file, source=str(under(root, path)))
+            elif others:
+                problems += passed_over
         return parser.get(SECTION, option)
     except (configparser.Error, UnicodeDecodeError) as error:
         words = " ".join(str(error).split())
@@ -71,10 +83,14 @@ def replaces_nfs_connections(options: str) -> bool:
     return set(options.replace(" ", "").split(",")) != set(DEFAULT.split(","))
 
 
-def _dropins(root: Union[str, Path]) -> list[str]:
-    """List the drop-ins as VDSM merges them: by name, whatever the folder."""
+def _dropins(tree: FileTree) -> list[tuple[str, str]]:
+    """List the drop-ins as VDSM merges them: by name, whatever the folder. With each
+    comes the folder on its way that others may write.
+    """
     found = []
     for directory in VDSM_CONF_DROPIN_DIRECTORIES:
-        # Not Path.glob, which takes hidden files too.
-        found += glob.glob(f"{glob.escape(str(under(root, directory)))}/*.conf")  # noqa: PTH207
-    return sorted(found, key=posixpath.basename)
+        others = _RUN if directory.startswith(f"{_RUN}/") else ""
+        # As glob.glob takes *.conf: no hidden files.
+        names = (n for n in tree.names(directory, others=others) if n[0] != ".")
+        found += [(f"{directory}/{n}", others) for n in names if n.endswith(".conf")]
+    return sorted(found, key=lambda one: posixpath.basename(one[0]))

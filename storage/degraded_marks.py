@@ -16,6 +16,7 @@ from typing import Optional
 from ovirt_rdma.host import degraded_file
 from ovirt_rdma.host.atomic_file import remove_unfinished, write_atomically
 from ovirt_rdma.host.facts import DegradedMark, NfsMount
+from ovirt_rdma.host.safe_file import MOST_BYTES_OF_OTHERS, read_file
 from ovirt_rdma.storage.mount_age import is_about, mark_of
 
 FILE_MODE = 0o644
@@ -84,7 +85,7 @@ class DegradedMarks:
             return ()
         remove_unfinished(self._path.parent)  # of a vdsmd that was killed
         try:
-            return degraded_file.from_json(self._path.read_bytes())
+            return degraded_file.from_json(read_file(self._path, MOST_BYTES_OF_OTHERS))
         except FileNotFoundError:
             return ()
         except (OSError, ValueError) as error:

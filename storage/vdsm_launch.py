@@ -19,6 +19,7 @@ from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.policy_store import PolicySource
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.safe_file import read_file
 from ovirt_rdma.host.vdsm_conf import replaces_nfs_connections
 from ovirt_rdma.storage import network_probe, vdsm_shape
 from ovirt_rdma.storage.connection import PolicyInForce, connection_class
@@ -78,7 +79,7 @@ def prepare(root: str = "/") -> Prepared:
 
 def _check_enabled(marker: Path) -> None:
     try:
-        lines = marker.read_bytes().splitlines()
+        lines = read_file(marker).splitlines()
     except FileNotFoundError:
         lines = []
     if _MARK not in lines:

@@ -142,3 +142,74 @@ def test_vdsmd_loads_no_library_for_us(start):
             others.add(_top(name))
     assert VDSMD_SIDE[1] in ours
     assert others - sys.stdlib_module_names - {"vdsm"} == set()
+
+
+# Where files are opened for reading, so that a pipe, a device or an endless one does no
+# harm: root runs what is in these rooms, and VDSM.
+SAFE_FILE = "host/safe_file.py"
+# What else reads, and why that ends.
+READS = {
+    "host/effects/journal.py": "without waiting, after a look whose file it is",
+    "host/policy_file.py": "what a person names",
+    "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",
+    "cli/engine_settings.py": "the operator's machine",
+    "cli/login_verb.py": "the operator's machine",
+    "cli/network_attach_verb.py": "the operator's machine",
+    "cli/policy_fleet_verbs.py": "the operator's machine",
+}
+_READERS = {"read_text", "read_bytes", "open", "copyfile", "copy", "copy2", "copytree"}
+_NO_READ = {"O_WRONLY", "O_RDWR", "O_DIRECTORY", "devnull", "w", "wb", "x", "xb"}
+
+
+def _opens_for_reading(tree: ast.AST) -> list[int]:
+    """Return the lines of the calls in ``tree`` that open a file for reading."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        name = getattr(called, "attr", None) or getattr(called, "id", None)
+        words = {getattr(one, "attr", getattr(one, "value", "")) for one in _flat(node)}
+        # By name where flags are put together elsewhere.
+        if name in _READERS and not words & _NO_READ:
+            found.append(node.lineno)
+    return found
+
+
+def _flat(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in ``node`` and can be looked up in a set."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Attribute) or (
+            isinstance(one, ast.Constant) and isinstance(one.value, str)
+        ):
+            yield one
+
+
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("open(p)", True),
+        ("open(p, 'rb')", True),
+        ("Path(p).read_bytes()", True),
+        ("p.read_text(encoding='utf-8')", True),
+        ("p.open()", True),
+        ("os.open(p, os.O_RDONLY | os.O_CLOEXEC)", True),
+        ("os.open(p, flags)", True),
+        ("shutil.copyfile(a, b)", True),
+        ("read_file(p)", False),
+        ("open(p, 'w')", False),
+        ("os.open(p, os.O_RDWR | os.O_CREAT)", False),
+        ("os.open(p, os.O_RDONLY | os.O_DIRECTORY)", False),
+    ],
+)
+def test_what_opens_a_file_is_seen(line, reads):
+    assert bool(_opens_for_reading(ast.parse(line))) is reads
+
+
+def test_root_opens_files_in_one_place():
+    found = set()
+    for room in ("host", "storage", "vdsm_hooks", "cli"):
+        for path in [*(TOP / room).rglob("*.py"), *(TOP / room).glob("*/50_ovirt*")]:
+            if _opens_for_reading(ast.parse(path.read_bytes())):
+                found.add(str(path.relative_to(TOP)))
+    assert found == {SAFE_FILE, *READS}

@@ -8,6 +8,7 @@ import os
 from typing import Optional
 
 from ovirt_rdma.host.network_request import NetworkRequest, parsed
+from ovirt_rdma.host.safe_file import read_file
 
 # VDSM common/hooks.py
 VARIABLE = "_hook_json"
@@ -16,7 +17,7 @@ VARIABLE = "_hook_json"
 def network_request() -> Optional[NetworkRequest]:
     """Return it; None where there is none, or none of VDSM's form."""
     try:
-        with open(os.environ[VARIABLE], "rb") as file:  # noqa: PTH123
-            return parsed(json.loads(file.read().decode("utf-8")))
+        data = read_file(os.environ[VARIABLE])
+        return parsed(json.loads(data.decode("utf-8")))
     except (KeyError, OSError, ValueError, RecursionError):
         return None

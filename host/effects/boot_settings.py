@@ -34,6 +34,7 @@ from ovirt_rdma.host.json_records import Records, WrongRecord, plain
 from ovirt_rdma.host.paths import BOOT_JSON, under
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.rules.rule import OFFLOAD, SYSFS, Change
+from ovirt_rdma.host.safe_file import read_file
 
 SCHEMA_VERSION = 1
 _FILE_MODE = 0o600
@@ -125,7 +126,7 @@ def keep_boot_settings(root: Union[str, Path], held: Iterable[Act]) -> bool:
     try:
         if not settings:
             return _remove(path)
-        if path.is_file() and path.read_bytes() == data.encode():
+        if path.is_file() and read_file(path) == data.encode():
             return False
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True)
@@ -156,7 +157,7 @@ def read_boot_settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
     if not path.exists():
         return ()
     try:
-        data = read_json(path)
+        data = read_json(path, read_file)
         version = data.get("schema_version") if isinstance(data, dict) else None
         if version not in (None, SCHEMA_VERSION):
             raise Problem(f"{path} has the unknown schema version {version}", _FIX)

@@ -16,7 +16,12 @@ from ovirt_rdma.host.effects.children_held import made_by, open_run
 from ovirt_rdma.host.effects.host_effects import HostEffects
 from ovirt_rdma.host.effects.journal import Journal
 from ovirt_rdma.host.effects.journal_records import DONE, PARTITIONS, PARTLY
-from ovirt_rdma.host.effects.prepare import Prepared, prepare, still_planned
+from ovirt_rdma.host.effects.prepare import (
+    FactsBefore,
+    Prepared,
+    decided_by,
+    still_planned,
+)
 from ovirt_rdma.host.effects.recover import recover
 from ovirt_rdma.host.effects.revert import revert
 from ovirt_rdma.host.effects.run import apply_steps
@@ -25,7 +30,6 @@ from ovirt_rdma.host.effects.stop_signal import Stop
 from ovirt_rdma.host.partitions import Difference, difference, steps_of, who_uses
 from ovirt_rdma.host.policy_store import StoredPolicy
 from ovirt_rdma.host.read_units import PARTITIONS_UNIT
-from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules.ipoib_children import wanted_children
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.run_lock import one_run
@@ -66,6 +70,8 @@ class ChildrenRun:
         self._stop = stop
         self._host = host
         self._journal = Journal(root)
+        # Read before the lock is taken, where it is known that they are needed.
+        self._facts = FactsBefore(root, run)
         self._sentences: list[str] = []
 
     def recover_own(self) -> str:
@@ -74,7 +80,7 @@ class ChildrenRun:
 
         Raises as :meth:`bring`.
         """
-        with one_run(self._root):
+        with one_run(self._root, by=PARTITIONS_UNIT):
             ledger = self._journal.ledger()
             ours = ledger.interrupted and not open_run(ledger)
             return self._recover() if ours else ""
@@ -86,7 +92,8 @@ class ChildrenRun:
 
         Raises LockHeld, and Problem for a journal or a lock that cannot be used.
         """
-        with one_run(self._root):
+        self._facts()
+        with one_run(self._root, by=PARTITIONS_UNIT):
             ledger = self._journal.ledger()
             waits = open_run(ledger)
             if waits:
@@ -95,7 +102,7 @@ class ChildrenRun:
                 why = self._recover()
                 if why:
                     return Outcome((why,))
-            prepared = prepare(self._root, self._run, self._policy)
+            prepared = decided_by(self._facts(), self._policy)
             view = View(prepared.facts, self._policy.policy)
             now = difference(view)
             self._sentences = list(_not_made(view, seen.missing))
@@ -110,9 +117,8 @@ class ChildrenRun:
         """Take back what an interrupted run did; return why not all of it could be.
         Raises Refused where a child is used by now.
         """
-        facts = HostReader(self._root, self._run).facts
         now = self._host.now()
-        result = recover(self._host, self._journal, now, self._listener, facts)
+        result = recover(self._host, self._journal, now, self._listener, self._facts)
         self._keep_for_boot()
         if result is None or result.outcome == PARTLY:
             return result.sentence if result else "a run is open"

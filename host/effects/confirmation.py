@@ -18,6 +18,8 @@ from ovirt_rdma.host.problem import Problem
 
 PROGRAM = "/usr/bin/ovirt-rdma-host"
 
+AGAIN_S = 30
+
 # systemd answers at once, or is busy starting units.
 _TIMEOUT_S = 30.0
 
@@ -104,6 +106,10 @@ class ConfirmationTimer:
             f"--description=Take back run {self._number} of ovirt-rdma-host",
             # Forgotten once it ran, also where it failed.
             "--collect",
+            # Where the lock was not to be had, the journal not to be read, or we were
+            # killed: again, for as long as it takes.
+            "--property=Restart=on-failure",
+            f"--property=RestartSec={AGAIN_S}",
             "--quiet",
             "--",
             program,

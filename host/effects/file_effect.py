@@ -13,6 +13,7 @@ from ovirt_rdma.host.atomic_file import (
 from ovirt_rdma.host.effects.effect import EffectFailed, Host, Reading
 from ovirt_rdma.host.own_files import why_not_ours
 from ovirt_rdma.host.rules.rule import FILE, Change
+from ovirt_rdma.host.safe_file import read_file
 
 _MODE = 0o644
 _FIX = "move the file away, or take what it says out of the policy"
@@ -24,7 +25,7 @@ def read(host: Host, change: Change) -> Reading:
     try:
         if path.is_symlink():
             return Reading(problem=f"{change.target} is a symbolic link, not our file")
-        return Reading(path.read_bytes().decode("utf-8", "surrogateescape"))
+        return Reading(read_file(path).decode("utf-8", "surrogateescape"))
     except (FileNotFoundError, NotADirectoryError):
         return Reading()
     except OSError as e:

@@ -16,11 +16,11 @@ from ovirt_rdma.host.effects.host_effects import HostEffects
 from ovirt_rdma.host.effects.journal import Journal
 from ovirt_rdma.host.effects.journal_records import HOOK, PARTLY
 from ovirt_rdma.host.effects.ledger import Ledger
+from ovirt_rdma.host.effects.prepare import FactsBefore
 from ovirt_rdma.host.effects.recover import recover
 from ovirt_rdma.host.effects.run import apply_steps
 from ovirt_rdma.host.effects.run_result import RunRequest, RunResult
 from ovirt_rdma.host.facts import Facts
-from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules.rule import LIVE, Step
 
 # A tool gets less than the hook that waits for it (vdsm_hooks.points).
@@ -48,6 +48,8 @@ class HookRun:
         self.root = root
         self.run = run
         self.say = say
+        # Read before the lock is taken, and for the run under it.
+        self.facts = FactsBefore(root, run)
         self._by = by
         self._host = host or HostEffects(root, run, activates=False)
         self._journal = Journal(root)
@@ -61,8 +63,8 @@ class HookRun:
         waits = in_the_way(self._journal.ledger())
         if waits:
             return waits
-        facts = HostReader(self.root, self.run).facts
-        result = recover(self._host, self._journal, self._host.now(), self, facts)
+        now = self._host.now()
+        result = recover(self._host, self._journal, now, self, self.facts)
         if result is None:
             return ""
         self._keep_for_boot()

@@ -14,7 +14,7 @@ from ovirt_rdma.host.effects.gate import gate
 from ovirt_rdma.host.effects.hook_run import HookRun, Say
 from ovirt_rdma.host.effects.host_effects import HostEffects
 from ovirt_rdma.host.effects.journal_records import DONE
-from ovirt_rdma.host.effects.prepare import Prepared, prepare
+from ovirt_rdma.host.effects.prepare import Prepared, decided_by
 from ovirt_rdma.host.effects.run_result import Refused
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy_store import read
@@ -45,13 +45,14 @@ def live_run(
     if policy is None:
         return
     hook = HookRun(root, by, say, run, host)
+    hook.facts()
     try:
-        with one_run(root):
+        with one_run(root, by=by):
             waits = hook.why_not()
             if waits:
                 say(f"nothing was done: {waits}")
                 return
-            prepared = prepare(root, hook.run, policy)
+            prepared = decided_by(hook.facts(), policy)
             steps = live_steps(prepared, netdevs)
             result = hook.apply(steps, policy.digest, prepared.facts)
     except (LockHeld, Refused) as no:

@@ -17,7 +17,6 @@ from ovirt_rdma.host.network_refusal import WantedMode
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.policy_store import read
-from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.run_lock import LockHeld, one_run
 
 # Another hook is done by then; an admin's apply may not be, and that is said.
@@ -44,12 +43,13 @@ def set_modes(
     stored = read(under(root, POLICY_JSON))
     policy, digest = (stored.policy, stored.digest) if stored else (Policy(), "")
     hook = HookRun(root, by, say, run, host)
+    hook.facts()
     try:
-        with one_run(root, lock_wait_s):
+        with one_run(root, lock_wait_s, by=by):
             waits = hook.why_not()
             if waits:
                 return f"{_what(wanted)} cannot be set now: {waits}"
-            facts = HostReader(root, hook.run).facts()
+            facts = hook.facts()
             found = mode_steps(facts, policy, wanted)
             for note in found.notes:
                 say(note)

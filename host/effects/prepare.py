@@ -14,9 +14,9 @@ from ovirt_rdma.host.commands import Runner
 from ovirt_rdma.host.decide import Decision, decide
 from ovirt_rdma.host.effects.saved_plan import differences
 from ovirt_rdma.host.facts import Facts
-from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.plan_file import Plan
-from ovirt_rdma.host.policy_store import StoredPolicy, read
+from ovirt_rdma.host.policy_store import Signature, StoredPolicy, read, signature_of
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules.view import View
@@ -54,6 +54,29 @@ class Prepared:
             )
 
 
+class FactsBefore:
+    """The facts of the host below ``root``, tools through ``run``: read before the lock
+    is taken, so that a host that is slow to tell holds up no other run. Called again
+    under the lock, it gives the same, or reads anew where a run of ours has changed
+    something since, as the journal tells; of what others change the lock knows nothing
+    in any case.
+    """
+
+    def __init__(self, root: Union[str, Path], run: Optional[Runner]) -> None:
+        self._reader = HostReader(root, run)
+        self._journal = under(root, JOURNAL)
+        self._facts: Optional[Facts] = None
+        self._seen: Optional[Signature] = None
+
+    def __call__(self) -> Facts:
+        """Return them, read at the first call or since."""
+        seen = signature_of(self._journal)
+        if self._facts is None or seen != self._seen:
+            # As it was before the reading: what comes meanwhile counts as later.
+            self._facts, self._seen = self._reader.facts(), seen
+        return self._facts
+
+
 def loaded_policy(root: Union[str, Path]) -> StoredPolicy:
     """Return the policy in force. Raises NoPolicy, or StoredPolicyProblem."""
     stored = read(under(root, POLICY_JSON))
@@ -69,7 +92,11 @@ def prepare(
     root: Union[str, Path], run: Optional[Runner], policy: StoredPolicy
 ) -> Prepared:
     """Read the host below ``root``, tools through ``run``, and decide by ``policy``."""
-    facts = HostReader(root, run).facts()
+    return decided_by(HostReader(root, run).facts(), policy)
+
+
+def decided_by(facts: Facts, policy: StoredPolicy) -> Prepared:
+    """Decide by ``policy`` for a host that was read. Pure."""
     return Prepared(facts, policy, decide(facts, policy.policy))
 
 

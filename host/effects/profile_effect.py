@@ -12,6 +12,7 @@ from ovirt_rdma.host.effects.same_value import same_value
 from ovirt_rdma.host.effects.targets import netdev_of
 from ovirt_rdma.host.rules.ipoib_settings import NEW
 from ovirt_rdma.host.rules.rule import Change
+from ovirt_rdma.host.safe_file import read_file
 
 
 def read(host: Host, change: Change, uuid: Optional[str]) -> Reading:
@@ -87,7 +88,7 @@ def own_file(host: Host, change: Change, uuid: str) -> Optional[str]:
         return None
     try:
         path = host.path(keyfile.path_of(netdev_of(change) or ""))
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        text = read_file(path).decode("utf-8", "surrogateescape")
     except OSError:
         return None
     return text if keyfile.value_in(text, keyfile.UUID) == uuid else None

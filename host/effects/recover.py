@@ -72,6 +72,18 @@ def roll_back_unconfirmed(
         return roll_back(host, notes, run, f"run {run} was not confirmed")
 
 
+def may_be_taken_back(ledger: Ledger, number: int) -> bool:
+    """Whether run ``number`` waits to be confirmed, or for its own end, or is being
+    taken back. Pure.
+    """
+    run, opened = ledger.run(number), ledger.interrupted
+    if run is None or run.begin.confirm_by is None or run.confirmed:
+        return False
+    if opened and (opened.number == number or opened.begin.verb == REVERT):
+        return True
+    return run.awaits_confirmation
+
+
 def _refuse_users(host: Door, ledger: Ledger, run: Run, facts: Facts) -> None:
     reverts = run.begin.verb == REVERT
     plan = (

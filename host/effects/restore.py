@@ -32,6 +32,7 @@ from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, Change
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.safe_file import read_file
 
 # A netdev may be announced before it has all its files in /sys.
 FILES_S = 2.0
@@ -56,7 +57,7 @@ def restore_netdev(
     """
     say = say or _to_stderr
     try:
-        with one_run(root, LOCK_S):
+        with one_run(root, LOCK_S, by=f"unit netdev {name}"):
             settings = _settings(root)
             host = Host(Path(root), run)
             if settings:
@@ -149,7 +150,8 @@ class _Restorer:
 
     def _users(self, name: str) -> tuple[str, ...]:
         """Return who would notice if the link of ``name``, or of another netdev of its
-        adapter, went down.
+        adapter, went down. Read under the lock: it may have been waited for, and
+        somebody have come to use the netdev meanwhile.
         """
         facts = HostReader(self.root, self.run).facts()
         view = View(facts, Policy())
@@ -164,7 +166,7 @@ class _Restorer:
         one that never sticks must not do so for ever.
         """
         note = self._tried(change)
-        if note.exists() and note.read_text() == change.after:
+        if note.exists() and read_file(note).decode() == change.after:
             return False
         note.write_text(change.after or "")
         return True

@@ -14,6 +14,7 @@ from ovirt_rdma.host.effects.place import netdevs_of_pci
 from ovirt_rdma.host.effects.targets import MODE_FILE, netdev_file, port_mtu_of
 from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.rules.rule import SYSFS, Change
+from ovirt_rdma.host.safe_file import read_file
 
 # mlx4 takes the ports' links down and up, and udev renames the netdevs.
 NETDEVS_BACK_S = 30.0
@@ -35,7 +36,7 @@ _MEANINGS = {
 def read(host: Host, change: Change) -> Reading:
     """Return the file's text; None where the file is not there."""
     try:
-        data = host.path(change.target).read_bytes()
+        data = read_file(host.path(change.target))
     except (FileNotFoundError, NotADirectoryError):
         return Reading()
     except OSError as e:

@@ -6,15 +6,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+from contextlib import contextmanager
 
 import pytest
 from changes_wanted import MODES, POLICY, modes
 from command_line import run
 
-from ovirt_rdma.cli import this_host
+from ovirt_rdma.cli import apply_verb, this_host
 from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.prepare import prepare
+from ovirt_rdma.host.lock_holder import holder_of
 from ovirt_rdma.host.paths import JOURNAL, under
+from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.run_lock import one_run
 
 DONE = """\
@@ -309,17 +311,102 @@ def test_no_plan_file(ready):
 
 
 def test_what_is_still_planned_after_the_run_is_rolled_back(ready, monkeypatch):
-    looks = []
+    really, looks = HostReader.facts, []
 
-    def forgetful(root, tools, policy):
-        found = prepare(root, tools, policy)
-        looks.append(found)
+    def forgetful(self, routes_to=()):
+        looks.append(really(self, routes_to))
         # The second look is the proof: there the host shows what it showed before.
         return looks[0]
 
-    monkeypatch.setattr("ovirt_rdma.host.effects.prepare.prepare", forgetful)
-    monkeypatch.setattr("ovirt_rdma.cli.apply_verb.prepare", forgetful)
+    monkeypatch.setattr(HostReader, "facts", forgetful)
     result = ready("apply")
     assert result.code == 6
+    assert len(looks) == 2
     assert "was done, and is still planned; all is as before." in result.out
     assert modes(ready) == ["datagram", "datagram"]
+
+
+@pytest.fixture
+def interrupted_and_used(interrupted):
+    """The same, and somebody has mounted over ib0 since, whose link would go down."""
+    interrupted.fake.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="rdma")
+    return interrupted
+
+
+@pytest.mark.parametrize("words", [["apply"], ["revert"], ["confirm"]])
+def test_with_users_by_now_it_is_not_taken_back(interrupted_and_used, words):
+    host = interrupted_and_used
+    before = under(host.root, JOURNAL).read_bytes()
+    for _ in range(2):
+        host(*words).refused(
+            4,
+            "run 1 was interrupted, and is not taken back: there are users",
+            "10.0.0.1:/data",
+            "--allow-link-down",
+        )
+    assert modes(host) == ["connected", "datagram"]
+    assert under(host.root, JOURNAL).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "then"), [(["apply"], ["connected"] * 2), (["revert"], ["datagram"] * 2)]
+)
+def test_with_users_by_now_it_is_taken_back_where_that_is_allowed(
+    interrupted_and_used, words, then
+):
+    host = interrupted_and_used
+    result = host(*words, "--allow-link-down")
+    assert result.code == 0
+    assert "run 1 was interrupted" in result.err
+    assert modes(host) == then
+
+
+# The host is read before the lock is taken
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Whether the lock was held, at each reading of a whole host."""
+    found = []
+    really = HostReader.facts
+
+    def facts(self, routes_to=()):
+        found.append(holder_of(self._tree.root) is not None)
+        return really(self, routes_to)
+
+    monkeypatch.setattr(HostReader, "facts", facts)
+    return found
+
+
+def test_the_lock_is_held_for_the_proof_only(ready, reads):
+    assert ready("apply").code == 0
+    assert reads == [False, True]
+    reads.clear()
+    assert ready("revert").code == 0
+    assert reads == [False]
+
+
+def test_a_host_is_read_anew_after_what_was_taken_back(interrupted, reads):
+    assert interrupted("apply").code == 0
+    # Before, after run 1 was taken back, and for the proof.
+    assert reads == [False, True, True]
+    assert modes(interrupted) == ["connected", "connected"]
+
+
+def test_and_after_a_run_that_came_between(ready, monkeypatch):
+    """Its values are what this run sets back later."""
+    really, calls = apply_verb.one_run, []
+
+    @contextmanager
+    def after_another(root, **more):
+        if not calls:
+            calls.append(1)
+            assert ready("apply", "--live-only").code == 0
+        with really(root, **more):
+            yield
+
+    monkeypatch.setattr(apply_verb, "one_run", after_another)
+    result = ready("apply")
+    assert result.code == 0
+    assert "MODOPT-02/boot" not in result.out
+    assert modes(ready) == ["connected", "connected"]

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import threading
+from contextlib import contextmanager
 
 import pytest
 from changes_wanted import modes
 
 from ovirt_rdma.cli import unit_verbs
+from ovirt_rdma.host.effects.end_holder import Patience
 from ovirt_rdma.host.effects.journal import Journal
 from ovirt_rdma.host.effects.journal_records import ROLLED_BACK, Begin, End
 from ovirt_rdma.host.paths import JOURNAL, SYSTEMD_BOOTED, under
@@ -189,7 +193,72 @@ def test_the_timer_waits_for_the_run_that_is_still_at_work(waiting):
     assert modes(waiting) == DATAGRAM
 
 
-def test_it_does_not_wait_for_ever(waiting, monkeypatch):
-    monkeypatch.setattr(unit_verbs, "_UNCONFIRMED_WAIT_S", 0.0)
-    with one_run(waiting.root):
-        waiting("unit", "unconfirmed", "1").refused(75, "another run")
+@contextmanager
+def stopped_holder(root):
+    """A process that has taken the lock, and was stopped then."""
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with one_run(root, by="policy load"):
+            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.pause()
+    os.waitpid(child, os.WUNTRACED)
+    try:
+        yield child
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """The holder of the lock gets no time of its own."""
+    monkeypatch.setattr(unit_verbs, "_PATIENCE", Patience(before_s=0.0))
+
+
+def test_a_holder_that_is_stopped_is_ended(waiting, hasty):
+    with stopped_holder(waiting.root) as child:
+        waiting("apply").refused(75, f": policy load (process {child}, stopped, since")
+        result = waiting("unit", "unconfirmed", "1")
+    assert result.code == 0
+    assert "holds the lock of this host, and is asked to end" in result.err
+    assert modes(waiting) == DATAGRAM
+    assert "run 1 was not confirmed" in waiting("confirm").err
+
+
+def test_a_run_that_was_confirmed_ends_nobody(waiting, hasty):
+    waiting("confirm")
+    with stopped_holder(waiting.root) as child:
+        result = waiting("unit", "unconfirmed", "1")
+        assert (result.code, result.err) == (0, "")
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    assert modes(waiting) == CONNECTED
+
+
+def test_a_holder_that_does_not_go_is_for_the_next_try(waiting, monkeypatch):
+    """This process: it is no one's to end."""
+    monkeypatch.setattr(unit_verbs, "_PATIENCE", Patience(0.0, 0.0, 0.0))
+    with one_run(waiting.root, by="apply"):
+        result = waiting("unit", "unconfirmed", "1")
+        assert result.code == 75
+        assert "another run" in result.err
+    assert modes(waiting) == CONNECTED
+    assert waiting("unit", "unconfirmed", "1").code == 0
+    assert modes(waiting) == DATAGRAM
+
+
+def test_status_tells_who_is_at_work(waiting):
+    assert waiting("status", "-o", "json").document["at_work"] is None
+    assert "at work" not in waiting("status").out
+    with one_run(waiting.root, by="revert"):
+        assert f"at work   revert (process {os.getpid()}, " in waiting("status").out
+        told = waiting("status", "-o", "json").document["at_work"]
+    assert (told["pid"], told["by"], told["stopped"]) == (os.getpid(), "revert", False)
+
+
+def test_a_run_at_work_was_not_interrupted(ready):
+    journal = Journal(ready.root)
+    journal.append(Begin(1, "apply", "2023-11-14T23:15:00Z", "boot", "apply"))
+    assert "was interrupted" in ready("status").out
+    with one_run(ready.root, by="apply"):
+        assert "interrupted" not in ready("status").out

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import os
 import signal
 import threading
@@ -12,6 +15,7 @@ from host_fake_enablement import Host, policy_of, rdma_rule
 
 from ovirt_rdma.host.enablement import file_for
 from ovirt_rdma.host.enablement_status import read_status
+from ovirt_rdma.host.lock_holder import holder_of
 from ovirt_rdma.host.paths import RUN_LOCK, under
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.run_lock import LockHeld, one_run
@@ -28,10 +32,13 @@ def test_a_second_run_is_turned_away_and_changes_nothing(host, verb, mode):
     if verb == "disable":
         host.enable(mode)
     before = host.tree()
-    with one_run(host.root), pytest.raises(LockHeld) as caught:
+    with one_run(host.root, by="apply"), pytest.raises(LockHeld) as caught:
         host.enable(mode) if verb == "enable" else host.disable()
     assert caught.value.exit_code == 75
-    assert str(caught.value) == "another run of ovirt-rdma-host is changing this host"
+    assert str(caught.value).startswith(
+        "another run of ovirt-rdma-host is changing this host: apply (process "
+        f"{os.getpid()}, since 20"
+    )
     assert host.tree() == before
     assert (host.enable(mode) if verb == "enable" else host.disable()).changed
 
@@ -89,4 +96,122 @@ def test_a_lock_that_cannot_be_opened_is_a_sentence(host):
     with pytest.raises(Problem) as caught:
         host.enable()
     assert f"{under(host.root, RUN_LOCK)} cannot be opened: " in str(caught.value)
+    assert caught.value.fix.startswith("remove the symbolic link")
     assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"),
+    [
+        (errno.ENOLCK, "see why the kernel has no memory for locks"),
+        (errno.ENOSPC, "make room on the file system of {folder}"),
+        (errno.EIO, "see to {folder}, and to the kernel's log"),
+    ],
+)
+def test_a_lock_that_cannot_be_taken_is_a_sentence(host, monkeypatch, number, fix):
+    def fails(descriptor, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with pytest.raises(Problem) as caught:
+        host.enable()
+    path = under(host.root, RUN_LOCK)
+    assert str(caught.value) == (
+        f"{path} cannot be locked: {os.strerror(number)}; nothing was changed"
+    )
+    again = ", then run this command again"
+    assert caught.value.fix == fix.format(folder=path.parent) + again
+    assert (caught.value.exit_code, host.tree()) == (1, host.tree())
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"),
+    [
+        (errno.EROFS, "mount the file system of "),
+        (errno.ENOSPC, "make room on the file system of "),
+        (errno.EACCES, "become root"),
+    ],
+)
+def test_what_to_do_is_about_what_is_wrong(host, monkeypatch, number, fix):
+    really = os.open
+
+    def fails(path, *words, **more):
+        if str(path).endswith(RUN_LOCK):
+            raise OSError(number, os.strerror(number))
+        return really(path, *words, **more)
+
+    monkeypatch.setattr(os, "open", fails)
+    with pytest.raises(Problem, match="cannot be opened") as caught:
+        host.enable()
+    assert caught.value.fix.startswith(fix)
+
+
+def test_a_lock_file_that_cannot_be_written_is_no_reason_not_to_go_on(
+    host, monkeypatch
+):
+    def full(*words):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    assert host.enable().changed
+    with one_run(host.root):
+        assert holder_of(host.root) is None
+
+
+class TestHolder:
+    def test_it_is_told_while_it_holds_the_lock(self, host):
+        assert holder_of(host.root) is None
+        with one_run(host.root, by="policy load"):
+            holder = holder_of(host.root)
+            assert (holder.pid, holder.by) == (os.getpid(), "policy load")
+            assert str(holder).startswith(f"policy load (process {os.getpid()}, since")
+            assert not holder.stopped
+        # What it has left there says nothing.
+        assert under(host.root, RUN_LOCK).stat().st_size
+        assert holder_of(host.root) is None
+
+    def test_an_earlier_holder_that_still_runs_is_not_taken_for_it(self, host):
+        with one_run(host.root, by="apply"):
+            noted = under(host.root, RUN_LOCK).read_bytes()
+        child = os.fork()
+        if child == 0:
+            with one_run(host.root, by="revert"):
+                under(host.root, RUN_LOCK).write_bytes(noted)
+                os.kill(os.getpid(), signal.SIGSTOP)
+            os._exit(0)
+        os.waitpid(child, os.WUNTRACED)
+        try:
+            assert holder_of(host.root) is None
+            with pytest.raises(LockHeld), one_run(host.root):
+                pass
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    def test_one_with_the_same_id_is_not_taken_for_it(self, host):
+        with one_run(host.root, by="apply"):
+            path = under(host.root, RUN_LOCK)
+            noted = json.loads(path.read_bytes())
+            path.write_text(json.dumps({**noted, "start": noted["start"] - 1}))
+            assert holder_of(host.root) is None
+            path.write_text(json.dumps(noted))
+            assert holder_of(host.root)
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "{", "[]", "1", "{}", '{"pid": -1}', "[" * 999, "\udcff", "9" * 900],
+    )
+    def test_odd_text_in_the_file_says_nothing(self, host, text):
+        with one_run(host.root, by="apply"):
+            path = under(host.root, RUN_LOCK)
+            path.write_bytes(text.encode("utf-8", "surrogateescape"))
+            assert holder_of(host.root) is None
+            for key in ("pid", "start", "by", "since"):
+                for odd in (None, [], "x" * 99 if key != "by" else 1, 1e99, True):
+                    noted = {"pid": os.getpid(), "start": 1, "by": "x", "since": 1}
+                    path.write_text(json.dumps({**noted, key: odd}))
+                    assert holder_of(host.root) is None
+
+    def test_the_longest_name_of_a_run_fits(self, host):
+        with one_run(host.root, by="\u20ac" * 1000):
+            assert holder_of(host.root).by.startswith("\u20ac")

@@ -138,8 +138,9 @@ class ChangedHost:
         return self.guest.start([*program, COMMAND, *words])
 
     def wait_until_stopped(self) -> None:
-        """Wait until the command has got its STOP."""
-        self.wait_until("grep -q '^State:.T' /proc/$(cat /run/signalled)/status")
+        """Wait until the command has got its STOP; on a busy machine it starts late."""
+        stopped = "grep -qs '^State:.T' /proc/$(cat /run/signalled)/status"
+        self.wait_until(stopped, 400)
 
     def go_on(self) -> None:
         """Let the command go on that was sent a STOP."""

@@ -94,6 +94,27 @@ def test_killed_before_anybody_confirms(host: ChangedHost, before: list[str]) ->
     )
 
 
+def test_stopped_and_nobody_confirms(host: ChangedHost, before: list[str]) -> None:
+    """As by Ctrl-Z: the timer's unit lets it go on, and asks it to end."""
+    first = host.start_signalled("done 1 STOP", "apply", "--confirm-timeout", SHORT)
+    host.wait_until_stopped()
+    assert ", stopped, since " in host.must("revert", code=75)
+    assert "at work" in host.must("status")
+    host.wait_until("! kill -0 $(cat /run/signalled)", 300)
+    done = first.wait()
+    assert done.exit_code == 6, done
+    assert host.look() == before
+    number, outcome, sentence = host.newest()
+    assert (outcome, sentence) == (
+        "rolled back",
+        "SIGTERM asked the run to end; all is as before",
+    )
+    unit = f"ovirt-rdma-rollback-{number}"
+    assert "is asked to end" in host.said(f"journalctl -o cat -u {unit}")
+    host.wait_until(f"! systemctl -q is-active {unit}.timer {unit}.service")
+    assert timers(host) == ""
+
+
 @contextmanager
 def small(host: ChangedHost, folder: str) -> Iterator[str]:
     """Put a file system that can be filled over a folder; yields the line that does."""

@@ -38,6 +38,14 @@ def test_it_is_exact_to_a_second(systemd):
     assert "--timer-property=AccuracySec=1s" in systemd.runner.ran[-1]
 
 
+def test_it_tries_again_where_it_could_not_be_done(systemd):
+    systemd.timer(7).set(10)
+    command = systemd.runner.ran[-1]
+    options = command[: command.index("--")]
+    assert "--property=Restart=on-failure" in options
+    assert "--property=RestartSec=30" in options
+
+
 def test_one_that_a_killed_run_left_is_replaced(systemd):
     systemd.timer(7).set(600)
     systemd.timer(7).set(60)

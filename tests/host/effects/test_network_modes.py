@@ -160,10 +160,10 @@ def test_a_mode_that_does_not_stick_is_taken_back_and_told(plain):
 
 
 def test_another_run_is_waited_for_and_then_told(plain):
-    with one_run(plain.host.path):
-        assert plain.set("connected") == (
+    with one_run(plain.host.path, by="apply"):
+        assert plain.set("connected").startswith(
             "network storage: connected mode of ib0 cannot be set now: another run of "
-            "ovirt-rdma-host is changing this host"
+            "ovirt-rdma-host is changing this host: apply (process "
         )
     assert plain.set("connected") == ""
 

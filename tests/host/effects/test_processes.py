@@ -8,14 +8,32 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 from effects_host import Told
 
+from ovirt_rdma.host.effects import end_holder
+from ovirt_rdma.host.effects.act import Act
+from ovirt_rdma.host.effects.end_holder import Patience, lock_at_last
 from ovirt_rdma.host.effects.host_effects import HostEffects
 from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.recover import recover
+from ovirt_rdma.host.effects.journal_records import (
+    Begin,
+    Confirmed,
+    Doing,
+    End,
+    Undone,
+)
+from ovirt_rdma.host.effects.ledger import fold
+from ovirt_rdma.host.effects.recover import (
+    may_be_taken_back,
+    recover,
+    roll_back_unconfirmed,
+)
 from ovirt_rdma.host.effects.run import RunRequest, apply_steps
+from ovirt_rdma.host.lock_holder import Holder
 from ovirt_rdma.host.own_files import own_text
 from ovirt_rdma.host.rules.rule import LIVE, Change, Step
 from ovirt_rdma.host.run_lock import LockHeld, one_run
@@ -223,3 +241,123 @@ def test_ctrl_c_on_the_terminal_does_not_reach_the_tool_under_way(tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         go.touch()
         assert process.stdout.read() == "whole SIGINT\n"
+
+
+# A run that hangs, and has to be taken back
+
+
+def _stop_self():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _taken_back(root, patience):
+    """Do what the timer does; return what was said."""
+    said = []
+    with ExitStack() as stack:
+        assert lock_at_last(
+            stack,
+            root,
+            "unit unconfirmed",
+            is_needed=lambda: may_be_taken_back(Journal(root).ledger(), 1),
+            say=said.append,
+            patience=patience,
+        )
+        host, journal = HostEffects(root), Journal(root)
+        if recover(host, journal, 0, Told()) is None:
+            roll_back_unconfirmed(host, journal, 1, Told())
+    return said
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_run_that_is_stopped_is_taken_back_all_the_same(root, deaf):
+    """At any of its points: by itself once it goes on, or for it where it does not."""
+    before = _tree(root)
+
+    def work(last):
+        then = _stop_self
+        if deaf:
+
+            def then():
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                while True:
+                    _stop_self()
+
+        _apply(root, Points(last, then), confirm_by=1)
+
+    ended = set()
+    for last in range(2, 200, 3):
+        child = _child(lambda n=last: work(n))
+        _, status = os.waitpid(child, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            # A run that hears gets all the time that it needs, one that does not none.
+            patience = Patience(0.0, 0.0, 60.0) if deaf else Patience(0.0, 60.0, 60.0)
+            said = _taken_back(root, patience)
+            assert len(said) == 1 + deaf
+            assert f"(process {child}, stopped, since " in said[0]
+            _, status = os.waitpid(child, 0)
+            ended.add(os.WIFSIGNALED(status) and os.WTERMSIG(status))
+            assert _tree(root) == before, last
+            assert not Journal(root).ledger().held
+            Journal(root).path.unlink()
+        else:
+            break
+    assert last > 10
+    assert ended == ({signal.SIGKILL} if deaf else {False})
+
+
+def test_who_waits_in_the_kernel_is_left_to_the_next_try(root, monkeypatch):
+    sent = []
+    monkeypatch.setattr(
+        end_holder, "_signal", lambda root, holder, *numbers: sent.append(numbers)
+    )
+    child = _child(lambda: _apply(root, Points(4, _stop_self), confirm_by=1))
+    os.waitpid(child, os.WUNTRACED)
+    try:
+        with pytest.raises(LockHeld, match=r"apply|a run") as caught:
+            _taken_back(root, Patience(0.0, 0.0, 0.0))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert caught.value.exit_code == 75
+    assert sent == [(signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)]
+    _taken_back(root, Patience())
+    assert not Journal(root).ledger().held
+
+
+def test_who_holds_the_lock_no_more_is_let_be(root):
+    """Another process may have its id by the time that a signal is sent."""
+    child = _child(signal.pause)
+    try:
+        with one_run(root, by="apply"):
+            for start in (0, 10**9):
+                former = Holder(child, start, "apply", 0)
+                end_holder._signal(root, former, signal.SIGKILL)
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_what_may_be_taken_back():
+    """A run that waits for its end or its word, and no other."""
+    begun = Begin(1, "apply", "t", "boot", confirm_by=9)
+    act = Doing(1, 0, Act("s", "live", "", (Change("sysfs", "/x", "a", "b"),)))
+    end, back = End(1, "done", "t"), Undone(1, 0, 2)
+    revert = Begin(2, "revert", "t", "boot")
+    ended, other = End(2, "done", "t"), Begin(2, "apply", "t", "boot")
+    for records, due in (
+        ([], False),
+        ([begun], True),
+        ([begun, act], True),
+        ([begun, act, end], True),
+        ([begun, act, end, Confirmed(1, "t")], False),
+        ([begun, act, end, Confirmed(1, "t"), other], False),
+        ([begun, act, end, Confirmed(1, "t"), revert], False),
+        ([begun, act, end, revert], True),
+        ([begun, act, end, revert, back], True),
+        ([begun, act, end, revert, back, ended], False),
+        ([begun, act, end, revert, back, ended, replace(other, run=3)], False),
+        ([replace(begun, confirm_by=None), act], False),
+    ):
+        assert may_be_taken_back(fold(records), 1) is due, records
+    assert not may_be_taken_back(fold([begun]), 2)

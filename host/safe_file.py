@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The one place where files are opened for reading: whatever stands at a path, a read
+ends, in bounded memory, and says in one sentence why it gives nothing.
+
+Only regular files are read, which those of /proc and /sys are too. Opening one never
+waits: not for the other end of a pipe, nor for a lease to be given up (open(2),
+O_NONBLOCK). What is refused is an OSError whose ``strerror`` is a clause.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Union
+
+# The largest that a hypervisor has are kernel configurations, udev databases and mount
+# tables, each well below 1 MB.
+MOST_BYTES = 16 << 20
+# What VDSM's user may write: its records of networks and our marks have some hundred
+# bytes an entry.
+MOST_BYTES_OF_OTHERS = 1 << 20
+# Folders that VDSM's user may write. A port takes at most 4094 VLAN networks.
+MOST_NAMES_OF_OTHERS = 4096
+# A person may name any file: a dump of a host's facts has some megabytes.
+MOST_BYTES_NAMED = 256 << 20
+
+# Names and links on the way to a file; VDSM's have five.
+_MOST_STEPS = 40
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CHUNK = 1 << 16
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+}
+
+Name = Union[str, "os.PathLike[str]"]
+
+
+def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
+    """Return the bytes of a regular file below folders that are root's; links are
+    followed, as there they are an admin's. One to /dev/null, by which systemd, udev and
+    modprobe.d are told to take no such file, is empty.
+
+    Raises OSError: where there is none, for what is no regular file, and for one of
+    more than ``most`` bytes. IsADirectoryError for a folder.
+    """
+    descriptor = os.open(path, _FLAGS)
+    try:
+        found = os.fstat(descriptor)
+        if not _is_null(found):
+            _refuse_odd(found)
+        return _bytes(descriptor, most)
+    finally:
+        os.close(descriptor)
+
+
+def read_file_of_others(
+    folder: str, path: str, most: int = MOST_BYTES_OF_OTHERS
+) -> bytes:
+    """Return the bytes of a regular file below ``folder``, in which others than root
+    may put what they like; nothing outside of it is ever opened. Raises as
+    :func:`read_file`, and for a symbolic link, or one on the way that leads out.
+    """
+    with _place(folder, path) as place:
+        _refuse_odd(os.fstat(place))
+        # The very file that was looked at, whatever has its name by now.
+        return read_file(f"/proc/self/fd/{place}", most)
+
+
+def names_of_others(
+    folder: str, path: str, most: int = MOST_NAMES_OF_OTHERS
+) -> list[str]:
+    """Return the sorted names in the folder ``path``, which is ``folder`` or below it.
+
+    Raises OSError: also where ``path`` leads out, or has more than ``most`` names.
+    """
+    with _place(folder, path) as place:
+        if stat.S_ISLNK(os.fstat(place).st_mode):
+            raise OSError(errno.ENOTDIR, "it is a symbolic link, not a folder")
+        with os.scandir(f"/proc/self/fd/{place}") as inside:
+            found = sorted(entry.name for entry in islice(inside, most + 1))
+    if len(found) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most} names")
+    return found
+
+
+def read_named(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
+    """Return the bytes of what a person has named on the command line, which may be a
+    pipe: ``<(ssh host ...)``. Raises OSError, also for more than ``most`` bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        return _bytes(descriptor, most)
+    finally:
+        os.close(descriptor)
+
+
+def is_there(folder: str, path: str) -> bool:
+    """Whether ``path``, below the folder of others ``folder``, is there; also where it
+    is refused by what reads it.
+    """
+    try:
+        with _place(folder, path):
+            return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+
+
+@contextmanager
+def _place(folder: str, path: str) -> Iterator[int]:
+    """Give a descriptor of ``path`` that opens nothing yet (open(2), O_PATH): to open
+    a device may do something, a watchdog's arms it.
+
+    The way is gone name by name, so that a link that leads out is never followed, not
+    even to a server that does not answer. The links below are VDSM's own:
+    ``netconf -> /var/lib/vdsm/staging/netconf.Xy3`` (network/netconfpersistence.py).
+    """
+    todo = _names(path[len(folder) :])
+    opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
+    here = base = opened[0]
+    try:
+        while todo:
+            name = todo.pop(0)
+            flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+            opened.append(os.open(name, flags, dir_fd=here))
+            if len(opened) > _MOST_STEPS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if not todo or not stat.S_ISLNK(os.fstat(opened[-1]).st_mode):
+                here = opened[-1]
+                continue
+            target = os.readlink("", dir_fd=opened[-1])
+            if target.startswith(f"{folder}/"):
+                here, target = base, target[len(folder) :]
+            elif target.startswith("/"):
+                raise _leads_out()
+            todo = _names(target) + todo
+        yield here
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _names(path: str) -> list[str]:
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    if ".." in names:
+        raise _leads_out()
+    return names
+
+
+def _leads_out() -> OSError:
+    return OSError(errno.ELOOP, "a symbolic link leads out of its folder")
+
+
+def _is_null(found: os.stat_result) -> bool:
+    # Linux, Documentation/admin-guide/devices.txt
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(1, 3)
+
+
+def _refuse_odd(found: os.stat_result) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if kind != stat.S_IFREG:
+        what = _KINDS.get(kind, "something else")
+        raise OSError(errno.EINVAL, f"it is {what}, not a regular file")
+
+
+def _bytes(descriptor: int, most: int) -> bytes:
+    # Not by its size, which files of /proc do not have.
+    parts: list[bytes] = []
+    left = most
+    while True:
+        part = os.read(descriptor, min(_CHUNK, left + 1))
+        if not part:
+            return b"".join(parts)
+        left -= len(part)
+        if left < 0:
+            raise _too_long(most)
+        parts.append(part)
+
+
+def _too_long(most: int) -> OSError:
+    return OSError(errno.EFBIG, f"it has more than {most} bytes")
