@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,17 @@ def test_a_failure_leaves_the_old_file_and_nothing_beside_it(
         write_atomically(path, data, 0o644)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_it_is_made_in_the_folder_that_it_ends_in(tmp_path, monkeypatch):
+    """SELinux gives a new file the type of its folder, and a rename keeps it."""
+    made = []
+    rename = Path.replace
+
+    def noted(path, target):
+        made.append(path)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    write_atomically(tmp_path / "file", b"new", 0o644)
+    assert [path.parent for path in made] == [tmp_path]

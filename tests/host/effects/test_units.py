@@ -137,3 +137,20 @@ def test_the_units_parse():
         parser.read_string(unit.read_text())
         assert parser.has_section("Unit")
         assert parser.get("Unit", "Documentation") == "man:ovirt-rdma-host(8)"
+
+
+# static/usr/lib/systemd/system of VDSM's source, from v4.50.0.13 on. Version 4.40.34
+# took vdsm-network-init.service away.
+VDSMS = {
+    "vdsm-network.service",
+    "supervdsmd.service",
+    "vdsmd.service",
+}
+
+
+def test_units_are_ordered_against_units_that_vdsm_has():
+    for unit in UNITS:
+        for key in ("Before", "After", "Wants", "Requires", "PartOf", "BindsTo"):
+            for names in keys(unit.name, "Unit").get(key, ()):
+                of_vdsm = {n for n in names.split() if "vdsm" in n}
+                assert of_vdsm <= VDSMS, unit.name
