@@ -148,6 +148,7 @@ DAMAGES = {
     "as soon as VDSM is started": _cut_before(b"    elif "),
     "before the answer": _cut_before(b'print("whole")'),
     "in the answer": _cut(-4),
+    "what a shell would run": lambda path: path.write_text("echo whole\n"),
     "NULs": _nuls(0, 10),
     "NULs first": _nuls(0, 5),
     "NULs in the middle": _nuls(4, 6),
