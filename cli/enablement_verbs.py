@@ -56,6 +56,7 @@ def _report(verb: str, state: str, result: EnablementResult, screen: Screen) -> 
                 "changed": result.changed,
                 "restart_needed": result.restart_needed,
                 "notes": list(result.notes),
+                "advice": [dataclasses.asdict(one) for one in result.advice],
                 "steps": [dataclasses.asdict(step) for step in result.steps],
             },
         )
@@ -69,4 +70,7 @@ def _report(verb: str, state: str, result: EnablementResult, screen: Screen) -> 
     if result.restart_needed:
         screen.line("The running vdsmd is still the one from before.")
         screen.fix("systemctl restart vdsmd (running VMs and mounts stay)")
+    for one in result.advice:
+        screen.text(f"{one.sentence}.")
+        screen.fix(one.fix)
     return 0

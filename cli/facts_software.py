@@ -7,7 +7,7 @@ from typing import Optional
 
 from ovirt_rdma.cli.facts_section import Section, known
 from ovirt_rdma.cli.screen import count
-from ovirt_rdma.host.facts import Facts, NetworkManager, RdmaStack
+from ovirt_rdma.host.facts import Facts, NetworkManager, RdmaStack, SELinux
 
 # Where modules of the kernel's own package are, below /lib/modules/RELEASE.
 _KERNELS_OWN = "kernel/"
@@ -23,6 +23,7 @@ def head(facts: Facts) -> list[tuple[str, str]]:
         ("kernel lacks", _not_built(facts)),
         ("up for", _uptime(facts.uptime_s)),
         ("VDSM", software.vdsm_version),
+        ("SELinux", _selinux(software.selinux)),
         ("rdma-core", software.rdma_core),
         ("RDMA stack", known(*map(_stack, software.stacks), between="; ")),
         ("NetworkManager", _manager(facts.network_manager)),
@@ -36,6 +37,14 @@ def _not_built(facts: Facts) -> Optional[str]:
     """Return what is looked for in the kernel's configuration and is not set."""
     options = facts.software.kernel_config or ()
     return known(*(option.name for option in options if option.value == "n"))
+
+
+def _selinux(selinux: Optional[SELinux]) -> Optional[str]:
+    if selinux is None:
+        return None
+    daemons = (f"{one.name} in {one.context}" for one in selinux.daemons)
+    mode = "enforcing" if selinux.enforcing else "permissive"
+    return known(mode, *daemons, between="; ")
 
 
 def _stack(stack: RdmaStack) -> str:

@@ -14,13 +14,14 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.atomic_file import sync_directory, write_atomically
 from ovirt_rdma.host.commands import CommandFailed, Runner, run_command
+from ovirt_rdma.host.enablement_advice import Advice, selinux_advice
 from ovirt_rdma.host.enablement_plan import (
     plan_disable,
     plan_enable,
     plan_enable_host,
     plan_enable_nfsmount,
 )
-from ovirt_rdma.host.enablement_refusals import modes_on
+from ovirt_rdma.host.enablement_refusals import modes_on, refuse_untrusted
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,
@@ -46,6 +47,7 @@ from ovirt_rdma.host.enablement_steps import (
     WRITE_NOTE,
     Step,
 )
+from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.nfsmount_conf import Resolver
 from ovirt_rdma.host.nfsmount_mode import WantedFile, stored_policy, wanted_file
 from ovirt_rdma.host.paths import (
@@ -54,6 +56,8 @@ from ovirt_rdma.host.paths import (
     DROPIN_SOURCE,
     ENABLED,
     FOLDER_NOTE,
+    HOOKS,
+    LAUNCHER,
     NFSMOUNT_DIRECTORY,
     NFSMOUNT_FILE,
     NFSMOUNT_SAVED,
@@ -61,7 +65,9 @@ from ovirt_rdma.host.paths import (
 )
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.problem import Problem, UsageProblem
+from ovirt_rdma.host.read_fapolicyd import refused_programs
 from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.tools import Tools
 from ovirt_rdma.host.whole_folder import make_in_folder
 
 _COMMANDS = {
@@ -83,12 +89,14 @@ class EnablementResult:
     """The steps carried out; none, if everything was as wanted.
 
     ``restart_needed`` says that the running vdsmd is still the one of before.
-    ``notes`` are sentences about what the mode does with the policy on this host.
+    ``notes`` are sentences about what the mode does with the policy on this host,
+    ``advice`` what is wrong with the running vdsmd.
     """
 
     steps: tuple[Step, ...]
     restart_needed: bool
     notes: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -119,6 +127,7 @@ def enable(
     host = _Host(Path(root), run)
     with one_run(host.root, by="enable"):
         state = host.state()
+        refuse_untrusted(host.refused_programs(mode))
         if mode == MODE_VDSMD:
             return host.carry_out(plan_enable(state, restart_vdsmd), state, BY_STOCK)
         if mode == MODE_HOST:
@@ -195,6 +204,11 @@ class _Host:
         here = self.root == Path("/") and state.systemd
         return dataclasses.replace(state, systemd=here or self.run is not None)
 
+    def refused_programs(self, mode: str) -> tuple[str, ...]:
+        programs = HOOKS if mode != MODE_VDSMD else (LAUNCHER, *HOOKS)
+        there = [path for path in programs if under(self.root, path).is_file()]
+        return refused_programs(FileTree(self.root), Tools(self.prover), there)
+
     def carry_out(
         self,
         steps: tuple[Step, ...],
@@ -222,6 +236,11 @@ class _Host:
             steps,
             restart_needed=outdated_runs and not restarted,
             notes=wanted.notes if wanted else (),
+            advice=(
+                tuple(selinux_advice(state))
+                if outdated == BY_STOCK and not restarted
+                else ()
+            ),
         )
 
 

@@ -47,6 +47,7 @@ def advice_on(
     return (
         *_half_done(state),
         *_launcher(state),
+        *selinux_advice(state),
         *_policy(state, loaded, policy_fix),
         *_bypass(state, root),
     )
@@ -107,6 +108,40 @@ def _launcher(state: EnablementState) -> list[Advice]:
             )
         )
     return advice
+
+
+def selinux_advice(state: EnablementState) -> list[Advice]:
+    """Say where vdsmd is in another SELinux context than stock gives it, through a
+    drop-in of ours that systemd has not read since.
+
+    supervdsmd tells which: VDSM's two units start the same program first
+    (static/usr/lib/systemd/system/{vdsmd,supervdsmd}.service.in), and SELinux decides
+    by that. Of the domains that may signal stock vdsmd, sanlock is the one that may not
+    signal a service of systemd's in general (selinux-policy, contrib/sanlock.te).
+    """
+    through_us = state.process is not None and state.process.program == BY_LAUNCHER
+    if state.selinux is None or not (state.link == OURS or through_us):
+        return []
+    contexts = {daemon.name: daemon.context for daemon in state.selinux.daemons}
+    ours, stock = contexts.get("vdsmd"), contexts.get("supervdsmd")
+    if ours is None or stock is None or ours == stock:
+        return []
+    what_counts = (
+        "when storage is lost sanlock may not end vdsmd, and the host is reset"
+    )
+    if not state.selinux.enforcing:
+        what_counts = (
+            f"nothing comes of it while SELinux is permissive, else {what_counts}"
+        )
+    return [
+        Advice(
+            f"vdsmd runs in the SELinux context {ours}, not as supervdsmd in {stock}: "
+            f"{what_counts}",
+            "systemctl daemon-reload, then systemctl restart vdsmd (running VMs and "
+            "mounts stay); if that does not help, ovirt-rdma-host disable and restart "
+            "vdsmd again",
+        )
+    ]
 
 
 def _policy(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ovirt_rdma.host.enablement_advice import selinux_advice
 from ovirt_rdma.host.enablement_refusals import (
     EnablementRefused,
     modes_on,
@@ -90,9 +91,14 @@ def plan_enable(
         steps += _note(state, state.directory, DROPIN_DIRECTORY)
         sentence = f"link {DROPIN_LINK} to {DROPIN_SOURCE}"
         steps.append(Step(MAKE_LINK, DROPIN_LINK, sentence))
-    if ABSENT in {state.link, state.marker}:
+    outdated = BY_STOCK
+    # Its drop-in is an old one: systemd has not read the one that is there now.
+    if restart_vdsmd and state.process and selinux_advice(state):
+        outdated = state.process.program
         steps += _reload(state)
-    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_STOCK))
+    elif ABSENT in {state.link, state.marker}:
+        steps += _reload(state)
+    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, outdated))
 
 
 def plan_enable_nfsmount(

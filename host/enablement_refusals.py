@@ -5,6 +5,8 @@ others in our places. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ovirt_rdma.host.enablement_state import (
     MODE_HOST,
     MODE_NFSMOUNT,
@@ -70,6 +72,21 @@ def refuse_foreign(*places: tuple[str, str]) -> None:
                 f"{path} is there already and is not ours",
                 "look what it is for, move it away, and run this command again",
             )
+
+
+def refuse_untrusted(refused: Sequence[str]) -> None:
+    """Raise EnablementRefused where fapolicyd would not let programs of ours run."""
+    if refused:
+        raise EnablementRefused(
+            f"fapolicyd runs on this host and does not trust {', '.join(refused)}: "
+            "VDSM could not start what it refuses",
+            "install ovirt-rdma-host from its RPM, or run: "
+            + "; ".join(
+                f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
+                for path in refused
+            )
+            + "; fapolicyd-cli --update",
+        )
 
 
 def refuse_other_mode(state: EnablementState, wanted: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.host.atomic_file import unfinished_files
+from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.nfsmount_conf_file import (
     ABSENT,
     FOREIGN,
@@ -42,6 +43,8 @@ from ovirt_rdma.host.paths import (
     under,
 )
 from ovirt_rdma.host.safe_file import read_file
+from ovirt_rdma.host.software_facts import SELinux
+from ovirt_rdma.host.vdsm_processes import read_selinux, running_scripts
 from ovirt_rdma.host.whole_folder import unfinished
 
 PRESENT = "present"
@@ -92,8 +95,9 @@ class EnablementState:
     ``conf_directory`` nfsmount.conf.d; ``conf`` our file in it, ``conf_saved`` whether
     an edited one is kept beside it. ``overrides`` are files of others that replace
     vdsmd's ExecStart too. ``left_over`` are paths of ours that a run that was killed
-    has left. ``caps_unit`` says whether the unit is installed that tells the hook
-    after_get_caps, ``systemd`` whether there is a systemd to reload.
+    has left. ``selinux`` is None where it is off. ``caps_unit`` says whether the unit
+    is installed that tells the hook after_get_caps, ``systemd`` whether there is a
+    systemd to reload.
     """
 
     marker: str
@@ -110,6 +114,7 @@ class EnablementState:
     launcher: bool
     dropin: bool
     process: Optional[VdsmdProcess]
+    selinux: Optional[SELinux]
     caps_unit: bool
     systemd: bool
 
@@ -145,6 +150,7 @@ def read_state(root: Path) -> EnablementState:
         launcher=under(root, LAUNCHER).is_file(),
         dropin=under(root, DROPIN_SOURCE).is_file(),
         process=vdsmd_process(root),
+        selinux=read_selinux(FileTree(root)),
         caps_unit=under(root, CAPS_UNIT).is_file(),
         # sd_booted(3): this folder exists exactly where systemd is the init.
         systemd=under(root, SYSTEMD_BOOTED).is_dir(),
@@ -163,25 +169,10 @@ def marker_mode(root: Path) -> Optional[str]:
 
 
 def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
-    """Find the running vdsmd by its command line: python3, then the script.
-
-    Of several (one stopping, one starting) the one with the lowest id.
-    """
-    programs = {
-        LAUNCHER.encode(): BY_LAUNCHER,
-        STOCK_VDSMD.encode(): BY_STOCK,
-    }
-    proc = under(root, "/proc")
-    for pid in sorted(int(e.name) for e in proc.glob("[0-9]*") if e.name.isdecimal()):
-        try:
-            arguments = read_file(proc / str(pid) / "cmdline").split(b"\0")
-        except OSError:
-            continue  # it has ended
-        if not posixpath.basename(arguments[0]).startswith(b"python"):
-            continue
-        script = next((a for a in arguments[1:] if not a.startswith(b"-")), b"")
-        if script in programs:
-            return VdsmdProcess(pid, programs[script])
+    """Find the running vdsmd by its command line."""
+    programs = {LAUNCHER: BY_LAUNCHER, STOCK_VDSMD: BY_STOCK}
+    for pid, script in running_scripts(FileTree(root), programs):
+        return VdsmdProcess(pid, programs[script])
     return None
 
 

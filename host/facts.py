@@ -43,9 +43,11 @@ from ovirt_rdma.host.software_facts import (
     Modules,
     OwnFile,
     RdmaStack,
+    SELinux,
     Software,
     UdevLine,
     Unit,
+    VdsmDaemon,
 )
 
 __all__ = [
@@ -84,9 +86,11 @@ __all__ = [
     "RdmaPort",
     "RdmaStack",
     "Route",
+    "SELinux",
     "Software",
     "UdevLine",
     "Unit",
+    "VdsmDaemon",
 ]
 
 SCHEMA_VERSION = 1

@@ -30,11 +30,22 @@ DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
 
 # What the package ovirt-rdma-host installs.
 LAUNCHER = "/usr/libexec/ovirt-rdma/launcher/vdsmd"
+# The hook points' folders are VDSM's (lib/vdsm/common/hooks.py), the file name ours.
+HOOKS = tuple(
+    f"/usr/libexec/vdsm/hooks/{point}/50_ovirt_rdma"
+    for point in (
+        "after_get_caps",
+        "after_network_setup",
+        "before_network_setup",
+        "before_vdsm_start",
+    )
+)
 DROPIN_SOURCE = "/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf"
 CAPS_UNIT = "/usr/lib/systemd/system/ovirt-rdma-caps.service"
 
 # VDSM's, from 4.50.0.2 on (before that they were in /usr/share/vdsm).
 STOCK_VDSMD = "/usr/libexec/vdsm/vdsmd"
+STOCK_SUPERVDSMD = "/usr/libexec/vdsm/supervdsmd"
 VDSM_CONF = "/etc/vdsm/vdsm.conf"
 # Of drop-ins with one name, that in the last folder is read last and wins.
 VDSM_CONF_DROPIN_DIRECTORIES = (

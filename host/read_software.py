@@ -13,6 +13,7 @@ from ovirt_rdma.host.read_rdma_stacks import read_rdma_stacks
 from ovirt_rdma.host.read_udev_rules import read_udev_lines
 from ovirt_rdma.host.read_units import read_units, subnet_manager
 from ovirt_rdma.host.tools import Tools
+from ovirt_rdma.host.vdsm_processes import read_selinux
 
 
 def read_software(
@@ -33,4 +34,5 @@ def read_software(
         udev_lines=read_udev_lines(tree, problems),
         subnet_manager=subnet_manager(units),
         own_files=read_own_files(tree, problems),
+        selinux=read_selinux(tree),
     )

@@ -129,6 +129,25 @@ class OwnFile:
 
 
 @dataclass(frozen=True)
+class VdsmDaemon:
+    """A running daemon of VDSM, ``vdsmd`` or ``supervdsmd``, and its SELinux context:
+    ``system_u:system_r:virtd_t:s0-s0:c0.c1023``.
+    """
+
+    name: str
+    pid: int
+    context: str
+
+
+@dataclass(frozen=True)
+class SELinux:
+    """SELinux where it is on: enforcing or permissive, and VDSM's daemons that run."""
+
+    enforcing: bool
+    daemons: tuple[VdsmDaemon, ...] = ()
+
+
+@dataclass(frozen=True)
 class Software:
     """What is installed and configured.
 
@@ -136,7 +155,8 @@ class Software:
     os-release. ``vdsm_version`` as ``4.50.5.1``. ``kernel_config`` is None where no
     configuration of the running kernel was found; ``subnet_manager`` names the unit
     of a subnet manager that runs on this host. ``own_files`` are those files of ours
-    in modprobe.d and modules-load.d that are there.
+    in modprobe.d and modules-load.d that are there. ``selinux`` is None where that is
+    off.
     """
 
     distribution: Optional[str] = None
@@ -148,3 +168,4 @@ class Software:
     udev_lines: tuple[UdevLine, ...] = ()
     subnet_manager: Optional[str] = None
     own_files: tuple[OwnFile, ...] = ()
+    selinux: Optional[SELinux] = None

@@ -31,9 +31,11 @@ from ovirt_rdma.host.facts import (
     RdmaPort,
     RdmaStack,
     Route,
+    SELinux,
     Software,
     UdevLine,
     Unit,
+    VdsmDaemon,
 )
 
 PF = Adapter(
@@ -208,6 +210,10 @@ EVERYTHING = Facts(
         ),
         udev_lines=(UdevLine("/etc/udev/9.rules", 3, 'ATTR{mode}="connected"'),),
         subnet_manager="opensm.service",
+        selinux=SELinux(
+            enforcing=True,
+            daemons=(VdsmDaemon("vdsmd", 700, "system_u:system_r:virtd_t:s0"),),
+        ),
     ),
     nfs_mounts=(
         NfsMount(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ovirt_rdma.host import read_fapolicyd
 from ovirt_rdma.host.commands import CommandFailed
 from ovirt_rdma.host.enablement import disable, enable
 from ovirt_rdma.host.paths import (
@@ -35,15 +36,19 @@ def policy_of(*rules):
 
 
 class Host:
-    """A fake root with the package installed, a strict systemctl and an nfsconf.
+    """A fake root with the package installed, a strict systemctl, an nfsconf and a
+    fapolicyd.
 
-    ``sections_clash``: nfsconf has the fault of nfs-utils up to 2.8.2.
+    ``sections_clash``: nfsconf has the fault of nfs-utils up to 2.8.2. ``fapolicyd`` is
+    its state, or ``mute`` where its command fails, and ``trusted`` what it trusts.
     """
 
     def __init__(self, root):
         self.root = root
         self.commands = []
         self.sections_clash = False
+        self.fapolicyd = "active"
+        self.trusted = []
         for path in (LAUNCHER, DROPIN_SOURCE):
             self.write(path, "packaged\n")
         self.write("/proc/sys/kernel/osrelease", f"{KERNEL}\n")
@@ -69,6 +74,14 @@ class Host:
     def run(self, argv):
         if argv[0] == "nfsconf":
             return self.nfsconf(*argv[1:])
+        if tuple(argv) == read_fapolicyd.ACTIVE:
+            return "inactive\n" if self.fapolicyd == "inactive" else "active\n"
+        if tuple(argv) == read_fapolicyd.DUMP:
+            if self.fapolicyd == "mute":
+                raise CommandFailed("mdb_env_open failed", 4)
+            digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+            found = ["/usr/share/a b", *self.trusted]
+            return "".join(f"rpmdb {path} 512 {digest}\n" for path in found)
         assert tuple(argv) in {RELOAD, RESTART, CAPS}
         self.commands.append(tuple(argv))
         return ""

@@ -250,3 +250,17 @@ def test_without_replacing_the_first_file_stays(tmp_path):
 )
 def test_what_to_do_fits_the_error(number, fix):
     assert how_to_mend(OSError(number, ""), Path("/var/lib/x/file")) == fix
+
+
+def test_it_is_made_in_the_folder_that_it_ends_in(tmp_path, monkeypatch):
+    """SELinux gives a new file the type of its folder, and a rename keeps it."""
+    made = []
+    rename = Path.replace
+
+    def noted(path, target):
+        made.append(path)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    write_atomically(tmp_path / "file", b"new", 0o644)
+    assert [path.parent for path in made] == [tmp_path]

@@ -529,3 +529,134 @@ class TestStatus:
         assert not status.policy.loaded
         assert "the stored policy is broken" in status.policy.problem
         assert "ovirt-rdma-host policy load" in status.advice[0].fix
+
+
+SUPERVDSMD = ("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd")
+VIRTD = "system_u:system_r:virtd_t:s0-s0:c0.c1023"
+SERVICE = "system_u:system_r:unconfined_service_t:s0"
+
+
+class TestSELinux:
+    """vdsmd through a drop-in that takes it out of its domain, as the first one did."""
+
+    @pytest.fixture
+    def wrong(self, host):
+        host.load(rdma_rule())
+        host.enable()
+        host.write("/sys/fs/selinux/enforce", "1")
+        self.run(host, 699, VIRTD, SUPERVDSMD)
+        self.run(host, 700, SERVICE, OURS)
+        host.commands.clear()
+        return host
+
+    def run(self, host, pid, context, argv):
+        host.process(pid, *argv)
+        host.write(f"/proc/{pid}/attr/current", f"{context}\0")
+
+    def advice(self, host):
+        return read_status(host.root).advice
+
+    def test_status_says_it_and_what_to_do(self, wrong):
+        (advice,) = self.advice(wrong)
+        assert f"vdsmd runs in the SELinux context {SERVICE}" in advice.sentence
+        assert f"not as supervdsmd in {VIRTD}: when storage" in advice.sentence
+        assert advice.fix.startswith("systemctl daemon-reload, then systemctl restart")
+
+    def test_another_level_alone_counts(self, wrong):
+        self.run(wrong, 700, "system_u:system_r:virtd_t:s0", OURS)
+        assert len(self.advice(wrong)) == 1
+
+    def test_stock_by_way_of_the_old_dropin_counts(self, wrong):
+        self.run(wrong, 700, SERVICE, STOCK)
+        assert any("SELinux context" in one.sentence for one in self.advice(wrong))
+
+    def test_permissive_says_that_nothing_comes_of_it_yet(self, wrong):
+        wrong.write("/sys/fs/selinux/enforce", "0")
+        (advice,) = self.advice(wrong)
+        assert "nothing comes of it while SELinux is permissive" in advice.sentence
+
+    def test_off_is_nothing_to_say(self, wrong):
+        wrong.remove("/sys/fs/selinux/enforce")
+        assert self.advice(wrong) == ()
+
+    @pytest.mark.parametrize("context", [VIRTD, SERVICE])
+    def test_the_same_context_is_right_whichever_it_is(self, wrong, context):
+        """Before May 2022 stock vdsmd is no virtd_t either."""
+        self.run(wrong, 699, context, SUPERVDSMD)
+        self.run(wrong, 700, context, OURS)
+        assert self.advice(wrong) == ()
+
+    @pytest.mark.parametrize("pid", [699, 700])
+    def test_one_that_does_not_run_is_nothing_to_say(self, wrong, pid):
+        wrong.remove(f"/proc/{pid}/cmdline")
+        assert not any("SELinux" in one.sentence for one in self.advice(wrong))
+
+    def test_without_us_it_is_not_ours_to_judge(self, wrong):
+        wrong.disable()
+        self.run(wrong, 700, SERVICE, STOCK)
+        assert self.advice(wrong) == ()
+
+    def test_enable_says_it_and_changes_nothing(self, wrong):
+        result = wrong.enable()
+        assert (result.changed, wrong.commands) == (False, [])
+        assert result.advice == self.advice(wrong)
+
+    @pytest.mark.parametrize("argv", [OURS, STOCK])
+    def test_enable_with_a_restart_mends_it(self, wrong, argv):
+        self.run(wrong, 700, SERVICE, argv)
+        result = wrong.enable(restart_vdsmd=True)
+        assert wrong.commands == [RELOAD, RESTART]
+        assert (result.restart_needed, result.advice) == (False, ())
+        self.run(wrong, 700, VIRTD, OURS)
+        assert not wrong.enable(restart_vdsmd=True).changed
+
+
+HOOK = "/usr/libexec/vdsm/hooks/before_network_setup/50_ovirt_rdma"
+
+
+class TestFapolicyd:
+    """It trusts what RPMs own, and what trust files name."""
+
+    @pytest.fixture
+    def fapolicyd(self, host):
+        host.write(
+            "/etc/fapolicyd/fapolicyd.conf", "permissive = 0\nintegrity = none\n"
+        )
+        host.write(HOOK, "hook\n")
+        host.trusted = [LAUNCHER, HOOK]
+        return host
+
+    def test_what_is_trusted_is_enabled(self, fapolicyd):
+        assert fapolicyd.enable().changed
+
+    @pytest.mark.parametrize("mode, path", [("vdsmd", LAUNCHER), ("host", HOOK)])
+    def test_what_is_not_trusted_is_refused(self, fapolicyd, mode, path):
+        fapolicyd.trusted.remove(path)
+        before = fapolicyd.tree()
+        with pytest.raises(EnablementRefused) as caught:
+            fapolicyd.enable(mode)
+        assert f"does not trust {path}: VDSM could not start" in str(caught.value)
+        add = f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
+        assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
+        assert fapolicyd.tree() == before
+
+    def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
+        fapolicyd.trusted.remove(LAUNCHER)
+        assert fapolicyd.enable("host").changed
+
+    def test_disable_needs_no_trust(self, fapolicyd):
+        fapolicyd.enable()
+        fapolicyd.trusted.clear()
+        assert fapolicyd.disable().changed
+
+    def test_not_running_permissive_or_mute_is_no_reason(self, fapolicyd):
+        fapolicyd.trusted.clear()
+        fapolicyd.fapolicyd = "inactive"
+        assert fapolicyd.enable().changed
+        fapolicyd.disable()
+        fapolicyd.fapolicyd = "mute"
+        assert fapolicyd.enable().changed
+        fapolicyd.disable()
+        fapolicyd.fapolicyd = "active"
+        fapolicyd.write("/etc/fapolicyd/fapolicyd.conf", "permissive = 1\n")
+        assert fapolicyd.enable().changed

@@ -9,7 +9,14 @@ import pytest
 from host_fake_root import EL9_KERNEL
 
 from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.facts import KernelOption, RdmaStack, Software, Unit
+from ovirt_rdma.host.facts import (
+    KernelOption,
+    RdmaStack,
+    SELinux,
+    Software,
+    Unit,
+    VdsmDaemon,
+)
 from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.kernel_config import MAX_BYTES
 from ovirt_rdma.host.os_release import distribution
@@ -50,6 +57,25 @@ def test_the_whole_snapshot_has_it(host):
     host.unit("opensm.service")
     host.kernel_config(INFINIBAND="m")
     assert host.reader().facts().software == software(host)
+
+
+# SELinux
+
+
+def test_selinux_and_vdsms_daemons(host):
+    host.write("/sys/fs/selinux/enforce", "0")
+    context = "system_u:system_r:virtd_t:s0-s0:c0.c1023"
+    for pid, name in ((800, "vdsmd"), (90, "supervdsmd"), (801, "vdsmd")):
+        host.write(
+            f"/proc/{pid}/cmdline", f"/usr/bin/python3\0/usr/libexec/vdsm/{name}\0"
+        )
+        host.write(f"/proc/{pid}/attr/current", f"{context}\0")
+    host.write("/proc/91/cmdline", "/usr/sbin/sanlock\0daemon\0")
+    host.write("/proc/91/attr/current", "system_u:system_r:sanlock_t:s0\0")
+    daemons = (VdsmDaemon("supervdsmd", 90, context), VdsmDaemon("vdsmd", 800, context))
+    assert software(host).selinux == SELinux(False, daemons)
+    (host.path / "sys/fs/selinux/enforce").unlink()
+    assert software(host).selinux is None
 
 
 # Distribution

@@ -121,7 +121,7 @@ def test_package_gone_with_the_link_left_is_stock(
 
 SERVER = f"{vdsm_packages.VDSM}/vdsm/storage/storageServer.py"
 FAULTS = {
-    "no file": (away(LAUNCHER), "is missing, or may not be run"),
+    "no file": (away(LAUNCHER), "is missing, is not whole, or may not be run"),
     "not for vdsm": (mode(LAUNCHER, "700", "755"), "may not be run"),
     "no package": (away(vdsm_packages.OURS), "No module named 'ovirt_rdma'"),
     "unreadable package": (

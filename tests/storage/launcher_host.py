@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -52,6 +53,10 @@ def syslog(priority, line):
     with open({log!r}, "wb", 0) as pipe:
         pipe.write(line.encode("ascii") + b"\\n")
 """
+# The unit asks the launcher without a PYTHONPATH.
+_FAKE_SYSLOG = (
+    "sys.path.insert(0, {folder!r}); import fake_syslog as syslog; del sys.path[0]"
+)
 # sitecustomize: the processes may not open what has this in its path.
 DENY_TEXT = """
 import sys
@@ -96,7 +101,7 @@ class Host:
             (f'STOCK = "{STOCK_PATH}"', f'STOCK = "{self.stock}"'),
             ("prepare()", f"prepare({str(self.root)!r})"),
             ("#!/usr/bin/python3", f"#!{sys.executable}"),
-            ("import syslog", "import fake_syslog as syslog"),
+            ("import syslog", _FAKE_SYSLOG.format(folder=str(self.extra))),
         ):
             assert old in text
             text = text.replace(old, new)
@@ -158,8 +163,16 @@ class Host:
     def popen(
         self, command: list[str], environment: dict[str, str], **keys: Any
     ) -> subprocess.Popen[str]:
+        then = keys.pop("preexec_fn", None)
+
+        def as_systemd_does() -> None:  # pytest's own may ignore SIGINT
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if then:
+                then()
+
         return subprocess.Popen(
             command,
+            preexec_fn=as_systemd_does,  # noqa: PLW1509, these tests have no threads
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -172,20 +185,20 @@ class Host:
     def start(
         self, preexec: Optional[Callable[[], None]] = None, **env: str
     ) -> dict[str, Any]:
-        """Start the launcher as daemonAdapter does; return what ran said."""
+        """Start the launcher as the unit does; return what ran said."""
         code, out, err = self.run(
             [str(self.launcher), "an argument"],
-            self.as_started(self.launcher, **env),
+            self.as_started(**env),
             preexec_fn=preexec,
         )
         assert code == 0, err
         said: dict[str, Any] = json.loads(out)
         return said
 
-    def as_started(self, program: Path, **env: str) -> dict[str, str]:
-        """The environment that daemonAdapter starts ``program`` with."""
+    def as_started(self, **env: str) -> dict[str, str]:
+        """The environment that the unit starts vdsmd with, stock or ours."""
         environment = self.environment(**env)
-        path = f"{program.parent}:{environment['PYTHONPATH']}"
+        path = f"{self.stock.parent}:{environment['PYTHONPATH']}"
         return {**environment, "PYTHONPATH": path}
 
 

@@ -44,7 +44,7 @@ def test_a_vdsm_conf_that_bypasses_the_policy_is_told(host):
 
 def test_children_of_vdsmd_get_the_environment_of_stock(host):
     ran = host.start()
-    assert ran["environment"] == host.as_started(host.stock)
+    assert ran["environment"] == host.as_started()
     assert ran["sys.path"][:2] == [str(host.stock.parent)] * 2
     assert not any("launcher" in folder for folder in ran["sys.path"])
 
@@ -77,7 +77,7 @@ def test_a_vdsm_without_the_deprecated_setting_is_fine(host):
 )
 def test_the_end_of_vdsms_main_is_vdsms_own(host, failure, code):
     host.change_vdsm("vdsmd", f"def main(): {failure}")
-    ended, out, err = host.run([str(host.launcher)], host.as_started(host.launcher))
+    ended, out, err = host.run([str(host.launcher)], host.as_started())
     assert ended == code
     assert out == ""  # no second start
     assert ("VDSM failed" in err) is (code == 1)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,13 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from launcher_host import DROPIN, LAUNCHER_PATH, STOCK_PATH, Host
+from launcher_host import DROPIN, LAUNCHER, Host
 
 from lab import systemd_unit, vdsm_packages
 
 pytestmark = pytest.mark.hypervisor
 
-ADAPTER_PATH = "/usr/libexec/vdsm/daemonAdapter"
+LIBEXEC = "/usr/libexec/"
+ADAPTER_PATH = f"{LIBEXEC}vdsm/daemonAdapter"
 VDSM_HOST = vdsm_packages.CHECKOUT / "lab/vdsm_host"
 STOCK_UNIT = (VDSM_HOST / "vdsmd.service").read_text()
 LOGGER_TEXT = """#!/bin/sh
@@ -44,8 +46,8 @@ class Service(Host):
     def run_unit(self, *files: str, shell: str = "") -> tuple[int, str]:
         """Run what systemd would of the unit's ``files``; exit code and output."""
         words = systemd_unit.exec_start(files)
-        for path in (ADAPTER_PATH, STOCK_PATH, LAUNCHER_PATH):
-            words = [word.replace(path, str(self.root) + path) for word in words]
+        below = f"{self.root}{LIBEXEC}"
+        words = [word.replace(LIBEXEC, below) for word in words]
         output = self.root / "output"
         output.write_text("")
         # The unit sends it to /dev/null.
@@ -80,6 +82,9 @@ OF_STOCK = ("folder", "umask", "nice", "files", "signals", "environment", "sys.p
 
 @pytest.mark.parametrize("shell", _shells())
 def test_the_dropin_starts_the_launcher_with_everything_as_stock(service, shell):
+    # As stock does: some libraries of VDSM's add to sys.path.
+    text = service.stock.read_text()
+    service.stock.write_text(text.replace("\nstate(", "\nimport vdsm.vdsmd\nstate("))
     stock = service.state(STOCK_UNIT)
     ours = service.state(STOCK_UNIT, DROPIN.read_text(), shell=shell)
     assert (stock["ran"], ours["ran"]) == ("stock", "main")
@@ -89,28 +94,99 @@ def test_the_dropin_starts_the_launcher_with_everything_as_stock(service, shell)
     assert "NFS connections are made by" in line
 
 
-def _remove(path):
-    path.unlink()
-
-
-def _empty(path):
-    path.write_text("")
-
-
-def _not_executable(path):
+def _without_execute(path):
     path.chmod(0o644)
 
 
-@pytest.mark.parametrize("shell", _shells())
-@pytest.mark.parametrize("damage", [_remove, _empty, _not_executable])
-def test_a_launcher_that_cannot_run_gives_stock_and_one_line(service, shell, damage):
-    damage(service.launcher)
+def _interpreter_refused(path):
+    """What fapolicyd makes of a file that it does not trust: execve fails, -x not."""
+    _, rest = path.read_bytes().split(b"\n", 1)
+    path.write_bytes(b"#!/nonexistent/python3\n" + rest)
+
+
+def _cut(at):
+    def cut(path):
+        data = path.read_bytes()
+        place = len(data) + at if at < 0 else at
+        path.write_bytes(data[:place])
+
+    return cut
+
+
+def _cut_before(text):
+    def cut(path):
+        data = path.read_bytes()
+        assert data.count(text) == 1
+        path.write_bytes(data.partition(text)[0])
+
+    return cut
+
+
+def _nuls(first, last):
+    """Tenths of the file that are NULs, as after a power cut."""
+
+    def overwrite(path):
+        data = bytearray(path.read_bytes())
+        places = slice(len(data) * first // 10, len(data) * last // 10)
+        data[places] = bytes(len(data[places]))
+        path.write_bytes(data)
+
+    return overwrite
+
+
+DAMAGES = {
+    "gone": Path.unlink,
+    "not executable": _without_execute,
+    "interpreter refused": _interpreter_refused,
+    "empty": _cut(0),
+    "one byte": _cut(1),
+    "half of the interpreter's name": _cut(10),
+    "one line without its end": _cut_before(b"\n# SPDX"),
+    "one line": _cut_before(b"# SPDX"),
+    "in the docstring": _cut(200),
+    "a whole file of functions": _cut_before(b"if __name__"),
+    "as soon as VDSM is started": _cut_before(b"    elif "),
+    "before the answer": _cut_before(b'print("whole")'),
+    "in the answer": _cut(-4),
+    "what a shell would run": lambda path: path.write_text("echo whole\n"),
+    "NULs": _nuls(0, 10),
+    "NULs first": _nuls(0, 5),
+    "NULs in the middle": _nuls(4, 6),
+    "NULs last": _nuls(5, 10),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_launcher_that_cannot_run_gives_stock_and_one_line(service, damage):
+    DAMAGES[damage](service.launcher)
     stock = service.state(STOCK_UNIT)
-    ours = service.state(STOCK_UNIT, DROPIN.read_text(), shell=shell)
-    assert ours == stock
-    (line,) = service.log
-    assert line.startswith("ovirt-rdma: starting stock vdsmd instead: ")
-    assert f"{service.launcher} is missing, or may not be run" in line
+    for shell in _shells():
+        ours = service.state(STOCK_UNIT, DROPIN.read_text(), shell=shell)
+        assert ours == stock
+        (line,) = service.log
+        assert line.startswith("ovirt-rdma: starting stock vdsmd instead: ")
+        assert f"{service.launcher} is missing, is not whole, or may not be run" in line
+
+
+def test_a_launcher_cut_at_any_byte_never_says_that_it_is_whole(monkeypatch, capsys):
+    """Without a process each; those of DAMAGES go all the way."""
+
+    def refused(*_):
+        pytest.fail("asked whether it is whole, it started something")
+
+    monkeypatch.setattr(sys, "argv", [str(LAUNCHER), "--whole"])
+    monkeypatch.setitem(sys.modules, "ovirt_rdma.storage.vdsm_launch", None)
+    monkeypatch.setattr(os, "execve", refused)
+    text = LAUNCHER.read_text()
+    for end in range(len(text) + 1):
+        try:
+            code = compile(text[:end], str(LAUNCHER), "exec")
+        except SyntaxError:
+            continue
+        with contextlib.suppress(Exception):  # cut in a name, say
+            exec(code, {"__name__": "__main__", "__file__": str(LAUNCHER)})
+        # The last newline may be missing.
+        assert capsys.readouterr().out == ("whole\n" if end > len(text) - 2 else "")
 
 
 def test_a_fault_in_the_launcher_gives_stock_as_if_started_at_once(service):

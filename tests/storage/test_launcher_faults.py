@@ -178,7 +178,7 @@ def test_stock_vdsm_runs_as_if_we_were_not_there(host, fault):
     ran = host.start()
     assert ran["ran"] == "stock"
     assert ran["argv"] == [str(host.stock), "an argument"]
-    assert ran["environment"] == host.as_started(host.stock)
+    assert ran["environment"] == host.as_started()
     (line,) = host.log
     assert line.startswith("ovirt-rdma: starting stock vdsmd instead: ")
     assert words in line
@@ -189,7 +189,7 @@ def test_a_change_that_an_import_made_in_the_environment_is_taken_back(host):
     host.change_vdsm("vdsmd", "import os; os.environ['LEFT'] = '1'; 1 / 0")
     ran = host.start()
     assert ran["ran"] == "stock"
-    assert ran["environment"] == host.as_started(host.stock)
+    assert ran["environment"] == host.as_started()
 
 
 def _broken(host):
@@ -257,7 +257,7 @@ def test_a_signal_that_ends_stock_vdsm_ends_the_launcher(host, wanted):
     host.change_vdsm(
         "vdsmd", f"open({str(marker)!r}, 'w')\nimport time; time.sleep(60)"
     )
-    process = host.popen([str(host.launcher)], host.as_started(host.launcher))
+    process = host.popen([str(host.launcher)], host.as_started())
     while not marker.exists() and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(wanted)
@@ -270,7 +270,7 @@ def test_a_signal_that_ends_stock_vdsm_ends_the_launcher(host, wanted):
 def test_where_stock_does_not_start_either_syslog_says_that_too(host):
     host.replace_our_package("1 / 0")
     host.stock.unlink()
-    code, out, _ = host.run([str(host.launcher)], host.as_started(host.launcher))
+    code, out, _ = host.run([str(host.launcher)], host.as_started())
     assert (code, out) == (1, "")
     instead, neither = host.log
     assert "starting stock vdsmd instead" in instead

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.cli import unit_verbs
-from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, JOURNAL
+from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, HOOKS, JOURNAL
 
 TOP = Path(__file__).resolve().parents[3]
 SYSTEMD = TOP / "host/systemd"
@@ -185,3 +185,28 @@ def test_the_units_parse():
         parser.read_string(unit.read_text())
         assert parser.has_section("Unit")
         assert parser.get("Unit", "Documentation") == "man:ovirt-rdma-host(8)"
+
+
+# static/usr/lib/systemd/system of VDSM's source, from v4.50.0.13 on. Version 4.40.34
+# took vdsm-network-init.service away.
+VDSMS = {
+    "vdsm-network.service",
+    "supervdsmd.service",
+    "vdsmd.service",
+}
+
+
+def test_units_are_ordered_against_units_that_vdsm_has():
+    for unit in UNITS:
+        for key in ("Before", "After", "Wants", "Requires", "PartOf", "BindsTo"):
+            for names in keys(unit.name, "Unit").get(key, ()):
+                of_vdsm = {n for n in names.split() if "vdsm" in n}
+                assert of_vdsm <= VDSMS, unit.name
+
+
+def test_the_hooks_that_fapolicyd_is_asked_about_are_those_installed():
+    found = sorted((TOP / "vdsm_hooks").glob("*/50_ovirt_rdma"))
+    installed = tuple(
+        f"/usr/libexec/vdsm/hooks/{path.parent.name}/{path.name}" for path in found
+    )
+    assert installed == HOOKS
