@@ -30,6 +30,7 @@ from ovirt_rdma.engine_sdk_tools.policy_push import (
     PolicyPushResult,
     carry_out,
     plan_policy_push,
+    refuse_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.session import Session
 from ovirt_rdma.host.policy_file import load_policy_file
@@ -49,6 +50,7 @@ def push(words: Namespace, screen: Screen) -> int:
     path = Path(words.file)
     load_policy_file(path)  # whatever is wrong with it, before anybody is asked
     text = path.read_text(encoding="utf-8")
+    refuse_too_long(text, str(path))
     with opened(words) as session:
         engine = read_engine(session)
         hosts = hosts_named(engine, words.hosts, words.datacenter)

@@ -12,11 +12,12 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools import ansible_run, ssh_known_hosts
 from ovirt_rdma.engine_sdk_tools.ansible_run import (
     FAILED,
+    MOST_SENT,
     OK,
     PLAYBOOKS,
     Happened,
@@ -24,7 +25,14 @@ from ovirt_rdma.engine_sdk_tools.ansible_run import (
 )
 from ovirt_rdma.engine_sdk_tools.engine_facts import Host
 from ovirt_rdma.engine_sdk_tools.host_answers import pushed_of, read_told, report_of
-from ovirt_rdma.engine_sdk_tools.host_report import HostDone, HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.host_report import (
+    MAKE_SHORTER,
+    HostDone,
+    HostReport,
+    Pushed,
+    bug_of,
+    policy_too_long,
+)
 from ovirt_rdma.engine_sdk_tools.inventory import (
     Access,
     inventory_of,
@@ -38,16 +46,14 @@ from ovirt_rdma.engine_sdk_tools.ssh_known_hosts import (
     known_keys,
 )
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.problem import Problem
 
 # A host reads its facts in some seconds; its tools have limits of their own.
 COMMAND_LIMIT_S = 60
 HOST_LIMIT_S = 180.0
-# The script is one word of a command line: 128 KiB on Linux (MAX_ARG_STRLEN).
-MOST_POLICY_BYTES = 60_000
 
 # What came of a host: the script's stdout, or why there is none.
 _Outcome = tuple[str, Optional[Failure]]
+_Answer = TypeVar("_Answer", HostReport, Pushed)
 
 
 class AnsibleHosts:
@@ -79,18 +85,11 @@ class AnsibleHosts:
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
     ) -> dict[str, HostReport]:
         """Return a report for each host, by the engine's name, in their order."""
-        found = {}
-        for host, (text, failure) in self._ask(hosts, _script("report.sh")):
-            if failure:
-                found[host.name] = HostReport(
-                    host.name, problem=failure.sentence, fix=failure.fix
-                )
-            else:
-                told = read_told(text)
-                found[host.name] = report_of(host.name, told, self._clock())
-            if done:
-                done(host.name)
-        return {host.name: found[host.name] for host in hosts}
+
+        def read(name: str, text: str) -> HostReport:
+            return report_of(name, read_told(text), self._clock())
+
+        return self._answers(hosts, _script("report.sh"), HostReport, read, done)
 
     def push_policy(
         self,
@@ -101,28 +100,48 @@ class AnsibleHosts:
         """Put policy.yaml on each host, whole, and load it.
 
         None loads the empty policy and takes the file away. Where the host's check or
-        load fails, its earlier file is back. Raises Problem for a text that is too
-        long. A host that was lost in the middle has a ``problem``, and ``before`` is
-        then None although there may have been a file.
+        load fails, its earlier file is back. A text that is too long is sent to none,
+        and is a ``problem`` of each. A host that was lost in the middle has a
+        ``problem``, and ``before`` is then None although there may have been a file.
         """
+        long = policy_too_long(text)
+        if long:
+            return {
+                host.name: Pushed(host.name, problem=long, fix=MAKE_SHORTER)
+                for host in hosts
+            }
         raw = (text or "").encode("utf-8")
-        if len(raw) > MOST_POLICY_BYTES:
-            raise Problem(
-                f"the policy has {len(raw)} bytes, {MOST_POLICY_BYTES} can be sent",
-                "let globs and networks name the exports, or copy the file yourself",
-            )
         words = {
             "NEW": base64.b64encode(raw).decode("ascii"),
             "KEEP": "no" if text is None else "yes",
         }
+
+        def read(name: str, answer: str) -> Pushed:
+            return pushed_of(name, read_told(answer))
+
+        return self._answers(hosts, _script("policy.sh", words), Pushed, read, done)
+
+    def _answers(
+        self,
+        hosts: Sequence[Host],
+        script: str,
+        kind: type[_Answer],
+        read: Callable[[str, str], _Answer],
+        done: Optional[HostDone],
+    ) -> dict[str, _Answer]:
+        """Return what each host answered to ``script``, as ``read`` has it."""
+
+        def answer(host: Host, text: str, failure: Optional[Failure]) -> _Answer:
+            if failure is None:
+                try:
+                    return read(host.name, text)
+                except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                    failure = Failure(*bug_of(host.name, error))
+            return kind(host.name, problem=failure.sentence, fix=failure.fix)
+
         found = {}
-        for host, (answer, failure) in self._ask(hosts, _script("policy.sh", words)):
-            if failure:
-                found[host.name] = Pushed(
-                    host.name, problem=failure.sentence, fix=failure.fix
-                )
-            else:
-                found[host.name] = pushed_of(host.name, read_told(answer))
+        for host, (text, failure) in self._ask(hosts, script):
+            found[host.name] = answer(host, text, failure)
             if done:
                 done(host.name)
         return {host.name: found[host.name] for host in hosts}
@@ -173,11 +192,11 @@ class AnsibleHosts:
                 if alias not in waiting:
                     continue
                 host, by_engine = waiting.pop(alias), alias in keys
-                # A script that was ended in the middle has said something too.
-                if kind == OK or (kind == FAILED and read_told(text)):
-                    yield host, (text, None)
-                else:
-                    yield host, ("", in_words(host, text, key_of_engine=by_engine))
+                try:
+                    outcome = _outcome(host, kind, text, by_engine)
+                except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                    outcome = "", Failure(*bug_of(host.name, error))
+                yield host, outcome
         for host in waiting.values():
             yield host, ("", in_words(host, "no answer"))
 
@@ -186,6 +205,18 @@ class AnsibleHosts:
             path = self._access.inventory
             self._theirs = read_inventory(path) if path else {}
         return self._theirs
+
+
+def _outcome(host: Host, kind: str, text: str, by_engine: bool) -> _Outcome:
+    if len(text) >= MOST_SENT:
+        return "", Failure(
+            f"{host.name} sent more than {MOST_SENT // 1_000_000} MB",
+            "see by hand what it prints: ssh HOST ovirt-rdma-host facts -o json",
+        )
+    # A script that was ended in the middle has said something too.
+    if kind == OK or (kind == FAILED and read_told(text)):
+        return text, None
+    return "", in_words(host, text, key_of_engine=by_engine)
 
 
 def _script(name: str, more: Optional[Mapping[str, str]] = None) -> str:

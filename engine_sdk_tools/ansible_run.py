@@ -24,6 +24,14 @@ from typing import Any, Callable, NamedTuple, Optional
 from ovirt_rdma.host.problem import Problem
 
 PLAYBOOKS = Path(__file__).with_name("playbooks")
+# ssh, of whose output so many bytes come through (ssh.sh). The packed answers of the
+# largest host of bench/large_host.py have 20 kB, a policy 80 kB at most.
+_SSH = PLAYBOOKS / "ssh.sh"
+MOST_SENT = 1_000_000
+# A longer result ansible-runner would drop (display_callback/callback/awx_display.py),
+# by default one of 700,000 characters; they have the output twice, and a byte may be
+# four characters.
+_MOST_RESULT = 10 * MOST_SENT
 
 OK = "ok"
 FAILED = "failed"
@@ -176,8 +184,13 @@ def _prepare(order: Order, top: Path) -> None:
 
 def _environment(top: Path, path: str) -> dict[str, str]:
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    # A copy that lost its mode is passed over: then there is no limit.
+    bounded = {"ANSIBLE_SSH_EXECUTABLE": str(_SSH)} if os.access(_SSH, os.X_OK) else {}
     return {
         **passed,
+        **bounded,
+        "OVIRT_RDMA_MOST_SENT": str(MOST_SENT),
+        "MAX_EVENT_RES": str(_MOST_RESULT),
         "PATH": path,
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_CONFIG": str(top / "ansible.cfg"),
@@ -210,7 +223,7 @@ def _events(process: subprocess.Popen[bytes], other: list[str]) -> Iterator[Happ
                     if result.get(key)
                 )
             yield Happened(str(data["host"]), kind, str(text))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             other.append(line.decode("utf-8", "replace"))
 
 

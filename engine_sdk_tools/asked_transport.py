@@ -14,7 +14,7 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import StorageConnection
 from ovirt_rdma.engine_sdk_tools.host_policy import InForce
 from ovirt_rdma.host.enablement_state import MODE_VDSMD
 from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.facts import Facts, NfsMount
+from ovirt_rdma.host.facts import NfsMount
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy import PREFER_RDMA, TCP, NfsRule, rule_for
 from ovirt_rdma.storage.options import MountOptions
@@ -110,29 +110,37 @@ def passed_by(connection: StorageConnection, force: InForce) -> Optional[NfsRule
     return None if wanted == row_transport(connection) else match.rule
 
 
-def mount_of(facts: Facts, export: Export) -> Optional[NfsMount]:
-    """Return the host's mount of ``export``, VDSM's before anybody else's."""
-    found = [mount for mount in facts.nfs_mounts if _is_of(mount, export)]
-    return vdsm_mount(found, export) or (found[0] if found else None)
+class Mounts:
+    """A host's NFS mounts, found by their exports: each source is read once, for a host
+    may have thousands.
+    """
+
+    def __init__(self, mounts: Iterable[NfsMount]) -> None:
+        self._by_export: dict[tuple[str, str], list[NfsMount]] = {}
+        for mount in mounts:
+            try:
+                key = _key(_parsed(mount.source))
+            except ExportProblem:
+                continue
+            self._by_export.setdefault(key, []).append(mount)
+
+    def of(self, export: Export) -> Optional[NfsMount]:
+        """Return the mount of ``export``, VDSM's before anybody else's."""
+        found = self._by_export.get(_key(export), [])
+        return self.vdsms(export) or (found[0] if found else None)
+
+    def vdsms(self, export: Export) -> Optional[NfsMount]:
+        """Return VDSM's own mount of ``export``, or None."""
+        found = self._by_export.get(_key(export), [])
+        folder = f"{VDSM_MOUNTS}/"
+        return next((m for m in found if m.mountpoint.startswith(folder)), None)
 
 
-def vdsm_mount(mounts: Iterable[NfsMount], export: Export) -> Optional[NfsMount]:
-    """Return VDSM's own mount of ``export``, or None."""
-    folder = f"{VDSM_MOUNTS}/"
-    ours = (m for m in mounts if m.mountpoint.startswith(folder) and _is_of(m, export))
-    return next(ours, None)
-
-
-def _is_of(mount: NfsMount, export: Export) -> bool:
-    try:
-        found = _parsed(mount.source)
-    except ExportProblem:
-        return False
-    if found.path != export.path:
-        return False
-    if found.address is not None or export.address is not None:
-        return found.address == export.address
-    return found.server.rstrip(".").lower() == export.server.rstrip(".").lower()
+def _key(export: Export) -> tuple[str, str]:
+    """Return what is one for an export, however its server is written."""
+    address = export.address
+    server = export.server.rstrip(".").lower() if address is None else str(address)
+    return server, export.path
 
 
 @functools.lru_cache(_KEPT)

@@ -8,6 +8,7 @@ rolling conversion that changes nothing else: :mod:`.conversion.work` carries it
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
@@ -40,7 +41,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
 from ovirt_rdma.engine_sdk_tools.conversion.told import merged
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.host_policy import policy_of
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport, judged
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.export import Export
 
@@ -76,7 +77,8 @@ def plan_heal(
     for report in reports:
         host = by_name.get(report.host)
         if host is not None:
-            told[host.name] = _told(host, report, mine, exports, batch)
+            look = functools.partial(_told, host, mine, exports, batch)
+            told[host.name] = judged(report, look)
     for host in up:
         told.setdefault(host.name, _Told(warnings=("is unknown: it was not asked",)))
     warnings += merged(
@@ -121,10 +123,10 @@ class _Told:
 
 def _told(
     host: Host,
-    report: HostReport,
     domains: Sequence[Domain],
     exports: Sequence[Export],
     batch: int,
+    report: HostReport,
 ) -> _Told:
     if report.facts is None:
         why = f"is unknown: {report.problem or 'it gave no facts'}"

@@ -14,8 +14,8 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.asked_transport import (
     Asked,
+    Mounts,
     asked_for,
-    mount_of,
     nfs_export,
 )
 from ovirt_rdma.engine_sdk_tools.engine_facts import (
@@ -25,7 +25,7 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     status_words,
 )
 from ovirt_rdma.engine_sdk_tools.host_policy import InForce, policy_of
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport, judged
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
     NONE,
@@ -36,6 +36,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
     Cell,
     Matrix,
 )
+from ovirt_rdma.host.facts import NfsMount
 from ovirt_rdma.host.mountinfo import MOUNTINFO
 from ovirt_rdma.storage.mount_review import MountReview, review_all
 from ovirt_rdma.storage.proof import RDMA, Proof, prove
@@ -68,12 +69,28 @@ def look(host: Host, report: HostReport, domains: Sequence[Domain]) -> list[InUs
     """Say for each of ``domains``, which are of the host's data center, over what the
     host reaches it.
     """
-    force = policy_of(report)
+    return judged(report, lambda its: _looks(host, its, domains))
+
+
+def _looks(host: Host, report: HostReport, domains: Sequence[Domain]) -> list[InUse]:
+    force, facts = policy_of(report), report.facts
+    mounts = Mounts(facts.nfs_mounts if facts else ())
+    exports = [nfs_export(domain.connection) for domain in domains]
+    theirs = [mounts.of(export) if export else None for export in exports]
     reviews: dict[str, MountReview] = {}
-    if report.facts is not None and force.policy is not None:
-        found = review_all(report.facts, force.policy)
+    if facts is not None and force.policy is not None:
+        found = review_all(facts, force.policy, [m for m in theirs if m is not None])
         reviews = {review.mount.mountpoint: review for review in found}
-    return [_look(host, report, domain, force, reviews) for domain in domains]
+    return [
+        _look(
+            host,
+            report,
+            domain,
+            force,
+            (mount, reviews.get(mount.mountpoint)) if mount else None,
+        )
+        for domain, mount in zip(domains, theirs)
+    ]
 
 
 def row_of(
@@ -161,10 +178,11 @@ def _look(
     report: HostReport,
     domain: Domain,
     force: InForce,
-    reviews: dict[str, MountReview],
+    its: Optional[tuple[NfsMount, Optional[MountReview]]],
 ) -> InUse:
-    connection, export = domain.connection, nfs_export(domain.connection)
-    if connection is None or export is None:
+    """``its`` is the host's mount of the domain, None where it has none."""
+    connection = domain.connection
+    if connection is None or nfs_export(connection) is None:
         cell = Cell(
             NONE, "-", f"{domain.name} is {domain.storage_type}, not NFS", "", "engine"
         )
@@ -174,15 +192,14 @@ def _look(
     if facts is None:
         problem = report.problem or "nothing is known of the host"
         return InUse(host.name, asked, Cell(UNKNOWN, "unknown", problem, report.fix))
-    mount = mount_of(facts, export)
-    if mount is None:
+    if its is None:
         unread = next((p for p in facts.problems if MOUNTINFO in p), "")
         if unread:
             sentence = f"its mounts are not known: {unread}"
             return InUse(host.name, asked, Cell(UNKNOWN, "unknown", sentence))
         return InUse(host.name, asked, _not_mounted(host, domain, asked), False)
+    mount, review = its
     proof = prove(mount, facts.cm_ids)
-    review = reviews.get(mount.mountpoint)
     if connection.type != "nfs":
         review = None
     cell = _mounted(domain, asked, proof, review)

@@ -9,14 +9,21 @@ by the hostname in them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.engine_sdk_tools.host_report import HostDone, HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.host_report import (
+    MOST_BYTES,
+    HostDone,
+    HostReport,
+    Pushed,
+    bug_of,
+    policy_too_long,
+)
+from ovirt_rdma.engine_sdk_tools.host_status import status_mistake
 from ovirt_rdma.host.facts import Facts
 from ovirt_rdma.host.facts_file import FactsProblem, load
 from ovirt_rdma.host.json_file import UnreadableJson, read_json
@@ -68,7 +75,11 @@ class FactsFolder:
         """Return what the folder has on each host; a problem where it has nothing."""
         found = {}
         for host in hosts:
-            found[host.name] = self._report(host)
+            try:
+                found[host.name] = self._report(host)
+            except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                sentence, fix = bug_of(host.name, error)
+                found[host.name] = HostReport(host.name, problem=sentence, fix=fix)
             if done is not None:
                 done(host.name)
         return found
@@ -116,6 +127,9 @@ class FactsFolder:
                 problem=f"{self._path} has no facts of {host.name}",
                 fix=_HOW.format(host=host.name),
             )
+        too_long = _too_long(files.facts)
+        if too_long:
+            return HostReport(host.name, problem=too_long)
         try:
             facts = self._keep(load(files.facts))
             read_at = files.facts.stat().st_mtime
@@ -158,6 +172,17 @@ class FactsFolder:
         return self._hostnames
 
 
+def _too_long(path: Path) -> str:
+    """Say that a file is longer than anything a host prints; "" where it is not, or
+    where its reader will say what is wrong with it.
+    """
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return ""
+    return f"{path} has {size} bytes, more than any dump" if size > MOST_BYTES else ""
+
+
 def _short(name: str) -> str:
     first = name.partition(".")[0]
     # Not of an IP address.
@@ -166,6 +191,8 @@ def _short(name: str) -> str:
 
 def _hostname(path: Path) -> Optional[str]:
     """The hostname in a facts file; None where that cannot be read."""
+    if _too_long(path):
+        return None
     try:
         data = read_json(path)
     except UnreadableJson:
@@ -178,15 +205,17 @@ def _status(path: Optional[Path], problems: list[str]) -> Optional[dict[str, Any
     if path is None:
         return None
     try:
-        data = json.loads(path.read_bytes())
-    except OSError as error:
-        problems.append(f"{path}: {error.strerror}")
+        too_long = _too_long(path)
+        data = None if too_long else read_json(path)
+    except UnreadableJson as error:
+        too_long = f"{path} {error}"
+    if too_long:
+        problems.append(too_long)
         return None
-    except (ValueError, RecursionError) as error:
-        problems.append(f"{path} is not JSON: {error}")
-        return None
-    if not isinstance(data, dict) or data.get("kind") != "status":
-        problems.append(f"{path} is not what 'ovirt-rdma-host status -o json' prints")
+    mistake = status_mistake(data)
+    if mistake or not isinstance(data, dict) or data.get("kind") != "status":
+        wrong = f"{path} is not what 'ovirt-rdma-host status -o json' prints"
+        problems.append(f"{wrong}: {mistake}" if mistake else wrong)
         return None
     return data
 
@@ -195,7 +224,11 @@ def _text(path: Optional[Path], problems: list[str]) -> Optional[str]:
     if path is None:
         return None
     try:
-        return path.read_text(encoding="utf-8")
+        wrong = _too_long(path)
+        text = "" if wrong else path.read_text(encoding="utf-8")
+        if not wrong and not policy_too_long(text):
+            return text
+        problems.append(wrong or f"{path}: {policy_too_long(text)}")
     except OSError as error:
         problems.append(f"{path}: {error.strerror}")
     except UnicodeDecodeError:

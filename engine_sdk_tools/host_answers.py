@@ -9,25 +9,41 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.host_report import (
+    MAKE_SHORTER,
+    MOST_BYTES,
+    HostReport,
+    Pushed,
+    policy_too_long,
+)
+from ovirt_rdma.engine_sdk_tools.host_status import status_mistake
 from ovirt_rdma.host import facts_file
 from ovirt_rdma.host.facts import Facts
+from ovirt_rdma.host.json_file import UnreadableJson, json_value
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.problem import Problem
 
-_LINE = re.compile(r"^ovirt-rdma-told (\S+) (\d+) (\S+) (\S+)\r?$", re.MULTILINE)
-# A dump has some 30 kB; a host that sends this much is not well.
-MOST_BYTES = 16_000_000
+_Part = TypeVar("_Part")
+
+# A host may print anything: an exit status has three digits.
+_LINE = re.compile(
+    r"^ovirt-rdma-told (\S+) (\d{1,3}) (\S+) (\S+)\r?$", re.MULTILINE | re.ASCII
+)
+# What tell.sh sends of stderr; and so much of a sentence is shown.
+_MOST_WORDS = 4000
+_MOST_MISTAKES = 20
 # Of timeout(1): the time was up; there is no such command.
 _TIME_UP = (124, 137)
 _NO_COMMAND = 127
+# None that a process ends with.
+_TOO_MUCH = 1000
 
+_VERSION = "version"
 _INSTALL = "install the package ovirt-rdma-host on it"
 _SAME_VERSION = "install the same version of ovirt-rdma on the host and here"
 _STEPS = {
@@ -46,6 +62,9 @@ _STEPS = {
 }
 
 
+_NAMES = frozenset((*_STEPS, _VERSION))
+
+
 class Told(NamedTuple):
     """What one command did: exit status, stdout, and the last of its stderr."""
 
@@ -61,13 +80,24 @@ class _Wrong(Problem):
 def read_told(text: str) -> dict[str, Told]:
     """Return the commands' answers by name; of several with one name, the last.
 
-    Lines that are cut off or broken are left out.
+    Lines that are cut off or broken, or have a name that no script gives, are left
+    out. Those with which all would have more than MOST_BYTES unpacked have the status
+    _TOO_MUCH, and nothing else.
     """
+    lines = {name: rest for name, *rest in _LINE.findall(text) if name in _NAMES}
     found = {}
-    for name, status, out, err in _LINE.findall(text):
-        plain, words = _unpacked(out), _unpacked(err)
-        if plain is not None and words is not None:
-            found[name] = Told(int(status), plain, words.decode("utf-8", "replace"))
+    left = MOST_BYTES
+    for name, (status, out, err) in lines.items():
+        plain = _unpacked(out, left)
+        words = _unpacked(err, left)
+        if plain is None or words is None:
+            continue
+        if len(plain) + len(words) > left:
+            found[name] = Told(_TOO_MUCH, b"", "")
+        else:
+            left -= len(plain) + len(words)
+            last = words[-_MOST_WORDS:].decode("utf-8", "replace")
+            found[name] = Told(int(status), plain, last)
     return found
 
 
@@ -76,24 +106,26 @@ def report_of(host: str, told: Mapping[str, Told], at: float) -> HostReport:
 
     ``problem`` says what is missing, also where the rest is there.
     """
-    facts: Optional[Facts] = None
-    status: Optional[dict[str, Any]] = None
-    policy: Optional[str] = None
-    first: Optional[Problem] = None
-    try:
-        facts = _facts(host, told)
-        status = _document(host, told, "status")
-        policy = _policy(host, told, "policy")
-    except Problem as problem:
-        first = problem
+    wrong: list[Problem] = []
+
+    def part(read: Callable[[], _Part]) -> Optional[_Part]:
+        try:
+            return read()
+        except Problem as problem:
+            wrong.append(problem)
+            return None
+
+    facts = part(lambda: _facts(host, told))
+    status = part(lambda: _status(host, told))
+    policy = part(lambda: _policy_in_bounds(host, told))
     return HostReport(
         host,
         facts,
         status,
         policy,
         at,
-        first.one_line if first else "",
-        first.fix if first else "",
+        wrong[0].one_line[:_MOST_WORDS] if wrong else "",
+        wrong[0].fix[:_MOST_WORDS] if wrong else "",
     )
 
 
@@ -102,8 +134,8 @@ def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
     before: Optional[str] = None
     digest: Optional[str] = None
     try:
-        if "version" in told:
-            _good(host, told, "version")
+        if _VERSION in told:
+            _good(host, told, _VERSION)
         before = _policy(host, told, "before")
         for step in ("folder", "write"):
             if step in told:
@@ -118,15 +150,17 @@ def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
         if "remove" in told:
             _good(host, told, "remove")
         loaded = _document(host, told, "load").get("digest")
-        digest = (_document(host, told, "status").get("policy") or {}).get("digest")
-        if loaded != digest or not isinstance(digest, str):
+        digest = HostReport(host, status=_status(host, told)).policy_digest
+        if loaded != digest or digest is None:
+            shown = loaded if isinstance(loaded, str) else None
             raise _Wrong(
                 f"{host} has another policy in force than the one just loaded: "
-                f"{digest}, not {loaded}",
+                f"{digest}, not {shown}",
                 "someone else loads policies there; push it again",
             )
     except Problem as problem:
-        return Pushed(host, digest, before, problem.one_line, problem.fix)
+        sentence, fix = problem.one_line[:_MOST_WORDS], problem.fix[:_MOST_WORDS]
+        return Pushed(host, digest, before, sentence, fix)
     return Pushed(host, digest, before)
 
 
@@ -138,18 +172,30 @@ def _facts(host: str, told: Mapping[str, Told]) -> Facts:
         raise _Wrong(str(problem), _SAME_VERSION) from None
 
 
+def _status(host: str, told: Mapping[str, Told]) -> dict[str, Any]:
+    data = _document(host, told, "status")
+    mistake = status_mistake(data)
+    if mistake:
+        raise _Wrong(
+            f"the status of {host} is not what 'status -o json' prints: {mistake}",
+            _SAME_VERSION,
+        )
+    return data
+
+
 def _document(host: str, told: Mapping[str, Told], name: str) -> dict[str, Any]:
     """Return the JSON object that a command printed."""
     answer = _good(host, told, name)
+    fix = f"run it there: {_STEPS[name]} -o json"
+    said = f"{_STEPS[name]} printed no JSON object on {host}"
     try:
-        data = json.loads(answer.out.decode("utf-8"))
-    except (ValueError, RecursionError):
-        data = None
+        data = json_value(answer.out.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise _Wrong(said, fix) from None
+    except UnreadableJson as error:
+        raise _Wrong(f"{said}: it {error}", fix) from None
     if not isinstance(data, dict):
-        raise _Wrong(
-            f"{_STEPS[name]} printed no JSON object on {host}",
-            f"run it there: {_STEPS[name]} -o json",
-        )
+        raise _Wrong(said, fix)
     return data
 
 
@@ -164,6 +210,14 @@ def _policy(host: str, told: Mapping[str, Told], name: str) -> Optional[str]:
             f"{POLICY_YAML} on {host} is not UTF-8 text",
             "look at it there, and mend or remove it",
         ) from None
+
+
+def _policy_in_bounds(host: str, told: Mapping[str, Told]) -> Optional[str]:
+    text = _policy(host, told, "policy")
+    long = policy_too_long(text)
+    if long:
+        raise _Wrong(f"{host}: {long}", MAKE_SHORTER)
+    return text
 
 
 def _good(
@@ -186,6 +240,11 @@ def _good(
         after = f"; the earlier {POLICY_YAML} {back}"
     if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
         raise _Wrong(f"{host} has no command ovirt-rdma-host{after}", _INSTALL)
+    if answer.status == _TOO_MUCH:
+        raise _Wrong(
+            f"{doing} printed more than {MOST_BYTES // 1_000_000} MB on {host}",
+            f"run it there, and see what it prints: {doing}",
+        )
     if answer.status in _TIME_UP:
         raise _Wrong(
             f"{doing} did not end in time on {host}{after}",
@@ -203,13 +262,13 @@ def _mistakes(host: str, answer: Told) -> Problem:
     """Return the mistakes that the host's ``policy check`` found, as one problem."""
     fix = f"correct the policy; or, if it is right here: {_SAME_VERSION}"
     try:
-        errors = json.loads(answer.out)["errors"]
+        found: Any = json_value(answer.out.decode("utf-8"))
         lines = [
             f"the policy does not fit {host}: line {error['line']}: {error['key']} "
             f"{error['sentence']}"
-            for error in errors
+            for error in found["errors"][:_MOST_MISTAKES]
         ]
-    except (ValueError, KeyError, TypeError):
+    except (UnreadableJson, ValueError, LookupError, TypeError, RecursionError):
         lines = []
     return _Wrong("\n".join(lines) or f"the policy does not fit {host}", fix)
 
@@ -227,10 +286,13 @@ def _own_words(err: str) -> tuple[str, str]:
     return chosen, fix
 
 
-def _unpacked(text: str) -> Optional[bytes]:
+def _unpacked(text: str, most: int) -> Optional[bytes]:
+    """Return what was packed, None where it is broken. Of more than ``most`` bytes one
+    more is returned: the others are never in memory.
+    """
     try:
         unzip = zlib.decompressobj(wbits=31)
-        plain = unzip.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+        plain = unzip.decompress(base64.b64decode(text, validate=True), most + 1)
     except (binascii.Error, ValueError, zlib.error):
         return None
-    return plain if unzip.eof else None
+    return plain if unzip.eof or len(plain) > most else None

@@ -38,7 +38,8 @@ class InForce:
 def policy_of(report: HostReport) -> InForce:
     """Say by which policy the host mounts NFS storage when it is next connected."""
     if report.status is None:
-        return InForce(None, "the host did not tell its status")
+        why = f": {report.problem}" if report.facts and report.problem else ""
+        return InForce(None, f"the host did not tell its status{why}")
     enabled = part(report.status, "enabled")
     if not enabled:
         return InForce(None, "its status does not say whether the add-on is enabled")
@@ -56,7 +57,7 @@ def _loaded(report: HostReport, loaded: dict[str, Any]) -> tuple[Optional[Policy
     if loaded.get("problem"):
         return None, "the policy that it has loaded is broken"
     if report.policy_text is None:
-        return None, "its policy.yaml did not come along"
+        return None, report.problem or "its policy.yaml did not come along"
     policy, its_digest, mistakes = _parsed(report.policy_text)
     if policy is None:
         return None, f"its policy.yaml is broken: {mistakes}"

@@ -8,12 +8,26 @@ A report is made of what ``ovirt-rdma-host`` prints on the host. It may come ove
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Protocol
+from pathlib import Path
+from typing import Any, Callable, Optional, Protocol, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.engine_facts import Host
 from ovirt_rdma.host.facts import Facts
+from ovirt_rdma.host.problem import Problem
+
+# Of all that a host tells of itself. The facts of a host with 16 adapters, 128 P_Keys a
+# port and 508 virtual functions have 0.8 MB (bench/large_host.py), most have 30 kB.
+MOST_BYTES = 4_000_000
+# Of a policy.yaml: the script with it is one word of a command line, which has 128 KiB
+# on Linux (MAX_ARG_STRLEN), and base64 makes four bytes of three.
+MOST_POLICY_BYTES = 60_000
+MAKE_SHORTER = "let globs and networks name the exports, so that it is shorter"
+_MOST_SHOWN = 200
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -38,8 +52,10 @@ class HostReport:
     @property
     def policy_digest(self) -> Optional[str]:
         """The digest of the policy that is loaded there, None for none or unknown."""
-        policy = (self.status or {}).get("policy") or {}
-        return policy.get("digest")
+        status = self.status if isinstance(self.status, Mapping) else {}
+        policy = status.get("policy")
+        found = policy.get("digest") if isinstance(policy, Mapping) else None
+        return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True)
@@ -55,6 +71,45 @@ class Pushed:
     before: Optional[str] = None
     problem: str = ""
     fix: str = ""
+
+
+def policy_too_long(text: Optional[str]) -> str:
+    """Say that a policy.yaml is too long to be sent to a host; "" where it is not.
+
+    What a host has is held against the same limit, before anything is changed there:
+    it could not be put back.
+    """
+    size = len((text or "").encode("utf-8"))
+    if size <= MOST_POLICY_BYTES:
+        return ""
+    return f"the policy has {size} bytes, {MOST_POLICY_BYTES} can be sent"
+
+
+def bug_of(host: str, error: Exception) -> tuple[str, str]:
+    """Return the sentence and the fix for a host whose report our own code fails on, so
+    that a bug is seen, and the other hosts do not suffer from it.
+    """
+    said = traceback.format_exception_only(type(error), error)[-1].strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return (
+        f"what {host} told cannot be used, and this is a bug of ovirt-rdma: "
+        f"{said[:_MOST_SHOWN]}{place}",
+        "please report it, with what the host prints: ovirt-rdma-host facts -o json",
+    )
+
+
+def judged(report: HostReport, work: Callable[[HostReport], _Result]) -> _Result:
+    """Return ``work`` of one host's report. Where that fails by a bug of ours, return
+    ``work`` of a report that says so. Problems are raised on.
+    """
+    try:
+        return work(report)
+    except Problem:
+        raise
+    except Exception as error:  # noqa: BLE001  (one host must not end the verb)
+        sentence, fix = bug_of(report.host, error)
+        return work(HostReport(report.host, problem=sentence, fix=fix))
 
 
 # Called with a host's name as soon as it is done.
@@ -75,4 +130,6 @@ class HostDoor(Protocol):
         text: Optional[str],
         done: Optional[HostDone] = None,
     ) -> dict[str, Pushed]:
-        """Put policy.yaml there, whole, and load it; None takes it away again."""
+        """Put policy.yaml there, whole, and load it; None takes it away again. Texts
+        have MOST_POLICY_BYTES at most (see policy_too_long).
+        """

@@ -29,7 +29,7 @@ from ovirt_rdma.engine_sdk_tools.host_cells import (
     untold,
 )
 from ovirt_rdma.engine_sdk_tools.host_policy import part, policy_of
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport, judged
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
     OK,
@@ -95,6 +95,15 @@ def row_of(
 
     The cell of the policy is left for :func:`check`, which knows the other hosts.
     """
+    return judged(report, lambda its: _row_of(host, its, wanted, connections))
+
+
+def _row_of(
+    host: Host,
+    report: HostReport,
+    wanted: Wanted,
+    connections: Sequence[StorageConnection],
+) -> HostRow:
     policy = policy_of(report).policy if wanted.policy is None else wanted.policy
     status = report.status
     told = status is not None

@@ -10,7 +10,7 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.engine_facts import Host
 from ovirt_rdma.engine_sdk_tools.host_policy import part
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport, judged
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.matrix import UNKNOWN as NOT_KNOWN
 from ovirt_rdma.host.policy import Policy
@@ -47,7 +47,7 @@ def compare(
     """Hold what ``host`` has loaded against ``policy``, whose YAML is ``text`` and
     which came from the file ``where``.
     """
-    found = _compared(host, report, text, policy, where)
+    found = judged(report, lambda its: _compared(host, its, text, policy, where))
     return replace(found, address=host.address)
 
 

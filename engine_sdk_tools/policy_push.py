@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.engine_sdk_tools.host_report import HostDoor, HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.host_report import (
+    MAKE_SHORTER,
+    HostDoor,
+    HostReport,
+    Pushed,
+    policy_too_long,
+)
 from ovirt_rdma.engine_sdk_tools.progress import Listener, Silent
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.policy_file import parse_policy
 from ovirt_rdma.host.policy_json import digest
-from ovirt_rdma.host.policy_remark import Remark
+from ovirt_rdma.host.policy_remark import PolicyProblem, Remark
 
 _STEP = "push the policy"
 AT_ONCE = 60
@@ -68,6 +74,7 @@ def plan_policy_push(
 
     ``where`` names the policy in sentences. Raises PolicyProblem with every mistake.
     """
+    refuse_too_long(text, where)
     parsed = parse_policy(text, where)
     before = {
         name: report.policy_digest
@@ -82,6 +89,13 @@ def plan_policy_push(
         before,
         tuple(parsed.warnings),
     )
+
+
+def refuse_too_long(text: str, where: str) -> None:
+    """Raise PolicyProblem for a policy that cannot be sent to a host."""
+    long = policy_too_long(text)
+    if long:
+        raise PolicyProblem(where, (Remark(None, "", long),), MAKE_SHORTER)
 
 
 def carry_out(

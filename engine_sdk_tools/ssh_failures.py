@@ -20,6 +20,9 @@ class Failure(NamedTuple):
     fix: str
 
 
+# A host may say anything, and the patterns take the square of a line's length.
+_MOST_LOOKED_AT = 4000
+_MOST_SHOWN = 400
 # What OpenSSH 9 prints around and before its last words.
 _NOISE = re.compile(r"^(@+$|@ .* @$|Warning: |debug\d|OpenSSH_|\*\* |Pseudo-terminal)")
 _RULES = (
@@ -74,8 +77,9 @@ def in_words(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
 
     ``key_of_engine``: the host key came from the engine, not from known_hosts.
     """
+    text = _ends_of(text)
     said = _said(text)
-    last = said[-1] if said else "no words"
+    last = said[-1][:_MOST_SHOWN] if said else "no words"
     own = "remove its line from known_hosts: ssh-keygen -R {address}"
     words = {
         "host": host.name,
@@ -94,6 +98,15 @@ def in_words(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
         f"{host.name} could not be asked: {last}",
         f"try it by hand: ssh -p {host.port} {host.address} ovirt-rdma-host status",
     )
+
+
+def _ends_of(text: str) -> str:
+    """Return the text, of a long one its begin and its end: the message and the last
+    words.
+    """
+    if len(text) <= 2 * _MOST_LOOKED_AT:
+        return text
+    return f"{text[:_MOST_LOOKED_AT]}\n{text[-_MOST_LOOKED_AT:]}"
 
 
 def _said(text: str) -> Sequence[str]:

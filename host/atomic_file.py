@@ -122,8 +122,7 @@ def _target(name: str) -> str:
 
 
 def _remove_if_left_over(path: Path) -> None:
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags)
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():

@@ -21,6 +21,7 @@ from ovirt_rdma.host.problem import Problem
 KIND = "facts"
 
 _MAKE = "ovirt-rdma-host facts -o json"
+_MOST_SHOWN = 60
 _FIX = f"make it anew, on the host it is about: {_MAKE}"
 
 
@@ -58,12 +59,12 @@ def from_json_dict(data: object, where: str) -> Facts:
     version = data.get("schema_version")
     if "schema_version" in data and version != SCHEMA_VERSION:
         raise FactsProblem(
-            f"{where}: schema_version is {version!a}, this version reads only "
+            f"{where}: schema_version is {_shown(version)}, this version reads only "
             f"{SCHEMA_VERSION}",
             f"{_FIX} (with the version that is to read it)",
         )
     if data.get("kind") != KIND:
-        shown = ascii(data["kind"]) if "kind" in data else "missing"
+        shown = _shown(data["kind"]) if "kind" in data else "missing"
         raise FactsProblem(f"{where}: kind is {shown}, not {KIND!r}", _FIX)
     rest = {key: value for key, value in data.items() if key != "kind"}
     try:
@@ -85,6 +86,12 @@ def load(path: Union[str, Path]) -> Facts:
         fix = _FIX if error.is_file else f"give the name of a file made with: {_MAKE}"
         raise FactsProblem(f"{where} {error}", fix) from None
     return from_json_dict(data, where)
+
+
+def _shown(value: object) -> str:
+    """Return a value for a sentence; of a long or a nested one its kind."""
+    short = isinstance(value, (int, float, str)) and len(ascii(value)) <= _MOST_SHOWN
+    return ascii(value) if short else kind(value)
 
 
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:

@@ -10,43 +10,59 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
 
 from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy_as_written import as_written, misread_numbers
-from ovirt_rdma.host.policy_checks import never_winning, nfs_mistakes, rule_name
+from ovirt_rdma.host.policy_checks import (
+    MOST_COMPARED,
+    never_winning,
+    nfs_mistakes,
+    rule_name,
+)
 from ovirt_rdma.host.policy_host_checks import host_mistakes, never_winning_interfaces
 from ovirt_rdma.host.policy_host_form import host_policy
-from ovirt_rdma.host.policy_remark import PolicyProblem, Remark, key_text
+from ovirt_rdma.host.policy_remark import KeyPath, PolicyProblem, Remark, key_text
 from ovirt_rdma.host.policy_schema import POLICY_SCHEMA
 from ovirt_rdma.host.policy_sentences import schema_remarks
 from ovirt_rdma.host.policy_yaml import YamlDocument, read_yaml
 
+# Some thousand rules; a policy for many hosts may have 60 kB. Reading takes some 10
+# microseconds a byte.
+MOST_BYTES = 1_000_000
+
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A policy in order; ``warnings`` say what looks odd in its file."""
+    """A policy in order, and the ``document`` that it was read from."""
 
     policy: Policy
-    warnings: tuple[Remark, ...] = ()
+    document: YamlDocument = field(repr=False, compare=False)
+
+    @property
+    def warnings(self) -> tuple[Remark, ...]:
+        """What looks odd in the file. Looked for when asked: policies that nobody
+        shows, such as those that hosts send, cost nothing here.
+        """
+        return _warnings(self.policy, self.document)
 
 
 def load_policy_file(path: Union[str, Path], *, own: bool = False) -> PolicyFile:
     """Read the YAML file ``path``; ``own`` where it is to come into force, so that
     nobody but root and who runs this may have written it.
 
-    Raises PolicyProblem: the file is unreadable, not UTF-8 or somebody else's, or what
-    :func:`parse_policy` finds.
+    Raises PolicyProblem: the file is unreadable, longer than MOST_BYTES, not UTF-8 or
+    somebody else's, or what :func:`parse_policy` finds.
     """
     where = str(path)
     try:
-        with Path(path).open("rb") as stream:
+        with Path(path).open("rb") as file:
             # The file that is read, whatever has its name by now.
-            found = os.fstat(stream.fileno())
-            raw = stream.read()
+            found = os.fstat(file.fileno())
+            raw = file.read(MOST_BYTES + 1)
         if own:
             _check_own(path, found)
     except FileNotFoundError as error:
@@ -57,6 +73,10 @@ def load_policy_file(path: Union[str, Path], *, own: bool = False) -> PolicyFile
         raise _unusable(where, "is a directory, not a policy file", fix) from error
     except OSError as error:
         raise _unusable(where, f"cannot be read: {error.strerror}") from error
+    if len(raw) > MOST_BYTES:
+        fix = "let globs and networks name the exports, so that it is shorter"
+        sentence = f"is longer than {MOST_BYTES} bytes, which no policy needs"
+        raise _unusable(where, sentence, fix)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -109,7 +129,7 @@ def parse_policy(text: str, where: str) -> PolicyFile:
     if document.data is None:
         if errors:
             raise PolicyProblem(where, tuple(errors))
-        return PolicyFile(Policy())
+        return PolicyFile(Policy(), document)
     document.data = as_written(document.data, POLICY_SCHEMA, document.texts)
     errors += schema_remarks(document)
     parts = document.data if isinstance(document.data, dict) else {}
@@ -128,7 +148,7 @@ def parse_policy(text: str, where: str) -> PolicyFile:
     if errors:
         raise PolicyProblem(where, tuple(sorted(set(errors), key=_by_line)))
     policy = Policy(parts["version"], _nfs_policy(nfs or {}), host_policy(host or {}))
-    return PolicyFile(policy, _warnings(policy, document))
+    return PolicyFile(policy, document)
 
 
 def _nfs_policy(nfs: Mapping[str, Any]) -> NfsPolicy:
@@ -155,8 +175,20 @@ def _warnings(policy: Policy, document: YamlDocument) -> tuple[Remark, ...]:
         for path, sentence in (
             *never_winning(policy),
             *never_winning_interfaces(policy.host),
+            *_not_looked_at(policy),
         )
     )
+
+
+def _not_looked_at(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
+    rules, interfaces = policy.nfs.rules, policy.host.interfaces
+    for part, many in (("rules", len(rules)), ("interfaces", len(interfaces))):
+        if many > MOST_COMPARED:
+            yield (
+                ("nfs" if part == "rules" else "host", part, MOST_COMPARED),
+                f"whether this and later {part} ever win is not looked at: only of the "
+                f"first {MOST_COMPARED}",
+            )
 
 
 def _unusable(where: str, sentence: str, fix: str = "") -> PolicyProblem:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.policy import is_glob
+from ovirt_rdma.host.policy_checks import MOST_COMPARED
 from ovirt_rdma.host.policy_glob import glob_mistake
 from ovirt_rdma.host.policy_host import (
     CONNECTED,
@@ -70,8 +71,10 @@ def host_mistakes(host: object) -> Iterator[Mistake]:
 
 
 def never_winning_interfaces(host: HostPolicy) -> Iterator[Mistake]:
-    """Yield the interface rules that an earlier one certainly leaves nothing to."""
-    rules = host.interfaces
+    """Yield the interface rules that an earlier one certainly leaves nothing to, of the
+    first MOST_COMPARED.
+    """
+    rules = host.interfaces[:MOST_COMPARED]
     for position, later in enumerate(rules):
         earlier = next((r for r in rules[:position] if _names_all_of(r, later)), None)
         if earlier is not None:

@@ -144,7 +144,7 @@ def copy_problem(path: Path) -> Optional[str]:
     the file; None where it could.
     """
     try:
-        if copy_of(path).read_bytes() != path.read_bytes():
+        if read_file(copy_of(path)) != read_file(path):
             return "has another policy than the one in force"
         if copy_of(path).stat().st_mode & 0o777 != FILE_MODE:
             return "cannot be read by vdsmd"
@@ -159,7 +159,7 @@ def _copied(path: Path) -> list[str]:
     """Bring the copy in line with ``path``; return what went wrong, as a sentence."""
     copy = copy_of(path)
     try:
-        write_atomically(copy, path.read_bytes(), FILE_MODE)
+        write_atomically(copy, read_file(path), FILE_MODE)
     except NotDurable as error:
         return [f"{copy}: {error.strerror}; {how_to_mend(error, copy)}"]
     except OSError as error:

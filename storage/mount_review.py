@@ -7,10 +7,11 @@ Pure. Lists all NFS mounts, also those that no rule names; changes none.
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import Callable, Optional
 
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts import CmId, DegradedMark, Facts, NfsMount
@@ -23,6 +24,8 @@ from ovirt_rdma.storage.trunking import (
     REMOUNT,
     UNTOLD,
     because,
+    by_connection,
+    connection_of,
     remedy,
     sharers,
     took_over,
@@ -36,6 +39,9 @@ _POSIXFS = (
     "VDSM mounts no NFS domain with such options (nosharecache is missing), and no "
     "rule covers a PosixFS domain"
 )
+
+# The rule that names a source, such as "nas:/data".
+MatchOf = Callable[[str], Optional[RuleMatch]]
 
 
 @dataclass(frozen=True)
@@ -67,8 +73,15 @@ class MountReview:
         return self.mark.reason if self.mark else self.cause or None
 
 
-def review_all(facts: Facts, policy: Policy) -> list[MountReview]:
-    """Judge all NFS mounts in ``facts`` by ``policy``, in the kernel's order."""
+def review_all(
+    facts: Facts, policy: Policy, mounts: Optional[Sequence[NfsMount]] = None
+) -> list[MountReview]:
+    """Judge ``mounts`` of ``facts`` (None: all NFS mounts) by ``policy``, in order.
+
+    A host may have thousands: each is held against the rules once.
+    """
+    together = by_connection(facts.nfs_mounts)
+    match = functools.lru_cache(None)(lambda source: _match(source, policy))
     return [
         review(
             mount,
@@ -76,9 +89,10 @@ def review_all(facts: Facts, policy: Policy) -> list[MountReview]:
             facts.cm_ids,
             utc(facts.booted_at, mounted_s(mount, facts.uptime_s)),
             mark_of(mount, facts.degraded_marks, facts.uptime_s),
-            others=sharers(mount, facts.nfs_mounts),
+            others=sharers(mount, together[connection_of(mount)]),
+            match_of=match,
         )
-        for mount in facts.nfs_mounts
+        for mount in (facts.nfs_mounts if mounts is None else mounts)
     ]
 
 
@@ -90,15 +104,18 @@ def review(
     mark: Optional[DegradedMark] = None,
     *,
     others: tuple[NfsMount, ...] = (),
+    match_of: Optional[MatchOf] = None,
 ) -> MountReview:
     """Judge one mount by ``policy``.
 
     ``cm_ids`` is None where nobody could tell, ``since`` when it was mounted,
     ``mark`` what vdsmd has noted on it; one that does not fit any more is passed over.
-    ``others`` are the mounts on its connection.
+    ``others`` are the mounts on its connection. ``match_of`` may remember which rule
+    names a source.
     """
     proof = prove(mount, cm_ids)
-    match = _match(mount, policy)
+    match_of = match_of or (lambda source: _match(source, policy))
+    match = match_of(mount.source)
     runs = f"{mount.source} runs over {proof.transport or 'an unproven transport'}"
     if match is None:
         sentence = f"{runs}; no rule names it"
@@ -125,7 +142,7 @@ def review(
         )
     history = f"since {shown(since)}, " if since else ""
     history += f"because {reason}" if reason else "and vdsmd has not noted why"
-    against = tuple(m for m in others if _wanted(_match(m, policy)) != wanted)
+    against = tuple(m for m in others if _wanted(match_of(m.source)) != wanted)
     steps = [mark.fix if mark else "", remedy(against) if against else ""]
     if wanted == TCP:
         steps.append(REMOUNT)
@@ -176,7 +193,7 @@ def heal(found: MountReview, ready: bool) -> str:
 
 def is_of(found: MountReview, export: Export) -> bool:
     """Whether the mount is one of ``export``."""
-    return _export(found.mount) == export
+    return _export(found.mount.source) == export
 
 
 def _check(mount: NfsMount) -> str:
@@ -213,13 +230,13 @@ def _wanted(match: Optional[RuleMatch]) -> Optional[str]:
     return TCP if match.rule.transport == TCP else RDMA
 
 
-def _match(mount: NfsMount, policy: Policy) -> Optional[RuleMatch]:
-    export = _export(mount)
+def _match(source: str, policy: Policy) -> Optional[RuleMatch]:
+    export = _export(source)
     return rule_for(policy, export) if export else None
 
 
-def _export(mount: NfsMount) -> Optional[Export]:
+def _export(source: str) -> Optional[Export]:
     try:
-        return Export.parse(mount.source)
+        return Export.parse(source)
     except ExportProblem:
         return None

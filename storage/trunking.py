@@ -13,7 +13,7 @@ kernel 6.1.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -50,19 +50,29 @@ class InTheWay:
     certain: bool
 
 
+def by_connection(
+    mounts: Iterable[NfsMount],
+) -> dict[Optional[tuple[str, ...]], list[NfsMount]]:
+    """Return the mounts by what :func:`connection_of` says of them, in their order."""
+    found: dict[Optional[tuple[str, ...]], list[NfsMount]] = {}
+    for mount in mounts:
+        found.setdefault(connection_of(mount), []).append(mount)
+    return found
+
+
 def sharers(mount: NfsMount, mounts: Sequence[NfsMount]) -> tuple[NfsMount, ...]:
     """Return the others of ``mounts`` that use the connection of ``mount``.
 
     Of a shared connection the kernel shows one address with every mount, also where
     a mount named another (``addr=``).
     """
-    connection = _connection(mount)
+    connection = connection_of(mount)
     if connection is None:
         return ()
     return tuple(
         other
         for other in mounts
-        if other.mountpoint != mount.mountpoint and _connection(other) == connection
+        if other.mountpoint != mount.mountpoint and connection_of(other) == connection
     )
 
 
@@ -97,6 +107,7 @@ def in_the_way(
     """
     if version == "3":
         return None
+    there = _like(mounts, wanted)
     found = [
         mount
         for mount in mounts
@@ -104,7 +115,9 @@ def in_the_way(
         and _source(mount) != export
         and prove(mount).transport == _OTHER[wanted]
         and (mount.address in addresses or _server(mount) == export.server.lower())
-        and not _has(mounts, mount, wanted)
+        # Then there are two connections, and the kernel takes the one that is asked
+        # for (nfs_match_client).
+        and (mount.version, mount.address) not in there
     ]
     if version in _MINOR_VERSIONS:
         found = [mount for mount in found if mount.version == version]
@@ -172,7 +185,10 @@ def _is_4(mount: NfsMount) -> bool:
     return mount.version is not None and mount.version.startswith("4")
 
 
-def _connection(mount: NfsMount) -> Optional[tuple[str, ...]]:
+def connection_of(mount: NfsMount) -> Optional[tuple[str, ...]]:
+    """Return what is one for all NFS 4 mounts on a connection; None where it shares
+    none, or that is not known.
+    """
     if not _is_4(mount):
         return None
     parts = (mount.version, mount.address, mount.protocol)
@@ -180,15 +196,12 @@ def _connection(mount: NfsMount) -> Optional[tuple[str, ...]]:
     return known if len(known) == len(parts) else None
 
 
-def _has(mounts: Sequence[NfsMount], like: NfsMount, transport: str) -> bool:
-    """Whether a mount like ``like`` has ``transport``: then there are two connections,
-    and the kernel takes the one that is asked for (nfs_match_client).
-    """
-    return any(
-        (mount.version, mount.address) == (like.version, like.address)
-        and prove(mount).transport == transport
-        for mount in mounts
-    )
+def _like(
+    mounts: Iterable[NfsMount], transport: str
+) -> set[tuple[Optional[str], Optional[str]]]:
+    """Return version and address of the mounts over ``transport``."""
+    over = (mount for mount in mounts if prove(mount).transport == transport)
+    return {(mount.version, mount.address) for mount in over}
 
 
 def _source(mount: NfsMount) -> Optional[Export]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.engine_sdk_tools.asked_transport import export_at
@@ -28,9 +28,10 @@ from ovirt_rdma.engine_sdk_tools.conversion.step import (
 )
 from ovirt_rdma.engine_sdk_tools.engine_facts import Engine, status_words
 from ovirt_rdma.engine_sdk_tools.event_log import newest_event
-from ovirt_rdma.engine_sdk_tools.host_report import HostDoor
+from ovirt_rdma.engine_sdk_tools.host_report import HostDoor, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.mount_events import MountEvents
 from ovirt_rdma.engine_sdk_tools.progress import Listener
+from ovirt_rdma.host.problem import Problem
 
 # Of the SDK's object and its status: why it has failed, "" for done, None for not yet.
 _Test = Callable[[Any, Optional[str]], Optional[str]]
@@ -109,13 +110,17 @@ class Acts:
         exports = [export_at(d.address, d.path) for d in state.domains]
         hosts = {name: view.host(state.host(name)) for name in names}
         there = [host for host in hosts.values() if host is not None]
-        reports = self._door.reports(there) if self._door else {}
+        reports: Mapping[str, HostReport] = {}
+        why = "there is no report of it"
+        try:
+            reports = self._door.reports(there) if self._door else {}
+        except Problem as problem:
+            # Of these hosts: others may be asked later, and a revert goes on for them.
+            why = problem.one_line
         for name, host in hosts.items():
             report = reports.get(host.name) if host else None
             self.sights[name] = (
-                sight_of(report, exports)
-                if report
-                else Sight(problem="there is no report of it")
+                sight_of(report, exports) if report else Sight(problem=why)
             )
         return ""
 
@@ -125,7 +130,11 @@ class Acts:
         host = view.host(state.host(step.subject))
         if host is None:
             return f"{step.subject} is no longer in the engine"
-        pushed = self._door.push_policy((host,), step.policy).get(host.name)
+        pushed: Optional[Pushed]
+        try:
+            pushed = self._door.push_policy((host,), step.policy).get(host.name)
+        except Problem as problem:
+            pushed = Pushed(host.name, problem=problem.one_line)
         if pushed is None:
             return f"{host.name}: nobody answered the push of the policy"
         if pushed.problem:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.asked_transport import export_at, vdsm_mount
+from ovirt_rdma.engine_sdk_tools.asked_transport import Mounts, export_at
 from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.state import RDMA
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host, status_words
@@ -53,6 +53,9 @@ def host_offenders(
     force = policy_of(report)
     if request.rolling and not request.by_row:
         yield from _addon_offenders(host, report, request)
+    elif not request.by_row and force.enabled and report.policy_text is None:
+        # Its policy could be neither pushed nor put back.
+        yield from [f"{host.name}: {report.problem}"] if report.problem else []
     if request.by_row and force.policy is not None:
         yield from _rule_offenders(host, force.policy, domains, request)
     if status == "up":
@@ -64,9 +67,10 @@ def _cut_paths(host: Host, facts: Facts, domains: Sequence[Domain]) -> Iterator[
     """Yield domains whose path the engine shows cut off at a colon: each change of the
     row would write it so (StorageDomainMapper.java:215-231).
     """
+    mounts = Mounts(facts.nfs_mounts)
     for domain in domains:
         export = _export(domain)
-        if vdsm_mount(facts.nfs_mounts, export) is not None:
+        if mounts.vdsms(export) is not None:
             continue
         longer = [
             m.source for m in facts.nfs_mounts if m.source.startswith(f"{export}:")
@@ -133,8 +137,9 @@ def _clashes(
     that stay as they are, and share the kernel's one connection.
     """
     ours = {_export(domain) for domain in domains}
+    mounts = Mounts(facts.nfs_mounts)
     for domain in domains:
-        mount = vdsm_mount(facts.nfs_mounts, _export(domain))
+        mount = mounts.vdsms(_export(domain))
         if mount is None or mount.address is None:
             continue
         found = in_the_way(
@@ -167,8 +172,9 @@ def _comes_along(source: str, policy: Optional[Policy], to: str) -> bool:
 
 
 def _unready(host: Host, facts: Facts, domains: Sequence[Domain]) -> Iterator[str]:
+    mounts = Mounts(facts.nfs_mounts)
     for domain in domains:
-        mount = vdsm_mount(facts.nfs_mounts, _export(domain))
+        mount = mounts.vdsms(_export(domain))
         address = mount.address if mount else None
         route = next((r for r in facts.routes if r.destination == address), None)
         for step in local_steps(facts, route):

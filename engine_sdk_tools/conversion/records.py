@@ -15,7 +15,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.sight import sight_of
 from ovirt_rdma.engine_sdk_tools.conversion.state import RDMA, DomainRecord, HostRecord
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host
 from ovirt_rdma.engine_sdk_tools.host_policy import policy_of
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.host_report import (
+    MAKE_SHORTER,
+    HostReport,
+    policy_too_long,
+)
 from ovirt_rdma.engine_sdk_tools.policy_with_rule import with_rule
 from ovirt_rdma.host import policy_json
 from ovirt_rdma.host.export import Export
@@ -72,6 +76,9 @@ def host_record(
     _check_draft(report.policy_text, report.policy_digest)
     named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
     text, digest = _with_rules(report.policy_text, named, rule_of(request))
+    long = policy_too_long(text)
+    if long:
+        raise Problem(f"with the new rule, {long}", MAKE_SHORTER)
     return replace(
         record, push=True, policy=report.policy_text, wanted=text, digest=digest
     )

@@ -101,7 +101,11 @@ def _playing(state: ConversionState, view: View) -> list[HostRecord]:
     goal = FORWARD if state.stage == CONVERTING else BACK
     mine = [h for h in state.hosts if h.goal == goal]
     playing = [h for h in mine if h.stage in IN_PLAY]
-    stops = state.stage == REVERTING and any(h.stage == FAILED for h in mine)
+    # A revert stops at a host that did not come back from its maintenance: the next
+    # would not either. One that is up, and cannot be asked or proven, is alone in that.
+    stops = state.stage == REVERTING and any(
+        h.stage == FAILED and not _is_up_now(h, view) for h in mine
+    )
     # A batch goes together: none starts while others come back already.
     if stops or any(h.stage == LEAVING for h in playing):
         return playing

@@ -6,11 +6,11 @@ A host's report is condensed to its policy and the transports of the exports con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.asked_transport import export_at, vdsm_mount
+from ovirt_rdma.engine_sdk_tools.asked_transport import Mounts, export_at
 from ovirt_rdma.engine_sdk_tools.conversion.state import (
     BACK,
     GONE,
@@ -27,7 +27,7 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     Host,
     StorageConnection,
 )
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport, judged
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.storage.proof import prove
 
@@ -86,11 +86,17 @@ class View:
 
 def sight_of(report: HostReport, exports: Iterable[Export]) -> Sight:
     """Condense a report to what concerns ``exports``."""
+    wanted = tuple(exports)
+    return judged(report, lambda its: _sight(its, wanted))
+
+
+def _sight(report: HostReport, exports: Sequence[Export]) -> Sight:
     if report.facts is None:
         return Sight(problem=report.problem or "it gave no facts")
     transports = {}
+    mounts = Mounts(report.facts.nfs_mounts)
     for export in exports:
-        mount = vdsm_mount(report.facts.nfs_mounts, export)
+        mount = mounts.vdsms(export)
         if mount is not None:
             proof = prove(mount, report.facts.cm_ids)
             transports[str(export)] = proof.transport or UNPROVEN

@@ -21,7 +21,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     HostRecord,
 )
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.host_report import HostReport, judged
 from ovirt_rdma.host.problem import Problem
 
 _NOT_ASKED = Sight(problem="it was not asked")
@@ -49,6 +49,18 @@ def told_by(
     """Condense what one host told; ``report`` is None where it was not asked."""
     if host.name in request.without:
         return Told(left_out(HostRecord(host.id, host.name, host.status)), _NOT_ASKED)
+    if report is None:
+        return _told(host, None, domains, records, request)
+    return judged(report, lambda its: _told(host, its, domains, records, request))
+
+
+def _told(
+    host: Host,
+    report: Optional[HostReport],
+    domains: Sequence[Domain],
+    records: Sequence[DomainRecord],
+    request: ConversionRequest,
+) -> Told:
     against = list(host_offenders(host, report, domains, request))
     record = None
     try:

@@ -18,8 +18,8 @@ from told_hosts import (
 )
 
 from ovirt_rdma.engine_sdk_tools.asked_transport import (
+    Mounts,
     asked_for,
-    mount_of,
     nfs_export,
     row_transport,
 )
@@ -267,20 +267,24 @@ def test_domain_in_two_data_centers_is_two_columns():
 )
 def test_mount_is_the_domains_by_its_source(source, found):
     export = nfs_export(connection())
-    assert (mount_of(facts(mount(source, "tcp")), export) is not None) == found
+    assert (
+        Mounts(facts(mount(source, "tcp")).nfs_mounts).of(export) is not None
+    ) == found
 
 
 def test_ipv6_server_is_the_same_however_it_is_written():
     export = nfs_export(connection(address="[fd00:0::1]"))
-    assert mount_of(facts(mount("[fd00::1]:/exports/data1", "rdma6")), export)
+    assert Mounts(facts(mount("[fd00::1]:/exports/data1", "rdma6")).nfs_mounts).of(
+        export
+    )
 
 
 def test_mount_of_vdsm_goes_before_another():
     other = replace(mount(EXPORT, "tcp"), mountpoint="/mnt")
     export = nfs_export(connection())
-    found = mount_of(facts(other, mount(EXPORT, "rdma")), export)
+    found = Mounts(facts(other, mount(EXPORT, "rdma")).nfs_mounts).of(export)
     assert found.protocol == "rdma"
-    assert mount_of(facts(other), export).mountpoint == "/mnt"
+    assert Mounts(facts(other).nfs_mounts).of(export).mountpoint == "/mnt"
 
 
 def test_cm_id_is_part_of_the_proof():

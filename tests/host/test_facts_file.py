@@ -211,7 +211,15 @@ def test_something_else_at_the_top(data):
         (b'{\n  "a": 1\n  "b": 2}', "line 3 column 3 is not JSON: "),
         (b"", "line 1 column 1 is not JSON: "),
         (b'{"a": "\xff"}', "is not JSON: byte 7 is not UTF-8"),
-        (b"[" * 200_000, "has a number too long or is nested too deeply"),
+        (b"[" * 200_000, "is nested too deeply"),
+        (b'{"a": 1' + b"0" * 30 + b"}", "has a number too long"),
+        (b'{"a": 1e999}', "has a number too large"),
+        (b'{"a": NaN}', "is not JSON: it has NaN"),
+        (b'{"a": 1, "a": 2}', "has a key twice in one object"),
+        (
+            b'{"kind": "facts", "schema_version": ' + b"[" * 900 + b"]" * 900 + b"}",
+            "schema_version is an array, this",
+        ),
         (b"[]", ": not a facts dump, an array at the top"),
     ],
 )
