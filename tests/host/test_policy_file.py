@@ -619,12 +619,12 @@ class TestFiles:
         )
 
     def test_a_file_that_may_not_be_read(self, tmp_path, monkeypatch):
-        def refuse(_):
+        def refuse(*_):
             raise PermissionError(13, "Permission denied")
 
         path = tmp_path / "policy.yaml"
         path.touch()
-        monkeypatch.setattr(type(path), "read_bytes", refuse)
+        monkeypatch.setattr(type(path), "open", refuse)
         assert self.problem(path) == (f"{path}: cannot be read: Permission denied", "")
 
     def test_another_encoding(self, tmp_path):
