@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine_session import Declined, asked
+from ovirt_rdma.cli.engine_session import Declined
 from ovirt_rdma.cli.engine_settings import completed, found_settings, read_ini
 from ovirt_rdma.cli.engine_words import PROGRAM
 from ovirt_rdma.cli.screen import Screen
@@ -139,7 +139,7 @@ def _fetched(words: Namespace, screen: Screen, settings: Settings) -> Ca:
             "the CA was not taken: there is no terminal to ask on",
             f"{_FETCH_FIX}; then give it with --fingerprint",
         )
-    if not asked("Is this the engine's CA? [y/N] "):
+    if not screen.asked("Is this the engine's CA? [y/N] "):
         raise Declined("the CA was not taken: declined", _FETCH_FIX)
     return ca
 

@@ -63,8 +63,12 @@ def run_process(*words: str, **more: Any) -> Result:
     return Result(done.returncode, out, err)
 
 
-def run_on_terminal(*words: str, columns: int = 80, **environment: str) -> str:
-    """Run the command on a terminal; give what it shows."""
+def run_on_terminal(
+    *words: str, columns: int = 80, typed: str = "", **environment: str
+) -> str:
+    """Run the command on a terminal; give what it shows. ``typed`` answers its first
+    question, which ends in a blank.
+    """
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     # pytest-xdist, among others, sets COLUMNS.
@@ -88,6 +92,9 @@ def run_on_terminal(*words: str, columns: int = 80, **environment: str) -> str:
             if not block:
                 break
             shown += block
+            if typed and shown.endswith(b" "):
+                os.write(ours, typed.encode())
+                typed = ""
         child.wait(timeout=30)
     finally:
         os.close(ours)

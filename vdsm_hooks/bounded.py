@@ -18,6 +18,7 @@ import sys
 import time
 from typing import Callable, NamedTuple, Optional
 
+from ovirt_rdma.host.printable import printable
 from ovirt_rdma.vdsm_hooks.log_line import reason, say
 
 # What VDSM takes from a hook: go on, or stop with what is on stderr.
@@ -70,7 +71,7 @@ def tell_vdsm(answer: Answer) -> int:
     if answer.code == STOP:
         _end_by_all_means(_LAST_WORDS_S, STOP)
         with contextlib.suppress(OSError):  # nobody listens
-            os.write(2, f"{answer.sentence}\n".encode("utf-8", "replace"))
+            os.write(2, f"{printable(answer.sentence)}\n".encode("utf-8", "replace"))
     return answer.code
 
 
