@@ -56,6 +56,16 @@ class Settings:
     log_level: str = "info"
     warnings: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Raise Problem for what no request can have in it."""
+        sent = {"user": self.username, "password": self.password, "token": self.token}
+        for name, word in sent.items():
+            # Bytes of the environment that are no UTF-8 come as surrogates.
+            if word and any("\ud800" <= letter <= "\udfff" for letter in word):
+                raise Problem(f"the {name} for the engine is not UTF-8 text")
+        if self.token and not (self.token.isascii() and self.token.isprintable()):
+            raise Problem("the token for the engine is none: it is not ASCII text")
+
 
 @dataclass(frozen=True)
 class _Source:
