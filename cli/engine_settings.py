@@ -6,6 +6,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import shlex
 import stat
 import sys
 from argparse import Namespace
@@ -94,7 +95,9 @@ def _password_in(name: str) -> tuple[str, tuple[str, ...]]:
     lines = text.splitlines()
     if not lines or not lines[0]:
         raise Problem(f"the first line of {name} is empty", "it is to be the password")
-    warnings = (f"others may read the password in {name}: chmod 600 {name}",)
+    warnings = (
+        f"others may read the password in {name}: chmod 600 {shlex.quote(name)}",
+    )
     return lines[0], warnings if open_to_others else ()
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -199,5 +200,5 @@ def _tell(screen: Screen, content: Mapping[str, Any]) -> None:
     place, section = engine_place(content["engine_url"]), content["section"]
     screen.line(f"Logged in to {place}, version {content['engine_version']}.")
     screen.line(f"Section [{section}] of {content['settings_file']} has how.")
-    more = "" if section == DEFAULT_SECTION else f" --config {section}"
+    more = "" if section == DEFAULT_SECTION else f" --config {shlex.quote(section)}"
     screen.next(f"{PROGRAM} hosts list{more}")

@@ -9,6 +9,7 @@ Pure: who calls reads the files.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
@@ -203,7 +204,8 @@ def _warnings(ini: Optional[IniFile], sources: Sequence[_Source]) -> tuple[str, 
     secret = any(one.name == "file" and one.get("password") for one in sources)
     if ini is None or not secret or not ini.open_to_others:
         return ()
-    return (f"{ini.path} has a password and others may read it: chmod 600 {ini.path}",)
+    command = f"chmod 600 {shlex.quote(ini.path)}"
+    return (f"{ini.path} has a password and others may read it: {command}",)
 
 
 def _no_engine(ini: Optional[IniFile]) -> tuple[str, str]:

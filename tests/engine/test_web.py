@@ -10,10 +10,10 @@ import threading
 import time
 
 import pytest
+from engine_command_line import Clock
 from engine_double import EngineDouble, sample_world
 from engine_double.answers import Answer
 from engine_double.faults import Fault
-from engine_command_line import Clock
 from engine_sessions import open_session
 
 from ovirt_rdma.engine_sdk_tools import connection, engine_answers, web
@@ -159,7 +159,10 @@ class Elsewhere(Fault):
 def test_requests_of_the_api_follow_none_either(serve, code):
     """The token would."""
     other = serve(endless)
-    with EngineDouble(sample_world(hosts=1)) as double, open_session(double, Clock()) as session:
+    with (
+        EngineDouble(sample_world(hosts=1)) as double,
+        open_session(double, Clock()) as session,
+    ):
         fault = Elsewhere(code, f"http://127.0.0.1:{other.port}/ovirt-engine/api/hosts")
         double.fail_next("GET", "/hosts", fault)
         with pytest.raises(EngineProblem):
@@ -174,7 +177,10 @@ class Much(Fault):
 
 def test_an_answer_of_the_api_has_a_limit(monkeypatch):
     monkeypatch.setattr(connection, "MOST_BYTES", 4000)
-    with EngineDouble(sample_world(hosts=1)) as double, open_session(double, Clock()) as session:
+    with (
+        EngineDouble(sample_world(hosts=1)) as double,
+        open_session(double, Clock()) as session,
+    ):
         double.fail_next("GET", "/hosts", Much())
         with pytest.raises(EngineProblem, match="answers with more than") as caught:
             session.read(Read("hosts", "reading the hosts"))
