@@ -58,7 +58,7 @@ def run(capsys, *words: str) -> Result:
 def run_process(*words: str, **more: Any) -> Result:
     """Run the command as a process; ``more`` goes to subprocess.run."""
     more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-    done = subprocess.run([*COMMAND, *words], check=False, timeout=30, **more)
+    done = subprocess.run([*COMMAND, *words], check=False, timeout=120, **more)
     out, err = ((text or b"").decode() for text in (done.stdout, done.stderr))
     return Result(done.returncode, out, err)
 
@@ -95,7 +95,7 @@ def run_on_terminal(
             if typed and shown.endswith(b" "):
                 os.write(ours, typed.encode())
                 typed = ""
-        child.wait(timeout=30)
+        child.wait(timeout=120)
     finally:
         os.close(ours)
     return shown.decode().replace("\r\n", "\n")

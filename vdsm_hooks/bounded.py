@@ -53,6 +53,8 @@ def answer_within(point: str, limit_s: float, work: Work) -> Answer:
     worker = os.fork()
     if worker == 0:
         _be_worker(point, limit_s, work, writing)
+    # The worker may hear nothing but SIGKILL, and a busy machine let our time pass.
+    _end_by_all_means(limit_s + _LAST_WORDS_S, GO_ON, worker)
     os.close(writing)
     end = time.monotonic() + limit_s
     answer = _read(reading, end - min(GRACE_S, limit_s / 2))
@@ -75,9 +77,17 @@ def tell_vdsm(answer: Answer) -> int:
     return answer.code
 
 
-def _end_by_all_means(seconds: float, code: int) -> None:
-    """End this process after ``seconds``, as when syslog takes no line."""
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(code))
+def _end_by_all_means(seconds: float, code: int, worker: Optional[int] = None) -> None:
+    """End this process after ``seconds``, as when syslog takes no line, and ``worker``
+    with it.
+    """
+
+    def end(*_: object) -> None:
+        if worker is not None:
+            _kill(worker, signal.SIGKILL)
+        os._exit(code)
+
+    signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds, _LAST_WORDS_S)
 
 

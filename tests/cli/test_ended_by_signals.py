@@ -17,7 +17,7 @@ from engine_double import EngineDouble, sample_world
 
 from ovirt_rdma.engine_sdk_tools import ansible_run
 
-LIMIT_S = 60
+LIMIT_S = 300
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
 # A runner that says that it has begun, and does not end: nor does its child, an ssh.
 RUNNER = f"""#!{sys.executable} -IS

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -211,6 +213,10 @@ class TestRequireRdma:
         assert "unmounting it again failed" in caplog.text
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert "is in the way; fix: umount" in caplog.text
+        assert site.connect(f"{NAS}:/e f;g") == [MOUNT_FAILED]
+        assert site.connect(f"{NAS}:/e f;g") == [MOUNT_FAILED]
+        command, *_ = re.findall(r"fix: (umount -f -l .*f;g.*)", caplog.text)
+        assert shlex.split(command)[3].endswith("_e f;g")
         # Whoever says TCP now may have it, and a rule that comes back may not.
         rdma_rule = site.policy
         site.rule("tcp")
