@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
+import sys
 
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.cli.words import parse
@@ -14,8 +16,9 @@ from ovirt_rdma.host.problem import Problem
 TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
-    from typing import Optional
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+    from typing import Any, Optional
 
     from ovirt_rdma.cli.words import Parser
 
@@ -24,6 +27,17 @@ DEBUG = "OVIRT_RDMA_DEBUG"
 
 # 128 + SIGINT, as a shell reports it.
 INTERRUPTED = 130
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Ended(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: what is under way ends as after Ctrl-C. ``code`` is the exit
+    code, 128 + the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.code = 128 + number
 
 
 def run_command(
@@ -38,6 +52,20 @@ def run_command(
     stderr.
     """
     screen = Screen()
+    with _ended_by_signals(), _threads_on(screen):
+        try:
+            return _guarded(program, parser, arguments, screen, call)
+        except KeyboardInterrupt:  # once more, while the last words are said
+            return INTERRUPTED
+
+
+def _guarded(
+    program: str,
+    parser: Callable[[], Parser],
+    arguments: Optional[Sequence[str]],
+    screen: Screen,
+    call: Callable[[Namespace, Screen], int],
+) -> int:
     try:
         code = _run(parser, arguments, screen, call)
         screen.flush()
@@ -48,11 +76,56 @@ def run_command(
         if problem.fix:
             screen.message(f"fix: {problem.fix}")
         return problem.exit_code
+    except Ended as ended:
+        return ended.code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001  (the last resort: a bug of ours)
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001  (the last resort: a bug of ours)
         _report_bug(program, error, screen)
         return 1
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise Ended, so that nothing is left behind. Those that
+    come while it ends do not count: a shell and its terminal both send SIGHUP. What is
+    ignored, as by nohup, stays ignored.
+    """
+
+    def end(number: int, frame: Optional[FrameType]) -> None:
+        for one in earlier:
+            signal.signal(one, lambda *_: None)
+        raise Ended(number)
+
+    earlier: dict[int, Any] = {}
+    with contextlib.suppress(ValueError):  # not the main thread
+        for one in _ENDS:
+            if signal.getsignal(one) == signal.SIG_DFL:
+                earlier[one] = signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _threads_on(screen: Screen) -> Iterator[None]:
+    """Let threads that break off say so on ``screen``: Python would write their texts
+    to stderr as they are.
+    """
+    import threading
+
+    def say(told: Any) -> None:
+        _say_traceback(screen, told.exc_type, told.exc_value, told.exc_traceback)
+
+    earlier, threading.excepthook = threading.excepthook, say
+    try:
+        yield
+    finally:
+        threading.excepthook = earlier
 
 
 def _run(
@@ -74,15 +147,20 @@ def _run(
     return call(words, screen)
 
 
-def _report_bug(program: str, error: Exception, screen: Screen) -> None:
+def _report_bug(program: str, error: BaseException, screen: Screen) -> None:
     debugging = os.environ.get(DEBUG) == "1"
     if debugging:
-        import traceback
-
-        for line in traceback.format_exc().splitlines():
-            screen.message(line)
+        _say_traceback(screen, *sys.exc_info())
     screen.message(
         f"{program}: this is a bug, please report it: {type(error).__name__}: {error}"
     )
     if not debugging:
         screen.message(f"fix: run it again with {DEBUG}=1 and add what it prints")
+
+
+def _say_traceback(screen: Screen, *raised: Any) -> None:
+    import traceback
+
+    for part in traceback.format_exception(*raised):
+        for line in part.splitlines():
+            screen.message(line)

@@ -5,6 +5,7 @@ of each host after, and the exit code.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Optional
@@ -177,7 +178,7 @@ def _outcome(state: ConversionState, host: HostRecord) -> str:
 
 
 def _next(state: ConversionState) -> list[str]:
-    names = " ".join(domain.name for domain in state.domains)
+    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
     verify = f"ovirt-rdma domain verify {names}"
     if state.stage == CONVERTED and _left_out(state):
         # The same command does what is left, when they are up again.
@@ -193,7 +194,7 @@ def _next(state: ConversionState) -> list[str]:
 
 def command_of(state: ConversionState) -> str:
     """Return the command that goes on with ``state``."""
-    names = " ".join(domain.name for domain in state.domains)
+    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
     if state.kind == HEAL:
         return f"ovirt-rdma domain heal {names}"
     if state.stage == REVERTING:
@@ -208,7 +209,7 @@ def command_of(state: ConversionState) -> str:
 
 
 def _revert_of(state: ConversionState) -> str:
-    return f"ovirt-rdma domain revert {state.domains[0].name}"
+    return f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}"
 
 
 def stands(state: ConversionState) -> list[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from argparse import Namespace
 from collections.abc import Sequence
@@ -139,7 +140,7 @@ def _going_on(
         raise Refused(
             [f"a conversion of {names} to {state.to} is not finished"],
             f"finish it first: {command_of(state)}; or take it back: "
-            f"ovirt-rdma domain revert {state.domains[0].name}",
+            f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}",
         )
     now = (request.rolling, request.by_row, rule_of(request))
     if now != (state.mode == ROLLING, state.by_row, state.rule):

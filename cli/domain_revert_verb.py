@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from argparse import Namespace
 from dataclasses import replace
 
@@ -46,7 +47,7 @@ def revert(words: Namespace, screen: Screen) -> int:
             raise Refused(
                 [f"this machine has no record of a conversion of {domain.name}"],
                 "run it where the conversion was run, as the same user; or convert it: "
-                f"ovirt-rdma domain convert {domain.name} --to tcp",
+                f"ovirt-rdma domain convert {shlex.quote(domain.name)} --to tcp",
             )
         no_other_under_way(found, state)
         over = state.stage in (REVERTED, ROLLED_BACK)

@@ -10,10 +10,11 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Optional, Union
+from typing import IO, Any, Callable, Optional, Union, cast
 
-from ovirt_rdma.cli.screen import Screen, terminal_width
+from ovirt_rdma.cli.screen import ProgressStream, Screen, terminal_width
 from ovirt_rdma.engine_sdk_tools.progress import Listener
+from ovirt_rdma.host.printable import printable
 
 # Hosts with a line of their own; of more only those are shown that are at work.
 _LINES = 20
@@ -67,8 +68,23 @@ class TerminalProgress(Listener):
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            ProgressColumn,
+            TimeElapsedColumn,
+        )
         from rich.text import Text
+
+        class Words(ProgressColumn):
+            """A task's own field; rich would let a terminal's codes through."""
+
+            def __init__(self, field: str) -> None:
+                super().__init__()
+                self._field = field
+
+            def render(self, task: Any) -> Any:
+                return Text(printable(task.fields[self._field]))
 
         class OfAll(BarColumn):
             """The bar, and nothing beside a host: how far one is, nobody knows."""
@@ -84,11 +100,11 @@ class TerminalProgress(Listener):
 
         # Honours NO_COLOR by itself.
         self._bars = Progress(
-            TextColumn("{task.description}", markup=False),
+            Words("name"),
             OfAll(bar_width=20),
-            TextColumn("{task.fields[state]}", markup=False),
+            Words("state"),
             TimeOfAll(),
-            console=Console(stderr=True),
+            console=Console(file=cast("IO[str]", ProgressStream())),
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
@@ -137,7 +153,9 @@ class TerminalProgress(Listener):
 
     def _start(self, total: Optional[int]) -> None:
         if self._all is None:
-            self._all = self._bars.add_task("all", total=total, state="", host=False)
+            self._all = self._bars.add_task(
+                "", total=total, name="all", state="", host=False
+            )
             self._bars.start()
         elif total is not None:
             self._bars.update(self._all, total=total)
@@ -145,9 +163,9 @@ class TerminalProgress(Listener):
     def _line(self, subject: str) -> Any:
         if subject not in self._lines:
             self._lines[subject] = self._bars.add_task(
-                subject, total=None, state="", host=True
+                "", total=None, name=subject, state="", host=True
             )
         return self._lines[subject]
 
     def _print(self, sentence: str) -> None:
-        self._bars.console.print(sentence, markup=False, highlight=False)
+        self._bars.console.print(printable(sentence), markup=False, highlight=False)

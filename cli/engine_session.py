@@ -94,20 +94,13 @@ def approve(words: Namespace, screen: Screen, plan: Iterable[str]) -> None:
         for part in textwrap.wrap(line, width, subsequent_indent=indent):
             screen.message(part)
     try:
-        yes = asked("Go on? [y/N] ")
+        yes = screen.asked("Go on? [y/N] ")
     except KeyboardInterrupt:
         screen.message("")
         screen.message("note: nothing was changed")
         raise
     if not yes:
         raise Declined("nothing was changed: declined")
-
-
-def asked(question: str) -> bool:
-    """Ask on the terminal; True for yes. stdout stays for the result."""
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def show_calls(

@@ -6,12 +6,13 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import shlex
 import stat
 import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.engine_url import engine_place
 from ovirt_rdma.engine_sdk_tools.settings import Flags, Settings, from_sources
@@ -21,6 +22,7 @@ from ovirt_rdma.engine_sdk_tools.state_folder import (
     settings_file,
 )
 from ovirt_rdma.host.atomic_file import remove_unfinished
+from ovirt_rdma.host.printable import printable
 from ovirt_rdma.host.problem import Problem
 
 # On the engine machine: who signed its web server's certificate; by default the
@@ -101,7 +103,9 @@ def _password_in(name: str) -> tuple[str, tuple[str, ...]]:
     lines = text.splitlines()
     if not lines or not lines[0]:
         raise Problem(f"the first line of {name} is empty", "it is to be the password")
-    warnings = (f"others may read the password in {name}: chmod 600 {name}",)
+    warnings = (
+        f"others may read the password in {name}: chmod 600 {shlex.quote(name)}",
+    )
     return lines[0], warnings if open_to_others else ()
 
 
@@ -137,7 +141,9 @@ def _asked_password(settings: Settings) -> str:
             "give --password-file, or set OVIRT_PASSWORD",
         )
     try:
-        word = getpass.getpass(f"Password of {settings.username} at {where}: ")
+        word = getpass.getpass(
+            printable(f"Password of {settings.username} at {where}: ")
+        )
     except EOFError as error:
         raise Problem("no password was given") from error
     if not word:
@@ -145,12 +151,24 @@ def _asked_password(settings: Settings) -> str:
     return word
 
 
+class _LogLines(logging.Formatter):
+    """Logs are read on terminals, too: a message is one line, which steers nothing."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the first line; of logging."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        """Return the traceback; of logging."""
+        return "\n".join(map(printable, super().formatException(ei).split("\n")))
+
+
 def _log_to(name: str, level: str) -> None:
     try:
         lines = logging.FileHandler(Path(name).expanduser(), encoding="utf-8")
     except OSError as error:
         raise Problem(f"the log {name} cannot be opened: {error.strerror}") from error
-    lines.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    lines.setFormatter(_LogLines("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("ovirt_rdma")
     logger.addHandler(lines)
     logger.setLevel(level.upper())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine_session import Declined, asked
+from ovirt_rdma.cli.engine_session import Declined
 from ovirt_rdma.cli.engine_settings import completed, found_settings, read_ini
 from ovirt_rdma.cli.engine_words import PROGRAM
 from ovirt_rdma.cli.screen import Screen
@@ -139,7 +140,7 @@ def _fetched(words: Namespace, screen: Screen, settings: Settings) -> Ca:
             "the CA was not taken: there is no terminal to ask on",
             f"{_FETCH_FIX}; then give it with --fingerprint",
         )
-    if not asked("Is this the engine's CA? [y/N] "):
+    if not screen.asked("Is this the engine's CA? [y/N] "):
         raise Declined("the CA was not taken: declined", _FETCH_FIX)
     return ca
 
@@ -199,5 +200,5 @@ def _tell(screen: Screen, content: Mapping[str, Any]) -> None:
     place, section = engine_place(content["engine_url"]), content["section"]
     screen.line(f"Logged in to {place}, version {content['engine_version']}.")
     screen.line(f"Section [{section}] of {content['settings_file']} has how.")
-    more = "" if section == DEFAULT_SECTION else f" --config {section}"
+    more = "" if section == DEFAULT_SECTION else f" --config {shlex.quote(section)}"
     screen.next(f"{PROGRAM} hosts list{more}")

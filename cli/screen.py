@@ -5,6 +5,9 @@ stdout gets the result, and only a whole one: it is kept until ``flush``, so an
 error leaves stdout empty. stderr gets the messages. Colour only on a terminal, and
 not where NO_COLOR is set (no-color.org) or TERM is ``dumb``. Verbs that change the host
 flush a line a step, so that what was done is seen as it is done.
+
+Nothing else of ours writes to stdout or stderr, and all text goes through ``printable``
+here: much of it is from hosts, the engine and files, which may be anybody's by now.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from ovirt_rdma.host.printable import printable
 from ovirt_rdma.host.problem import Problem
 
 TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
@@ -53,21 +57,27 @@ class Screen:
 
     def line(self, text: str = "", tone: Optional[str] = None) -> None:
         """Add one line to a result for people, coloured by ``tone``."""
-        self._lines.append(self._toned(_printable(text), tone))
+        self._lines.append(self._toned(printable(text), tone))
 
     def text(self, text: str, indent: str = "", hang: str = "") -> None:
         """Add a sentence or paragraph, which on a terminal goes on below itself.
 
         ``hang`` stands before its first line, which is indented as the others are.
         """
-        start = f"{indent}{hang}"
-        self._lines.append(start + self._folded(_printable(text), len(start)))
+        start = f"{indent}{printable(hang)}"
+        self._lines.append(start + self._folded(printable(text), len(start)))
 
     def message(self, text: str) -> None:
         """Print a message to stderr at once."""
         self.passing("")
         if sys.stderr is not None:
-            _to_stderr(_encodable(_printable(text), sys.stderr) + "\n")
+            _to_stderr(_encodable(printable(text), sys.stderr) + "\n")
+
+    def asked(self, question: str) -> bool:
+        """Ask on the terminal; True for yes. stdout stays for the result."""
+        self.passing("")
+        _to_stderr(_encodable(printable(question), sys.stderr))
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def passing(self, text: str) -> None:
         """Show what goes on now on a terminal's stderr, in place of what this method
@@ -77,7 +87,7 @@ class Screen:
         if not columns or os.environ.get("TERM") == "dumb":
             return
         if text or self._passing:
-            line = _encodable(_printable(text), sys.stderr)[: columns - 1]
+            line = _encodable(printable(text), sys.stderr)[: columns - 1]
             _to_stderr(f"\r\x1b[K{line}")
         self._passing = bool(text)
 
@@ -111,7 +121,7 @@ class Screen:
         than ``widest`` characters widens no column: after it the last cell starts on
         a line of its own on a terminal, and out of its column elsewhere.
         """
-        lines = [list(headings), *([_printable(c) for c in row] for row in rows)]
+        lines = [[printable(cell) for cell in row] for row in (headings, *rows)]
         widths = [
             max((len(cell) for cell in column if len(cell) <= widest), default=0)
             for column in zip(*lines)
@@ -136,7 +146,7 @@ class Screen:
         """Add a row whose columns but the last are as wide as ``widths``, the first
         cell coloured: for rows that come one by one, before all of them are known.
         """
-        *before, last = map(_printable, cells)
+        *before, last = map(printable, cells)
         padded = [cell.ljust(width) for cell, width in zip(before, widths)]
         indent = sum(map(len, padded)) + len(_GAP) * len(padded)
         padded[0] = self._toned(padded[0], tone or None)
@@ -144,11 +154,11 @@ class Screen:
 
     def fields(self, pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
         """Add ``name  value`` lines, values aligned."""
-        pairs = list(pairs)
-        width = max((len(name) for name, _ in pairs), default=0)
-        for name, value in pairs:
+        shown = [(printable(name), printable(value)) for name, value in pairs]
+        width = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
             start = f"{indent}{name.ljust(width)}{_GAP}"
-            text = self._folded(_printable(value), len(start))
+            text = self._folded(value, len(start))
             self._lines.append(f"{start}{text}".rstrip())
 
     def next(self, command: str) -> None:
@@ -209,6 +219,23 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
+class ProgressStream:
+    """stderr for a library that shows progress; a terminal that is gone ends nothing.
+    Its texts are made printable before it gets them.
+    """
+
+    def write(self, text: str) -> int:
+        """Write; nobody is left to tell where stderr is gone."""
+        _to_stderr(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+    def flush(self) -> None:
+        """All is written at once."""
+
+
 def terminal_width(stream: Optional[TextIO]) -> Optional[int]:
     """Return the columns of a terminal; None for a file, a pipe or nothing."""
     if stream is None or not stream.isatty():
@@ -216,19 +243,6 @@ def terminal_width(stream: Optional[TextIO]) -> Optional[int]:
     with contextlib.suppress(OSError):
         return os.get_terminal_size(stream.fileno()).columns or 80
     return 80
-
-
-def _printable(text: str) -> str:
-    """Show what would not print, or would steer the terminal, as an escape.
-
-    Bytes of /proc that are no UTF-8 arrive as surrogates.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
 
 
 def _encodable(text: str, stream: TextIO) -> str:

@@ -8,6 +8,7 @@ processes. No ANSIBLE_* variable and no ansible.cfg of the operator's takes part
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -23,6 +24,8 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.host.problem import Problem
 
+# Of folders in $TMPDIR.
+_PREFIX = "ovirt-rdma-"
 PLAYBOOKS = Path(__file__).with_name("playbooks")
 # ssh, of whose output so many bytes come through (ssh.sh). The packed answers of the
 # largest host of bench/large_host.py have 20 kB, a policy 80 kB at most.
@@ -97,12 +100,51 @@ class AnsibleProblem(Problem):
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[str]:
-    """Make a folder of mode 0700 that is deleted at the end."""
-    folder = tempfile.mkdtemp(prefix="ovirt-rdma-")
+    """Make a folder of mode 0700 that is deleted at the end. What runs of this user
+    that were killed have left, folders and processes, goes first.
+
+    A run at work holds a lock on its folder, which ends with its process, however that
+    ends.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        _tidy_up(left)
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    lock = -1
     try:
+        lock = _locked(Path(folder))
         yield folder
     finally:
+        _end_processes(Path(folder))
         shutil.rmtree(folder, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """Return a descriptor with the lock of a folder of ours; -1 where another process
+    has it, and where it is somebody else's.
+    """
+    descriptor = -1
+    with contextlib.suppress(OSError):
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        descriptor = os.open(folder, flags)
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+    if descriptor >= 0:
+        os.close(descriptor)
+    return -1
+
+
+def _tidy_up(left: Path) -> None:
+    # A run writes this once it has the lock; other folders with such a name have none.
+    if not os.access(left / "ansible.cfg", os.F_OK) or (lock := _locked(left)) < 0:
+        return
+    try:
+        _end_processes(left)
+        shutil.rmtree(left, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 def run_order(
@@ -126,28 +168,34 @@ def run_order(
     _prepare(order, top)
     words = [command, "run", folder, "--json", "--forks", str(order.forks)]
     words += ["--project-dir", str(PLAYBOOKS), "--playbook", "ask_hosts.yml"]
+    late = threading.Event()
+    any_came = False
+    other: list[str] = []
+    # A signal may come between any two lines: what has begun by then is ended.
+    process: Optional[subprocess.Popen[bytes]] = None
+    end: Optional[threading.Timer] = None
     with (top / "messages").open("w+b") as messages:
-        process = subprocess.Popen(
-            words,
-            env=_environment(top, path),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=messages,
-            start_new_session=True,
-        )
-        late = threading.Event()
-        end = threading.Timer(order.whole_limit_s, _too_late, (process, late, top))
-        end.start()
-        any_came = False
-        other: list[str] = []
         try:
+            process = subprocess.Popen(
+                words,
+                env=_environment(top, path),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=messages,
+                start_new_session=True,
+            )
+            end = threading.Timer(order.whole_limit_s, _too_late, (process, late, top))
+            end.daemon = True
+            end.start()
             for happened in _events(process, other):
                 any_came = True
                 yield happened
             status = process.wait()
         finally:
-            end.cancel()
-            _stop(process, top)
+            if end is not None:
+                end.cancel()
+            if process is not None:
+                _stop(process, top)
         if status and not any_came and not late.is_set():
             messages.seek(0)
             said = messages.read().decode("utf-8", "replace").splitlines()
@@ -242,11 +290,15 @@ def _stop(process: subprocess.Popen[bytes], top: Path) -> None:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_STOPPING_S)
-    for pid in (*_processes_of(top), process.pid if process.poll() is None else None):
-        with contextlib.suppress(OSError):
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
+    _end_processes(top)
+    process.kill()
     process.wait()
+
+
+def _end_processes(top: Path) -> None:
+    for pid in _processes_of(top):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _processes_of(top: Path) -> list[int]:

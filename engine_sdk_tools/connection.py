@@ -8,12 +8,12 @@ Connection.wait).
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import ovirtsdk4
 import pycurl
 
-from ovirt_rdma.engine_sdk_tools.engine_answers import Answer
+from ovirt_rdma.engine_sdk_tools.engine_answers import MOST_BYTES, Answer
 from ovirt_rdma.engine_sdk_tools.engine_errors import LoginExpired
 from ovirt_rdma.engine_sdk_tools.settings import Settings
 from ovirt_rdma.engine_sdk_tools.web import CONNECT_S, trusted_cas
@@ -53,6 +53,10 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
         curl.setopt(pycurl.TIMEOUT_MS, max(1, int(self.limit_s * 1000)))
         connect_s = min(CONNECT_S, self.limit_s)
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000)))
+        left = _Left(MOST_BYTES)
+        # libcurl calls them with what has come, decompressed.
+        curl.setopt(pycurl.WRITEFUNCTION, left.into(context[1].write))
+        curl.setopt(pycurl.HEADERFUNCTION, left.into(context[2].write))
         self.sent = True
         return context
 
@@ -67,6 +71,27 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
     def release(self) -> None:
         """Close it; the token stays good."""
         self.close(logout=False)
+
+
+class _Left:
+    """How many bytes an answer may still have."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def into(self, write: Callable[[bytes], Any]) -> Callable[[bytes], int]:
+        """Return what writes and counts; libcurl ends an answer of which not all was
+        written.
+        """
+
+        def count(part: bytes) -> int:
+            self._number -= len(part)
+            if self._number < 0:
+                return 0
+            write(part)
+            return len(part)
+
+        return count
 
 
 class _PromptMulti:

@@ -8,6 +8,7 @@ in the host's facts. No data is no proof: such a cell is unknown.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
@@ -234,7 +235,7 @@ def _mounted(
     review: Optional[MountReview],
 ) -> Cell:
     runs = f"{domain.name} runs over {proof.transport} ({proof})"
-    heal = f"ovirt-rdma domain heal {domain.name}"
+    heal = f"ovirt-rdma domain heal {shlex.quote(domain.name)}"
     if proof.transport is None:
         sentence = f"the transport of {domain.name} is not proven: {proof}"
         return Cell(UNKNOWN, "unproven", sentence, review.fix if review else "")

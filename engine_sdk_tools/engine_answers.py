@@ -56,6 +56,11 @@ _BUSY = re.compile(
 _NOT_SENT = {5, 6, 7}
 _TLS = {35, 51, 53, 54, 58, 59, 60, 66, 77, 80, 82, 83, 90, 91}
 _CURL_TIMEOUT = 28
+# Only a limit of ours keeps libcurl from writing, see connection.
+_CURL_WRITE = 23
+# Of one answer of the API. A host with all that we ask for has some kilobytes, and 500
+# events, the most that we read at once, less than one megabyte.
+MOST_BYTES = 64 << 20
 # How the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
 _CURL_ERROR = re.compile(r"\(<[^>]*>, (\d+), (['\"])(.*?)\2\)")
 
@@ -105,6 +110,13 @@ def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProble
         if re.match(r"(Connection|Resolving|SSL connection) time", text):
             return unreachable(text, doing, the_engine)
         return no_answer(doing, the_engine)
+    if number == _CURL_WRITE:
+        return EngineProblem(
+            f"{doing} failed: {the_engine} answers with more than {MOST_BYTES >> 20} "
+            "MiB",
+            BROKEN,
+            doing=doing,
+        )
     return EngineProblem(
         f"{doing} failed: the connection to {the_engine} broke: {text}",
         TIMEOUT,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Mapping
 from typing import Any, Callable, Union
@@ -25,6 +26,8 @@ from ovirt_rdma.engine_sdk_tools.wire import sdk_method
 _LOG = logging.getLogger(__name__)
 # Who imports us decides where it goes; without this, warnings would go to stderr.
 logging.getLogger("ovirt_rdma").addHandler(logging.NullHandler())
+# Ids, which are the engine's, are parts of the URL: none leads elsewhere.
+_PATH = re.compile(r"([0-9A-Za-z_-]+(/[0-9A-Za-z_-]+)*)?")
 # Connections that are kept open.
 _KEPT = 8
 
@@ -63,6 +66,13 @@ class EngineApi:
         connection. Raises EngineProblem, also after :meth:`close`, and TypeError for
         words that are wrong.
         """
+        if not _PATH.fullmatch(asked.path):
+            raise EngineProblem(
+                f"{asked.doing} failed: the engine {self.where} has given an id that "
+                f"is none: {asked.path!a}",
+                BROKEN,
+                doing=asked.doing,
+            )
         for last in (False, True):
             connection = self._connection(fresh)
             try:

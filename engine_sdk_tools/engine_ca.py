@@ -72,7 +72,7 @@ def ca_of(text: str) -> Ca:
     try:
         context.load_verify_locations(cadata=pem)
         der = ssl.PEM_cert_to_DER_cert(pem)
-    except (ssl.SSLError, ValueError) as error:
+    except (ssl.SSLError, ValueError, TypeError) as error:  # TypeError: not ASCII
         raise Problem("what the engine sent as its CA is no certificate") from error
     certificates = context.get_ca_certs()
     if not certificates:

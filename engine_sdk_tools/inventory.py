@@ -27,6 +27,12 @@ from ovirt_rdma.host.problem import Problem, UsageProblem
 ENGINE_KEY = "/etc/pki/ovirt-engine/keys/engine_id_rsa"
 
 _READING_S = 60.0
+# What an inventory's plugin or script sees of our environment: files and programs of
+# the operator, the language, Ansible's own settings. Not who we are to the engine:
+# OVIRT_PASSWORD and OVIRT_TOKEN are ours; nor any other secret that is exported.
+_SEEN = re.compile(
+    r"HOME|USER|LOGNAME|PATH|TMPDIR|TZ|LANG|LC_[A-Z]+|ANSIBLE_[A-Z0-9_]+"
+)
 # Ansible takes a {{ in a variable for a template, and ssh a leading - for an option.
 _ADDRESS = re.compile(r"[0-9A-Za-z_:]([0-9A-Za-z_:.%-]*[0-9A-Za-z_.])?")
 _PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
@@ -134,6 +140,13 @@ def _ssh_options(
         # No master is left behind, and none is used that checked nothing.
         "ControlMaster=no",
         "ControlPath=none",
+        # A host gets nothing of the operator's machine: no agent, display or port,
+        # and starts no command there. The agent itself is needed to log in.
+        "ForwardAgent=no",
+        "ForwardX11=no",
+        "ClearAllForwardings=yes",
+        "Tunnel=no",
+        "PermitLocalCommand=no",
         f"ConnectTimeout={access.connect_timeout_s}",
         "ServerAliveInterval=15",
         "ServerAliveCountMax=3",
@@ -148,8 +161,8 @@ def read_inventory(
 ) -> dict[str, dict[str, Any]]:
     """Return the variables of each host of the operator's inventory, by its name.
 
-    Whatever Ansible can read: ini, YAML, a folder, a plugin's source. Raises Problem
-    where it cannot.
+    Whatever Ansible can read: ini, YAML, a folder, a plugin's source. It gets a part
+    of our environment. Raises Problem where it cannot.
     """
     if not Path(path).exists():
         raise UsageProblem(
@@ -157,13 +170,18 @@ def read_inventory(
         )
     program = shutil.which(command[0], path=search_path())
     words = [program or command[0], *command[1:], "--inventory", path, "--list"]
-    fix = f"try it: ansible-inventory --inventory {path} --list"
+    words_again = shlex.join(["ansible-inventory", "--inventory", path, "--list"])
+    fix = (
+        f"try it: {words_again}; of the environment it gets HOME, PATH, the language "
+        "and ANSIBLE_* only"
+    )
     try:
         done = subprocess.run(
             words,
             check=False,
             capture_output=True,
             stdin=subprocess.DEVNULL,
+            env={k: v for k, v in os.environ.items() if _SEEN.fullmatch(k)},
             timeout=_READING_S,
         )
     except subprocess.TimeoutExpired:

@@ -9,6 +9,7 @@ Pure: who calls reads the files.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
@@ -55,6 +56,16 @@ class Settings:
     log_file: Optional[str] = None
     log_level: str = "info"
     warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise Problem for what no request can have in it."""
+        sent = {"user": self.username, "password": self.password, "token": self.token}
+        for name, word in sent.items():
+            # Bytes of the environment that are no UTF-8 come as surrogates.
+            if word and any("\ud800" <= letter <= "\udfff" for letter in word):
+                raise Problem(f"the {name} for the engine is not UTF-8 text")
+        if self.token and not (self.token.isascii() and self.token.isprintable()):
+            raise Problem("the token for the engine is none: it is not ASCII text")
 
 
 @dataclass(frozen=True)
@@ -193,7 +204,8 @@ def _warnings(ini: Optional[IniFile], sources: Sequence[_Source]) -> tuple[str, 
     secret = any(one.name == "file" and one.get("password") for one in sources)
     if ini is None or not secret or not ini.open_to_others:
         return ()
-    return (f"{ini.path} has a password and others may read it: chmod 600 {ini.path}",)
+    command = f"chmod 600 {shlex.quote(ini.path)}"
+    return (f"{ini.path} has a password and others may read it: {command}",)
 
 
 def _no_engine(ini: Optional[IniFile]) -> tuple[str, str]:

@@ -165,9 +165,10 @@ def _first(
             convert.append(domain.name)
     words = []
     if convert:
-        words.append(f"ovirt-rdma domain convert {' '.join(convert)} --to {transport}")
+        names = shlex.join(convert)
+        words.append(f"ovirt-rdma domain convert {names} --to {transport}")
     if anew and transport == RDMA:
-        words.append(f"ovirt-rdma domain heal {' '.join(anew)}")
+        words.append(f"ovirt-rdma domain heal {shlex.join(anew)}")
     elif anew:
         words.append(f"for {', '.join(anew)}, {REMOUNT}")
     if places:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn, Optional
@@ -130,7 +131,7 @@ class MountVerification:
                 raise refused(
                     self._export,
                     "an earlier mount that could not be unmounted is in the way",
-                    f"umount -f -l {stock.local_path}",
+                    f"umount -f -l {shlex.quote(stock.local_path)}",
                 )
             self._shared.not_taken_back.discard(stock.local_path)
         if seen is not None:

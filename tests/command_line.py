@@ -58,13 +58,17 @@ def run(capsys, *words: str) -> Result:
 def run_process(*words: str, **more: Any) -> Result:
     """Run the command as a process; ``more`` goes to subprocess.run."""
     more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-    done = subprocess.run([*COMMAND, *words], check=False, timeout=30, **more)
+    done = subprocess.run([*COMMAND, *words], check=False, timeout=120, **more)
     out, err = ((text or b"").decode() for text in (done.stdout, done.stderr))
     return Result(done.returncode, out, err)
 
 
-def run_on_terminal(*words: str, columns: int = 80, **environment: str) -> str:
-    """Run the command on a terminal; give what it shows."""
+def run_on_terminal(
+    *words: str, columns: int = 80, typed: str = "", **environment: str
+) -> str:
+    """Run the command on a terminal; give what it shows. ``typed`` answers its first
+    question, which ends in a blank.
+    """
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     # pytest-xdist, among others, sets COLUMNS.
@@ -88,7 +92,10 @@ def run_on_terminal(*words: str, columns: int = 80, **environment: str) -> str:
             if not block:
                 break
             shown += block
-        child.wait(timeout=30)
+            if typed and shown.endswith(b" "):
+                os.write(ours, typed.encode())
+                typed = ""
+        child.wait(timeout=120)
     finally:
         os.close(ours)
     return shown.decode().replace("\r\n", "\n")

@@ -6,12 +6,16 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+# As a terminal starts programs: `make check &`, nohup and some CI ignore SIGINT for all
+# that they start, and Python then raises no KeyboardInterrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # The programs under test buffer what they print, as they do for users: only so is it
 # seen what becomes of output that nobody reads.
 os.environ.pop("PYTHONUNBUFFERED", None)

@@ -213,3 +213,100 @@ def test_root_opens_files_in_one_place():
             if _opens_for_reading(ast.parse(path.read_bytes())):
                 found.add(str(path.relative_to(TOP)))
     assert found == {SAFE_FILE, *READS}
+
+
+# Where text reaches a terminal, and what makes it printable there.
+SCREEN = f"{PACKAGE}.cli.screen"
+STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
+# Of other rooms these: a Console of rich with the stream of `screen`; getpass, whose
+# question is printable; VDSM's pipe, with a sentence that is; a worker's pipe, and one
+# that lets go of its streams; a hook's own file.
+WRITERS = {
+    (f"{PACKAGE}.cli.engine_progress", "Console"),
+    (f"{PACKAGE}.cli.engine_settings", "getpass"),
+    (f"{PACKAGE}.vdsm_hooks.bounded", "os.write"),
+    (f"{PACKAGE}.vdsm_hooks.bounded", "sys.stdout"),
+    (f"{PACKAGE}.vdsm_hooks.bounded", "sys.stderr"),
+    ("after_get_caps", "os.write"),
+}
+CALLS = {"print", "input", "Console", "getpass", "os.write", "redirect_stderr"}
+
+
+def _called(node: ast.Call) -> str:
+    """The name of what is called; with its module for os."""
+    if isinstance(node.func, ast.Attribute):
+        above = node.func.value
+        of_os = isinstance(above, ast.Name) and above.id == "os"
+        name = f"os.{node.func.attr}" if of_os else node.func.attr
+        # Of a Console, which is looked for itself.
+        return "" if name == "print" else name
+    return getattr(node.func, "id", "")
+
+
+def _ways_out(tree: ast.AST) -> Iterator[str]:
+    """Yield what writes, or could, to stdout or stderr; their width may be asked for.
+
+    A program that is started without streams of its own would have ours.
+    """
+    asked = {
+        id(word)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _called(node) == "terminal_width"
+        for word in node.args
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) in CALLS:
+            yield _called(node)
+        elif isinstance(node, ast.Call) and _called(node) in {"Popen", "run"}:
+            words = {word.arg for word in node.keywords}
+            of_subprocess = "subprocess" in ast.unparse(node.func)
+            if of_subprocess and not words & {"capture_output", "stderr"}:
+                yield "subprocess"
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr in STREAMS
+            and isinstance(node.value, ast.Name)
+            and id(node) not in asked
+            and node.value.id == "sys"
+        ):
+            yield f"sys.{node.attr}"
+        elif isinstance(node, ast.ImportFrom) and node.module in {"sys", "getpass"}:
+            yield f"from {node.module}"
+        elif isinstance(node, ast.Import):
+            yield from (f"{one.name} as" for one in node.names if one.asname)
+
+
+def _written_rooms() -> dict[str, Path]:
+    rooms = ("cli", "engine_sdk_tools", "vdsm_hooks")
+    found = {name: path for name, path in SOURCES.items() if _room(name) in rooms}
+    entries = (TOP / "vdsm_hooks").glob("*/50_ovirt_rdma")
+    return {**found, **{path.parent.name: path for path in entries}}
+
+
+def test_all_that_is_shown_goes_through_the_screen():
+    found = {
+        (name, way)
+        for name, path in _written_rooms().items()
+        if name != SCREEN
+        for way in _ways_out(ast.parse(path.read_bytes()))
+    }
+    assert found - WRITERS == set()
+    assert WRITERS - found == set(), "no longer there"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(1)",
+        "sys.stderr.write('x')",
+        "out = sys.stdout",
+        "from sys import stderr",
+        "import sys as s",
+        "os.write(2, b'')",
+        "rich.console.Console()",
+        "subprocess.run(['ls'])",
+        "subprocess.Popen(['ls'], stdout=PIPE)",
+    ],
+)
+def test_a_way_around_the_screen_is_found(line):
+    assert list(_ways_out(ast.parse(line)))

@@ -112,7 +112,7 @@ class NeverUp(Guest):
     def power_on(self) -> None:
         self.cut = threading.Event()
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
+    def wait_ready(self, timeout: float = 600.0) -> None:
         self.cut.wait(timeout)
         raise GuestDied(f"{self.name} did not boot")
 
@@ -127,14 +127,14 @@ def test_ctrl_c_ends_a_boot_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ctrl_c.start()
     with pytest.raises(KeyboardInterrupt), topology.two_guests():
         pass
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 300
 
 
 def test_a_guest_that_does_not_boot_ends_the_other_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class OneNeverUp(NeverUp):
-        def wait_ready(self, timeout: float = 60.0) -> None:
+        def wait_ready(self, timeout: float = 600.0) -> None:
             super().wait_ready(0 if self.name == "hypervisor" else timeout)
 
     monkeypatch.setattr(topology, "Guest", OneNeverUp)
@@ -144,7 +144,7 @@ def test_a_guest_that_does_not_boot_ends_the_other_one(
         topology.two_guests(),
     ):
         pass
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 300
 
 
 def test_a_machine_that_cannot_start_a_guest_says_where_it_writes(

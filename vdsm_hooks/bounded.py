@@ -18,6 +18,7 @@ import sys
 import time
 from typing import Callable, NamedTuple, Optional
 
+from ovirt_rdma.host.printable import printable
 from ovirt_rdma.vdsm_hooks.log_line import reason, say
 
 # What VDSM takes from a hook: go on, or stop with what is on stderr.
@@ -52,6 +53,8 @@ def answer_within(point: str, limit_s: float, work: Work) -> Answer:
     worker = os.fork()
     if worker == 0:
         _be_worker(point, limit_s, work, writing)
+    # The worker may hear nothing but SIGKILL, and a busy machine let our time pass.
+    _end_by_all_means(limit_s + _LAST_WORDS_S, GO_ON, worker)
     os.close(writing)
     end = time.monotonic() + limit_s
     answer = _read(reading, end - min(GRACE_S, limit_s / 2))
@@ -70,13 +73,21 @@ def tell_vdsm(answer: Answer) -> int:
     if answer.code == STOP:
         _end_by_all_means(_LAST_WORDS_S, STOP)
         with contextlib.suppress(OSError):  # nobody listens
-            os.write(2, f"{answer.sentence}\n".encode("utf-8", "replace"))
+            os.write(2, f"{printable(answer.sentence)}\n".encode("utf-8", "replace"))
     return answer.code
 
 
-def _end_by_all_means(seconds: float, code: int) -> None:
-    """End this process after ``seconds``, as when syslog takes no line."""
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(code))
+def _end_by_all_means(seconds: float, code: int, worker: Optional[int] = None) -> None:
+    """End this process after ``seconds``, as when syslog takes no line, and ``worker``
+    with it.
+    """
+
+    def end(*_: object) -> None:
+        if worker is not None:
+            _kill(worker, signal.SIGKILL)
+        os._exit(code)
+
+    signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds, _LAST_WORDS_S)
 
 

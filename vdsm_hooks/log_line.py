@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import syslog
 
+from ovirt_rdma.host.printable import printable
+
 IDENT = "ovirt-rdma"
 # Enough for a sentence; more than a datagram takes would not be logged at all.
 _LONGEST = 1000
@@ -15,7 +17,7 @@ _LONGEST = 1000
 def say(point: str, sentence: str) -> None:
     """Write a line; never raises, as nothing must come of what cannot be said."""
     try:
-        line = " ".join(f"{point}: {sentence}".replace("\0", " ").split())[:_LONGEST]
+        line = printable(" ".join(f"{point}: {sentence}".split()))[:_LONGEST]
         line = line.encode("ascii", "backslashreplace").decode()
         syslog.openlog(IDENT, syslog.LOG_PID, syslog.LOG_DAEMON)
         syslog.syslog(syslog.LOG_NOTICE, line)

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import socket
 from collections.abc import Iterator
@@ -37,6 +38,10 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
 
+# A Guid, as the engine writes all of its ids.
+_ID = re.compile("[0-9a-f-]{36}")
+
+
 class StateFileProblem(Problem):
     """The state file cannot be used or written."""
 
@@ -52,9 +57,9 @@ class StateFolder:
         """Hold the lock of a data center: one run at a time changes its hosts.
 
         Raises LockHeld (75) where another run of this machine has it, and
-        StateFileProblem where its file cannot be opened.
+        StateFileProblem where its file cannot be opened, or that is no id.
         """
-        path = self._folder / f"{data_center}.lock"
+        path = self._folder / f"{_checked(data_center)}.lock"
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
@@ -103,7 +108,7 @@ class StateFolder:
         """
         heals = state.kind == HEAL
         key = state.data_center if heals else state.domains[0].id
-        return StateFile(self._folder / f"{state.kind}-{key}.json")
+        return StateFile(self._folder / f"{state.kind}-{_checked(key)}.json")
 
     def states(self, data_center: str) -> list[ConversionState]:
         """Return all states of a data center. Raises StateFileProblem for the first
@@ -160,6 +165,16 @@ class StateFile:
             "which hosts are converted, move the file away and convert again, to the "
             "transport that you want",
         )
+
+
+def _checked(name: str) -> str:
+    """Return an id of the engine's that a file is named after."""
+    if not _ID.fullmatch(name):
+        raise StateFileProblem(
+            f"the engine has given an id that is none: {name!a}",
+            "see that the engine is the one that you mean",
+        )
+    return name
 
 
 def _unwritable(path: Path, error: OSError) -> StateFileProblem:

@@ -27,6 +27,7 @@ from ovirt_rdma.host.facts import ARPHRD_INFINIBAND
 from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.paths import RUN_LOCK, under
 from ovirt_rdma.host.policy import Policy
+from ovirt_rdma.host.printable import printable
 from ovirt_rdma.host.problem import Problem
 from ovirt_rdma.host.reader import HostReader
 from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, Change
@@ -195,4 +196,4 @@ def _shown(change: Change) -> str:
 
 
 def _to_stderr(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+    print(printable(sentence), file=sys.stderr, flush=True)

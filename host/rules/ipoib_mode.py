@@ -7,6 +7,7 @@ that try to set it and cannot. How ``auto`` chooses stands in
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
@@ -80,7 +81,10 @@ def _finding(view: View, interface: Interface, step: Optional[Step]) -> Finding:
         if choice.mode != CONNECTED:
             fix = "lower that MTU first, or write transport_mode: auto for it"
         if choice.refused == no_mode_file(interface):
-            fix = f"set it by hand: ip link set {name} type ipoib mode {choice.mode}"
+            fix = (
+                f"set it by hand: ip link set {shlex.quote(name)} type ipoib mode "
+                f"{choice.mode}"
+            )
         return Finding(MODE, name, FAIL, f"{sentence}: {choice.refused}", fix)
     if now == choice.mode:
         sentence = f"{shown}, but its profile does not say so, and NetworkManager sets"

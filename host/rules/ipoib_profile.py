@@ -9,6 +9,7 @@ profile that it finds by ``connection.interface-name``, and makes one without
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Optional
 
@@ -127,7 +128,7 @@ def _step(interface: Interface, settings: Settings) -> Optional[Step]:
             LINK_DOWN,
             _REASON,
             SOURCE,
-            f"deletes the profile: nmcli connection delete {name}",
+            f"deletes the profile: nmcli connection delete {shlex.quote(name)}",
             new_profile(name, mode, interface.parent, child_pkey(interface)),
             users=interface.users,
         )
@@ -180,8 +181,8 @@ def _blocked(view: View, interface: Interface, settings: Settings) -> Finding:
             name,
             verdict,
             f"{settings.blocked}, but the port's netdev is {name} now: it was renamed",
-            f"nmcli connection modify {foreign.uuid} connection.interface-name {name}, "
-            f"or give the port its old name back",
+            f"nmcli connection modify {foreign.uuid} connection.interface-name "
+            f"{shlex.quote(name)}, or give the port its old name back",
         )
     fix = (
         "put the address into a profile (nmcli connection add type infiniband ifname "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from ovirt_rdma.host.rules.roce_ports import (
@@ -45,14 +46,14 @@ def _port(port: RocePort) -> Iterator[Finding]:
             "many NFS servers do RoCE v2 only; ConnectX-3 Pro and later have it",
         )
     elif default == V1:
+        folder = shlex.quote(f"/sys/kernel/config/rdma_cm/{port.device.name}")
         yield Finding(
             ID,
             port.name,
             WARN,
             f"RDMA CM uses RoCE v1 on {port.name}, although it can do v2",
-            f"mkdir -p /sys/kernel/config/rdma_cm/{port.device.name}; echo 'RoCE v2' > "
-            f"/sys/kernel/config/rdma_cm/{port.device.name}/ports/{port.port.number}/"
-            "default_roce_mode",
+            f"mkdir -p {folder}; echo 'RoCE v2' > "
+            f"{folder}/ports/{port.port.number}/default_roce_mode",
         )
     else:
         said = "" if default is None else f", and RDMA CM uses {default}"

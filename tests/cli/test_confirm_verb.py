@@ -182,11 +182,11 @@ def test_the_timer_waits_for_the_run_that_is_still_at_work(waiting):
     def hold():
         with one_run(waiting.root):
             held.set()
-            go.wait(20)
+            go.wait(120)
 
     other = threading.Thread(target=hold)
     other.start()
-    held.wait(20)
+    held.wait(120)
     threading.Timer(0.1, go.set).start()
     assert waiting("unit", "unconfirmed", "1").code == 0
     other.join()

@@ -196,9 +196,7 @@ def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
 
 
 def test_ctrl_c_at_the_question(monkeypatch, capsys):
-    monkeypatch.setattr(
-        engine_session, "asked", mock.Mock(side_effect=KeyboardInterrupt)
-    )
+    monkeypatch.setattr(Screen, "asked", mock.Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(sys, "stdin", Terminal())
     with pytest.raises(KeyboardInterrupt):
         engine_session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])

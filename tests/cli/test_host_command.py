@@ -320,7 +320,7 @@ def _interrupted(child: subprocess.Popen) -> tuple[bytes, bytes]:
 
 def _open_for_reader(fifo) -> int:
     """Open a FIFO for writing once another process reads it."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while True:
         try:
             return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)

@@ -88,13 +88,13 @@ def test_partitions_end_with_sigterm(ready):
     try:
         # Until it has taken the signals for itself.
         status = f"/proc/{child.pid}/status"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not _catches(status, signal.SIGTERM):
             assert child.poll() is None, child.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.02)
         child.terminate()
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=120)
     finally:
         child.kill()
     assert (child.returncode, out) == (0, b"")

@@ -44,7 +44,7 @@ brief = lambda seconds: time.sleep(min(seconds, 0.01))
 engine_session.Session = lambda settings: Session(settings, sleep=brief)
 raise SystemExit(main(words, HttpDoor(url)))
 """
-LIMIT_S = 60
+LIMIT_S = 300
 
 
 @dataclass(frozen=True)

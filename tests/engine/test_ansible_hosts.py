@@ -13,6 +13,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +34,12 @@ from ovirt_rdma.engine_sdk_tools.ansible_run import (
 from ovirt_rdma.engine_sdk_tools.engine_facts import Host
 from ovirt_rdma.engine_sdk_tools.host_answers import read_told
 from ovirt_rdma.engine_sdk_tools.host_report import MOST_POLICY_BYTES
-from ovirt_rdma.engine_sdk_tools.inventory import Access, inventory_of, read_inventory
+from ovirt_rdma.engine_sdk_tools.inventory import (
+    Access,
+    inventory_of,
+    is_address,
+    read_inventory,
+)
 from ovirt_rdma.engine_sdk_tools.ssh_failures import in_words
 from ovirt_rdma.engine_sdk_tools.ssh_known_hosts import read_key
 from ovirt_rdma.host import facts_file
@@ -472,13 +478,40 @@ def test_the_operators_variables_come_on_top_but_for_the_check():
     assert options["compression"] == "yes"
 
 
-def ssh_sees(entry) -> dict[str, str]:
+def test_a_host_gets_nothing_of_the_operators_machine(tmp_path):
+    """Whatever their ssh_config says, for each host or for all."""
+    theirs = tmp_path / "config"
+    theirs.write_text(
+        "ForwardAgent yes\nForwardX11 yes\nForwardX11Trusted yes\nTunnel yes\n"
+        "PermitLocalCommand yes\nLocalCommand id\n"
+        "RemoteForward 9000 localhost:22\nLocalForward 9001 localhost:22\n"
+    )
+    options = ssh_sees(inventory(), theirs)
+    for name in ("forwardagent", "forwardx11", "permitlocalcommand"):
+        assert (name, options[name]) == (name, "no")
+    assert options["tunnel"] in ("no", "false")
+    assert options["clearallforwardings"] == "yes"
+
+
+@pytest.mark.parametrize(
+    "text", ["-oProxyCommand=id", "-oProxyCommand", "-x", "-", "", "a b", "{{ a }}"]
+)
+def test_what_ssh_would_take_for_an_option_is_no_address(text):
+    assert not is_address(text)
+
+
+@pytest.mark.parametrize("text", ["a-x", "192.0.2.1", "fe80::1%eth0", "::1", "x_y.z"])
+def test_addresses(text):
+    assert is_address(text)
+
+
+def ssh_sees(entry, file="/dev/null") -> dict[str, str]:
     """Return the options as ssh itself reads them."""
     if shutil.which("ssh") is None:
         pytest.skip("ssh itself reads the options, and is not here")
     words = shlex.split(entry["ansible_ssh_args"])  # as Ansible does
     shown = subprocess.run(
-        ["ssh", "-G", "-F", "/dev/null", *words, "192.0.2.1"],
+        ["ssh", "-G", "-F", str(file), *words, "192.0.2.1"],
         check=True,
         capture_output=True,
         text=True,
@@ -515,6 +548,20 @@ def test_inventories_that_are_not_there_or_cannot_be_asked(tmp_path):
         read_inventory(str(tmp_path / "none"))
     with pytest.raises(Problem, match="no-such-command cannot be run"):
         read_inventory(str(tmp_path), ("no-such-command",))
+
+
+def test_an_inventorys_script_sees_no_secret_of_ours(tmp_path, monkeypatch):
+    for name in ("OVIRT_PASSWORD", "OVIRT_TOKEN", "SSH_AUTH_SOCK", "AWS_SECRET_KEY"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "a file")
+    program = (
+        "import json, os; print(json.dumps({'_meta': {'hostvars': "
+        "{'hv1': dict(os.environ)}}}))"
+    )
+    seen = read_inventory(str(tmp_path), (sys.executable, "-c", program))["hv1"]
+    assert "secret" not in seen.values()
+    assert seen["ANSIBLE_VAULT_PASSWORD_FILE"] == "a file"
+    assert seen["PATH"]
 
 
 def test_variables_of_an_inventory(tmp_path):
@@ -624,7 +671,7 @@ def processes_with(folder: Path) -> list[int]:
 
 
 def wait_for_none(folder: Path) -> None:
-    for _ in range(100):
+    for _ in range(6000):
         if not processes_with(folder):
             return
         time.sleep(0.01)  # a killed process takes a moment to go
@@ -635,11 +682,21 @@ def test_a_run_over_its_limit_is_ended_with_all_its_processes(
     ansible, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(ansible_run, "_STOPPING_S", 0.05)
-    monkeypatch.setattr(Order, "whole_limit_s", 0.3)
-    path = ansible(HANGS)
-    assert list(run_order(order(), str(tmp_path), path)) == [
-        Happened("host-0", OK, "x")
-    ]
+    timers = []
+
+    class Timer(threading.Timer):
+        """Rings when the test says so: a busy machine is no reason."""
+
+        def start(self):
+            timers.append(self)
+
+    monkeypatch.setattr(ansible_run.threading, "Timer", Timer)
+    events = run_order(order(), str(tmp_path), ansible(HANGS))
+    assert next(events) == Happened("host-0", OK, "x")
+    (timer,) = timers
+    assert timer.interval == order().whole_limit_s
+    timer.function(*timer.args)
+    assert list(events) == []
     wait_for_none(tmp_path)
 
 

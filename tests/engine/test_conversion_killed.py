@@ -16,6 +16,7 @@ import threading
 import pytest
 from conversion_process import LIMIT_S, OFFLINE, REVERT, ROLLING, ROLLING_ACTS, Site
 from engine_double import EngineDouble, sample_world
+from engine_double.jobs import jobs_of
 
 
 @pytest.fixture
@@ -104,19 +105,23 @@ def test_a_second_console_meets_the_first(site, tmp_path):
 
 
 @pytest.mark.engine
-def test_interrupted_by_ctrl_c(site):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted(site, number):
+    """By Ctrl-C, by a service that ends, by a lost SSH session."""
     running: list[subprocess.Popen[str]] = []
     started = threading.Event()
 
     def interrupt():
         started.wait(LIMIT_S)
-        running[0].send_signal(signal.SIGINT)
+        running[0].send_signal(number)
 
     site.at(2, interrupt, applied=True)
     running.append(site.start(*ROLLING))
     started.set()
     out, err = running[0].communicate(timeout=LIMIT_S)
-    assert (running[0].returncode, out) == (130, ""), err
+    assert (running[0].returncode, out) == (128 + number, ""), err
+    # The lock is free, the task is open, and the state says how far it came.
+    assert any(one.status == "started" for one in jobs_of(site.world).values())
     said = " ".join(line for line in err.splitlines() if line[:1] != "{")
     assert "Traceback" not in said
     assert "the same command goes on" in said

@@ -26,6 +26,7 @@ from engine_double import (
     World,
     sample_world,
 )
+from engine_double import double as double_module
 from ovirtsdk4 import types
 
 pytestmark = pytest.mark.engine
@@ -67,7 +68,7 @@ def test_login_and_logout_revoke_the_token(double: EngineDouble) -> None:
     connection.close()
     assert (double.sso.logins, double.sso.logouts) == (1, 1)
     headers = {"Authorization": f"Bearer {token}"}
-    assert requests.get(double.url, headers=headers, timeout=5).status_code == 401
+    assert requests.get(double.url, headers=headers, timeout=60).status_code == 401
 
 
 @pytest.mark.engine_does("SSO-01")
@@ -85,7 +86,7 @@ def test_a_token_says_nothing_of_the_session(double: EngineDouble) -> None:
         "scope": "ovirt-app-api",
     }
     where = double.url[: -len("/api")] + "/sso/oauth/token"
-    reply = requests.post(where, data=words, timeout=5)
+    reply = requests.post(where, data=words, timeout=60)
     assert reply.headers["Content-Type"] == "application/json"
     assert int(reply.json()["exp"]) > 4_000_000_000_000
 
@@ -101,7 +102,7 @@ def test_an_expired_token_is_renewed_once_by_the_sdk(
 
 @pytest.mark.engine_does("REST-32")
 def test_without_a_token_a_page_of_html_says_401(double: EngineDouble) -> None:
-    reply = requests.get(double.url, timeout=5)
+    reply = requests.get(double.url, timeout=60)
     assert (reply.status_code, "html" in reply.headers["Content-Type"]) == (401, True)
     assert "Correlation-Id" not in reply.headers
 
@@ -119,7 +120,7 @@ def test_actions_and_removals_are_answered_with_their_job(
 
     def asked(method: str, path: str, data: str = "") -> tuple[str, bool]:
         reply = requests.request(
-            method, f"{double.url}{path}", headers=headers, data=data, timeout=5
+            method, f"{double.url}{path}", headers=headers, data=data, timeout=60
         )
         assert reply.status_code == 200
         found = ElementTree.fromstring(reply.content)
@@ -144,10 +145,10 @@ def test_actions_and_removals_are_answered_with_their_job(
 def test_health_and_certificate(double: EngineDouble, world: World) -> None:
     world.ca_pem = "-----BEGIN CERTIFICATE-----\n"
     top = double.url[: -len("/api")]
-    health = requests.get(f"{top}/services/health", timeout=5)
+    health = requests.get(f"{top}/services/health", timeout=60)
     assert health.text == "DB Up!Welcome to Health Status!"
     words = {"resource": "ca-certificate", "format": "X509-PEM-CA"}
-    reply = requests.get(f"{top}/services/pki-resource", params=words, timeout=5)
+    reply = requests.get(f"{top}/services/pki-resource", params=words, timeout=60)
     assert reply.text == world.ca_pem
     assert double.requests == []
 
@@ -214,7 +215,7 @@ def test_what_the_engine_does_not_know_is_a_mistake(
     token = connect(double).authenticate()
     url = double.url + path.format(row=world.connection_of("data1").id)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/xml"}
-    reply = requests.request(method, url, data=body, headers=headers, timeout=5)
+    reply = requests.request(method, url, data=body, headers=headers, timeout=60)
     if not named:
         assert reply.status_code == 501
         return
@@ -245,7 +246,7 @@ def echoed(double: EngineDouble, id_in_header: str = "", query: str = "") -> str
     headers = {"Authorization": f"Bearer {token}"}
     if id_in_header:
         headers["Correlation-Id"] = id_in_header
-    reply = requests.get(f"{double.url}{query}", headers=headers, timeout=5)
+    reply = requests.get(f"{double.url}{query}", headers=headers, timeout=60)
     found: str = reply.headers.get("Correlation-Id", "")
     return found
 
@@ -267,7 +268,7 @@ def test_the_header_goes_before_the_query_word(double: EngineDouble) -> None:
 def test_a_missing_object_is_404_without_a_body(double: EngineDouble) -> None:
     token = connect(double).authenticate()
     headers = {"Authorization": f"Bearer {token}"}
-    reply = requests.get(f"{double.url}/hosts/nope", headers=headers, timeout=5)
+    reply = requests.get(f"{double.url}/hosts/nope", headers=headers, timeout=60)
     assert (reply.status_code, reply.content) == (404, b"")
     assert "Content-Type" not in reply.headers
     assert double.strict_errors == []
@@ -344,7 +345,8 @@ def test_no_answer_ends_when_the_double_does(world: World) -> None:
                 timeout=0.05,
             )
         started = time.monotonic()
-    assert time.monotonic() - started < 5
+    # Not the 600 s of the fault.
+    assert time.monotonic() - started < 300
 
 
 def test_a_slow_answer_is_the_engines_own(double: EngineDouble, system: Any) -> None:
@@ -367,16 +369,25 @@ def test_a_restart_answers_html_and_ends_sessions(
 # -- reads
 
 
-def test_latency_is_per_call_and_in_parallel(world: World) -> None:
+def test_latency_is_per_call_and_in_parallel(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each waits until all are there.
+    slept, together = [], threading.Barrier(10)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        together.wait(60)
+
     with EngineDouble(world, latency_s=0.05) as double:
         connection = connect(double)
         services = connection.system_service().hosts_service()
         connection.authenticate()
-        started = time.monotonic()
+        monkeypatch.setattr(double_module.time, "sleep", sleep)
         waiting = [services.list(wait=False) for _ in range(10)]
         assert [len(one.wait()) for one in waiting] == [3] * 10
-        # One after the other they would take 0.5.
-        assert 0.05 <= time.monotonic() - started < 0.4
+        monkeypatch.undo()
+        assert slept == [0.05] * 10
         connection.close(logout=False)
 
 

@@ -104,7 +104,7 @@ def test_a_header_names_no_job(engine: Engine) -> None:
     }
     host = engine.world.host("host02")
     url = f"{engine.double.url}/hosts/{host.id}/deactivate"
-    reply = requests.post(url, data="<action/>", headers=headers, timeout=5)
+    reply = requests.post(url, data="<action/>", headers=headers, timeout=60)
     assert (reply.status_code, host.status) == (200, "preparing_for_maintenance")
 
 

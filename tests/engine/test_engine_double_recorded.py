@@ -27,7 +27,7 @@ def sent(engine: Engine, method: str, path: str, body: str = "") -> Any:
     """An answer as it is on the wire."""
     headers = {"Authorization": f"Bearer {engine.connection.authenticate()}"}
     where = f"{engine.double.url}/{path}"
-    return requests.request(method, where, data=body, headers=headers, timeout=5)
+    return requests.request(method, where, data=body, headers=headers, timeout=60)
 
 
 def tree(reply: Any) -> ElementTree.Element:
@@ -110,5 +110,5 @@ def test_a_nic_without_a_network_says_nothing_of_being_in_sync(engine: Engine) -
 
 def test_the_health_page_has_the_charset_of_servlets(engine: Engine) -> None:
     address = engine.double.url.replace("/api", "/services/health")
-    reply = requests.get(address, timeout=5)
+    reply = requests.get(address, timeout=60)
     assert reply.headers["Content-Type"] == "text/html;charset=ISO-8859-1"

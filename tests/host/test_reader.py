@@ -196,8 +196,8 @@ def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(subprocess.Popen, "kill", go_on)
     begun = time.monotonic()
     with pytest.raises(NoAnswer, match=r"no answer within 0\.1 s"):
-        run_command(["sleep", "2"], timeout_s=0.1)
-    assert time.monotonic() - begun < 1.8
+        run_command(["sleep", "600"], timeout_s=0.1)
+    assert time.monotonic() - begun < 300
     (process,) = killed
     process.terminate()
     process.wait()

@@ -57,11 +57,11 @@ def test_it_waits_as_long_as_it_is_told_to(host):
     def other():
         with one_run(host.root):
             held.set()
-            let_go.wait(20)
+            let_go.wait(120)
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert held.wait(20)
+    assert held.wait(120)
     with pytest.raises(LockHeld), one_run(host.root, 0.2):
         pass
     threading.Timer(0.1, let_go.set).start()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -217,6 +219,21 @@ class TestRequireRdma:
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert site.kernel.mounted() == []
         assert "nfsmount.conf" in caplog.text
+
+    def test_the_command_that_unmounts_it_is_one_for_a_shell(
+        self, site, caplog, monkeypatch
+    ):
+        site.rule("require-rdma")
+        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
+
+        def busy(*_arguments, **_keys):
+            raise site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
+
+        monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
+        assert site.connect(f"{NAS}:/e f;g") == [MOUNT_FAILED]
+        assert site.connect(f"{NAS}:/e f;g") == [MOUNT_FAILED]
+        command, *_ = re.findall(r"fix: (umount -f -l .*f;g.*)", caplog.text)
+        assert shlex.split(command)[3].endswith("_e f;g")
 
     def test_mount_that_cannot_be_taken_back_stays_refused(
         self, site, caplog, monkeypatch

@@ -152,7 +152,7 @@ def test_files_that_never_end_or_never_come_are_given_up(host, tmp_path):
     under(host.root, CAPS_JSON).unlink()
     under(host.root, CAPS_JSON).symlink_to("/dev/zero")
     assert call(host, file).returncode == 0
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 60
     assert json.loads(file.read_text()) == CAPS
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.hypervisor
 BEFORE = "before_network_setup"
 REQUEST = setup({"storage": network("ib0", bridged=True)})
 # Python starts, and the worker is forked, on a busy machine.
-SLACK_S = 3.0
+SLACK_S = 60.0
 
 
 @pytest.fixture
@@ -122,29 +122,29 @@ def test_a_data_file_that_is_not_there(host):
 
 
 HANGS = {
-    "sleeps": "time.sleep(60)",
+    "sleeps": "time.sleep(300)",
     "hears no signal": "for n in range(1, 65):\n"
     "    try: signal.signal(n, signal.SIG_IGN)\n"
     "    except (OSError, ValueError): pass\n"
-    "time.sleep(60)",
-    "waits for a tool": "subprocess.run(['sleep', '60'])",
+    "time.sleep(300)",
+    "waits for a tool": "subprocess.run(['sleep', '300'])",
 }
 
 
 @pytest.mark.parametrize("what", HANGS)
 def test_a_worker_that_hangs_costs_its_time_and_no_more(what, vdsm, host, tmp_path):
-    host.limit(BEFORE, 0.6)
+    host.limit(BEFORE, 2.0)
     pid = tmp_path / "pid"
     host.work(f"open({str(pid)!r}, 'w').write(str(os.getpid()))\n{HANGS[what]}")
     started = time.monotonic()
     assert vdsm.before_network_setup(REQUEST) == REQUEST
-    assert time.monotonic() - started < 0.6 + SLACK_S
+    assert time.monotonic() - started < 2.0 + SLACK_S
     ended(int(pid.read_text()))
 
 
 def ended(pid):
     """Wait until a process, and all of its session, is gone."""
-    for _ in range(100):
+    for _ in range(1000):
         try:
             os.killpg(pid, 0)
         except ProcessLookupError:
@@ -168,11 +168,11 @@ def all_zombies(group):
 
 
 def test_what_a_worker_was_told_to_end_with_is_what_counts(host, hook_error, vdsm):
-    host.limit(BEFORE, 1.0)
+    host.limit(BEFORE, 3.0)
     host.work(
         "def end(*_): raise RuntimeError\n"
         "signal.signal(signal.SIGTERM, end)\n"
-        "try: time.sleep(60)\n"
+        "try: time.sleep(300)\n"
         "except RuntimeError: return Answer(STOP, 'rolled back')\n"
     )
     with pytest.raises(hook_error) as caught:
@@ -186,7 +186,7 @@ def test_what_a_worker_leaves_behind_holds_nothing_of_vdsms(vdsm, host, tmp_path
     """
     pid = tmp_path / "pid"
     host.work(
-        "child = subprocess.Popen(['sleep', '30'], start_new_session=True,"
+        "child = subprocess.Popen(['sleep', '300'], start_new_session=True,"
         " close_fds=False)\n"
         f"open({str(pid)!r}, 'w').write(str(child.pid))\n"
         "return Answer()"
@@ -266,9 +266,9 @@ def test_a_caller_that_does_not_listen(host):
 
 
 def test_a_hook_that_is_killed_takes_its_worker_along(host, tmp_path):
-    host.limit(BEFORE, 1.0)
+    host.limit(BEFORE, 3.0)
     pid = tmp_path / "pid"
-    host.work(f"open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")
+    host.work(f"open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)")
     file = tmp_path / "hook.json"
     file.write_text(json.dumps(REQUEST))
     hook = subprocess.Popen([host.entry(BEFORE)], env={"_hook_json": str(file)})
@@ -304,7 +304,7 @@ def in_own_dev(script, tmp_path, *words):
     (dev / "shm").mkdir()
     log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     log.bind(str(dev / "log"))
-    log.settimeout(5)
+    log.settimeout(60)
     start = (
         'mount --bind /dev/null "$0/null" && mount --rbind /dev/shm "$0/shm" '
         '&& mount --rbind "$0" /dev || exit 99\n'
@@ -312,7 +312,7 @@ def in_own_dev(script, tmp_path, *words):
     command = ["unshare", "--map-root-user", "--mount", "sh", "-c", start + script]
     try:
         done = subprocess.run(
-            [*command, dev, *words], capture_output=True, timeout=30, check=False
+            [*command, dev, *words], capture_output=True, timeout=120, check=False
         )
     except FileNotFoundError:
         pytest.skip("no unshare here")
@@ -332,14 +332,14 @@ def in_own_dev(script, tmp_path, *words):
         ),
         ("return (", "before_network_setup: nothing was done: SyntaxError: "),
         (
-            "time.sleep(60)",
-            "before_network_setup: no answer within 0.6 s: stopped, VDSM goes on",
+            "time.sleep(300)",
+            "before_network_setup: no answer within 2 s: stopped, VDSM goes on",
         ),
     ],
 )
 def test_trouble_is_one_line_in_syslog(host, tmp_path, work, line):
     host.work(work)
-    host.limit(BEFORE, 0.6)
+    host.limit(BEFORE, 2.0)
     file = tmp_path / "hook.json"
     file.write_text(json.dumps(REQUEST))
     script = '_hook_json="$2" "$1"'
@@ -358,7 +358,7 @@ def test_a_syslog_that_takes_nothing_holds_nobody(host, tmp_path, point):
     """journald that hangs: its socket is full, and syslog(3) waits."""
     if point == BEFORE:
         host.work("raise ValueError('of ours')")
-        host.limit(BEFORE, 0.6)
+        host.limit(BEFORE, 2.0)
     else:
         host.install(point)
         host.write(CAPS_JSON, "{")

@@ -233,7 +233,7 @@ def test_it_waits_for_a_run_that_is_at_work(host, said):
         assert thread.is_alive()
         assert host.written == []
         hold(host, sysfs("mtu", "2040"))  # what counts is what that run leaves
-    thread.join(10)
+    thread.join(120)
     assert host.state("ib0")[1] == "2040"
 
 

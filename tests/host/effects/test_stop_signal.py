@@ -22,10 +22,10 @@ def test_a_signal_ends_the_wait(number):
         assert not stop.wait(0)
         timer = threading.Timer(0.1, os.kill, (os.getpid(), number))
         timer.start()
-        assert stop.wait(30)
+        assert stop.wait(600)
         timer.join()
-        assert stop.wait(30)
-    assert time.monotonic() - started < 10
+        assert stop.wait(600)
+    assert time.monotonic() - started < 300
 
 
 def test_a_signal_that_a_run_took_is_not_lost():
@@ -33,7 +33,7 @@ def test_a_signal_that_a_run_took_is_not_lost():
         with held_signals() as signals:
             os.kill(os.getpid(), signal.SIGTERM)
         assert signals.asked == "SIGTERM"
-        assert stop.wait(30)
+        assert stop.wait(600)
 
 
 def test_other_signals_do_not_end_it():

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Text of hosts and of the engine on a terminal: it is shown, and steers nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+
+import pytest
+from command_line import run_on_terminal
+from engine_command_line import access
+from engine_door import DoubleDoor
+from engine_double import EngineDouble, sample_world
+from engine_double.serve import serve_hosts
+
+from ovirt_rdma.cli.engine_progress import JsonProgress
+from ovirt_rdma.cli.engine_settings import _log_to
+from ovirt_rdma.cli.screen import Screen
+
+# Title, clipboard and screen of xterm; C1 codes; what turns the order of writing; line
+# separators; what is nowhere to be seen.
+STEERS = (
+    "\x1b]0;PWNED\x07 \x1b]52;c;AAAA\x07 \x1b[2J \x1b[31m \x00\x08\x7f"
+    "\x85\x9b\x9c \u202a\u202e\u2066\u2069\u200e\u200f \u2028\u2029 \u200b\u2060\ufeff"
+    "\u115f\u3164\ufe0f\U000e0041 "
+)
+# XML has no C0 codes; the engine's names can have all others.
+NAME = "h\x9b2J\u202e01"
+MEANT = re.compile(
+    "\r\x1b\\[K|\x1b\\[[0-9;]*m|\x1b\\[\\?25[lh]|\x1b\\[1A|\x1b\\[2K|\r|\n"
+)
+
+
+def is_shown(text: str, *parts: str) -> None:
+    """Check that nothing steers but what we and rich mean, and ``parts`` are seen."""
+    rest = MEANT.sub("", text)
+    odd = {c for c in rest if not c.isprintable()} | (set(STEERS) - set(" ")) & {
+        c for c in rest if not c.isascii()
+    }
+    assert odd == set(), ascii(text)
+    seen = "".join(rest.split())
+    for part in parts:
+        assert part in seen, ascii(text)
+
+
+def program(monkeypatch, *words: str) -> None:
+    monkeypatch.setattr("command_line.COMMAND", (sys.executable, *words))
+
+
+PROGRESS = f"""
+from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.cli.engine_progress import engine_progress
+odd = {STEERS!a}
+one = engine_progress(Screen())
+one.plan((odd + "host",), 2)
+one.begin(odd + "begins", odd + "host")
+one.note(odd + "note")
+one.end(odd + "ends", odd + "host", odd + "problem")
+one.close()
+"""
+
+
+def test_progress(monkeypatch):
+    program(monkeypatch, "-c", PROGRESS)
+    shown = run_on_terminal(columns=600)
+    is_shown(shown, *(rf"\ufeff\u115f\u3164\ufe0f\U000e0041{word}" for word in (
+        "host", "ends", "note", "problem")), r"\x1b]0;PWNED\x07")  # fmt: skip
+
+
+QUESTION = f"""
+from ovirt_rdma.cli.screen import Screen
+print(Screen().asked({STEERS!a} + "right? "))
+"""
+
+
+def test_a_question(monkeypatch):
+    program(monkeypatch, "-c", QUESTION)
+    is_shown(
+        run_on_terminal(columns=300, typed="y\n"), r"\x1b]52;c;AAAA", "right?yTrue"
+    )
+
+
+PASSWORD = """
+from ovirt_rdma.cli.engine_settings import _asked_password
+from ovirt_rdma.engine_sdk_tools.settings import Settings
+print(len(_asked_password(Settings("https://e/ovirt-engine/api", "a\\x1b[2J\\u202e"))))
+"""
+
+
+def test_the_question_for_a_password(monkeypatch):
+    program(monkeypatch, "-c", PASSWORD)
+    is_shown(run_on_terminal(typed="abc\n"), r"a\x1b[2J\u202e")
+
+
+TABLE = f"""
+from ovirt_rdma.cli.screen import Screen
+screen, odd = Screen(), {STEERS!a}
+screen.table((odd + "heading",), [(odd + "cell",)], below=(odd + "below",))
+screen.fields([(odd + "field", odd + "value")], "  ")
+screen.text(odd + "text", hang=odd + "hang")
+screen.row((odd + "a", odd + "row"), (1, 1))
+screen.passing(odd + "passing")
+screen.next(odd + "next")
+screen.flush()
+"""
+
+
+def test_a_result(monkeypatch):
+    program(monkeypatch, "-c", TABLE)
+    names = [
+        "heading",
+        "cell",
+        "below",
+        "field",
+        "value",
+        "text",
+        "hang",
+        "row",
+        "passing",
+        "next",
+    ]
+    is_shown(run_on_terminal(columns=300), *(rf"\U000e0041{name}" for name in names))
+
+
+BUGS = """
+import os, threading
+from ovirt_rdma.cli import {command} as command
+odd = {odd!a}
+def bug(*words, **more):
+    def in_thread():
+        raise RuntimeError(odd + "thread")
+    one = threading.Thread(target=in_thread)
+    one.start()
+    one.join()
+    try:
+        raise RuntimeError(odd + "first")
+    except RuntimeError:
+        raise {error}(odd + "bug")
+command.named = lambda verb: bug
+command.main({words!r})
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("host_command", ["explain"]), ("engine_command", ["gate", "status"])],
+)
+@pytest.mark.parametrize("error", ["RuntimeError", "GeneratorExit"])
+def test_tracebacks_of_bugs(monkeypatch, command, words, error):
+    """GeneratorExit stands for what nobody catches."""
+    text = BUGS.format(command=command, words=words, odd=STEERS, error=error)
+    program(monkeypatch, "-c", text)
+    shown = run_on_terminal(columns=300, OVIRT_RDMA_DEBUG="1")
+    is_shown(shown, *(rf"\U000e0041{name}" for name in ("thread", "first", "bug")))
+
+
+def test_words_that_argparse_refuses(monkeypatch):
+    odd = STEERS.replace("\x00", "")
+    is_shown(run_on_terminal("nfs", odd, columns=300), "invalidchoice")
+    is_shown(run_on_terminal("explain", odd, odd, columns=300), r"\U000e0041")
+
+
+@pytest.fixture
+def site():
+    world = sample_world(hosts=2, addon=True)
+    world.host("host01").name = NAME
+    with EngineDouble(world) as double:
+        door = DoubleDoor(world)
+        serve_hosts(double, door)
+        yield double, door
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
+def test_a_push(site, monkeypatch, tmp_path, form):
+    double, door = site
+    door.fail_push["host02"] = f"ovirt-rdma-host: {STEERS}"
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\n")
+    path = ":".join(path for path in sys.path if path)
+    program(monkeypatch, "-m", "engine_door", double.url)
+    shown = run_on_terminal(
+        *("policy", "push", str(policy), "--hosts", "*", "-o", form),
+        columns=300, typed="y\n", **access(double), PYTHONPATH=path,
+    )  # fmt: skip
+    is_shown(shown, "Goon?", r"h\x9b2J\u202e01", r"\x1b]0;PWNED", r"\x9b\x9c")
+
+
+def test_documents_are_whole_and_steer_nothing(capsys):
+    for form in ("json", "yaml"):
+        screen = Screen(form)
+        screen.document("test", {"text": STEERS, STEERS: 1})
+        screen.flush()
+        out = capsys.readouterr().out
+        is_shown(out)
+        if form == "json":
+            assert json.loads(out)["text"] == STEERS
+    JsonProgress(Screen()).note(STEERS)
+    err = capsys.readouterr().err
+    is_shown(err)
+    assert json.loads(err)["sentence"] == STEERS
+
+
+def test_the_log(tmp_path):
+    file = tmp_path / "log"
+    logger = logging.getLogger("ovirt_rdma")
+    before = [*logger.handlers]
+    _log_to(str(file), "info")
+    try:
+        try:
+            raise RuntimeError(f"{STEERS}error")
+        except RuntimeError:
+            logger.exception("%s: line", STEERS)
+    finally:
+        for handler in {*logger.handlers} - {*before}:
+            logger.removeHandler(handler)
+            handler.close()
+    text = file.read_text()
+    is_shown(text, r"\U000e0041:line", r"\U000e0041error")
+    assert all(
+        line.startswith(("20", "Traceback", " ", "Run")) for line in text.splitlines()
+    )
