@@ -678,7 +678,8 @@ class TestManyAtOnce:
         site.vdsm.mount._mount = slow
         assert site.connect(*(f"{s}:/e" for s in [*rdma, tcp, last])) == [0] * 4
         order = [call.server for call in site.kernel.mounts]
-        assert order == [rdma[0], tcp, rdma[1], last]
+        # Which of them answers first is up to the threads.
+        assert order.index(tcp) < order.index(rdma[1]) < order.index(last)
 
     @pytest.mark.parametrize("dead_rule", ["require-rdma", "prefer-rdma"])
     def test_a_ready_server_does_not_wait_for_a_dead_one(self, site, dead_rule):
