@@ -80,9 +80,7 @@ def _guarded(
         return ended.code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except SystemExit:
-        raise
-    except BaseException as error:  # noqa: BLE001  (the last resort: a bug of ours)
+    except Exception as error:  # noqa: BLE001  (the last resort: a bug of ours)
         _report_bug(program, error, screen)
         return 1
 
@@ -147,7 +145,7 @@ def _run(
     return call(words, screen)
 
 
-def _report_bug(program: str, error: BaseException, screen: Screen) -> None:
+def _report_bug(program: str, error: Exception, screen: Screen) -> None:
     debugging = os.environ.get(DEBUG) == "1"
     if debugging:
         _say_traceback(screen, *sys.exc_info())

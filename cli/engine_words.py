@@ -21,7 +21,7 @@ exit codes:
   5    some hosts done, some not
   6    failed, and everything was taken back
   75   another run is changing the same
-  130  interrupted
+  130  interrupted; 129 by SIGHUP, 143 by SIGTERM
 
 '{program} VERB --help' shows a verb's options and examples;
 {program}(8) is the manual."""

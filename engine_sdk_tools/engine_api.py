@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 # Who imports us decides where it goes; without this, warnings would go to stderr.
 logging.getLogger("ovirt_rdma").addHandler(logging.NullHandler())
 # Ids, which are the engine's, are parts of the URL: none leads elsewhere.
-_PATH = re.compile(r"([0-9A-Za-z_-]+(/[0-9A-Za-z_-]+)*)?")
+_PATH = re.compile(r"(\w[\w.-]*(/\w[\w.-]*)*)?", re.ASCII)
 # Connections that are kept open.
 _KEPT = 8
 
