@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from uuid import UUID
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_of_vdsmds_marks_with_the_next_vdsmd(tmp_path, killed_write):
 
 def test_of_a_conversions_state_with_the_next_run(tmp_path, killed_write):
     rest = killed_write(tmp_path / "convert-1.json")
-    with StateFolder(tmp_path).only_run("data-center"):
+    with StateFolder(tmp_path).only_run(str(UUID(int=1))):
         assert not rest.exists()
 
 

@@ -460,11 +460,11 @@ def test_a_disk_that_is_full_in_the_middle(asked, monkeypatch):
     """The state cannot be written before a change: it is not made, and that is said."""
     written = []
 
-    def full(path, data, mode):
+    def full(path, data, mode, **how):
         written.append(path)
         if len(written) == 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write_atomically(path, data, mode)
+        write_atomically(path, data, mode, **how)
 
     with monkeypatch.context() as patched:
         patched.setattr(state_file, "write_atomically", full)
