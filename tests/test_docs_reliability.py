@@ -48,7 +48,7 @@ def test_a_promise_is_kept_somehow_and_shown_by_tests_that_are_there(row):
     assert promise.endswith(".")
     assert how
     for name in shown.split("<br>"):
-        named = re.fullmatch(r"`(tests/[\w/]+/test_\w+\.py)::([\w:]+)`", name)
+        named = re.fullmatch(r"`(tests/(?:[\w/]+/)?test_\w+\.py)::([\w:]+)`", name)
         assert named is not None, name
         assert (TOP / named[1]).is_file(), named[1]
         assert named[2] in there_are(named[1]), name
