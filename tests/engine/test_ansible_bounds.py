@@ -42,6 +42,8 @@ def fake_ssh(folder, body):
         ("head -c 3000000 /dev/zero", bytes(1000), b""),
         ("head -c 3000000 /dev/zero >&2", b"", bytes(65536)),
     ],
+    # Short ones: pytest exports a test's name, and a variable has at most 128 kB.
+    ids=["both ways", "stdin", "words", "endless stdout", "endless stderr"],
 )
 def test_ssh_is_as_it_was_but_for_what_is_too_much(tmp_path, body, out, err):
     environment = {**fake_ssh(tmp_path, body), "OVIRT_RDMA_MOST_SENT": "1000"}
