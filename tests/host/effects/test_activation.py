@@ -9,8 +9,10 @@ from host_fake_hosts import connectx3_ib
 
 from ovirt_rdma.host.effects.act import Act
 from ovirt_rdma.host.effects.effect import EffectFailed
+from ovirt_rdma.host.effects.hook_run import HookRun
 from ovirt_rdma.host.effects.host_effects import HostEffects
-from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, PROFILE, Change
+from ovirt_rdma.host.effects.journal_records import DONE
+from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, PROFILE, Change, Step
 
 MODE = "infiniband.transport-mode"
 TSO = "ethtool.feature-tso"
@@ -93,6 +95,18 @@ def test_before_vdsms_own_setup_nothing_is_activated(host):
     assert (list(host.refused()), host.activated) == (["ib0"], [])
     hook.undo(one)
     assert (host.refused(), host.activated) == ({}, [])
+
+
+def test_a_hook_is_such_a_host_by_itself(host):
+    change = Change(PROFILE, host.uuid, "datagram", "connected", MODE)
+    step = Step(
+        *("IPOIB-MODE-01", "ib0", "", "datagram", "connected"),
+        *(LINK_DOWN, "", "", ""),
+        changes=(change,),
+    )
+    hook = HookRun(host.path, "before_network_setup", lambda _: None, host.run)
+    assert hook.apply([step], "", host.reader().facts()).outcome == DONE
+    assert (list(host.refused()), host.activated) == (["ib0"], [])
 
 
 def test_taken_back_before_any_activation_a_reapply_will_do(host):
