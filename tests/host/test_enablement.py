@@ -629,7 +629,9 @@ class TestFapolicyd:
     def test_what_is_trusted_is_enabled(self, fapolicyd):
         assert fapolicyd.enable().changed
 
-    @pytest.mark.parametrize("mode, path", [("vdsmd", LAUNCHER), ("host", HOOK)])
+    @pytest.mark.parametrize(
+        "mode, path", [("vdsmd", LAUNCHER), ("vdsmd", HOOK), ("host", HOOK)]
+    )
     def test_what_is_not_trusted_is_refused(self, fapolicyd, mode, path):
         fapolicyd.trusted.remove(path)
         before = fapolicyd.tree()

@@ -168,6 +168,30 @@ def test_a_launcher_that_cannot_run_gives_stock_and_one_line(service, damage):
         assert f"{service.launcher} is missing, is not whole, or may not be run" in line
 
 
+HANGS = "#!/bin/sh\n# python\nsleep 20\necho whole\n"
+_MINUTE = "timeout -s KILL 60 "
+
+
+@pytest.mark.parametrize("shell", _shells())
+def test_a_launcher_that_never_answers_gives_stock(service, shell):
+    service.launcher.write_text(HANGS)
+    dropin = DROPIN.read_text()
+    assert dropin.count(_MINUTE) == 1
+    dropin = dropin.replace(_MINUTE, _MINUTE.replace("60", "1"))
+    stock = service.state(STOCK_UNIT)
+    assert service.state(STOCK_UNIT, dropin, shell=shell) == stock
+    (line,) = service.log
+    assert line.startswith("ovirt-rdma: starting stock vdsmd instead: ")
+
+
+@pytest.mark.parametrize("shell", _shells())
+def test_what_is_no_file_in_the_launchers_place_is_not_waited_for(service, shell):
+    service.launcher.unlink()
+    os.mkfifo(service.launcher, 0o755)
+    ours = service.state(STOCK_UNIT, DROPIN.read_text(), shell=shell)
+    assert ours["ran"] == "stock"
+
+
 def test_a_launcher_cut_at_any_byte_never_says_that_it_is_whole(monkeypatch, capsys):
     """Without a process each; those of DAMAGES go all the way."""
 

@@ -9,8 +9,13 @@ from host_fake_hosts import connectx3_ib
 
 from ovirt_rdma.host.effects.act import Act
 from ovirt_rdma.host.effects.effect import EffectFailed
+from ovirt_rdma.host.effects.hook_run import HookRun
 from ovirt_rdma.host.effects.host_effects import HostEffects
-from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, PROFILE, Change
+from ovirt_rdma.host.effects.journal_records import DONE
+from ovirt_rdma.host.effects.revert_users import who_is_cut_off
+from ovirt_rdma.host.effects.undo_plan import UndoAct
+from ovirt_rdma.host.rules.reapply import needs_activation
+from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, PROFILE, Change, Step
 
 MODE = "infiniband.transport-mode"
 TSO = "ethtool.feature-tso"
@@ -74,6 +79,12 @@ def test_what_a_reapply_takes_costs_no_activation(host):
     assert (host.refused(), host.activated) == ({}, [])
 
 
+def test_nor_does_an_ethernet_netdevs():
+    for name, needs in (("802-3-ethernet.mtu", False), (TSO, True)):
+        change = Change(PROFILE, "1234-abcd", None, "9000", name)
+        assert needs_activation(change) is needs
+
+
 def test_what_is_not_active_is_not_activated(host):
     host._forget("ib0")
     host.effects().do(act(host, MODE, "datagram", "connected"))
@@ -93,6 +104,18 @@ def test_before_vdsms_own_setup_nothing_is_activated(host):
     assert (list(host.refused()), host.activated) == (["ib0"], [])
     hook.undo(one)
     assert (host.refused(), host.activated) == ({}, [])
+
+
+def test_a_hook_is_such_a_host_by_itself(host):
+    change = Change(PROFILE, host.uuid, "datagram", "connected", MODE)
+    step = Step(
+        *("IPOIB-MODE-01", "ib0", "", "datagram", "connected"),
+        *(LINK_DOWN, "", "", ""),
+        changes=(change,),
+    )
+    hook = HookRun(host.path, "before_network_setup", lambda _: None, host.run)
+    assert hook.apply([step], "", host.reader().facts()).outcome == DONE
+    assert (list(host.refused()), host.activated) == (["ib0"], [])
 
 
 def test_taken_back_before_any_activation_a_reapply_will_do(host):
@@ -123,6 +146,20 @@ def test_what_somebody_set_by_hand_stays(host, name):
     if name == TSO:
         host.effects().undo(one)
         assert host.state("ib0")[:2] == ("connected", "9000")
+
+
+def test_who_uses_the_netdev_is_named_before_its_profile_is_taken_back(host):
+    """Where the profile is all that was changed, and an earlier version called it
+    live: only NetworkManager knows which netdev that is.
+    """
+    host.nfs_mount("10.0.0.1:/vm", "/rhev/data-center/mnt/10.0.0.1:_vm", "rdma")
+    one = act(host, TSO, None, "off", LIVE)
+    group = [UndoAct(None, one, (None,))]
+    ((step, users),) = who_is_cut_off([group], host.reader().facts())
+    assert step == one.step
+    assert any("10.0.0.1:/vm" in user for user in users)
+    host._forget("ib0")
+    assert list(who_is_cut_off([group], host.reader().facts())) == []
 
 
 def test_a_profile_that_cannot_be_activated_is_said(host):

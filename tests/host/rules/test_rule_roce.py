@@ -351,12 +351,15 @@ def test_tso_of_the_policy(offloads, wanted, verdict, changed):
 def test_tso_that_the_profile_would_turn_on_again(now, more):
     """Its next activation would; and a Reapply is refused until there is one."""
     manager = _profile(**{"ethtool__feature-tso": "on"})
-    host = _host(ethernet(offloads=now), network_manager=manager)
+    use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
+    netdev = ethernet(offloads=now)
+    host = _host(netdev, network_manager=manager, netdev_uses=(use,))
     assert findings(roce_tso.RULE, host, _tso("off"))["ens1"][0] == "FAIL"
     step = steps(roce_tso.RULE, host, _tso("off"))["ens1"]
     changed = tuple(change.name for change in step.changes)
     assert changed == ("ethtool.feature-tso", *more)
     assert step.effect == "link-down"
+    assert step.users == ("nfs: 10.0.0.1:/data at /mnt",)
 
 
 def test_tso_that_is_kept_already():
