@@ -52,11 +52,13 @@ def run_command(
     stderr.
     """
     screen = Screen()
-    with _ended_by_signals(), _threads_on(screen):
-        try:
+    try:
+        with _ended_by_signals(), _threads_on(screen):
             return _guarded(program, parser, arguments, screen, call)
-        except KeyboardInterrupt:  # once more, while the last words are said
-            return INTERRUPTED
+    except Ended as ended:  # while the last words are said
+        return ended.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _guarded(

@@ -168,4 +168,6 @@ class TerminalProgress(Listener):
         return self._lines[subject]
 
     def _print(self, sentence: str) -> None:
-        self._bars.console.print(printable(sentence), markup=False, highlight=False)
+        self._bars.console.print(
+            printable(sentence), markup=False, emoji=False, highlight=False
+        )

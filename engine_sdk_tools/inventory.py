@@ -140,9 +140,11 @@ def _ssh_options(
         # No master is left behind, and none is used that checked nothing.
         "ControlMaster=no",
         "ControlPath=none",
-        # A host gets nothing of the operator's machine: no agent, display or port,
-        # and starts no command there. The agent itself is needed to log in.
+        # A host gets nothing of the operator's machine: no agent, Kerberos ticket,
+        # display or port, and starts no command there. The agent itself is needed to
+        # log in.
         "ForwardAgent=no",
+        "GSSAPIDelegateCredentials=no",
         "ForwardX11=no",
         "ClearAllForwardings=yes",
         "Tunnel=no",

@@ -78,8 +78,8 @@ def ask(
     """GET ``url``, or POST ``form`` to it. ``ca_file`` None is the system's CAs, and
     False nobody's: for fetching the CA itself.
 
-    Raises EngineProblem where no answer came, where it has more than MOST_BYTES, and
-    where it was not whole ``timeout_s`` after the connection, which has CONNECT_S at
+    Raises EngineProblem where no answer came, where it is packed, where it has more
+    than MOST_BYTES, and where it was not whole ``timeout_s`` after the connection, which has CONNECT_S at
     most. Redirections are not followed: a password goes where it was meant to go.
     """
     connect_s = min(CONNECT_S, timeout_s)
@@ -92,12 +92,24 @@ def ask(
             url,
             data=form,
             params=query,
-            headers={"Accept": "application/json" if form else "*/*"},
+            headers={
+                "Accept": "application/json" if form else "*/*",
+                "Accept-Encoding": "identity",
+            },
             verify=verify,
             timeout=(connect_s, timeout_s),
             allow_redirects=False,
             stream=True,
         ) as answer:
+            if answer.headers.get("Content-Encoding", "identity") != "identity":
+                # urllib3 before 2.6 unpacks without a limit: of 2 kB, packed twice,
+                # come gigabytes.
+                raise EngineProblem(
+                    f"{doing} failed: {where} packs its answer, and was not asked to: "
+                    "it is no engine",
+                    BROKEN,
+                    doing=doing,
+                )
             body = b""
             for part in answer.iter_content(_PART_BYTES):
                 body += part

@@ -159,6 +159,29 @@ def test_what_looks_at_a_host_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+LATE = """
+import contextlib
+import os
+import signal
+import sys
+from ovirt_rdma.cli import command, host_command
+@contextlib.contextmanager
+def threads_on(screen):
+    yield
+    os.kill(os.getpid(), signal.SIGTERM)
+command._threads_on = threads_on
+host_command.named = lambda name: lambda words, screen: 0
+sys.exit(host_command.main(["facts"]))
+"""
+
+
+def test_a_signal_after_the_last_words_is_no_traceback():
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], check=False, capture_output=True, timeout=LIMIT_S
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (143, b"", b"")
+
+
 GONE = """
 import sys
 import time

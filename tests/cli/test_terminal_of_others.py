@@ -69,6 +69,22 @@ def test_progress(monkeypatch):
         "host", "ends", "note", "problem")), r"\x1b]0;PWNED\x07")  # fmt: skip
 
 
+EMOJI = """
+from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.cli.engine_progress import engine_progress
+one = engine_progress(Screen())
+one.plan(("host",), 1)
+one.note("nas:cd:/srv [b]:smile-text:")
+one.close()
+"""
+
+
+def test_progress_shows_a_text_as_it_is(monkeypatch):
+    """rich has pictures in place of names between colons."""
+    program(monkeypatch, "-c", EMOJI)
+    is_shown(run_on_terminal(columns=600), "note:nas:cd:/srv[b]:smile-text:")
+
+
 QUESTION = f"""
 from ovirt_rdma.cli.screen import Screen
 print(Screen().asked({STEERS!a} + "right? "))

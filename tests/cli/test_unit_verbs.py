@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from changes_wanted import modes
@@ -11,6 +13,8 @@ from command_line import COMMAND
 
 from ovirt_rdma.host.enablement_state import MODE_VDSMD, marker_text
 from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, under
+
+UNIT = Path(__file__).parents[2] / "host/systemd/ovirt-rdma-partitions.service"
 
 
 @pytest.fixture
@@ -75,6 +79,28 @@ def test_caps(ready):
     result = ready("unit", "caps")
     assert (result.code, result.out, result.err) == (0, "", "")
     assert "NFS_RDMA" in under(ready.root, CAPS_JSON).read_text()
+
+
+STOPPED_EARLY = """
+import os
+import signal
+import sys
+from ovirt_rdma.cli import host_command, unit_verbs
+unit_verbs.as_root = lambda *words: os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(host_command.main(["unit", "partitions"]))
+"""
+
+
+def test_partitions_stopped_before_they_are_at_work_have_not_failed():
+    """systemd takes death by SIGTERM for a clean end, and an exit code for none."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_EARLY],
+        check=False,
+        capture_output=True,
+        timeout=120,
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert f"SuccessExitStatus={done.returncode}\n" in UNIT.read_text()
 
 
 def test_partitions_end_with_sigterm(ready):

@@ -484,6 +484,7 @@ def test_a_host_gets_nothing_of_the_operators_machine(tmp_path):
     theirs.write_text(
         "ForwardAgent yes\nForwardX11 yes\nForwardX11Trusted yes\nTunnel yes\n"
         "PermitLocalCommand yes\nLocalCommand id\n"
+        "GSSAPIAuthentication yes\nGSSAPIDelegateCredentials yes\n"
         "RemoteForward 9000 localhost:22\nLocalForward 9001 localhost:22\n"
     )
     options = ssh_sees(inventory(), theirs)
@@ -491,6 +492,8 @@ def test_a_host_gets_nothing_of_the_operators_machine(tmp_path):
         assert (name, options[name]) == (name, "no")
     assert options["tunnel"] in ("no", "false")
     assert options["clearallforwardings"] == "yes"
+    # Not shown by an ssh without GSSAPI.
+    assert options.get("gssapidelegatecredentials", "no") == "no"
 
 
 @pytest.mark.parametrize(
