@@ -55,7 +55,7 @@ def mounts_folder(root: Union[str, Path], problems: list[str]) -> Optional[str]:
 def _irs(
     option: str, default: str, root: Union[str, Path], problems: list[str]
 ) -> Optional[str]:
-    parser = configparser.ConfigParser()
+    parser = configparser.ConfigParser(interpolation=None)
     # In the section itself, so that a [DEFAULT] of the files does not count.
     parser.read_dict({SECTION: {option: default}})
     tree = FileTree(root)
@@ -68,11 +68,25 @@ def _irs(
                     parser.read_file(file, source=str(under(root, path)))
             elif others:
                 problems += passed_over
-        return parser.get(SECTION, option)
-    except (configparser.Error, UnicodeDecodeError) as error:
+        return _plain(option, parser.get(SECTION, option))
+    except (configparser.Error, UnicodeDecodeError, _Refers) as error:
         words = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {words}")
         return None
+
+
+class _Refers(ValueError):
+    """A value is made of other values."""
+
+
+def _plain(option: str, value: str) -> str:
+    """Return ``value`` with ``%%`` as the one that it stands for. Raises _Refers for
+    another: a name in it stands for a value that may have names, so that 1 kB can
+    become more than a host has memory for, and VDSM's user may have written it.
+    """
+    if "%" in value.replace("%%", ""):
+        raise _Refers(f"{option} has a % for another setting, which is not followed")
+    return value.replace("%%", "%")
 
 
 def replaces_nfs_connections(options: str) -> bool:
