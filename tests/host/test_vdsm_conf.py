@@ -102,6 +102,16 @@ def test_what_vdsms_user_may_write_does_not_grow_without_end(read):
     )
 
 
+def test_one_file_of_many_names_is_read_so_often_and_no_more(read):
+    text = "[irs]\n" + "".join(f"x{number} = 1\n" for number in range(5000))
+    few = {f"{RUN}/{number}.conf": text for number in range(5)}
+    assert read(few) == "soft,nosharecache"
+    assert read({f"{RUN}/5.conf": text}) == (
+        "vdsm.conf or a drop-in of it cannot be read: /run/vdsm has more than 262144 "
+        "bytes of them"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "replaces"),
     [
