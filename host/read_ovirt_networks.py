@@ -18,6 +18,8 @@ STAGING = "/var/lib/vdsm/staging/netconf/nets"
 PERSISTENCE = "/var/lib/vdsm/persistence/netconf/nets"
 # Owned by the user vdsm (vdsm.spec.in, %defattr before _localstatedir/lib/vdsm).
 _OTHERS = "/var/lib/vdsm"
+# Of all files together, which may be one with many names: 4094 VLANs of 1 kB.
+_MOST_BYTES = 4 << 20
 
 
 def read_ovirt_networks(
@@ -31,16 +33,18 @@ def read_ovirt_networks(
     folder = next(there, None)
     if folder is None:
         return ()
-    found = (
-        _network(
-            name,
-            tree.data(f"{folder}/{name}", problems, others=_OTHERS),
-            folder,
-            problems,
-        )
-        for name in tree.names(folder, problems, others=_OTHERS)
-    )
-    return tuple(network for network in found if network)
+    found, left = [], _MOST_BYTES
+    for name in tree.names(folder, problems, others=_OTHERS):
+        data = tree.data(f"{folder}/{name}", problems, others=_OTHERS)
+        left -= len(data or b"")
+        if left < 0:
+            words = f"has more than {_MOST_BYTES} bytes of networks"
+            problems.append(f"{folder} {words}: from {name} on they are not read")
+            break
+        network = _network(name, data, folder, problems)
+        if network:
+            found.append(network)
+    return tuple(found)
 
 
 def _network(

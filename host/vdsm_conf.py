@@ -28,6 +28,9 @@ REPOSITORY = "repository"
 
 # VDSM's own (init/systemd/vdsm-tmpfiles.d.conf.in).
 _RUN = "/run/vdsm"
+# Of all drop-ins there together, which may be one file with many names; reading takes
+# some 400 nanoseconds a byte. A drop-in has some settings, of some 30 bytes each.
+_MOST_BYTES_OF_OTHERS = 1 << 18
 
 # Where the files are, for a fix that says what to do.
 FOLDERS = "/etc/vdsm /run/vdsm /usr/lib/vdsm"
@@ -55,24 +58,42 @@ def mounts_folder(root: Union[str, Path], problems: list[str]) -> Optional[str]:
 def _irs(
     option: str, default: str, root: Union[str, Path], problems: list[str]
 ) -> Optional[str]:
-    parser = configparser.ConfigParser()
+    parser = configparser.ConfigParser(interpolation=None)
     # In the section itself, so that a [DEFAULT] of the files does not count.
     parser.read_dict({SECTION: {option: default}})
-    tree = FileTree(root)
+    tree, left = FileTree(root), _MOST_BYTES_OF_OTHERS
     try:
         for path, others in ((VDSM_CONF, ""), *_dropins(tree)):
             passed_over: list[str] = []
             data = tree.data(path, passed_over, others=others)
+            left -= len(data or b"") if others else 0
+            if left < 0:
+                words = f"{others} has more than {_MOST_BYTES_OF_OTHERS} bytes of them"
+                raise _Refused(words)
             if data is not None:
                 with io.TextIOWrapper(io.BytesIO(data), encoding="utf-8") as file:
                     parser.read_file(file, source=str(under(root, path)))
             elif others:
                 problems += passed_over
-        return parser.get(SECTION, option)
-    except (configparser.Error, UnicodeDecodeError) as error:
+        return _plain(option, parser.get(SECTION, option))
+    except (configparser.Error, UnicodeDecodeError, _Refused) as error:
         words = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {words}")
         return None
+
+
+class _Refused(ValueError):
+    """It takes too long to read, or too much memory."""
+
+
+def _plain(option: str, value: str) -> str:
+    """Return ``value`` with ``%%`` as the one that it stands for. Raises _Refused for
+    another: a name in it stands for a value that may have names, so that 1 kB can
+    become more than a host has memory for, and VDSM's user may have written it.
+    """
+    if "%" in value.replace("%%", ""):
+        raise _Refused(f"{option} has a % for another setting, which is not followed")
+    return value.replace("%%", "%")
 
 
 def replaces_nfs_connections(options: str) -> bool:

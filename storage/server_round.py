@@ -19,9 +19,9 @@ def as_answered(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
 
     Those of one server and rule share the answers and come together. The others are
     still being asked meanwhile, so that nobody waits for answers that only others
-    need. Of several that have answered, those for which no RDMA is asked come first;
-    those whose mount may take minutes come last of all. Raises RuntimeError where no
-    thread can be had.
+    need. Those for which no RDMA is asked come first, to be asked and of several that
+    have answered; those whose mount may take minutes come last of all. Raises
+    RuntimeError where no thread can be had.
     """
     groups: dict[object, list[NamedExport]] = {}
     for export in exports:
@@ -29,16 +29,13 @@ def as_answered(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
     if not groups:
         return
     last = []
+    # There may be more than threads, and RDMA's answers take long: a port settles.
+    in_turn = sorted(groups.values(), key=lambda group: group[0].needs_readiness)
     with ThreadPoolExecutor(min(SERVERS_AT_ONCE, len(groups))) as pool:
-        asked = {
-            pool.submit(_ask_for_all_of, group): group for group in groups.values()
-        }
+        asked = {pool.submit(_ask_for_all_of, group): group for group in in_turn}
         while asked:
             answered = wait(asked, return_when=FIRST_COMPLETED).done
-            # min() keeps the order of the exports among equals.
-            ready = [one for one in asked if one in answered]
-            first = min(ready, key=lambda one: asked[one][0].needs_readiness)
-            group = asked.pop(first)
+            group = asked.pop(next(one for one in asked if one in answered))
             if any(export.may_take_minutes for export in group):
                 last.append(group)
             else:

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A record of the journal as a line of JSON with a checksum, and back, strictly. Pure.
 
-The checksum is the CRC-32 of the line without it, and stands before all else, as a
-first ``record`` that the second replaces: of a key that is there twice Python's reader
-takes the last ("Repeated Names Within an Object" in the documentation of json). So
-versions without checksums, which a host may be set back to, read these lines as they
-read their own. A key of its own they would refuse, and with it the whole journal.
+The checksum is the line's first key, and the CRC-32 of the line without it.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, Optional, get_args
 
 from ovirt_rdma.host.effects.journal_records import (
     OUTCOMES,
@@ -29,7 +25,8 @@ from ovirt_rdma.host.json_records import Records, WrongRecord, kind, plain
 _KEY = "record"
 _KINDS: dict[str, Any] = {cls.__name__.lower(): cls for cls in get_args(Record)}
 _NEWER = "use the version of ovirt-rdma-host that wrote it, or a newer one"
-_CHECKED = re.compile(rb'\{"record":"crc32 ([0-9a-f]{8})",')
+# At the front, and in this form only: anywhere else it is a key that nobody knows.
+_CHECKED = re.compile(rb'\{"crc32":"([0-9a-f]{8})",')
 
 
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
@@ -60,15 +57,21 @@ def line_of(record: Record) -> bytes:
     """
     data = {_KEY: type(record).__name__.lower(), **plain(record)}
     plainly = json.dumps(data, separators=(",", ":")).encode("ascii")
-    return b'{"record":"crc32 %08x",%b\n' % (zlib.crc32(plainly), plainly[1:])
+    return b'{"crc32":"%08x",%b\n' % (zlib.crc32(plainly), plainly[1:])
 
 
 def is_whole(line: bytes) -> bool:
     """Whether ``line``, without its end, has a checksum and is as it was written."""
+    checked, plainly = _without_checksum(line)
+    return checked is not None and zlib.crc32(plainly) == int(checked[1], 16)
+
+
+def _without_checksum(line: bytes) -> tuple[Optional[re.Match[bytes]], bytes]:
+    """Return the checksum at the front of ``line``, if it has one, and the rest, which
+    is an object again.
+    """
     checked = _CHECKED.match(line)
-    if checked is None:
-        return False
-    return zlib.crc32(b"{" + line[checked.end() :]) == int(checked[1], 16)
+    return checked, (b"{" + line[checked.end() :] if checked else line)
 
 
 def record_in(line: bytes) -> Record:
@@ -76,7 +79,7 @@ def record_in(line: bytes) -> Record:
     wrote it. Raises WrongLine.
     """
     line = line[:-1] if line.endswith(b"\n") else line
-    checked = _CHECKED.match(line)
+    checked, plainly = _without_checksum(line)
     if checked is not None and not is_whole(line):
         raise WrongLine(
             "is not as it was written (its checksum differs)",
@@ -85,7 +88,7 @@ def record_in(line: bytes) -> Record:
             f"that you know to be right counts without {checked[0][1:].decode()}",
         )
     try:
-        data = json.loads(line)
+        data = json.loads(plainly)
     except (ValueError, RecursionError):
         raise WrongLine("is no JSON") from None
     if not isinstance(data, dict):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ovirt_rdma.host.facts import OvirtNetwork
 from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_ovirt_networks import read_ovirt_networks
+from ovirt_rdma.host.read_ovirt_networks import STAGING, read_ovirt_networks
 
 
 def read(host, problems=None):
@@ -78,3 +80,27 @@ def test_an_unreadable_file_is_said(host):
     assert [network.name for network in read(host, problems)] == ["storage"]
     assert len(problems) == 1
     assert "secret cannot be read" in problems[0]
+
+
+def test_one_file_of_many_names_is_read_so_often_and_no_more(host):
+    """Links cost who makes them nothing; facts would have each of the texts."""
+    host.ovirt_network("n000", nic="x" * 1_000_000)
+    first = host.path / STAGING.lstrip("/") / "n000"
+    for number in range(1, 100):
+        os.link(first, first.with_name(f"n{number:03}"))
+    problems: list[str] = []
+    assert [network.name for network in read(host, problems)] == [
+        "n000", "n001", "n002", "n003",
+    ]  # fmt: skip
+    assert problems == [
+        f"{STAGING} has more than 4194304 bytes of networks: from n004 on they are not "
+        "read"
+    ]
+
+
+def test_as_many_networks_as_a_host_may_have(host):
+    for number in range(4094):
+        host.ovirt_network(f"net{number}", nic="eth0", vlan=number, mtu=9000)
+    problems: list[str] = []
+    assert len(read(host, problems)) == 4094
+    assert problems == []

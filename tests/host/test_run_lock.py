@@ -182,6 +182,9 @@ class TestHolder:
         os.waitpid(child, os.WUNTRACED)
         try:
             assert holder_of(host.root) is None
+            # Nor where it has the file open, to wait for the lock.
+            with under(host.root, RUN_LOCK).open("rb"):
+                assert holder_of(host.root) is None
             with pytest.raises(LockHeld), one_run(host.root):
                 pass
         finally:

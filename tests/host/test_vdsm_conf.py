@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+from odd_files import bounded
 
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.vdsm_conf import (
@@ -48,6 +49,7 @@ def read(tmp_path):
         ({CONF: irs("a, b")}, "a, b"),
         ({CONF: irs("")}, ""),
         ({CONF: "[irs]\n# nfs_mount_options = a\n"}, "soft,nosharecache"),
+        ({CONF: irs("a%%%%(x)s")}, "a%%(x)s"),
         # A drop-in wins over vdsm.conf, wherever it is.
         ({CONF: irs("a"), f"{VENDOR}/00.conf": irs("b")}, "b"),
         ({CONF: irs("a"), f"{VENDOR}/00.conf": "[irs]\nother = 3\n"}, "a"),
@@ -76,6 +78,7 @@ def test_what_vdsm_takes(read, files, options):
         "[irs\n",
         f"{irs('a')}{irs('b')}",
         irs("%(nothing)s"),
+        irs("%%%(other)s"),
         irs("50%"),
         b"[irs]\nx = \xff\n",
     ],
@@ -85,6 +88,28 @@ def test_a_broken_file_is_a_sentence(read, path, text):
     sentence = read({path: text})
     assert sentence.startswith("vdsm.conf or a drop-in of it cannot be read: ")
     assert "\n" not in sentence
+
+
+def test_what_vdsms_user_may_write_does_not_grow_without_end(read):
+    """To VDSM itself these 900 bytes are the largest of texts: 20 to the 7th names."""
+    names = ["nfs_mount_options", *(f"a{number}" for number in range(7))]
+    lines = [f"{name} = {20 * f'%({of})s'}" for name, of in zip(names, names[1:])]
+    with bounded():
+        sentence = read({f"{RUN}/50.conf": "\n".join(["[irs]", *lines, "a6 ="])})
+    assert sentence == (
+        "vdsm.conf or a drop-in of it cannot be read: nfs_mount_options has a % for "
+        "another setting, which is not followed"
+    )
+
+
+def test_one_file_of_many_names_is_read_so_often_and_no_more(read):
+    text = "[irs]\n" + "".join(f"x{number} = 1\n" for number in range(5000))
+    few = {f"{RUN}/{number}.conf": text for number in range(5)}
+    assert read(few) == "soft,nosharecache"
+    assert read({f"{RUN}/5.conf": text}) == (
+        "vdsm.conf or a drop-in of it cannot be read: /run/vdsm has more than 262144 "
+        "bytes of them"
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -648,38 +648,37 @@ class TestManyAtOnce:
         assert mounted == ["10.99.0.8:/unnamed", f"{NAS}:/tcp"]
         assert site.now == 30
 
-    def test_of_those_that_have_answered_tcp_comes_first(self, site, monkeypatch):
-        # One server at a time: that the fourth is asked says that the third is ready.
+    def test_tcp_is_asked_first_where_there_are_more_servers_than_threads(
+        self, site, monkeypatch
+    ):
+        """After a boot each of the others may wait for its port as long as it may."""
         monkeypatch.setattr(server_round, "SERVERS_AT_ONCE", 1)
-        rdma, (tcp, last) = ["10.99.1.1", "10.99.1.2"], ["10.99.3.1", "10.99.1.3"]
         rules = (
-            NfsRule(1, "rdma", "10.99.1.0/24", "*", "require-rdma"),
-            NfsRule(2, "tcp", "10.99.3.0/24", "*", "tcp"),
+            NfsRule(1, "rdma", NAS, "*", "require-rdma"),
+            NfsRule(2, "tcp", "10.99.3.1", "*", "tcp"),
         )
         site.policy = Policy(nfs=NfsPolicy(rules))
-        for server in [*rdma, last]:
+        site.network.tcp.add(("10.99.3.1", 2049))
+        assert site.connect(f"{NAS}:/e", "10.99.3.1:/e") == [0, 0]
+        tcp, rdma = ("tcp", "10.99.3.1", "2049"), ("rdma", NAS, "20049")
+        asked = [question for question in site.network.asked if question in (tcp, rdma)]
+        assert asked == [tcp, rdma]
+
+    def test_of_those_that_have_answered_tcp_comes_first(self, site, monkeypatch):
+        monkeypatch.setattr(server_round, "wait", lambda asked, **_: wait(asked))
+        rdma = [f"10.99.1.{number}" for number in range(8)]
+        rules = (
+            NfsRule(1, "rdma", "10.99.1.0/24", "*", "require-rdma"),
+            NfsRule(2, "tcp", "10.99.3.1", "*", "tcp"),
+        )
+        site.policy = Policy(nfs=NfsPolicy(rules))
+        for server in rdma:
             site.root.route(server, "eth0", "10.0.0.2")
             site.network.rdma[server, 20049] = READY
-        site.network.tcp.add((tcp, 2049))
-        resolve, reached = site.network.resolve, Event()
-
-        def note(server, timeout_s):
-            if server == last:
-                reached.set()
-            return resolve(server, timeout_s)
-
-        site.network.resolve = note
-        mount = site.kernel.mount
-
-        def slow(*arguments, **keys):
-            assert reached.wait(60)
-            mount(*arguments, **keys)
-
-        site.vdsm.mount._mount = slow
-        assert site.connect(*(f"{s}:/e" for s in [*rdma, tcp, last])) == [0] * 4
-        order = [call.server for call in site.kernel.mounts]
-        # Which of them answers first is up to the threads.
-        assert order.index(tcp) < order.index(rdma[1]) < order.index(last)
+        site.network.tcp.add(("10.99.3.1", 2049))
+        servers = [*rdma, "10.99.3.1"]
+        assert site.connect(*(f"{server}:/e" for server in servers)) == [0] * 9
+        assert [call.server for call in site.kernel.mounts] == ["10.99.3.1", *rdma]
 
     @pytest.mark.parametrize("dead_rule", ["require-rdma", "prefer-rdma"])
     def test_a_ready_server_does_not_wait_for_a_dead_one(self, site, dead_rule):

@@ -57,7 +57,7 @@ def unchecked(line):
     """A line as versions without checksums wrote it."""
     if isinstance(line, bytes):
         return unchecked(line.decode()).encode()
-    return re.sub(r'^\{"record":"crc32 [0-9a-f]{8}",', "{", line)
+    return re.sub(r'^\{"crc32":"[0-9a-f]{8}",', "{", line)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_the_form_is_stable():
     """
     lines = [line_of(record).decode() for record in RECORDS]
     assert lines[3] == (
-        '{"record":"crc32 62cdde2f","record":"end","run":1,"outcome":"done",'
+        '{"crc32":"62cdde2f","record":"end","run":1,"outcome":"done",'
         '"at":"2026-11-21T10:00:00Z","sentence":"1 step done"}\n'
     )
     assert [unchecked(line) for line in lines[3:]] == [
@@ -101,7 +101,7 @@ def test_the_form_is_stable():
         '"sentence":""}\n',
     ]
     doing = json.loads(line_of(RECORDS[1]))
-    assert list(doing) == ["record", "run", "number", "act"]
+    assert list(doing) == ["crc32", "record", "run", "number", "act"]
     assert list(doing["act"]) == [
         "step",
         "effect",
@@ -247,13 +247,27 @@ def test_lines_of_earlier_versions_are_read_and_get_a_checksum_when_written_anew
     assert journal.ledger().held == before.held
 
 
-def test_versions_without_checksums_read_these_lines_as_their_own():
-    """They took a line for JSON, refused keys that they did not know, and of a key that
-    is there twice had the last. So a host can be set back and still reverted.
-    """
+def test_each_line_is_json_for_any_reader():
+    """RFC 8259 leaves open what a key that is there twice means."""
     for record in RECORDS:
-        line = line_of(record)
-        assert json.loads(line) == json.loads(unchecked(line))
+        pairs = json.loads(line_of(record), object_pairs_hook=list)
+        assert pairs[0][0] == "crc32"
+        assert len(dict(pairs)) == len(pairs)
+
+
+def test_a_checksum_counts_at_the_front_and_in_one_form_only():
+    line = line_of(RECORDS[3]).decode()
+    plainly, checksum = unchecked(line), '"crc32":"62cdde2f"'
+    assert line == f"{{{checksum},{plainly[1:]}"
+    for wrong in (
+        plainly.replace("}", f",{checksum}}}"),
+        line.replace("62cdde2f", "62CDDE2F"),
+        line.replace('"62cdde2f"', "1657658927"),
+        line.replace('{"', '{ "'),
+        line.replace("{", f"{{{checksum},"),
+    ):
+        with pytest.raises(WrongLine):
+            record_in(wrong.encode())
 
 
 def test_a_line_with_a_wrong_checksum_says_how_it_counts_again(journal):
@@ -263,7 +277,7 @@ def test_a_line_with_a_wrong_checksum_says_how_it_counts_again(journal):
     with pytest.raises(JournalProblem, match="line 4: is not as it was") as caught:
         journal.records()
     _, _, extra = caught.value.fix.rpartition(" counts without ")
-    assert extra == '"record":"crc32 62cdde2f",'
+    assert extra == '"crc32":"62cdde2f",'
     journal.path.write_bytes(mended.replace(extra.encode(), b""))
     assert journal.records()[3] == End(1, "done", AT, "by hand")
 
