@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+import time
 
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.cli.words import parse
@@ -28,6 +29,8 @@ DEBUG = "OVIRT_RDMA_DEBUG"
 # 128 + SIGINT, as a shell reports it.
 INTERRUPTED = 130
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
+# What ends takes less: stopping Ansible has 10 s.
+_ENDING_S = 30.0
 
 
 class Ended(KeyboardInterrupt):
@@ -90,14 +93,18 @@ def _guarded(
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP raise Ended, so that nothing is left behind. Those that
-    come while it ends do not count: a shell and its terminal both send SIGHUP. What is
-    ignored, as by nohup, stays ignored.
+    come while it ends do not count: a shell and its terminal both send SIGHUP. Later
+    ones do: C code that calls Python may have dropped the first, as older pycurl does.
+    What is ignored, as by nohup, stays ignored.
     """
+    since = float("-inf")
 
     def end(number: int, frame: Optional[FrameType]) -> None:
-        for one in earlier:
-            signal.signal(one, lambda *_: None)
-        raise Ended(number)
+        nonlocal since
+        now = time.monotonic()
+        if now - since >= _ENDING_S:
+            since = now
+            raise Ended(number)
 
     earlier: dict[int, Any] = {}
     with contextlib.suppress(ValueError):  # not the main thread

@@ -8,6 +8,7 @@ Connection.wait).
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, Optional
 
 import ovirtsdk4
@@ -17,6 +18,9 @@ from ovirt_rdma.engine_sdk_tools.engine_answers import MOST_BYTES, Answer
 from ovirt_rdma.engine_sdk_tools.engine_errors import LoginExpired
 from ovirt_rdma.engine_sdk_tools.settings import Settings
 from ovirt_rdma.engine_sdk_tools.web import CONNECT_S, trusted_cas
+from ovirt_rdma.host.printable import printable
+
+_NOT_PLAIN = re.compile(r"[^\t\n\r -~]")
 
 
 class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
@@ -62,8 +66,10 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
 
     def wait(self, context: Any, failed_auth: bool = False) -> Any:
         """Wait for the answer, and keep it; of the SDK."""
-        self.answer = super().wait(context, failed_auth)
-        return self.answer
+        answer = super().wait(context, failed_auth)
+        answer.body = _shown(answer.body)
+        self.answer = answer
+        return answer
 
     def _get_access_token(self) -> str:
         raise LoginExpired
@@ -71,6 +77,20 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
     def release(self) -> None:
         """Close it; the token stays good."""
         self.close(logout=False)
+
+
+def _shown(body: bytes) -> bytes:
+    """Return the XML ``body`` with a reference (``&#155;``) in place of each character
+    that would steer a terminal: where it is not well-formed, the SDK's libxml2 writes
+    the line to stderr as it is.
+    """
+
+    def reference(found: re.Match[str]) -> str:
+        letter = found[0]
+        return letter if printable(letter) == letter else f"&#{ord(letter)};"
+
+    text = body.decode("utf-8", "backslashreplace")
+    return _NOT_PLAIN.sub(reference, text).encode("utf-8")
 
 
 class _Left:

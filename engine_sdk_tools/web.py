@@ -79,8 +79,9 @@ def ask(
     False nobody's: for fetching the CA itself.
 
     Raises EngineProblem where no answer came, where it is packed, where it has more
-    than MOST_BYTES, and where it was not whole ``timeout_s`` after the connection, which has CONNECT_S at
-    most. Redirections are not followed: a password goes where it was meant to go.
+    than MOST_BYTES, and where it was not whole ``timeout_s`` after the connection,
+    which has CONNECT_S at most. Redirections are not followed: a password goes where it
+    was meant to go.
     """
     connect_s = min(CONNECT_S, timeout_s)
     verify = (trusted_cas() or True) if ca_file is None else ca_file

@@ -182,6 +182,39 @@ def test_a_signal_after_the_last_words_is_no_traceback():
     assert (done.returncode, done.stdout, done.stderr) == (143, b"", b"")
 
 
+DROPPED = """
+import os
+import signal
+import sys
+import time
+from ovirt_rdma.cli import command, host_command
+def verb(words, screen):
+    now = time.monotonic()
+    for later_s in (0, 1, 40):
+        time.monotonic = lambda: now + later_s
+        print(later_s, flush=True)
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except command.Ended:
+            if later_s:
+                raise
+    return 0
+host_command.named = lambda name: verb
+sys.exit(host_command.main(["facts"]))
+"""
+
+
+def test_a_signal_that_was_dropped_does_not_make_deaf_to_later_ones():
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (143, "0\n1\n40\n", "")
+
+
 GONE = """
 import sys
 import time

@@ -205,6 +205,43 @@ def test_an_answer_of_the_api_has_a_limit(monkeypatch):
     assert engine_answers.MOST_BYTES == 64 << 20
 
 
+STEERS = "\x9b2J\u202e\u2028\x7f"
+
+
+class Odd(Fault):
+    def __init__(self, body):
+        self._body = body
+
+    def answer(self):
+        return Answer(200, self._body)
+
+
+@pytest.mark.parametrize(
+    "name", [f"{STEERS}</x>".encode(), b"\x1b]0;PWNED\x07</name>", b"\x9b\xff</name>"]
+)
+def test_an_answer_that_is_no_xml_reaches_no_terminal_raw(capfd, name):
+    """libxml2 writes the line to stderr, past all that is ours."""
+    with (
+        EngineDouble(sample_world(hosts=1)) as double,
+        open_session(double, Clock()) as session,
+    ):
+        body = b"<hosts><host><name>%b</host></hosts></hosts>" % name
+        double.fail_next("GET", "/hosts", Odd(body))
+        with pytest.raises(EngineProblem, match="makes no sense"):
+            session.read(Read("hosts", "reading the hosts"))
+    said = capfd.readouterr().err
+    assert all(c.isprintable() for c in said if c != "\n"), ascii(said)
+
+
+def test_names_are_as_the_engine_has_them():
+    name = f"h\u00e9{STEERS}&<"
+    world = sample_world(hosts=1)
+    world.hosts[next(iter(world.hosts))].name = name
+    with EngineDouble(world) as double, open_session(double, Clock()) as session:
+        (host,) = session.read(Read("hosts", "reading the hosts"))
+    assert host.name == name
+
+
 def test_a_ca_with_letters_in_it_that_no_certificate_has():
     text = "-----BEGIN CERTIFICATE-----\nMIIBé\n-----END CERTIFICATE-----\n"
     with pytest.raises(Problem, match="no certificate"):
