@@ -28,10 +28,13 @@ ENGINE_KEY = "/etc/pki/ovirt-engine/keys/engine_id_rsa"
 
 _READING_S = 60.0
 # What an inventory's plugin or script sees of our environment: files and programs of
-# the operator, the language, Ansible's own settings. Not who we are to the engine:
-# OVIRT_PASSWORD and OVIRT_TOKEN are ours; nor any other secret that is exported.
+# the operator, the language, Ansible's own settings, the way to servers (requests(7)
+# and curl(1): proxies and authorities). Not who we are to the engine: OVIRT_PASSWORD
+# and OVIRT_TOKEN are ours; nor any other secret that is exported.
 _SEEN = re.compile(
     r"HOME|USER|LOGNAME|PATH|TMPDIR|TZ|LANG|LC_[A-Z]+|ANSIBLE_[A-Z0-9_]+"
+    r"|(https?|all|no)_proxy|(HTTPS?|ALL|NO)_PROXY"
+    r"|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
 )
 # Ansible takes a {{ in a variable for a template, and ssh a leading - for an option.
 _ADDRESS = re.compile(r"[0-9A-Za-z_:]([0-9A-Za-z_:.%-]*[0-9A-Za-z_.])?")

@@ -153,11 +153,14 @@ def tcp_options(
 def tcp_service_port(rule: NfsRule, engine_options: str, version: Optional[str]) -> int:
     """Return the TCP port that must answer before a TCP mount can work.
 
-    NFS 3 asks rpcbind first; 4 goes to the NFS port (RFC 7530 section 3.1).
+    NFS 3 asks rpcbind first, unless the ports of both its protocols are given (nfs(5),
+    port and mountport); 4 goes to the NFS port (RFC 7530 section 3.1).
     """
-    if version == "3":
+    mountport = MountOptions.parse(engine_options).last("mountport")
+    port = _tcp_port(rule, engine_options)
+    if version == "3" and not (port and mountport):
         return RPCBIND_PORT
-    return _tcp_port(rule, engine_options) or NFS_TCP_PORT
+    return port or NFS_TCP_PORT
 
 
 def overridden(rule: NfsRule, engine_options: str) -> tuple[str, ...]:

@@ -134,6 +134,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         **content,
         "degraded": [],
         "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
+        "at_work": None,
         "problems": [],
     }
 

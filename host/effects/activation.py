@@ -42,7 +42,9 @@ def bring_into_force(host: Host, uuid: str, changed: str = "") -> None:
     """
     what = f"the profile {uuid} cannot be brought into force"
     name = _active_on(host, what, uuid)
-    if name is None:
+    if name is None or "," in name:
+        # On several netdevs (connection.multi-connect, which nmstate never sets) an
+        # activation may take another one: their next setup brings it into force.
         return
     known = list(_set_on(host, name, changed))
     try:

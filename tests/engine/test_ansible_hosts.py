@@ -557,6 +557,7 @@ def test_an_inventorys_script_sees_no_secret_of_ours(tmp_path, monkeypatch):
     for name in ("OVIRT_PASSWORD", "OVIRT_TOKEN", "SSH_AUTH_SOCK", "AWS_SECRET_KEY"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "a file")
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
     program = (
         "import json, os; print(json.dumps({'_meta': {'hostvars': "
         "{'hv1': dict(os.environ)}}}))"
@@ -564,6 +565,7 @@ def test_an_inventorys_script_sees_no_secret_of_ours(tmp_path, monkeypatch):
     seen = read_inventory(str(tmp_path), (sys.executable, "-c", program))["hv1"]
     assert "secret" not in seen.values()
     assert seen["ANSIBLE_VAULT_PASSWORD_FILE"] == "a file"
+    assert seen["https_proxy"] == "http://proxy:3128"
     assert seen["PATH"]
 
 

@@ -130,6 +130,13 @@ def test_diff_shows_the_lines():
     assert "+    transport: require-rdma" in lines
 
 
+def test_a_text_of_too_many_lines_is_not_compared():
+    """It would take the product of both lengths."""
+    told = report(status=status(rules("tcp")), policy_text="\n" * 60_000)
+    lines = compare(host(), told, MINE, POLICY, "p.yaml").diff
+    assert lines == ("its policy.yaml has 60000 lines, which are not compared",)
+
+
 def hooked(name):
     return host(name, hooks=(Hook("50_ovirt_rdma", "after_get_caps", "x"),))
 

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from ovirt_rdma.host.commands import CommandFailed
 from ovirt_rdma.host.enablement import (
+    LOADED,
+    PACKAGE,
     EnablementFailed,
     disable,
     enable,
@@ -623,7 +625,7 @@ class TestFapolicyd:
             "/etc/fapolicyd/fapolicyd.conf", "permissive = 0\nintegrity = none\n"
         )
         host.write(HOOK, "hook\n")
-        host.trusted = [LAUNCHER, HOOK]
+        host.trusted = [LAUNCHER, HOOK, LOADED]
         return host
 
     def test_what_is_trusted_is_enabled(self, fapolicyd):
@@ -642,8 +644,17 @@ class TestFapolicyd:
         assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
         assert fapolicyd.tree() == before
 
+    def test_what_the_launcher_loads_has_to_be_trusted_too(self, fapolicyd):
+        """vdsm's user may open no Python that is not."""
+        fapolicyd.trusted.remove(LOADED)
+        with pytest.raises(EnablementRefused) as caught:
+            fapolicyd.enable()
+        add = f"fapolicyd-cli --file add {PACKAGE} --trust-file ovirt-rdma"
+        assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
+
     def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
         fapolicyd.trusted.remove(LAUNCHER)
+        fapolicyd.trusted.remove(LOADED)
         assert fapolicyd.enable("host").changed
 
     def test_disable_needs_no_trust(self, fapolicyd):

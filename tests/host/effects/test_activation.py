@@ -85,6 +85,13 @@ def test_nor_does_an_ethernet_netdevs():
         assert needs_activation(change) is needs
 
 
+def test_a_profile_that_is_active_on_several_netdevs_is_left_to_their_next_setup(host):
+    """NetworkManager may activate it on another one, whose users nobody has named."""
+    host._nm_profiles[host.uuid].row["DEVICE"] = "ib0,ib1"
+    host.effects().do(act(host, MODE, "datagram", "connected"))
+    assert host.activated == []
+
+
 def test_what_is_not_active_is_not_activated(host):
     host._forget("ib0")
     host.effects().do(act(host, MODE, "datagram", "connected"))
