@@ -175,9 +175,10 @@ def test_what_could_not_be_taken_back_is_named(ready):
     assert "changes   1 change held" in ready("status").out
 
 
-def test_another_run_holds_the_lock(ready):
+@pytest.mark.parametrize("verb", ["apply", "revert", "confirm"])
+def test_another_run_holds_the_lock(ready, verb):
     with one_run(ready.root):
-        ready("apply").refused(75, "another run of ovirt-rdma-host is changing")
+        ready(verb).refused(75, "another run of ovirt-rdma-host is changing")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")

@@ -318,6 +318,29 @@ def test_a_policy_too_long_for_a_command_line_is_refused(hypervisor):
     assert hypervisor.door().push_policy([host()], longest)["hv1"].problem == ""
 
 
+@pytest.mark.parametrize("broken", ["report_of", "in_words"])
+def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
+    """In reading what hv1 told, or why it told nothing."""
+    right = getattr(ansible_hosts, broken)
+
+    def wrong(first, *words, **more):
+        if first in ("hv1", host("hv1")):
+            raise LookupError("no such thing")
+        return right(first, *words, **more)
+
+    def run(order, folder):
+        first, *others = hypervisor.run(order, folder)
+        yield first if broken == "report_of" else Happened(first.alias, UNREACHABLE, "")
+        yield from others
+
+    monkeypatch.setattr(ansible_hosts, broken, wrong)
+    hosts = [host("hv1"), host("hv2")]
+    reports = AnsibleHosts(run=run).reports(hosts)
+    assert "this is a bug of ovirt-rdma: LookupError" in reports["hv1"].problem
+    assert (reports["hv1"].facts, reports["hv2"].problem) == (None, "")
+    assert reports["hv2"].facts == facts_file.load(FACTS)
+
+
 @pytest.mark.parametrize(
     "address", ["", "{{ 7 * 7 }}", "-oProxyCommand=id", "hv 1", "a\nb", "hv1;id"]
 )

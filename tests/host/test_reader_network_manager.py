@@ -194,7 +194,7 @@ def test_what_fails_is_said_and_the_rest_is_complete(ib0):
     assert [profile.name for profile in read(ib0).profiles] == ["ib0"]
 
 
-def test_one_call_shows_all_profiles(ib0):
+def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
     for number in range(5):
         ib0.nm_profile(f"ib{number}")
     assert len(read(ib0).profiles) == 5

@@ -47,7 +47,10 @@ class TestExportWithoutRule:
             {"protocol_version": "3", "mnt_options": "lock,hard"},
         ],
     )
-    def test_is_stock_byte_for_byte(self, site, keys):
+    @pytest.mark.parametrize("other", [None, "10.99.0.77"])
+    def test_is_stock_byte_for_byte(self, site, keys, other):
+        if other:
+            site.rule("require-rdma", server=other)
         definition = {"id": "1", "connection": f"{NAS}:/e", **keys}
         assert site.vdsm.connect(definition)[0][1] == 0
         site.vdsm.disconnect(definition)

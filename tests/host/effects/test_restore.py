@@ -266,6 +266,17 @@ def test_an_adapters_port_is_first_as_its_netdevs_go_and_come_back(mlx4, said):
     assert mlx4.state("ib1")[0] == "connected"
 
 
+def test_an_adapter_is_left_where_another_netdev_of_it_is_in_use(mlx4, said):
+    hold(mlx4, Change(SYSFS, PORT_MTU, None, "2048"))
+    without_address(mlx4, "10.0.0.2/24")
+    mlx4.nfs_mount("10.0.0.1:/data", "/mnt/data")
+    assert again(mlx4, "ib1", said) == 1
+    assert said == [
+        "ib1: mlx4_port1_mtu stays 4096: in use (nfs: 10.0.0.1:/data at /mnt/data)"
+    ]
+    assert mlx4.written == []
+
+
 def test_an_adapters_port_that_never_takes_the_value_is_tried_once(mlx4, said):
     hold(mlx4, Change(SYSFS, PORT_MTU, None, "2048"))
     mlx4.stuck.add(PORT_MTU)

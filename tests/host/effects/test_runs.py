@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -273,11 +274,26 @@ def test_asked_to_end_while_it_is_proved_takes_all_back():
     assert (result.outcome, there.settings()) == ("rolled back", before)
 
 
+@contextmanager
+def heard(number):
+    """Give a list of the signals that came through. The default would end pytest, and
+    Python itself ignores SIGPIPE.
+    """
+    came = []
+    earlier = signal.signal(number, lambda *_: came.append(number))
+    try:
+        yield came
+    finally:
+        signal.signal(number, earlier)
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGPIPE])
 def test_a_lost_terminal_stops_nothing(number):
     there, journal = fake(), MemoryJournal()
     there.on_do = lambda act: os.kill(os.getpid(), number)
-    assert applied(there, journal, steps_of(there, CONNECTED)).outcome == "done"
+    with heard(number) as came:
+        assert applied(there, journal, steps_of(there, CONNECTED)).outcome == "done"
+    assert came == []
 
 
 def test_asked_to_end_a_revert_goes_on():
@@ -285,7 +301,9 @@ def test_asked_to_end_a_revert_goes_on():
     before = there.settings()
     applied(there, journal, steps_of(there, CONNECTED))
     there.on_undo = lambda act: os.kill(os.getpid(), signal.SIGTERM)
-    assert revert(there, journal, there.facts, Told()).outcome == "done"
+    with heard(signal.SIGTERM) as came:
+        assert revert(there, journal, there.facts, Told()).outcome == "done"
+    assert came == []
     assert there.settings() == before
 
 
