@@ -106,7 +106,7 @@ class ConfirmationTimer:
             f"--description=Take back run {self._number} of ovirt-rdma-host",
             # Forgotten once it ran, also where it failed.
             "--collect",
-            # Not sandboxed: without CAP_SYS_PTRACE it could not tell who holds the lock.
+            # Not sandboxed: who holds the lock is told with CAP_SYS_PTRACE only.
             # Where the lock was not to be had, the journal not to be read, or we were
             # killed: again, for as long as it takes.
             "--property=Restart=on-failure",
