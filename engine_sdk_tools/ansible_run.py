@@ -17,6 +17,7 @@ import subprocess
 import sysconfig
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,10 @@ MOST_SENT = 1_000_000
 # by default one of 700,000 characters; they have the output twice, and a byte may be
 # four characters.
 _MOST_RESULT = 10 * MOST_SENT
+
+# A killed process that the kernel holds is not waited for longer.
+_MOST_LOOKS = 250
+_BETWEEN_LOOKS_S = 0.02
 
 OK = "ok"
 FAILED = "failed"
@@ -296,9 +301,19 @@ def _stop(process: subprocess.Popen[bytes], top: Path) -> None:
 
 
 def _end_processes(top: Path) -> None:
-    for pid in _processes_of(top):
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+    """Kill the processes of a run, until none is found twice: one may have been started
+    meanwhile, and while a program is being loaded it has no environment.
+    """
+    looks_without = 0
+    for _ in range(_MOST_LOOKS):
+        found = _processes_of(top)
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        looks_without = 0 if found else looks_without + 1
+        if looks_without == 2:
+            return
+        time.sleep(_BETWEEN_LOOKS_S)
 
 
 def _processes_of(top: Path) -> list[int]:
