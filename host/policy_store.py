@@ -67,9 +67,9 @@ class StoredPolicy:
 
 @dataclass(frozen=True)
 class StoreResult:
-    """What :func:`store` left on disk, and whether another policy was in force before
-    or none. ``remarks`` are
-    sentences about what of it went wrong; the policy is in force all the same.
+    """What :func:`store` left on disk, and whether another policy was in force before,
+    or none. ``remarks`` are sentences about what of it went wrong; the policy is in
+    force all the same.
     """
 
     stored: StoredPolicy
