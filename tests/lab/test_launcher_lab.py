@@ -21,6 +21,7 @@ from ovirt_rdma.host.paths import (
     DROPIN_SOURCE,
     ENABLED,
     LAUNCHER,
+    POLICY_COPY,
     POLICY_JSON,
     STOCK_VDSMD,
 )
@@ -42,7 +43,7 @@ def whole(one_guest: Topology) -> Iterator[VdsmDaemon]:
     vdsmd = VdsmDaemon(one_guest.hypervisor)
     vdsmd.load_policy(POLICY)
     yield vdsmd
-    vdsmd.guest.run(f"rm -rf {DROPIN_LINK} {ENABLED} {POLICY_JSON}", check=True)
+    vdsmd.guest.run(f"rm -rf {DROPIN_LINK} {ENABLED} {POLICY_JSON}*", check=True)
 
 
 @pytest.fixture
@@ -152,10 +153,29 @@ def test_a_fault_of_the_launcher_is_stock_and_one_line(
     assert words in line
 
 
-def test_an_unreadable_policy_is_our_class_without_rules(
+def test_an_unreadable_policy_is_followed_by_its_copy(
     vdsmd: VdsmDaemon, one_guest: Topology
 ) -> None:
     with damaged(vdsmd, *mode(POLICY_JSON, "600", "644")):
+        vdsmd.start()
+        outcome = vdsmd.connect({"connection": one_guest.export})
+    assert vdsmd.about().nfs_class == OURS
+    made_by, line = vdsmd.syslog()
+    assert made_by == MADE_BY
+    assert "cannot be read: Permission denied; its copy counts: policy sha256:" in line
+    assert outcome.statuses == [0], outcome
+    assert "mounted over rdma, proven" in outcome.log[-1]
+    assert vdsmd.disconnect({"connection": one_guest.export}).statuses == [0]
+
+
+def test_an_unreadable_policy_without_its_copy_is_our_class_without_rules(
+    vdsmd: VdsmDaemon, one_guest: Topology
+) -> None:
+    unreadable = (
+        f"chmod 600 {POLICY_JSON} && mv {POLICY_COPY} {POLICY_COPY}.away",
+        f"chmod 644 {POLICY_JSON} && mv {POLICY_COPY}.away {POLICY_COPY}",
+    )
+    with damaged(vdsmd, *unreadable):
         vdsmd.start()
         outcome = vdsmd.connect({"connection": one_guest.export})
     assert vdsmd.about().nfs_class == OURS
