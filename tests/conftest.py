@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 # As a terminal starts programs: `make check &`, nohup and some CI ignore SIGINT for all
 # that they start, and Python then raises no KeyboardInterrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# nohup ignores SIGHUP likewise, for the programs under test too.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # The programs under test buffer what they print, as they do for users: only so is it
 # seen what becomes of output that nobody reads.
 os.environ.pop("PYTHONUNBUFFERED", None)
