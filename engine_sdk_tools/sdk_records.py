@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The SDK's objects as engine_facts. Pure; knows their attributes, imports no SDK.
 
-An enum word that the SDK does not know arrives as None (facts/engine.md, section 7),
-and so it stays.
+An enum word that the SDK does not know arrives as None (Reader.parse_enum of
+ovirtsdk4/reader.py, 4.6.3), and so it stays.
 """
 
 from __future__ import annotations

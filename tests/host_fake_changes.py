@@ -36,13 +36,15 @@ _UNITS = ("ovirt-rdma-partitions.service",)
 
 @dataclass
 class ChangingRoot(ChangingNetworkManager):
-    """``failures`` are tools that fail, by the first words of their command.
+    """``failures`` are tools that fail, by the first words of their command; ``failed``
+    are the commands that did.
 
     ``units`` has the state of our own systemd units. ``waited`` counts the seconds
     that effects have waited, which pass at once.
     """
 
     failures: dict[tuple[str, ...], CommandFailed] = field(default_factory=dict)
+    failed: list[tuple[str, ...]] = field(default_factory=list)
     units: dict[str, str] = field(default_factory=dict)
     waited: float = 0.0
     time: float = 1_700_003_600.0
@@ -77,6 +79,7 @@ class ChangingRoot(ChangingNetworkManager):
         """Run a tool: what effects, and readers, may be given."""
         for words, failure in self.failures.items():
             if tuple(argv[: len(words)]) == words:
+                self.failed.append(tuple(argv))
                 raise failure
         return self.runner(argv)
 

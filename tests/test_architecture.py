@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import ast
 import configparser
+import dataclasses
 import functools
 import graphlib
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +111,28 @@ def test_imports_point_downwards(room):
 def test_no_module_imports_itself_in_a_circle():
     graph = {name: _imported(name, inner=False) & set(SOURCES) for name in SOURCES}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, naming it
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        "host/change_places.py",
+        "host/memory_host.py",
+        "host/rules/ipoib_kernel.py",
+        "host/rules/ipoib_undo.py",
+    ],
+)
+def test_the_oracle_of_effects_has_data_of_the_product_and_no_code(oracle):
+    """An error in code that both share would be in the oracle, too."""
+    tree = ast.parse((TOP / "tests" / oracle).read_bytes())
+    assert [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and _top(node.module or "") == PACKAGE
+        for alias in node.names
+        for found in [getattr(importlib.import_module(node.module), alias.name)]
+        if not (dataclasses.is_dataclass(found) or isinstance(found, str))
+    ] == []
 
 
 def test_package_needs_what_setup_names_and_no_more():

@@ -85,4 +85,8 @@ def test_the_page_says_when_and_shows_the_whole_way():
     ),
 )
 def test_its_commands_are_still_such(words):
-    parser().parse_args(shlex.split(words))
+    """Each is a verb that the command has, and takes its options."""
+    verb, *_ = given = shlex.split(words)
+    found = parser().parse_args(given)
+    assert found.verb is not None
+    assert found.prog.split()[:2] == ["ovirt-rdma-host", verb]

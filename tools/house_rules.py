@@ -3,7 +3,7 @@
 """``house_rules.py FILE...``: rules of this house that no linter knows.
 
 Each file says under which license it is, and none names a folder that only the
-machine has on which it was written.
+machine has on which it was written, nor cites notes that are not in the repository.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path, PurePath
 
 # Folders of a developer's machine, not part of a longer path.
 _MACHINE_PATH = re.compile(r"(?<![\w.})\]/-])/(?:work|root|home/[a-z]\w*)(?=/|\b)")
+# Notes of the developers': readers cannot look there. Cite the source itself.
+_NOTES = re.compile(r"(?<![\w/])(?:shared/)?facts/\w+\.md\b", re.IGNORECASE)
 # In the lab's guests these are the guests' own.
 _GUEST_FILES = PurePath("lab/boot")
 # Files that cannot hold a comment, and the license itself.
@@ -38,6 +40,9 @@ def findings(path: PurePath, text: str) -> Iterator[str]:
         found = _MACHINE_PATH.search(line)
         if found:
             yield f"{path}:{number}: names {found.group()}, a folder of one machine"
+        notes = _NOTES.search(line)
+        if notes:
+            yield f"{path}:{number}: cites {notes.group()}, which is not here"
 
 
 def main(names: list[str]) -> int:

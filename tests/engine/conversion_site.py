@@ -66,6 +66,8 @@ class Site:
         self.kill_at: Optional[int] = None
         self.after = False
         self.lose = False
+        # Where it was cut off, in fact: the number of the act, and what it was.
+        self.cut: Optional[tuple[int, str]] = None
         self.stored: Any = None
         self.calls: list[Call] = []
         self.pushes_fail: set[str] = set()
@@ -87,15 +89,21 @@ class Site:
         for prefix in [one for one in self.meanwhile if what.startswith(one)]:
             self.meanwhile.pop(prefix)()
         if self.kill_at == len(self.acts) - 1 and not self.after and not self.lose:
+            self._cut_off()
             raise Killed(what)
 
     def _after(self) -> None:
         if self.kill_at != len(self.acts) - 1:
             return
         if self.lose and self.acts[-1].startswith("perform"):
+            self._cut_off()
             raise LostAnswer("the answer is lost", "timeout")
         if self.after:
+            self._cut_off()
             raise Killed(self.acts[-1])
+
+    def _cut_off(self) -> None:
+        self.cut = len(self.acts) - 1, self.acts[-1]
 
     # -- session
 

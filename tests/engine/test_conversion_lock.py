@@ -132,7 +132,7 @@ def test_the_lock_is_held_at_every_request_of_the_first(machines, words):
     assert re.fullmatch("POST /jobs/[^/]*/end", asked[-1])
 
 
-@pytest.mark.parametrize("number", range(0, ROLLING_ACTS, 2))
+@pytest.mark.parametrize("number", range(ROLLING_ACTS))
 def test_a_killed_run_keeps_the_others_off(machines, number):
     """Also when the engine restarts and clears jobs away; the run itself goes on."""
     machines.killed(number, *ROLLING, applied=True)

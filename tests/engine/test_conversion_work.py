@@ -83,6 +83,26 @@ def points(site: Site, start: int = 0):
     return found
 
 
+class Tried:
+    """Where conversions were cut off; ``whole`` is one that was not."""
+
+    def __init__(self, whole: Site, start: int = 0, calls: int = 0):
+        acts = list(enumerate(whole.acts))[start:]
+        self.acts = [one for one in acts if one[1] != "look"]
+        # One answer can be lost for each call that the engine had.
+        self.calls = len(whole.calls) - calls
+        self.killed, self.lost = [], []
+
+    def add(self, site: Site):
+        (self.lost if site.lose else self.killed).append(site.cut)
+
+    def check_all(self):
+        """None is left out: not by a fault of this test either."""
+        assert self.killed == self.acts
+        assert self.lost == [a for a in self.acts if a[1].startswith("perform")]
+        assert len(self.lost) == self.calls > 0
+
+
 def cut_off(request_, point, start: int = 0):
     """A site that is cut off at a point, counted from the act ``start``."""
     site = site_of(addon=not request_.by_row)
@@ -98,12 +118,15 @@ def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
     whole = site_of(addon=not request_.by_row)
     before = everything(whole)
     convert(whole, request_)
-    for point in points(whole):
-        for go_on in (True, False):
+    for go_on in (True, False):
+        tried = Tried(whole)
+        for point in points(whole):
             site = cut_off(request_, point)
             try:
                 state = convert(site, request_)
+                tried.add(site)
             except Killed:
+                tried.add(site)
                 if site.stored is None:
                     continue  # nothing was begun
                 assert site.stored.stage in {*UNDER_WAY, CONVERTED}
@@ -119,6 +142,7 @@ def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
             state = revert(site)
             assert state.stage == REVERTED, (where, state.why)
             assert not changed(site, before), where
+        tried.check_all()
 
 
 @pytest.mark.engine
@@ -128,18 +152,23 @@ def test_a_revert_cut_off_anywhere_and_gone_on_with(request_):
     before = everything(whole)
     convert(whole, request_)
     start = len(whole.acts)
+    calls = len(whole.calls)
     revert(whole)
+    tried = Tried(whole, start, calls)
     for point in points(whole, start):
         site = cut_off(request_, point, start)
         convert(site, request_)
         try:
             state = revert(site)
+            tried.add(site)
         except Killed:
+            tried.add(site)
             site.alive()
             state = revert(site)
         where = (point, whole.acts[start + point[0]])
         assert state.stage == REVERTED, (where, state.why)
         assert not changed(site, before), where
+    tried.check_all()
 
 
 @pytest.mark.parametrize("request_", WITH_BLIND.values(), ids=WITH_BLIND)

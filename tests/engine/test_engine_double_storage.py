@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's storage and hosts: rows, domains, and what hosts mount.
-
-A test a rule of facts/engine.md, sections 1.2 to 1.6.
-"""
+"""The engine double's storage and hosts: rows, domains, and what hosts mount."""
 
 from __future__ import annotations
 

@@ -32,7 +32,3 @@ def test_what_is_said_of_many_hosts_is_one_line_with_all_names(sentences, lines)
         check(sentences)
     assert str(error.value).splitlines() == lines
     assert error.value.sentences == tuple(dict.fromkeys(sentences))
-
-
-def test_nothing_is_against_it():
-    check([])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A strict double of the oVirt engine's REST API, for tests: facts/engine.md, 8.
+"""A strict double of the oVirt engine's REST API, for tests: docs/engine-double.md.
 
     world = sample_world(hosts=12, domains=("data1", "data2"))
     with EngineDouble(world) as double:

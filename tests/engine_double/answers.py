@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a handler of the double answers with, and its form on the wire.
 
-Shapes: facts/engine.md, section 8. The text is ovirtsdk4's own writer's; links, which
-it does not write, are put in after the start tag.
+The text is ovirtsdk4's own writer's; links, which it does not write, are put in after
+the start tag.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Answer:
 class Refusal(Exception):
     """The engine refuses: an HTTP status and the messages of the fault, often none.
 
-    409 for conflicts, 400 for bad parameters, 403, 500: section 1.7. What fails while
-    it is carried out is always 400: its messages are no EngineMessage.
+    409 for conflicts, 400 for bad parameters, 403, 500
+    (restapi/util/ErrorMessageHelper.java:27-74). What fails while it is carried out is
+    always 400: its messages are no EngineMessage.
     """
 
     def __init__(self, status: int, *messages: str, reason: str = _FAILED):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Domains in their data center: attach, detach, activate, deactivate, and statuses.
 
-Facts/engine.md, sections 1.4 and 1.5.
+Each behaviour below names its source in the engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """How a domain's status goes on, and what becomes of the hosts on the way.
 
-Facts/engine.md, sections 1.4 and 1.5.
+Each behaviour below names its source in the engine.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ def _goes_down(
     world: World, host_id: str, domain: SimDomain, about: dict[str, Any]
 ) -> None:
     host = world.hosts[host_id]
-    # Connect failures of these two are ignored: section 1.5.
+    # Connect failures of these two are ignored:
+    # bll/storage/pool/ConnectHostToStoragePoolServersCommand.java:97-98.
     if domain.type not in ("iso", "export") and host.status == "up":
         set_non_operational(world, host, domain.name, about)
 

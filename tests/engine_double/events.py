@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The audit log over REST: reading it, searching it, adding events from outside.
 
-facts/engine.md, section 6. The newest event comes first; ``from`` gives those with a
-greater id (BackendEventsResource.java).
+The newest event comes first; ``from`` gives those with a greater id
+(restapi/resource/AbstractBackendCollectionResource.java:56-61).
 """
 
 from __future__ import annotations

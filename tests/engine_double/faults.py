@@ -3,7 +3,7 @@
 
     double.fail_next("POST", "/hosts/.*/activate", DropConnection(applied=True))
 
-Facts/engine.md, section 7, says what the SDK makes of each.
+What the SDK makes of each is tried in tests/engine/test_session.py.
 """
 
 from __future__ import annotations

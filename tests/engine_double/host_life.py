@@ -95,7 +95,8 @@ def _coming_up(
             host.status = "non_responsive"
             world.transitions.stop(host.id)
             return
-        # Features are taken over only while the host is not Up: section 4.
+        # Only while it is not Up: vdsbroker/monitoring/HostMonitoring.java:139-147,
+        # vdsbroker/VdsManager.java:874-885.
         host.features = set(host.reported_features)
         host.status = "initializing"
         if not complies(world, host, correlation_id):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""External jobs and their steps over REST (facts/engine.md, section 6)."""
+"""External jobs and their steps over REST: restapi/resource/BackendJobsResource.java,
+BackendJobResource.java, BackendStepsResource.java and BackendStepResource.java.
+"""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 """What a simulated host does when the engine tells it to connect or disconnect.
 
 A host mounts by its own policy where the add-on and a policy that names the export
-are on it, otherwise by the engine's row, as stock VDSM does: facts/engine.md, 1.2. What
-comes of it is the kernel's: NFS 4 mounts of one server with the same minor version
-share one connection, so that the first one's transport is that of all. Stock VDSM does
-not look; the add-on takes a mount back that breaks require-rdma.
+are on it, otherwise by the engine's row, as stock VDSM does (the keys that
+lib/vdsm/storage/storageServer.py reads, 4.50.7, lines 1037-1056). What comes of it is
+the kernel's: NFS 4 mounts of one server with the same minor version share one
+connection, so that the first one's transport is that of all. Stock VDSM does not look;
+the add-on takes a mount back that breaks require-rdma.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ HOSTED_ENGINE_STAYS = behaviour(
     "bll/storage/pool/DisconnectHostFromStoragePoolServersCommand.java:64-83",
 )
 
-# VDSM's codes: exception.py, facts/engine.md section 1.2.
+# lib/vdsm/storage/exception.py of VDSM 4.50.7, lines 1216 and 1269; the engine's
+# common/errors/EngineError.java:247,255.
 MOUNT_FAILED = 477
 DENIED = 469
 

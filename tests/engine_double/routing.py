@@ -30,7 +30,7 @@ from engine_double.answers import Missing, Mistake
 if TYPE_CHECKING:
     from engine_double.world import World
 
-# On any call: facts/engine.md, sections 2.5 and 6.
+# On any call: restapi/resource/BackendResource.java:38-45,268-285.
 EVERYWHERE = frozenset({"correlation_id", "JobId"})
 
 Handler = Callable[["Call"], Any]

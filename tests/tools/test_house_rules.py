@@ -29,6 +29,7 @@ def found(name, text):
         ("LICENSE", "GNU GENERAL PUBLIC LICENSE\n"),
         ("tests/data/facts/a.json", "{}\n"),
         ("lab/boot/init", LICENSE_LINE + f"mkdir {HOME}\n"),
+        ("docs/b.md", f"<!-- {LICENSE_LINE} -->\n[facts](facts.md), facts/a.json\n"),
         ("a.py", LICENSE_LINE + "f'{tmp}/root/etc', 'run/work/x', '/srv/work'\n"),
     ],
 )
@@ -45,6 +46,13 @@ def test_license_line_is_missing():
 def test_folder_of_one_machine(path):
     (sentence,) = found("docs/a.md", f"<!-- {LICENSE_LINE} -->\n\nsee `{path}`\n")
     assert sentence.startswith("docs/a.md:4: names /")
+
+
+@pytest.mark.parametrize("notes", ["facts/", "Facts/", "shared/facts/"])
+def test_notes_that_are_not_in_the_repository(notes):
+    comment = f"# It answers 409: {notes}" + "engine.md, section 7.\n"
+    (sentence,) = found("tests/a.py", LICENSE_LINE + comment)
+    assert sentence == f"tests/a.py:2: cites {notes}" + "engine.md, which is not here"
 
 
 def test_findings_fail_the_run(tmp_path, capsys):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from effects_host import FakeHost
 from ipoib_host import OTHERS, host, netdev, policy, port, profile
+from memory_host import FakeHost
 from test_ipoib_plan import HARDWARE
 
 from ovirt_rdma.host.decide import decide

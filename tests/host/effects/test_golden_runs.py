@@ -6,8 +6,9 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from effects_host import FakeHost, Killed, MemoryJournal, Points, Told, applied
+from effects_host import MemoryJournal, Told, applied
 from host_golden_hosts import DATA, HOSTS
+from memory_host import FakeHost, Killed, Points
 
 from ovirt_rdma.host import facts_file
 from ovirt_rdma.host.decide import decide

@@ -122,6 +122,9 @@ def test_a_profile_that_goes_between_reading_and_undo(host):
     uuid = host.nm_profile("ib0", properties={MTU: "2044"})
     host.fail("nmcli connection modify", 10, "Error: unknown connection 'x'.")
     host.effects().undo(act(MTU, None, "2044", uuid))
+    assert [argv[1:5] for argv in host.failed] == [
+        ("connection", "modify", "uuid", uuid)
+    ]
 
 
 @pytest.mark.parametrize(

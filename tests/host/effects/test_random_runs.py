@@ -8,25 +8,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from effects_host import FakeHost, Killed, MemoryJournal, Points, Told, applied
+from change_places import (
+    adapter_of,
+    file_of,
+    is_volatile,
+    makes_child,
+    makes_profile,
+    netdev_of,
+    uuid_of,
+)
+from effects_host import MemoryJournal, Told, applied
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from ipoib_host import OTHERS
+from memory_host import FakeHost, Killed, Points
 from test_ipoib_plan import hosts, policies
 
 from ovirt_rdma.host.decide import decide
 from ovirt_rdma.host.effects.gate import gate
-from ovirt_rdma.host.effects.properties import (
-    adapter_of,
-    file_of,
-    is_maker,
-    is_volatile,
-    property_of,
-    shown_act,
-)
 from ovirt_rdma.host.effects.recover import recover
 from ovirt_rdma.host.effects.revert import revert
-from ovirt_rdma.host.effects.targets import netdev_of
 
 pytestmark = pytest.mark.hypervisor
 
@@ -154,7 +155,8 @@ def test_what_others_changed_is_left_and_all_else_comes_back(made, one, two, dat
 
 
 def _changed_by_others(host, journal, data, lasting):
-    acts = [e.act for e in journal.ledger().held if not is_maker(e.act)]
+    held = [e.act for e in journal.ledger().held]
+    acts = [a for a in held if not (makes_profile(a) or makes_child(a.changes[0]))]
     moved = {netdev_of(a.changes[0]) for a in acts if file_of(a.changes[0]) == "mode"}
     known = {}
     for act in acts:
@@ -166,17 +168,23 @@ def _changed_by_others(host, journal, data, lasting):
             continue
         now = host.read(change, act.uuid).value
         others = [v for v in FOREIGN[name] if v != now]
-        known[property_of(change, act.uuid)] = act, others
+        profile = change.kind == "profile"
+        target = uuid_of(change, act.uuid) if profile else change.target
+        known[target, change.name] = change, others
     if not known or not data.draw(st.booleans(), label="somebody changes something"):
         return {}
     place = data.draw(st.sampled_from(list(known)))
-    act, others = known[place]
-    change = act.changes[0]
+    change, others = known[place]
     value = data.draw(st.sampled_from(others))
-    target = place.target
+    target, _ = place
     host.put(replace(change, target=target), value)
-    where = netdev_of(change) or target
-    return {shown_act(act): ((where, file_of(change) or change.name), value)}
+    name = file_of(change) or change.name
+    netdev = netdev_of(change)
+    if change.kind == "profile":
+        what, where = f"{name} of the profile {change.target}", netdev or target
+    else:
+        what, where = f"{name} of {netdev}", netdev
+    return {what: ((where, name), value)}
 
 
 def _flat(host):

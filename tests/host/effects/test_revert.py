@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from effects_host import FakeHost, Killed, MemoryJournal, Points, Told, applied
+from effects_host import MemoryJournal, Told, applied
 from ipoib_host import OTHERS, host, netdev, network, policy, port, profile
+from memory_host import FakeHost, Killed, Points
 
 from ovirt_rdma.host.decide import decide
 from ovirt_rdma.host.effects.gate import gate

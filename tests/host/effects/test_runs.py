@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from effects_host import FakeHost, Killed, MemoryJournal, Points, Told, applied
+from effects_host import MemoryJournal, Told, applied
 from ipoib_host import OTHERS, host, netdev, policy, port, profile
+from memory_host import FakeHost, Killed, Points
 
 from ovirt_rdma.host.decide import decide
 from ovirt_rdma.host.effects.effect import EffectFailed, Reading

@@ -17,14 +17,14 @@ MODE = "infiniband.transport-mode"
 
 def undone(facts, steps, group_mtu=4092):
     """Return ``facts``, on which ``steps`` were carried out, after their undo."""
-    kernel = _Undo(facts, group_mtu)
+    kernel = UndoKernel(facts, group_mtu)
     for step in reversed(steps):
         if not step.refused:
             kernel.undo(step)
     return kernel.facts
 
 
-class _Undo(Kernel):
+class UndoKernel(Kernel):
     def undo(self, step):
         first = step.changes[0]
         makes_netdev = step.rule == "IPOIB-PKEY-01"
