@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Says what keeps hosts from storage over RDMA."""
+"""Reports what prevents storage over RDMA on hosts."""
 
 import os
 
@@ -21,7 +21,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
     # The engine knows the hooks of VDSM on each host, with their checksums.
     engine = read_engine(session, hooks=True)
 
-# No policy and no checksums to hold hosts against: they are held against each other.
+# Without a policy and checksums to compare with, hosts are compared with each other.
 wanted = Wanted(policy=None, checksums={})
 hosts = AnsibleHosts(Access(key=default_key()))
 rows = [
@@ -33,5 +33,5 @@ for host, cells in zip(matrix.rows, matrix.cells):
     failed = [cell for cell in cells if cell.verdict == FAIL]
     print(f"{host.name}: {'ready' if not failed else 'not ready'}")
     for cell in failed:
-        # Whose word it is: the engine's, or the host's own.
+        # Where the information comes from: the engine, or the host itself.
         print(f"  {cell.source}: {cell.sentence}")

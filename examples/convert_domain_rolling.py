@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Moves a domain to RDMA, host by host, while virtual machines run.
 
-Run again, it goes on where an earlier run was cut off, or has stopped.
+Run it again to resume a conversion that was interrupted or has stopped.
 """
 
 import os
@@ -29,7 +29,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
     engine = read_engine(session)
     domain = domain_named(engine, name)
     center = domain.data_center
-    # One run at a time changes the hosts of a data center; LockHeld where one does.
+    # Only one run at a time changes a data center; raises LockHeld if there is one.
     with states.only_run(center):
         reports = hosts.reports(engine.hosts_of(center)).values()
         begun = [
@@ -40,12 +40,12 @@ with Session(from_sources(Flags(), os.environ)) as session:
         if begun:
             plan = plan_resume(begun[0], engine, reports)
         else:
-            # Raises Refused or ChecksFailed, with everything that is against it.
+            # Raises Refused or ChecksFailed, which list every problem.
             request = ConversionRequest("rdma", rolling=True)
             plan = plan_convert(engine, [domain], reports, request)
         for step in plan.steps:
             print(step.doing)
-        # The state is written before and after each act.
+        # The state is written before and after each step.
         keeper = states.file_for(plan.state)
         state = carry_out(session, hosts, plan.state, keeper, Silent())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Creates an NFS domain that hosts mount over RDMA, and proves that they do."""
+"""Creates an NFS domain that hosts mount over RDMA, and verifies the mounts."""
 
 import os
 import sys
@@ -22,13 +22,13 @@ with Session(from_sources(Flags(), os.environ)) as session:
     hosts = AnsibleHosts(Access(key=default_key()))
     up = [host for host in engine.hosts if host.status == "up"]
     try:
-        # Changes nothing; raises ChecksFailed with everything that is against it.
+        # Changes nothing; raises ChecksFailed, which lists every problem.
         plan = plan_domain_create(
             engine, hosts.reports(up), DomainRequest(name, export, data_center)
         )
         for warning in plan.warnings:
             print(f"warning: {warning}")
-        # Takes back what it has made, where a part fails.
+        # Rolls back if a part fails.
         made = create_domain(session, hosts, plan, Silent())
     except Problem as problem:
         print(problem)
@@ -37,6 +37,6 @@ with Session(from_sources(Flags(), os.environ)) as session:
 
 for host in made.hosts:
     print(f"{host.host}: {host.sentence}")
-# Hosts of which nobody knows whether they have it; the engine finds out later.
+# Hosts whose mount is unknown; the engine finds out later.
 print(what_is_open(made.hosts) or "verified on all hosts")
 sys.exit(made.exit_code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Creates a network for IPoIB, with the largest MTU that all hosts' ports can have."""
+"""Creates a network for IPoIB, with the largest MTU that all hosts' ports support."""
 
 import os
 import sys

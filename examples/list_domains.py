@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Lists the storage domains on files: what the engine asks for, what hosts use."""
+"""Lists file storage domains: the transport requested by the engine, and in use."""
 
 import os
 
@@ -15,7 +15,7 @@ from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
 with Session(from_sources(Flags(), os.environ)) as session:
     engine = read_engine(session)
 
-# Reports come some at a time, and of each only a word a domain is kept.
+# Reports arrive a few at a time; only one word per domain is kept of each.
 reports = reports_of(engine.hosts, AnsibleHosts(Access(key=default_key())))
 for row in domain_rows(engine, file_domains(engine), reports):
     in_use = ", ".join(f"{word} on {number}" for word, number in row.in_use.items())

@@ -23,6 +23,6 @@ plan = plan_policy_push(up, Path(file).read_text(encoding="utf-8"), file)
 
 result = carry_out(AnsibleHosts(Access(key=default_key())), plan)
 for pushed in result.pushed.values():
-    # The digest is what the host says that it has loaded.
+    # The digest of the policy that the host reports as loaded.
     print(f"{pushed.host}: {pushed.problem or pushed.digest}")
 sys.exit(5 if result.failed else 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Proves over what each host reaches each NFS domain; 3 where one is not as asked."""
+"""Verifies the transport of each NFS domain on each host; exits with 3 on a failure."""
 
 import os
 import sys
@@ -28,5 +28,5 @@ for host, cells in zip(matrix.rows, matrix.cells):
         if cell.verdict in (FAIL, UNKNOWN):
             print(f"{host.name}, {domain.name}: {cell.sentence}")
             print(f"  fix: {cell.fix}")
-# No data is no proof: unknown is not good.
+# No data is no proof: unknown never counts as good.
 sys.exit(3 if matrix.worst in (FAIL, UNKNOWN) else 0)

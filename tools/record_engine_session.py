@@ -66,15 +66,15 @@ _OPENING = """\
 <!-- SPDX-License-Identifier: GPL-2.0-or-later -->
 # A session with an engine
 
-An RDMA domain made, a live one converted and taken back, and a network attached, on \
-{hosts} hosts. Recorded on {when} by a program that ran each line which starts with \
-`$` and wrote below it what stood on a terminal of {columns} columns; nothing is typed \
-by hand or shortened. `make engine-session` records it anew.
+An RDMA domain is created, an active one is converted and reverted, and a network is \
+attached, on {hosts} hosts. Recorded on {when} by a program: it ran each line that \
+starts with `$`, and below the line is what a terminal of {columns} columns showed. \
+Nothing is typed manually or shortened. `make engine-session` records it again.
 
-The engine is the double that the tests use: strict, and faithful to what was read in \
-the engine's source, with hosts whose mounts follow the engine's connection row, their \
-own policy and their own readiness. Waiting is cut short; on real hosts a maintenance \
-takes minutes. [engine.md](engine.md) explains what is shown.
+The engine is the double of the tests. It is strict and follows the engine's source; \
+the mounts of its hosts follow the engine's storage connection, their own policy and \
+their own readiness. Waiting is shortened; on real hosts a maintenance takes minutes. \
+[engine.md](engine.md) explains what is shown.
 """
 
 
@@ -183,7 +183,7 @@ class Story:
         if meanwhile and not before:
             raise NotAsTold(f"{prompt}\n{text}\n-> {meanwhile!r} was never there")
         if before:
-            self.lines += ["```text", prompt, *before, "```", "", "And in the end:", ""]
+            self.lines += ["```text", prompt, *before, "```", "", "At the end:", ""]
         self.lines += ["```text", prompt, *shown, "```", ""]
         if code:
             self.lines += [f"Its exit code is {code}.", ""]
@@ -224,10 +224,12 @@ nfs:
 def _look(story: Story, world: World) -> None:
     story.chapter(
         "What is there",
-        "One data center with a domain over TCP, as it was made years ago.",
+        "One data center with an old domain over TCP.",
     )
     story.command("domain list", expect="tcp 12")
-    story.say("Are the hosts ready? A line a host, and below it what is wrong.")
+    story.say(
+        "Are the hosts ready? One line per host; the problems are below the table."
+    )
     story.command("hosts check", 3, expect="FAIL host05")
     story.say(
         "On host05 somebody runs `ovirt-rdma-host enable` and restarts vdsmd; on "
@@ -242,7 +244,7 @@ def _look(story: Story, world: World) -> None:
 def _create(story: Story) -> None:
     story.chapter(
         "A policy for all hosts, and a domain",
-        "The policy says that the new export may fall back to TCP:",
+        "The policy allows the new export to fall back to TCP:",
     )
     story.lines += ["```yaml", *_POLICY.splitlines(), "```", ""]
     story.command("policy push policy.yaml --hosts 'host*'", expect="12 of 12")
@@ -253,7 +255,8 @@ def _create(story: Story) -> None:
     beside = f"domain create data2 --export {SERVER}:/exports/data2 --datacenter dc1"
     story.command(f"{beside} --dry-run", 3, expect="off RDMA")
     story.say(
-        "Another server is another connection. What would be asked of the engine?"
+        "Another server has its own connection. Which requests would be sent to the "
+        "engine?"
     )
     create = f"domain create data2 --export {SERVER2}:/exports/data2 --datacenter dc1"
     story.command(f"{create} --dry-run", expect="POST /storagedomains")
@@ -262,12 +265,12 @@ def _create(story: Story) -> None:
 
 def _convert(story: Story) -> None:
     story.chapter(
-        "The old domain moves to RDMA, while virtual machines run",
+        "The old domain is converted to RDMA while virtual machines run",
         "Every change, in order:",
     )
     convert = "domain convert data1 --to rdma --rolling"
     story.command(f"{convert} --dry-run", expect="PUT /storageconnections")
-    story.say("While it runs, the terminal looks so:")
+    story.say("While it runs, the terminal shows:")
     story.command(
         convert, meanwhile="host06 .*waiting for host06 to be up", expect="convert"
     )
@@ -278,7 +281,7 @@ def _degrade_and_heal(story: Story, world: World) -> None:
     story.chapter(
         "A host falls back to TCP",
         "host09 was restarted while its RDMA port was down. data2's rule says "
-        "`prefer-rdma`, so that it was mounted over TCP.",
+        "`prefer-rdma`, so it was mounted over TCP.",
     )
     world.host("host09").mounts[f"{SERVER2}:/exports/data2"] = "tcp"
     story.command("domain verify", 3, expect="FAIL tcp")
@@ -289,7 +292,7 @@ def _degrade_and_heal(story: Story, world: World) -> None:
 def _revert(story: Story) -> None:
     story.chapter(
         "As it was",
-        "The conversion can be taken back at any time: what was there before is in its "
+        "The conversion can be reverted at any time: the earlier values are in its "
         "state file.",
     )
     story.command("domain revert data1")
@@ -301,7 +304,9 @@ def _network(story: Story) -> None:
     story.command(
         "network create storage --datacenter dc1 --mtu auto", expect="MTU 2044"
     )
-    story.say("Which address would each host get, and what would be asked of one?")
+    story.say(
+        "Which address would each host get, and which requests would be sent for one?"
+    )
     attach = "network attach storage --nic-match ib0 --addresses 10.20.0.11/24"
     story.command(f"{attach} --hosts host01 --dry-run", expect="setupnetworks")
     story.command(f"{attach} --hosts 'host*' --batch 4", expect="12 of 12")

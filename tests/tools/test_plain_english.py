@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Check which wording tools/plain_english.py reports, and what it does not read."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+import pytest
+
+from tools.plain_english import HABITS, NOT_YET, findings, main
+
+TOP = Path(__file__).parents[2]
+# One for each entry of HABITS, in its order.
+PHRASES = (
+    "is to be had",
+    "so many hosts at a time",
+    "made anew",
+    "of no use",
+    "cannot be told",
+    "does not stick",
+    "held against the rule",
+    "none held",
+    "vdsmd does not run",
+    "whose doing it is",
+    "there are users",
+    "stands still",
+    "the same command goes on",
+    "the hosts are apart",
+    "no nic is called for by ib0",
+    "the run is taken back",
+    "the second gives way",
+    "nobody notices",
+    "put into force",
+    "whatever becomes of it",
+    "for want of permission",
+    "the file is in order",
+    "is left, and said",
+    "a line a host",
+    "mends it",
+    "wrong words",
+    "is not at work",
+    "when the time is over",
+    "its name will do.",
+    "a prefix is to be given",
+    "for the sake of host3",
+    "of its own accord",
+    "who would rather have the mount",
+    "has to be made known",
+)
+
+
+def found(name, text):
+    return [(line, words) for line, words, _ in findings(PurePath(name), text)]
+
+
+def better(text):
+    return [better for _, _, better in findings(PurePath("a.md"), text)]
+
+
+@pytest.mark.parametrize(("phrase", "habit"), list(zip(PHRASES, HABITS)), ids=PHRASES)
+def test_each_habit_is_found_with_what_to_write(phrase, habit):
+    assert habit.better in better(f"Here {phrase}\n")
+
+
+def test_each_habit_has_a_phrase():
+    assert len(PHRASES) == len(HABITS)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The lock is held by process 42, and a lock held by nobody is free.",
+        "The run is rolled back; the host is as before.",
+        "Run it on the engine, in order to see the port.",
+        "A mount that stands, a folder, a stock value, sticky bits.",
+        "The controller goes on port 2, and the message goes on the console.",
+    ],
+)
+def test_good_english_is_left_alone(sentence):
+    assert found("a.md", sentence + "\n") == []
+
+
+def test_a_phrase_is_found_over_a_line_break_and_with_any_case():
+    text = "# A page\n\nThis IS TO\nBE had.\n"
+    assert (3, "IS TO BE") in found("a.md", text)
+    assert (4, "BE had") in found("a.md", text)
+
+
+def test_markdown_without_code_comments_and_links():
+    text = (
+        "<!-- anew\n\nanew -->\n# A\n\n    $ make anew\n    anew\n\n"
+        "Say `anew`, or [this](docs/anew.md):\n\n```text\nanew\n```\n\nThen anew.\n"
+    )
+    assert found("a.md", text) == [(15, "anew")]
+
+
+def test_inline_code_is_no_gap():
+    assert found("a.md", "An address that may be `x` had one.\n") == []
+
+
+def test_manual_page():
+    assert found("a.8", '.\\" SPDX\n.TP\n.B \\-\\-x\nMade\nanew.\n') == [(5, "anew")]
+
+
+def test_python_prose():
+    text = (
+        '"""Do it anew."""\n'
+        "anew = 1  # made anew\n"
+        'x = "held"\n'
+        'y = f"begin {anew} anew"\n'
+        'z = "a value that does not "\n'
+    )
+    assert found("a.py", text) == [(1, "anew"), (2, "anew"), (4, "anew")]
+
+
+def test_python_phrase_over_strings_and_comments():
+    text = "# It is of\n# no use.\nx = (\n    'the file is of '\n    'no use: {y}'\n)\n"
+    assert found("a.py", text) == [(1, "of no use"), (4, "of no use")]
+
+
+@pytest.mark.parametrize("word", ["What", "Whether", "How", "whose"])
+def test_docstring_of_a_module_that_is_no_sentence(word):
+    text = f'#!/usr/bin/python3\n"""{word} a file\nhas."""\n'
+    assert found("programs/check", text) == [(2, word)]
+    assert found("a.py", f'def f():\n    """{word} a file has."""\n') == []
+
+
+def test_other_files_have_no_prose():
+    assert found("a.json", '{"x": "made anew"}') == []
+
+
+def test_each_later_file_is_there():
+    assert [name for name in NOT_YET if not (TOP / name).exists()] == []
+
+
+def test_main_reports_what_is_due_and_counts_all(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("host/a.py", "docs/a.md", "docs/rules.md", "b.md"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text('"""Say it anew."""\n')
+    assert main(["host/a.py", "docs/rules.md"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["host/a.py", "docs/a.md", "b.md"]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.partition(" ")[0] for line in printed] == ["docs/a.md:1:", "b.md:1:"]
+    assert all("write: again" in line for line in printed)
+    assert main(["--count", "host/a.py", "docs/a.md", "docs/rules.md", "b.md"]) == 0
+    counted = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert counted == [["1", "."], ["2", "docs"], ["1", "host"]]

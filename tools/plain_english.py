@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Report wording that docs/glossary.md replaces: ``plain_english.py [--count] FILE...``
+
+It reads prose only: Markdown without code blocks and inline code, manual pages, and in
+Python docstrings, comments and strings that contain a blank. Each finding is one line,
+``file:line: 'the words': write ...``. The exit code is 1 if there is one.
+
+Files below NOT_YET are left out. ``--count`` reads them too, prints the number of
+findings per folder, and always exits with 0.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import io
+import re
+import sys
+import token
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+# To be rewritten: remove an entry when --count shows no findings for it. Some pages
+# are here because code in these folders writes them.
+NOT_YET = (
+    *("cli", "engine_sdk_tools", "host", "storage", "vdsm_hooks"),
+    *("lab", "bench", "tests", "tools"),
+    *("docs/engine-session.md", "docs/faults.md", "docs/rules.md", "docs/session.md"),
+    *("docs/engine-double.md", "docs/nfsmount-mode.md", "docs/reliability.md"),
+    *("ARCHITECTURE.md", "CHANGELOG.md"),
+)
+
+
+class Habit(NamedTuple):
+    """Words to avoid, and what to write instead.
+
+    ``words`` is a regular expression, matched at the start of a word and without regard
+    to case. A blank in it matches any gap, a line break included.
+    """
+
+    words: str
+    better: str
+
+
+HABITS = (
+    Habit(r"(?:be|is|are|was|were|been) had\b", "is possible, is available"),
+    Habit(r"so many \w+ at", "the number of ... to process in parallel"),
+    Habit(r"(?:anew|afresh)\b", "again; for a mount: remount; for a file: regenerate"),
+    Habit(r"of no use\b", "invalid, and ignored"),
+    Habit(r"(?:un)?told\b", "reported, shown, known; 'cannot be told': is unknown"),
+    Habit(r"(?:stick|sticks|stuck)\b", "the value is accepted, or is not accepted"),
+    Habit(r"held against\b", "compared with"),
+    Habit(r"(?<!lock\s)(?<!lock\sis\s)held\b(?! by)", "applied, can be reverted, kept"),
+    Habit(r"do(?:es)? not run\b", "is not running"),
+    Habit(r"whose doing\b", "who changed it"),
+    Habit(r"there are users\b", "it is in use"),
+    Habit(r"(?:stand|stands|stood) still\b", "is paused, is unchanged"),
+    Habit(r"(?:go|goes|gone|went|going) on\b(?! the| port)", "continue, resume"),
+    Habit(r"(?:be|is|are|asked|shown|kept) apart\b", "differ; separately"),
+    Habit(r"called for\b", "match, require"),
+    Habit(r"(?:take|takes|took|taken|taking) (?:\w+ )?back\b", "roll back, revert"),
+    Habit(r"(?:give|gives|gave) way\b", "stop; exit with code 75"),
+    Habit(r"nobody (?:notices|tells|can tell|has told)\b", "is live; is unknown"),
+    Habit(r"(?:into|out of) force\b", "load, take effect, unload"),
+    Habit(r"what(?:ever)? (?:becomes|became|comes|came) of\b", "what happens to"),
+    Habit(r"for want of\b", "because ... is missing"),
+    Habit(r"(?:is|are|not|found) in order\b(?! to)", "is valid, is correct"),
+    Habit(r"(?:, and|that is) said\b", "and reports it"),
+    Habit(r"a (?:line|bar|record|step|row|test) an? \w+", "one ... per ..."),
+    Habit(r"mend(?:s|ed|ing)?\b", "fix"),
+    Habit(r"wrong words\b", "usage error"),
+    Habit(r"(?:is|are|not) at work\b", "is running, is available"),
+    Habit(r"time is over\b", "the deadline has passed"),
+    Habit(r"will do\b(?= too|[.;,:])", "is accepted"),
+    Habit(r"(?:is|are) to be\b", "must be, can be, will be"),
+    Habit(r"for the sake of\b", "because of, limited by"),
+    Habit(r"of (?:its|their) own accord\b", "by itself"),
+    Habit(r"who would rather\b", "if you prefer"),
+    Habit(r"(?:made|make|makes) known\b", "declare, register"),
+)
+_GAP = "(?: *\n *| +)"
+_PATTERNS = [re.compile(r"\b" + one.words.replace(" ", _GAP), re.I) for one in HABITS]
+_NOUN_CLAUSE = re.compile(r"\s*(?:what|whether|how|whose|where|who)\b", re.I)
+# Takes the place of what is not prose, so that no phrase reaches across it.
+_GONE = "\0"
+
+
+def findings(path: PurePath, text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line number, the words found and the better ones; pure.
+
+    A file of a kind that has no prose for this program yields nothing.
+    """
+    if path.suffix == ".md":
+        prose = _markdown(text)
+    elif path.suffix == ".8":
+        prose = re.sub(r"^\.(?:\\\"|\w+)", _gone, text, flags=re.M).replace("\\-", "--")
+    elif path.suffix == ".py" or text.startswith("#!/usr/bin/python"):
+        prose = _python(text)
+        yield from _noun_clause(text)
+    else:
+        return
+    for habit, pattern in zip(HABITS, _PATTERNS):
+        for found in pattern.finditer(prose):
+            line = prose.count("\n", 0, found.start()) + 1
+            yield line, " ".join(found.group().split()), habit.better
+
+
+def _gone(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", _GONE, found.group())
+
+
+def _markdown(text: str) -> str:
+    """Blank out comments, code blocks, inline code and the targets of links."""
+    for pattern in (
+        r"<!--.*?-->",
+        r"^ *```.*?^ *```",
+        r"(?<=\n\n)(?: {4,}[^\n]*\n+)+",
+        r"`[^`\n]*`",
+        r"(?<=\])\([^)\s]*\)",
+    ):
+        text = re.sub(pattern, _gone, text, flags=re.M | re.S)
+    return text
+
+
+def _python(text: str) -> str:
+    """Return ``text`` with everything blanked out but comments and sentences."""
+    kept = list(re.sub(r"[^\n]", _GONE, text))
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    strings = {token.STRING, getattr(token, "FSTRING_MIDDLE", token.STRING)}
+    earlier = 0
+    for one in tokenize.generate_tokens(io.StringIO(text).readline):
+        first = starts[one.start[0] - 1] + one.start[1]
+        last = starts[one.end[0] - 1] + one.end[1]
+        part = text[first:last]
+        if one.type == token.COMMENT:
+            kept[first:last] = part.replace("#", " ")
+        elif one.type in strings and " " in part:
+            part = re.sub(r"\{[^{}\n]*\}", _gone, part)
+            part = re.sub(r"^\w*[\"']+|[\"']+$|\\n", _blank, part)
+            kept[first:last] = part
+        if one.type in strings | {token.COMMENT} and not text[earlier:first].strip():
+            # Nothing but a gap since the last one: a phrase may reach across it.
+            kept[earlier:first] = text[earlier:first]
+        if one.type not in (token.NL, token.NEWLINE, token.INDENT, token.DEDENT):
+            earlier = last
+    return "".join(kept)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found.group())
+
+
+def _noun_clause(text: str) -> Iterator[tuple[int, str, str]]:
+    """Find a module docstring that names a thing and does not say what it does."""
+    said = ast.get_docstring(ast.parse(text), clean=False)
+    if said and _NOUN_CLAUSE.match(said):
+        line = text[: text.index(said)].count("\n") + 1
+        yield line, said.split()[0], "a sentence with a verb: what the module does"
+
+
+def _later(path: PurePath) -> bool:
+    return any(
+        path == PurePath(one) or PurePath(one) in path.parents for one in NOT_YET
+    )
+
+
+def main(words: list[str]) -> int:
+    """Print what is found in the files named by ``words``; see the module."""
+    count, names = "--count" in words, [one for one in words if one != "--count"]
+    folders: collections.Counter[str] = collections.Counter()
+    for path in map(PurePath, names):
+        if not count and _later(path):
+            continue
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        for line, found, better in findings(path, text):
+            folders[path.parts[0] if len(path.parts) > 1 else "."] += 1
+            if not count:
+                print(f"{path}:{line}: {found!r}: write: {better}")
+    if count:
+        for folder, number in sorted(folders.items()):
+            print(f"{number:6} {folder}")
+        return 0
+    return 1 if folders else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
