@@ -5,24 +5,21 @@ from __future__ import annotations
 
 import dataclasses
 from argparse import Namespace
-from collections.abc import Sequence
 
 from ovirt_rdma.cli.screen import Screen
 from ovirt_rdma.host import enablement
 from ovirt_rdma.host.enablement import EnablementResult
-from ovirt_rdma.host.enablement_state import MODE_HOST, MODE_NFSMOUNT
+from ovirt_rdma.host.enablement_state import MODE_HOST
+
+_SCHEMA_VERSION = 2  # 1 had "notes", of mode nfsmount
 
 
 def enable(words: Namespace, screen: Screen) -> int:
     """Turn a mode on; a second run changes nothing."""
     result = enablement.enable(
-        words.root, words.mode, restart_vdsmd=words.restart_vdsmd, resolve=resolve
+        words.root, words.mode, restart_vdsmd=words.restart_vdsmd
     )
-    say_notes(result.notes, screen)
     code = _report("enable", "enabled", result, screen)
-    needless = words.mode == MODE_NFSMOUNT and not result.restart_needed
-    if screen.for_people and needless:
-        screen.line("mount.nfs reads the file at each mount; vdsmd needs no restart.")
     if screen.for_people and words.mode == MODE_HOST:
         screen.line("VDSM runs the hooks from now on; NFS is mounted as before.")
     return code
@@ -34,28 +31,14 @@ def disable(words: Namespace, screen: Screen) -> int:
     return _report("disable", "disabled", result, screen)
 
 
-def resolve(server: str) -> tuple[str, ...]:
-    """Return the addresses of a server's name, none where it does not resolve."""
-    from ovirt_rdma.storage import network_probe
-    from ovirt_rdma.storage.server_readiness import RESOLVE_TIMEOUT_S
-
-    return network_probe.resolve(server, RESOLVE_TIMEOUT_S)
-
-
-def say_notes(notes: Sequence[str], screen: Screen) -> None:
-    """Print the notes as messages; a document has them in it."""
-    for note in notes if screen.for_people else ():
-        screen.message(f"note: {note}")
-
-
 def _report(verb: str, state: str, result: EnablementResult, screen: Screen) -> int:
     if not screen.for_people:
-        screen.document(
-            verb,
+        screen.raw_document(
             {
+                "schema_version": _SCHEMA_VERSION,
+                "kind": verb,
                 "changed": result.changed,
                 "restart_needed": result.restart_needed,
-                "notes": list(result.notes),
                 "advice": [dataclasses.asdict(one) for one in result.advice],
                 "steps": [dataclasses.asdict(step) for step in result.steps],
             },

@@ -19,16 +19,13 @@ def enable(made: Parser) -> None:
         made,
         "enablement_verbs:enable",
         codes=_CODES,
-        examples=("", "--restart-vdsmd", "--mode nfsmount", "--mode host"),
+        examples=("", "--restart-vdsmd", "--mode host"),
         more=f"{_MORE}Mode vdsmd puts the policy into vdsmd, from its\n"
-        "next start on. Mode nfsmount writes the exports that the policy names into a\n"
-        "file that mount.nfs reads, and refuses what that cannot carry; nothing of it\n"
-        "runs inside vdsmd, and nothing is restarted. Mode host leaves NFS to the\n"
-        "engine and lets VDSM's hooks and our units act, as the other modes do too.\n"
-        "Only one mode can be on.",
+        "next start on. Mode host leaves NFS to the engine and lets VDSM's hooks and\n"
+        "our units act, as mode vdsmd does too. Only one mode can be on.",
     )
     made.add_argument(
-        "--mode", default="vdsmd", help="vdsmd, which is the default, nfsmount or host"
+        "--mode", default="vdsmd", help="vdsmd, which is the default, or host"
     )
     _acts(made)
 

@@ -33,11 +33,10 @@ def _load(made: Parser) -> None:
         made,
         "policy_verbs:load",
         codes="0 in force, 1 not in order, not root's alone to write, or not stored,\n"
-        "4 mode nfsmount is on and cannot carry it, 75 another run is changing this\n"
-        "host",
+        "75 another run is changing this host",
         examples=("", "new.yaml"),
-        more="vdsmd follows with its next connect, or mount.nfs with its next mount;\n"
-        "mounts that are there stay as they are.",
+        more="vdsmd follows with its next connect; mounts that are there stay as they\n"
+        "are.",
     )
     _file(made)
     refuses_facts(made)

@@ -19,7 +19,6 @@ from ovirt_rdma.host.policy_remark import PolicyProblem, Remark
 from ovirt_rdma.host.policy_store import in_force, store
 
 if TYPE_CHECKING:
-    from ovirt_rdma.host.enablement_steps import Step
     from ovirt_rdma.host.policy_file import PolicyFile
 
 
@@ -67,12 +66,8 @@ def check(words: Namespace, screen: Screen) -> int:
 
 
 def load(words: Namespace, screen: Screen) -> int:
-    """Validate a policy file and put it into force.
-
-    In mode nfsmount the policy must fit the mode, and its file follows.
-    """
-    from ovirt_rdma.cli.enablement_verbs import resolve, say_notes
-    from ovirt_rdma.host.enablement import file_for, write_file
+    """Validate a policy file and put it into force."""
+    from ovirt_rdma.host.enablement_state import MODE_NFSMOUNT, marker_mode
     from ovirt_rdma.host.policy_file import load_policy_file
     from ovirt_rdma.host.run_lock import one_run
 
@@ -80,19 +75,17 @@ def load(words: Namespace, screen: Screen) -> int:
     found = load_policy_file(path, own=True)
     _warn(found, path, screen)
     source, place = str(path.absolute()), under(words.root, POLICY_JSON)
-    steps: tuple[Step, ...] = ()
-    notes: tuple[str, ...] = ()
     with one_run(words.root, by="policy load"):
-        wanted = file_for(found.policy, words.root, resolve=resolve)
         result = store(found.policy, source, place)
-        if wanted is not None:
-            steps, notes = write_file(wanted, words.root).steps, wanted.notes
-    for remark in result.remarks:
+    remarks = list(result.remarks)
+    if marker_mode(Path(words.root)) == MODE_NFSMOUNT:
+        remarks.append(
+            "mode nfsmount of an earlier version is on, and its file does not follow "
+            "the policy any more; ovirt-rdma-host status says what to do"
+        )
+    for remark in remarks:
         screen.message(f"warning: {remark}")
-    say_notes(notes, screen)
     if screen.for_people:
-        for step in steps:
-            screen.line(f"done: {step.sentence}")
         verb = "is in force now" if result.changed else "was in force already"
         counts = policy_counts(found.policy)
         screen.line(f"{path} {verb}: {counts}, {result.stored.digest}.")
@@ -101,13 +94,13 @@ def load(words: Namespace, screen: Screen) -> int:
             "policy-load",
             {
                 "file": str(path),
-                "changed": result.changed or bool(steps),
+                "changed": result.changed,
                 "digest": result.stored.digest,
                 "rules": len(found.policy.nfs.rules),
                 "interfaces": len(found.policy.host.interfaces),
                 "modules": len(found.policy.host.modules),
                 "module_options": len(found.policy.host.module_options),
-                "notes": [*result.remarks, *notes],
+                "notes": remarks,
             },
         )
     return 0

@@ -42,13 +42,13 @@ def status(words: Namespace, screen: Screen) -> int:
     degraded, unknown, problems = _degraded(words.root, policy)
     if not screen.for_people:
         content = dataclasses.asdict(found)
-        del content["schema_version"]  # document() puts it first
         listed = [_document(one) for one in degraded]
         content["degraded"] = None if unknown else listed
         content["changes"] = change_document(changes, digest)
         content["at_work"] = holder and dataclasses.asdict(holder)
         problems += [changes.problem] if changes.problem else []
-        screen.document("status", {**content, "problems": problems})
+        first = {"schema_version": found.schema_version, "kind": "status"}
+        screen.raw_document({**first, **content, "problems": problems})
         return exit_code
     for sentence in problems:
         screen.message(f"note: {sentence}")
@@ -140,17 +140,4 @@ def _status_lines(found: Status, policy: Policy) -> list[tuple[str, str]]:
         ("package", package),
         ("running", running),
         ("policy", loaded),
-        *_nfsmount_line(found),
     ]
-
-
-def _nfsmount_line(found: Status) -> list[tuple[str, str]]:
-    if found.nfsmount is None:
-        return []
-    exports = count(found.nfsmount.exports, "export")
-    verdict = f"as the policy says, {exports}"
-    if found.running is None or found.running.program != BY_LAUNCHER:
-        verdict += "; vdsmd needs no restart"
-    if not found.nfsmount.as_policy:
-        verdict = "not as the policy says"
-    return [("nfsmount", f"{found.nfsmount.file}: {verdict}")]

@@ -97,8 +97,6 @@ def asked_for(connection: StorageConnection, force: InForce) -> Asked:
 def passed_by(connection: StorageConnection, force: InForce) -> Optional[NfsRule]:
     """Return the rule that names the export of a PosixFS domain, wants another
     transport than its row, and does not cover it; None where there is no such.
-
-    In mode nfsmount it covers it: mount.nfs goes by the place alone.
     """
     export = nfs_export(connection)
     if export is None or connection.type == "nfs" or force.enabled != MODE_VDSMD:

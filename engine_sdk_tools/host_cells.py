@@ -11,11 +11,16 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     status_label,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.host_policy import part
+from ovirt_rdma.engine_sdk_tools.host_policy import NFSMOUNT, NFSMOUNT_FIX, part
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN, WARN, Cell
 from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.enablement_state import BY_LAUNCHER, MODE_VDSMD, MODES
+from ovirt_rdma.host.enablement_state import (
+    BY_LAUNCHER,
+    MODE_NFSMOUNT,
+    MODE_VDSMD,
+    MODES,
+)
 from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.rules import rule
 from ovirt_rdma.storage.readiness import ACTIVE
@@ -69,6 +74,8 @@ def enabled_cell(report: HostReport) -> Cell:
     mode = part(report.status, "enabled").get("mode")
     if mode in MODES:
         return Cell(OK, str(mode), f"enabled in mode {mode}")
+    if mode == MODE_NFSMOUNT:
+        return Cell(WARN, str(mode), NFSMOUNT, NFSMOUNT_FIX)
     return Cell(
         FAIL,
         "no",

@@ -21,6 +21,11 @@ from ovirt_rdma.host.policy_remark import PolicyProblem
 # A fleet has few different policies, and each is parsed once.
 _KEPT = 64
 
+NFSMOUNT = (
+    "it is in mode nfsmount of an earlier version, which does not follow the policy"
+)
+NFSMOUNT_FIX = "on the host: ovirt-rdma-host disable, then enable --restart-vdsmd"
+
 
 @dataclass(frozen=True)
 class InForce:
@@ -44,7 +49,9 @@ def policy_of(report: HostReport) -> InForce:
     if not enabled:
         return InForce(None, "its status does not say whether the add-on is enabled")
     mode = enabled.get("mode")
-    if mode not in (MODE_VDSMD, MODE_NFSMOUNT):
+    if mode == MODE_NFSMOUNT:
+        return InForce(None, f"{NFSMOUNT}; {NFSMOUNT_FIX}", mode)
+    if mode != MODE_VDSMD:
         return InForce(Policy(), "its mounts are stock: the add-on is not enabled")
     loaded = part(report.status, "policy")
     if not loaded.get("loaded") and not loaded.get("problem"):

@@ -34,7 +34,8 @@ def text_of_caps() -> str:
 
 def has_features(root: Union[str, Path]) -> bool:
     """Whether the host below ``root`` is set up for NFS over RDMA: a mode that mounts
-    so is on, and a policy that can be used is loaded.
+    so is on, and a policy that can be used is loaded. Mode nfsmount of an earlier
+    version counts: an update alone must not make a host non-operational.
     """
     if marker_mode(Path(root)) not in {MODE_VDSMD, MODE_NFSMOUNT}:
         return False

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Turn a mode on, turn it off, keep its file up to date: carry out the steps of
-enablement_plan.
-"""
+"""Turn a mode on or off: carry out the steps of enablement_plan."""
 
 from __future__ import annotations
 
@@ -19,9 +17,8 @@ from ovirt_rdma.host.enablement_plan import (
     plan_disable,
     plan_enable,
     plan_enable_host,
-    plan_enable_nfsmount,
 )
-from ovirt_rdma.host.enablement_refusals import modes_on, refuse_untrusted
+from ovirt_rdma.host.enablement_refusals import refuse_untrusted
 from ovirt_rdma.host.enablement_state import (
     BY_LAUNCHER,
     BY_STOCK,
@@ -42,14 +39,11 @@ from ovirt_rdma.host.enablement_steps import (
     RESTART_VDSMD,
     SAVE_CONF,
     START_CAPS,
-    WRITE_CONF,
     WRITE_MARKER,
     WRITE_NOTE,
     Step,
 )
 from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.nfsmount_conf import Resolver
-from ovirt_rdma.host.nfsmount_mode import WantedFile, stored_policy, wanted_file
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
     DROPIN_DIRECTORY,
@@ -58,12 +52,9 @@ from ovirt_rdma.host.paths import (
     FOLDER_NOTE,
     HOOKS,
     LAUNCHER,
-    NFSMOUNT_DIRECTORY,
-    NFSMOUNT_FILE,
     NFSMOUNT_SAVED,
     under,
 )
-from ovirt_rdma.host.policy import Policy
 from ovirt_rdma.host.problem import Problem, UsageProblem
 from ovirt_rdma.host.read_fapolicyd import refused_programs
 from ovirt_rdma.host.run_lock import one_run
@@ -93,13 +84,11 @@ class EnablementResult:
     """The steps carried out; none, if everything was as wanted.
 
     ``restart_needed`` says that the running vdsmd is still the one of before.
-    ``notes`` are sentences about what the mode does with the policy on this host,
-    ``advice`` what is wrong with the running vdsmd.
+    ``advice`` says what is wrong with the running vdsmd.
     """
 
     steps: tuple[Step, ...]
     restart_needed: bool
-    notes: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
 
     @property
@@ -113,17 +102,19 @@ def enable(
     mode: str = MODE_VDSMD,
     run: Optional[Runner] = None,
     restart_vdsmd: bool = False,
-    resolve: Resolver = lambda server: (),
 ) -> EnablementResult:
     """Carry out the plan for ``mode`` below ``root``.
 
     Commands are run with ``run``; without it, only where ``root`` is ``/``, and
-    systemctl only where systemd is the init. ``resolve`` gives server names'
-    addresses; mode nfsmount needs it. Raises UsageProblem for an unknown mode,
-    EnablementRefused or NfsmountRefused, StoredPolicyProblem where mode nfsmount has
-    no policy that it can read, LockHeld during another run, and EnablementFailed
-    where a step fails.
+    systemctl only where systemd is the init. Raises UsageProblem for an unknown mode,
+    EnablementRefused, LockHeld during another run, and EnablementFailed where a step
+    fails.
     """
+    if mode == MODE_NFSMOUNT:
+        raise UsageProblem(
+            "mode nfsmount was removed: leave out --mode, or have the engine send the "
+            "mount options (ovirt-rdma domain convert NAME --to rdma --engine-options)"
+        )
     if mode not in MODES:
         raise UsageProblem(
             f"there is no mode {mode!r} in this version; allowed: {', '.join(MODES)}"
@@ -134,14 +125,8 @@ def enable(
         refuse_untrusted(host.refused_programs(mode))
         if mode == MODE_VDSMD:
             return host.carry_out(plan_enable(state, restart_vdsmd), state, BY_STOCK)
-        if mode == MODE_HOST:
-            steps = plan_enable_host(state, restart_vdsmd)
-            return host.carry_out(steps, state, BY_LAUNCHER, mode=MODE_HOST)
-        # What stands in the way is said before the policy is looked at.
-        plan_enable_nfsmount(state, state.conf.text)
-        wanted = wanted_file(stored_policy(host.root), host.root, resolve, host.prover)
-        steps = plan_enable_nfsmount(state, wanted.text, restart_vdsmd)
-        return host.carry_out(steps, state, BY_LAUNCHER, wanted)
+        steps = plan_enable_host(state, restart_vdsmd)
+        return host.carry_out(steps, state, BY_LAUNCHER, MODE_HOST)
 
 
 def disable(
@@ -156,49 +141,10 @@ def disable(
         return host.carry_out(plan_disable(state, restart_vdsmd), state, BY_LAUNCHER)
 
 
-def file_for(
-    policy: Policy,
-    root: Union[str, Path] = "/",
-    run: Optional[Runner] = None,
-    resolve: Resolver = lambda server: (),
-) -> Optional[WantedFile]:
-    """Return the file that mode nfsmount needs before ``policy`` comes into force;
-    None where that mode is off. Changes nothing. The caller holds ``one_run`` from
-    here until :func:`write_file` is done.
-
-    Raises as :func:`enable` does where the mode cannot carry the policy.
-    """
-    host = _Host(Path(root), run)
-    state = host.state()
-    if MODE_NFSMOUNT not in modes_on(state):
-        return None
-    plan_enable_nfsmount(state, state.conf.text)
-    return wanted_file(policy, host.root, resolve, host.prover)
-
-
-def write_file(
-    wanted: WantedFile, root: Union[str, Path] = "/", run: Optional[Runner] = None
-) -> EnablementResult:
-    """Put a file of :func:`file_for` into place, once its policy is in force; does
-    nothing where mode nfsmount is off.
-    """
-    host = _Host(Path(root), run)
-    state = host.state()
-    if MODE_NFSMOUNT not in modes_on(state):
-        return EnablementResult((), restart_needed=False)
-    steps = plan_enable_nfsmount(state, wanted.text)
-    write = tuple(step for step in steps if step.id in {WRITE_NOTE, WRITE_CONF})
-    return host.carry_out(write, state, BY_LAUNCHER, wanted)
-
-
 @dataclass(frozen=True)
 class _Host:
     root: Path
     run: Optional[Runner]
-
-    @property
-    def prover(self) -> Optional[Runner]:
-        return self.run or (_run if self.root == Path("/") else None)
 
     def state(self) -> EnablementState:
         try:
@@ -215,7 +161,8 @@ class _Host:
         asked = [path for path in ours if under(self.root, path).is_file()]
         if mode == MODE_VDSMD:
             asked.append(LOADED)
-        refused = refused_programs(FileTree(self.root), Tools(self.prover), asked)
+        run = self.run or (_run if self.root == Path("/") else None)
+        refused = refused_programs(FileTree(self.root), Tools(run), asked)
         return tuple(PACKAGE if path == LOADED else path for path in refused)
 
     def carry_out(
@@ -223,7 +170,6 @@ class _Host:
         steps: tuple[Step, ...],
         state: EnablementState,
         outdated: str,
-        wanted: Optional[WantedFile] = None,
         mode: str = MODE_VDSMD,
     ) -> EnablementResult:
         """``outdated`` is the program of a vdsmd that should be restarted."""
@@ -231,12 +177,6 @@ class _Host:
             ENABLED: marker_text(mode),
             FOLDER_NOTE: note_text(DROPIN_DIRECTORY),
         }
-        if wanted:
-            texts = {
-                ENABLED: marker_text(MODE_NFSMOUNT),
-                FOLDER_NOTE: note_text(NFSMOUNT_DIRECTORY),
-                NFSMOUNT_FILE: wanted.text,
-            }
         for step in steps:
             _carry_out_step(step, self.root, self.run or _run, texts)
         outdated_runs = state.process is not None and state.process.program == outdated
@@ -244,7 +184,6 @@ class _Host:
         return EnablementResult(
             steps,
             restart_needed=outdated_runs and not restarted,
-            notes=wanted.notes if wanted else (),
             advice=(
                 tuple(selinux_advice(state))
                 if outdated == BY_STOCK and not restarted
@@ -273,8 +212,8 @@ def _change_file(step: Step, root: Path, texts: Mapping[str, str]) -> None:
     path = under(root, step.target)
     if step.id == MAKE_LINK:
         make_in_folder(path, lambda place: place.symlink_to(DROPIN_SOURCE))
-    elif step.id in {WRITE_CONF, WRITE_MARKER, WRITE_NOTE}:
-        text = texts[step.target].encode("utf-8", "surrogateescape")
+    elif step.id in {WRITE_MARKER, WRITE_NOTE}:
+        text = texts[step.target].encode()
         make_in_folder(path, lambda place: write_atomically(place, text, 0o644))
     elif step.id == SAVE_CONF:
         path.rename(under(root, NFSMOUNT_SAVED))

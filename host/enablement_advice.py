@@ -15,9 +15,9 @@ from ovirt_rdma.host.enablement_state import (
     MODE_HOST,
     MODE_NFSMOUNT,
     MODE_VDSMD,
+    OURS,
     EnablementState,
 )
-from ovirt_rdma.host.nfsmount_conf_file import EDITED, OURS
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     DROPIN_SOURCE,
@@ -46,6 +46,7 @@ def advice_on(
     """
     return (
         *_half_done(state),
+        *_nfsmount(state),
         *_launcher(state),
         *selinux_advice(state),
         *_policy(state, loaded, policy_fix),
@@ -54,23 +55,33 @@ def advice_on(
 
 
 def _half_done(state: EnablementState) -> list[Advice]:
-    places = {
-        MODE_VDSMD: (state.link == OURS, DROPIN_LINK),
-        MODE_NFSMOUNT: (state.conf.state in {OURS, EDITED}, NFSMOUNT_FILE),
-    }
-    advice = []
-    for mode, (found, path) in places.items():
-        marked = state.marker_mode == mode
-        if marked != found:
-            there, missing = (ENABLED, path) if marked else (path, ENABLED)
-            advice.append(
-                Advice(
-                    f"{there} is there and {missing} is not: an enable or disable was "
-                    "interrupted",
-                    f"run it again: ovirt-rdma-host enable --mode {mode}, or disable",
-                )
-            )
-    return advice
+    marked = state.marker_mode == MODE_VDSMD
+    if marked == (state.link == OURS):
+        return []
+    places = (ENABLED, DROPIN_LINK)
+    there, missing = places if marked else reversed(places)
+    return [
+        Advice(
+            f"{there} is there and {missing} is not: an enable or disable was "
+            "interrupted",
+            f"run it again: ovirt-rdma-host enable --mode {MODE_VDSMD}, or disable",
+        )
+    ]
+
+
+def _nfsmount(state: EnablementState) -> list[Advice]:
+    if MODE_NFSMOUNT not in modes_on(state):
+        return []
+    return [
+        Advice(
+            "Mode nfsmount of an earlier version is on: mount.nfs reads "
+            f"{NFSMOUNT_FILE} as long as it is there, and policy load does not change "
+            "it any more",
+            "ovirt-rdma-host disable, then ovirt-rdma-host enable --restart-vdsmd, or "
+            "give the export the engine's mount options (ovirt-rdma domain convert "
+            "NAME --to rdma --engine-options); existing mounts stay",
+        )
+    ]
 
 
 def _launcher(state: EnablementState) -> list[Advice]:
@@ -151,14 +162,11 @@ def _policy(
         effect = "a vdsmd that starts now mounts NFS as stock, also what requires RDMA"
         if loaded:
             effect = "its copy counts for NFS mounts"
-        if MODE_HOST in modes_on(state):
+        if {MODE_HOST, MODE_NFSMOUNT} & {*modes_on(state)}:
             effect = "VDSM's hooks change nothing"
-        if MODE_NFSMOUNT in modes_on(state):
-            effect = f"mount.nfs goes on with {NFSMOUNT_FILE}"
         sentence = f"The stored policy cannot be used; {effect}"
         return [Advice(sentence, policy_fix)]
-    in_use = OURS in {state.link, state.conf.state}
-    if in_use and not loaded:
+    if state.link == OURS and not loaded:
         sentence = "No policy is loaded, so NFS mounts are stock"
         return [Advice(sentence, "ovirt-rdma-host policy load")]
     if MODE_HOST in modes_on(state) and not loaded:

@@ -5,7 +5,7 @@ The marker is the last thing that enable writes and the last that disable
 removes, so a run that was interrupted is seen and completed by the next one. A
 folder that has to be made is noted first, so disable knows it from one that was there
 before. At every point between, vdsmd starts either as stock or through a whole
-launcher, and mount.nfs reads our whole file or none.
+launcher.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from ovirt_rdma.host.enablement_refusals import (
     vdsmd_places,
 )
 from ovirt_rdma.host.enablement_state import (
+    ABSENT,
     BY_LAUNCHER,
     BY_STOCK,
+    EDITED,
     MODE_HOST,
     MODE_NFSMOUNT,
     MODE_VDSMD,
+    OURS,
     PRESENT,
     EnablementState,
     Folder,
@@ -44,12 +47,10 @@ from ovirt_rdma.host.enablement_steps import (
     RESTART_VDSMD,
     SAVE_CONF,
     START_CAPS,
-    WRITE_CONF,
     WRITE_MARKER,
     WRITE_NOTE,
     Step,
 )
-from ovirt_rdma.host.nfsmount_conf_file import ABSENT, EDITED, OURS
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
     DROPIN_DIRECTORY,
@@ -58,7 +59,6 @@ from ovirt_rdma.host.paths import (
     ENABLED,
     FOLDER_NOTE,
     LAUNCHER,
-    NFSMOUNT_DIRECTORY,
     NFSMOUNT_FILE,
     NFSMOUNT_SAVED,
 )
@@ -88,7 +88,9 @@ def plan_enable(
         )
     steps = _sweep(state)
     if state.link == ABSENT:
-        steps += _note(state, state.directory, DROPIN_DIRECTORY)
+        if state.directory.state == ABSENT and state.noted_folder != DROPIN_DIRECTORY:
+            sentence = f"note in {FOLDER_NOTE} that {DROPIN_DIRECTORY} is new"
+            steps.append(Step(WRITE_NOTE, FOLDER_NOTE, sentence))
         sentence = f"link {DROPIN_LINK} to {DROPIN_SOURCE}"
         steps.append(Step(MAKE_LINK, DROPIN_LINK, sentence))
     outdated = BY_STOCK
@@ -99,30 +101,6 @@ def plan_enable(
     elif ABSENT in {state.link, state.marker}:
         steps += _reload(state)
     return (*steps, *_mark(state), *_restart(state, restart_vdsmd, outdated))
-
-
-def plan_enable_nfsmount(
-    state: EnablementState, wanted: str, restart_vdsmd: bool = False
-) -> tuple[Step, ...]:
-    """Return the steps that make ``wanted`` the file that mount.nfs reads.
-
-    vdsmd is left alone, unless it still runs through the launcher of before. Raises
-    EnablementRefused where the other mode is on, or where something of another, or
-    an edited file, stands in our place.
-    """
-    refuse_other_mode(state, MODE_NFSMOUNT)
-    refuse_foreign(*own_places(state), *nfsmount_places(state))
-    if state.conf.state == EDITED:
-        raise EnablementRefused(
-            f"{NFSMOUNT_FILE} was edited since ovirt-rdma-host wrote it",
-            "move what you need of it into the policy or into a file of your own, "
-            "remove it, and run this command again",
-        )
-    steps = _sweep(state)
-    if state.conf.text != wanted:
-        steps += _note(state, state.conf_directory, NFSMOUNT_DIRECTORY)
-        steps.append(Step(WRITE_CONF, NFSMOUNT_FILE, f"write {NFSMOUNT_FILE}"))
-    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_LAUNCHER))
 
 
 def plan_enable_host(
@@ -157,15 +135,14 @@ def plan_disable(
     steps = _sweep(state)
     if state.link == OURS:
         steps.append(Step(REMOVE_LINK, DROPIN_LINK, f"remove {DROPIN_LINK}"))
+    steps += _remove_folder(state, state.directory, DROPIN_LINK, state.link)
     if MODE_VDSMD in on:
-        steps += _remove_folder(state, state.directory, DROPIN_LINK)
         steps += _reload(state)
-    if state.conf.state == OURS:
+    if state.conf == OURS:
         steps.append(Step(REMOVE_CONF, NFSMOUNT_FILE, f"remove {NFSMOUNT_FILE}"))
-    elif state.conf.state == EDITED:
+    elif state.conf == EDITED:
         steps.append(_save_conf(state))
-    if MODE_NFSMOUNT in on and state.conf.state != EDITED:
-        steps += _remove_folder(state, state.conf_directory, NFSMOUNT_FILE)
+    steps += _remove_folder(state, state.conf_directory, NFSMOUNT_FILE, state.conf)
     if state.note == OURS:
         steps.append(Step(REMOVE_NOTE, FOLDER_NOTE, f"remove {FOLDER_NOTE}"))
     if state.marker == OURS:
@@ -193,20 +170,17 @@ def _sweep(state: EnablementState) -> list[Step]:
     ]
 
 
-def _note(state: EnablementState, folder: Folder, path: str) -> list[Step]:
-    """Note that the folder at ``path`` is made by us."""
-    if folder.state != ABSENT or state.noted_folder == path:
-        return []
-    return [Step(WRITE_NOTE, FOLDER_NOTE, f"note in {FOLDER_NOTE} that {path} is new")]
-
-
-def _remove_folder(state: EnablementState, folder: Folder, ours: str) -> list[Step]:
-    """Remove the folder of ``ours`` if we made it and nothing else is in it."""
+def _remove_folder(
+    state: EnablementState, folder: Folder, ours: str, whose: str
+) -> list[Step]:
+    """Remove the folder of ``ours`` if we made it and nothing is left in it."""
     path = Path(ours)
-    swept = {Path(left).name for left in state.left_over}
+    removed = {Path(left).name for left in state.left_over}
+    if whose == OURS:
+        removed.add(path.name)
     if state.noted_folder != str(path.parent) or folder.state != PRESENT:
         return []
-    if not set(folder.entries) <= {path.name} | swept:
+    if not set(folder.entries) <= removed:
         return []
     sentence = f"remove {path.parent}, which is empty now"
     return [Step(REMOVE_DIRECTORY, str(path.parent), sentence)]

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ovirt_rdma.host.enablement_state import (
+    EDITED,
+    FOREIGN,
     MODE_HOST,
     MODE_NFSMOUNT,
     MODE_VDSMD,
+    OURS,
     EnablementState,
 )
-from ovirt_rdma.host.nfsmount_conf_file import EDITED, FOREIGN, OURS
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,
@@ -37,7 +39,7 @@ def modes_on(state: EnablementState) -> tuple[str, ...]:
     """Return the modes of which anything of ours is there, half done or whole."""
     signs = {
         MODE_VDSMD: state.link == OURS,
-        MODE_NFSMOUNT: state.conf.state in {OURS, EDITED},
+        MODE_NFSMOUNT: state.conf in {OURS, EDITED},
         MODE_HOST: False,  # it has the marker only
     }
     return tuple(m for m, sign in signs.items() if sign or state.marker_mode == m)
@@ -60,7 +62,7 @@ def nfsmount_places(state: EnablementState) -> Places:
     """The same of mode nfsmount."""
     return (
         (state.conf_directory.state, NFSMOUNT_DIRECTORY),
-        (state.conf.state, NFSMOUNT_FILE),
+        (state.conf, NFSMOUNT_FILE),
     )
 
 
@@ -90,7 +92,11 @@ def refuse_untrusted(refused: Sequence[str]) -> None:
 
 
 def refuse_other_mode(state: EnablementState, wanted: str) -> None:
-    """Raise EnablementRefused where another mode than ``wanted`` is on."""
+    """Raise EnablementRefused where another mode than ``wanted`` is on.
+
+    Mode nfsmount is not turned off on the way: whoever chose it wanted no code of ours
+    inside vdsmd, and until vdsmd is restarted its exports would be mounted over TCP.
+    """
     for mode in modes_on(state):
         if mode != wanted:
             raise EnablementRefused(

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What is there of the modes on a host: read, never changed.
 
-Mode vdsmd is a link that puts the launcher before vdsmd; mode nfsmount is a file of
-nfsmount.conf.d. A marker says that a mode is on, and which; mode host is the marker
-alone, for the hooks and units that act where there is one.
+Mode vdsmd is a link that puts the launcher before vdsmd. A marker says that a mode is
+on, and which; mode host is the marker alone, for the hooks and units that act where
+there is one. Mode nfsmount, a file of nfsmount.conf.d, was turned on by earlier
+versions: it is known here so that disable can remove it.
 
 Everything is read below a root directory, so that a fake tree is a test.
 """
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from collections.abc import Mapping
@@ -19,13 +21,6 @@ from typing import Optional
 
 from ovirt_rdma.host.atomic_file import unfinished_files
 from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.nfsmount_conf_file import (
-    ABSENT,
-    FOREIGN,
-    OURS,
-    ConfFile,
-    read_conf_file,
-)
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
     DROPIN_DIRECTORY,
@@ -47,14 +42,20 @@ from ovirt_rdma.host.software_facts import SELinux
 from ovirt_rdma.host.vdsm_processes import read_selinux, running_scripts
 from ovirt_rdma.host.whole_folder import unfinished
 
+# Whose file stands at a place of ours; EDITED is ours, changed since.
+ABSENT = "absent"
+OURS = "ours"
+EDITED = "edited"
+FOREIGN = "foreign"
 PRESENT = "present"
 
 MODE_VDSMD = "vdsmd"
-MODE_NFSMOUNT = "nfsmount"
 # The marker alone: hooks and units act, NFS is as the engine asks for.
 MODE_HOST = "host"
-MODES = (MODE_VDSMD, MODE_NFSMOUNT, MODE_HOST)
-# What enable may have to make, and disable to take away.
+MODES = (MODE_VDSMD, MODE_HOST)
+# Of earlier versions; can be turned off, not on.
+MODE_NFSMOUNT = "nfsmount"
+# What enable may have made, and disable removes.
 FOLDERS = (DROPIN_DIRECTORY, NFSMOUNT_DIRECTORY)
 MARKER_HEADER = (
     "# Written by ovirt-rdma-host enable; ovirt-rdma-host disable removes it."
@@ -64,6 +65,11 @@ MARKER_HEADER = (
 BY_LAUNCHER = "launcher"
 BY_STOCK = "stock"
 
+# The file of mode nfsmount starts with these lines and the digest of what follows.
+_CONF_HEADER = b"""\
+# Written by ovirt-rdma-host enable, mode nfsmount; ovirt-rdma-host disable removes it.
+# Do not edit: change /etc/ovirt-rdma/policy.yaml, then: ovirt-rdma-host policy load
+"""
 _SETS_EXEC_START = re.compile(rb"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
 
 
@@ -92,12 +98,12 @@ class EnablementState:
     ``marker`` and ``link`` are ABSENT, OURS or FOREIGN; ``marker_mode`` is what a
     marker of ours says. ``note`` is the same for the note of the folder that enable
     made, ``noted_folder`` that folder. ``directory`` is vdsmd.service.d,
-    ``conf_directory`` nfsmount.conf.d; ``conf`` our file in it, ``conf_saved`` whether
-    an edited one is kept beside it. ``overrides`` are files of others that replace
-    vdsmd's ExecStart too. ``left_over`` are paths of ours that a run that was killed
-    has left. ``selinux`` is None where it is off. ``caps_unit`` says whether the unit
-    is installed that tells the hook after_get_caps, ``systemd`` whether there is a
-    systemd to reload.
+    ``conf_directory`` nfsmount.conf.d; ``conf`` whose the file of mode nfsmount in it
+    is, ``conf_saved`` whether an edited one is kept beside it. ``overrides`` are files
+    of others that replace vdsmd's ExecStart too. ``left_over`` are paths of ours that a
+    run that was killed has left. ``selinux`` is None where it is off. ``caps_unit``
+    says whether the unit is installed that tells the hook after_get_caps, ``systemd``
+    whether there is a systemd to reload.
     """
 
     marker: str
@@ -106,7 +112,7 @@ class EnablementState:
     noted_folder: Optional[str]
     link: str
     directory: Folder
-    conf: ConfFile
+    conf: str
     conf_directory: Folder
     conf_saved: bool
     overrides: tuple[str, ...]
@@ -124,6 +130,9 @@ def marker_text(mode: str) -> str:
     return f"{MARKER_HEADER}\nmode: {mode}\n"
 
 
+_MARKERS = {marker_text(mode).encode(): mode for mode in (*MODES, MODE_NFSMOUNT)}
+
+
 def note_text(folder: str) -> str:
     """Return what the note says where enable made ``folder``."""
     return f"{MARKER_HEADER}\nmade: {folder}\n"
@@ -131,8 +140,7 @@ def note_text(folder: str) -> str:
 
 def read_state(root: Path) -> EnablementState:
     """Read the state below ``root``. Raises OSError where a place is unreadable."""
-    modes = {marker_text(mode).encode(): mode for mode in MODES}
-    marker, mode = _one_of(modes, under(root, ENABLED))
+    marker, mode = _one_of(_MARKERS, under(root, ENABLED))
     folders = {note_text(folder).encode(): folder for folder in FOLDERS}
     note, noted = _one_of(folders, under(root, FOLDER_NOTE))
     return EnablementState(
@@ -142,7 +150,7 @@ def read_state(root: Path) -> EnablementState:
         noted_folder=noted,
         link=_link_state(under(root, DROPIN_LINK)),
         directory=_folder(under(root, DROPIN_DIRECTORY)),
-        conf=read_conf_file(under(root, NFSMOUNT_FILE)),
+        conf=_conf_state(under(root, NFSMOUNT_FILE)),
         conf_directory=_folder(under(root, NFSMOUNT_DIRECTORY)),
         conf_saved=under(root, NFSMOUNT_SAVED).exists(),
         overrides=_overrides(root),
@@ -161,9 +169,8 @@ def marker_mode(root: Path) -> Optional[str]:
     """Return the mode that the marker below ``root`` says is on; None without one of
     ours, or where it cannot be read.
     """
-    modes = {marker_text(mode).encode(): mode for mode in MODES}
     try:
-        return _one_of(modes, under(root, ENABLED))[1]
+        return _one_of(_MARKERS, under(root, ENABLED))[1]
     except OSError:
         return None
 
@@ -201,6 +208,22 @@ def _link_state(path: Path) -> str:
     if path.is_symlink():
         return OURS if str(path.readlink()) == DROPIN_SOURCE else FOREIGN
     return FOREIGN if path.exists() else ABSENT
+
+
+def _conf_state(path: Path) -> str:
+    if path.is_symlink():
+        return FOREIGN
+    try:
+        data = read_file(path)
+    except FileNotFoundError:
+        return ABSENT
+    except IsADirectoryError:
+        return FOREIGN
+    if not data.startswith(_CONF_HEADER):
+        return FOREIGN
+    digest, _, body = data[len(_CONF_HEADER) :].partition(b"\n")
+    wanted = f"# content: sha256:{hashlib.sha256(body).hexdigest()}"
+    return OURS if digest == wanted.encode() else EDITED
 
 
 def _left_over(root: Path) -> tuple[str, ...]:

@@ -12,29 +12,28 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host import policy_store
-from ovirt_rdma.host.commands import Runner, run_command
 from ovirt_rdma.host.enablement_advice import Advice, advice_on
 from ovirt_rdma.host.enablement_state import (
+    EDITED,
     MODE_HOST,
     MODE_NFSMOUNT,
     MODE_VDSMD,
+    OURS,
     EnablementState,
     VdsmdProcess,
     read_state,
 )
-from ovirt_rdma.host.nfsmount_conf_file import EDITED, OURS
-from ovirt_rdma.host.nfsmount_mode import review, stored_policy
-from ovirt_rdma.host.paths import NFSMOUNT_FILE, POLICY_COPY, POLICY_JSON, under
+from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON, under
 from ovirt_rdma.host.problem import Problem
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 had "nfsmount", for the mode of that name
 
 
 @dataclass(frozen=True)
 class Enabled:
     """``marker`` and ``link`` are ``absent``, ``ours`` or ``foreign``; ``conf``, the
-    file of mode nfsmount, may be ``edited`` too. ``mode`` is None unless the marker
-    and what the mode needs are both there.
+    file of mode nfsmount of earlier versions, may be ``edited`` too. ``mode`` is None
+    unless the marker and what the mode needs are both there.
     """
 
     mode: Optional[str]
@@ -42,17 +41,6 @@ class Enabled:
     link: str
     conf: str
     overrides: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Nfsmount:
-    """The file of mode nfsmount: how many exports it names, and whether mount.nfs
-    reads in it what the policy in force says.
-    """
-
-    file: str
-    exports: int
-    as_policy: bool
 
 
 @dataclass(frozen=True)
@@ -88,36 +76,27 @@ class Status:
     package: Package
     running: Optional[VdsmdProcess]
     policy: LoadedPolicy
-    nfsmount: Optional[Nfsmount]
     advice: tuple[Advice, ...]
     schema_version: int = SCHEMA_VERSION
 
 
-def read_status(root: Union[str, Path] = "/", run: Optional[Runner] = None) -> Status:
+def read_status(root: Union[str, Path] = "/") -> Status:
     """Read the status of the host below ``root``; changes nothing.
 
-    nfsconf is run with ``run``; without it, only where ``root`` is ``/``. Raises
-    Problem where a folder of the system cannot be read.
+    Raises Problem where a folder of the system cannot be read.
     """
     root = Path(root)
     try:
         state = read_state(root)
     except OSError as error:
         raise Problem(f"{error.filename}: {error.strerror}") from error
-    if run is None and root == Path("/"):
-        run = run_command
     policy = _loaded_policy(under(root, POLICY_JSON))
-    nfsmount, findings = _nfsmount(state, policy, root, run)
     return Status(
-        Enabled(
-            _mode(state), state.marker, state.link, state.conf.state, state.overrides
-        ),
+        Enabled(_mode(state), state.marker, state.link, state.conf, state.overrides),
         Package(state.launcher, state.dropin),
         state.process,
         policy,
-        nfsmount,
         (
-            *findings,
             *_copy(policy),
             *advice_on(state, policy.loaded, policy.problem and policy.fix, root),
         ),
@@ -127,26 +106,9 @@ def read_status(root: Union[str, Path] = "/", run: Optional[Runner] = None) -> S
 def _mode(state: EnablementState) -> Optional[str]:
     if state.marker_mode == MODE_VDSMD and state.link == OURS:
         return MODE_VDSMD
-    if state.marker_mode == MODE_NFSMOUNT and state.conf.state in {OURS, EDITED}:
+    if state.marker_mode == MODE_NFSMOUNT and state.conf in {OURS, EDITED}:
         return MODE_NFSMOUNT
     return MODE_HOST if state.marker_mode == MODE_HOST else None
-
-
-def _nfsmount(
-    state: EnablementState, policy: LoadedPolicy, root: Path, run: Optional[Runner]
-) -> tuple[Optional[Nfsmount], list[Advice]]:
-    if state.conf.state == EDITED:
-        sentence = f"{NFSMOUNT_FILE} was edited; mount.nfs reads it as it is now"
-        fix = (
-            "move what you need of it into the policy or into a file of your own, "
-            "remove it, then: ovirt-rdma-host enable --mode nfsmount"
-        )
-        return None, [Advice(sentence, fix)]
-    if state.conf.state != OURS or policy.problem:
-        return None, []
-    found = review(state.conf.text, stored_policy(root), root, run)
-    advice = [Advice(sentence, fix) for sentence, fix in found.findings]
-    return Nfsmount(NFSMOUNT_FILE, found.exports, not advice), advice
 
 
 def _loaded_policy(path: Path) -> LoadedPolicy:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 # Step ids; stable, they appear in JSON.
 MAKE_LINK = "make-link"
 WRITE_NOTE = "write-folder-note"
-WRITE_CONF = "write-nfsmount-conf"
 WRITE_MARKER = "write-marker"
 REMOVE_LINK = "remove-link"
 REMOVE_CONF = "remove-nfsmount-conf"

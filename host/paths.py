@@ -58,9 +58,8 @@ VDSM_CONF_DROPIN_DIRECTORIES = (
 # (SELinux and sanlock know the place), and "mnt" below it.
 VDSM_MOUNTS = "/rhev/data-center/mnt"
 
-# nfs-utils'; nfsmount.conf(5).
-NFSMOUNT_CONF = "/etc/nfsmount.conf"
-NFSMOUNT_DIRECTORY = f"{NFSMOUNT_CONF}.d"
+# nfs-utils'; nfsmount.conf(5). Mode nfsmount of earlier versions wrote the file.
+NFSMOUNT_DIRECTORY = "/etc/nfsmount.conf.d"
 NFSMOUNT_FILE = f"{NFSMOUNT_DIRECTORY}/50-ovirt-rdma.conf"
 # An edited file of ours is kept here: nfs-utils reads names that end in .conf only.
 NFSMOUNT_SAVED = f"{NFSMOUNT_FILE}.saved"

@@ -16,7 +16,6 @@ from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.paths import (
     VDSM_CONF,
     VDSM_CONF_DROPIN_DIRECTORIES,
-    VDSM_MOUNTS,
     under,
 )
 
@@ -24,7 +23,6 @@ SECTION = "irs"
 OPTION = "nfs_mount_options"
 # VDSM's default, and what it compares with (NFSConnection.DEFAULT_OPTIONS).
 DEFAULT = "soft,nosharecache"
-REPOSITORY = "repository"
 
 # VDSM's own (init/systemd/vdsm-tmpfiles.d.conf.in).
 _RUN = "/run/vdsm"
@@ -44,23 +42,9 @@ def nfs_mount_options(root: Union[str, Path], problems: list[str]) -> Optional[s
     VDSM itself does not start. Files that cannot be opened are passed over, as VDSM
     does; of those that VDSM's user may have made, with a sentence.
     """
-    return _irs(OPTION, DEFAULT, root, problems)
-
-
-def mounts_folder(root: Union[str, Path], problems: list[str]) -> Optional[str]:
-    """Return the folder below which VDSM mounts: ``mnt`` in its ``[irs] repository``
-    (storage/constants.py, REPO_MOUNT_DIR). Otherwise as :func:`nfs_mount_options`.
-    """
-    repository = _irs(REPOSITORY, posixpath.dirname(VDSM_MOUNTS), root, problems)
-    return None if repository is None else posixpath.join(repository, "mnt")
-
-
-def _irs(
-    option: str, default: str, root: Union[str, Path], problems: list[str]
-) -> Optional[str]:
     parser = configparser.ConfigParser(interpolation=None)
     # In the section itself, so that a [DEFAULT] of the files does not count.
-    parser.read_dict({SECTION: {option: default}})
+    parser.read_dict({SECTION: {OPTION: DEFAULT}})
     tree, left = FileTree(root), _MOST_BYTES_OF_OTHERS
     try:
         for path, others in ((VDSM_CONF, ""), *_dropins(tree)):
@@ -75,7 +59,7 @@ def _irs(
                     parser.read_file(file, source=str(under(root, path)))
             elif others:
                 problems += passed_over
-        return _plain(option, parser.get(SECTION, option))
+        return _plain(parser.get(SECTION, OPTION))
     except (configparser.Error, UnicodeDecodeError, _Refused) as error:
         words = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {words}")
@@ -86,13 +70,13 @@ class _Refused(ValueError):
     """It takes too long to read, or too much memory."""
 
 
-def _plain(option: str, value: str) -> str:
+def _plain(value: str) -> str:
     """Return ``value`` with ``%%`` as the one that it stands for. Raises _Refused for
     another: a name in it stands for a value that may have names, so that 1 kB can
     become more than a host has memory for, and VDSM's user may have written it.
     """
     if "%" in value.replace("%%", ""):
-        raise _Refused(f"{option} has a % for another setting, which is not followed")
+        raise _Refused(f"{OPTION} has a % for another setting, which is not followed")
     return value.replace("%%", "%")
 
 

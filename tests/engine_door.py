@@ -122,14 +122,12 @@ def status_document(host: SimHost) -> dict[str, Any]:
             "2026-01-01T00:00:00Z" if policy is not None else None,
             len(policy.nfs.rules) if policy is not None else 0,
         ),
-        None,
         (),
     )
     # As the reader of JSON has it: lists, not tuples.
     content = json.loads(json.dumps(dataclasses.asdict(status)))
-    del content["schema_version"]
     return {
-        "schema_version": 1,
+        "schema_version": content["schema_version"],
         "kind": "status",
         **content,
         "degraded": [],

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+import os
+import signal
 
-from ovirt_rdma.host import read_fapolicyd
+from ovirt_rdma.host import enablement, read_fapolicyd
 from ovirt_rdma.host.commands import CommandFailed
 from ovirt_rdma.host.enablement import disable, enable
 from ovirt_rdma.host.paths import (
@@ -36,17 +36,15 @@ def policy_of(*rules):
 
 
 class Host:
-    """A fake root with the package installed, a strict systemctl, an nfsconf and a
-    fapolicyd.
+    """A fake root with the package installed, a strict systemctl and a fapolicyd.
 
-    ``sections_clash``: nfsconf has the fault of nfs-utils up to 2.8.2. ``fapolicyd`` is
-    its state, or ``mute`` where its command fails, and ``trusted`` what it trusts.
+    ``fapolicyd`` is its state, or ``mute`` where its command fails, and ``trusted``
+    what it trusts.
     """
 
     def __init__(self, root):
         self.root = root
         self.commands = []
-        self.sections_clash = False
         self.fapolicyd = "active"
         self.trusted = []
         for path in (LAUNCHER, DROPIN_SOURCE):
@@ -72,8 +70,6 @@ class Host:
         under(self.root, path).unlink()
 
     def run(self, argv):
-        if argv[0] == "nfsconf":
-            return self.nfsconf(*argv[1:])
         if tuple(argv) == read_fapolicyd.ACTIVE:
             return "inactive\n" if self.fapolicyd == "inactive" else "active\n"
         if tuple(argv) == read_fapolicyd.DUMP:
@@ -85,10 +81,6 @@ class Host:
         assert tuple(argv) in {RELOAD, RESTART, CAPS}
         self.commands.append(tuple(argv))
         return ""
-
-    def nfsconf(self, file_word, file, dump_word):
-        assert (file_word, dump_word) == ("--file", "--dump")
-        return nfsconf_dump(Path(file), self.sections_clash)
 
     def enable(self, mode="vdsmd", **options):
         return enable(self.root, mode=mode, run=self.run, **options)
@@ -118,27 +110,32 @@ def _up_to(path, root):
     return {path, *path.parents} - {root, *root.parents}
 
 
-def nfsconf_dump(conf, sections_clash=False):
-    """What nfsconf(8) prints of ``conf`` and ``conf``.d (seen with 2.6.2)."""
-    if not conf.exists():
-        raise CommandFailed(f"Error loading config file {conf}", 1)
-    found = {}
-    for path in (conf, *sorted(Path(f"{conf}.d").glob("*.conf"))):
-        section = None
-        for line in path.read_text().splitlines():
-            header = re.match(r'\[ *(\w+) *(?:"(.*)")? *\]', line)
-            if header:
-                section = (header[1].lower(), header[2])
-            elif section and "=" in line and not line.startswith("#"):
-                key, _, value = (part.strip() for part in line.partition("="))
-                quoted = re.fullmatch(r"(['\"])(.*)\1", value)
-                if sections_clash:
-                    for other in [s for s in found if s[0] == section[0]]:
-                        found[other].pop(key, None)
-                found.setdefault(section, {})[key] = quoted[2] if quoted else value
-    lines = []
-    for (kind, name), values in sorted(found.items(), key=repr):
-        if values:
-            lines.append(f'[{kind} "{name}"]' if name else f"[{kind}]")
-            lines += [f" {key} = {value}" for key, value in sorted(values.items())]
-    return "\n".join(lines) + "\n"
+def run_until(run, done, end):
+    """Call ``run``, and ``end`` in place of its step after ``done`` ones."""
+    carry_out = enablement._carry_out_step
+    steps = []
+
+    def interrupted(step, *rest):
+        if len(steps) == done:
+            end()
+        steps.append(step.id)
+        carry_out(step, *rest)
+
+    enablement._carry_out_step = interrupted
+    try:
+        run()
+    finally:
+        enablement._carry_out_step = carry_out
+
+
+def killed_at_step(run, done):
+    """Call ``run`` in a process that is killed before its step after ``done`` ones;
+    say whether there was such a step.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            run_until(run, done, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL

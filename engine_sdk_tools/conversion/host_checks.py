@@ -12,10 +12,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import RDMA
 from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Host, status_words
 from ovirt_rdma.engine_sdk_tools.host_policy import policy_of
 from ovirt_rdma.engine_sdk_tools.host_report import HostReport
-from ovirt_rdma.host.enablement_state import MODE_NFSMOUNT
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts import Facts
-from ovirt_rdma.host.policy import PREFER_RDMA, TCP, Policy, rule_for
+from ovirt_rdma.host.policy import TCP, Policy, rule_for
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps
 from ovirt_rdma.storage.trunking import because, in_the_way
 
@@ -109,8 +108,6 @@ def _addon_offenders(
             f"{host.name}: the add-on is not enabled there (ovirt-rdma-host enable); "
             "without it on all hosts, use --engine-options"
         )
-    elif force.enabled == MODE_NFSMOUNT and request.rule == PREFER_RDMA:
-        yield f"{host.name} is in mode nfsmount, which knows no prefer-rdma"
 
 
 def _rule_offenders(

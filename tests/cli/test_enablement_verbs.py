@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from host_fake_root import FakeRoot
 
-from ovirt_rdma.cli import policy_verbs
-from ovirt_rdma.host.enablement import disable
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     DROPIN_SOURCE,
     ENABLED,
-    FOLDER_NOTE,
     LAUNCHER,
-    NFSMOUNT_DIRECTORY,
     NFSMOUNT_FILE,
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.run_lock import LockHeld, one_run
+from ovirt_rdma.host.run_lock import one_run
 
 
 @pytest.fixture
@@ -61,8 +60,8 @@ def test_the_running_vdsmd_is_mentioned(installed):
 
 def test_documents(installed):
     document = installed("enable", "-o", "json").document
-    assert list(document)[:2] == ["schema_version", "kind"]
-    assert (document["kind"], document["changed"]) == ("enable", True)
+    assert list(document.items())[:2] == [("schema_version", 2), ("kind", "enable")]
+    assert document["changed"]
     assert document["steps"][-1]["id"] == "write-marker"
     document = installed("disable", "-o", "json").document
     assert (document["kind"], document["restart_needed"]) == ("disable", False)
@@ -171,6 +170,8 @@ def test_status_document(installed):
     assert under(installed.root, DROPIN_LINK).is_symlink()
 
 
+DATA = Path(__file__).parents[1] / "data" / "hosts-in-mode-nfsmount.json"
+NFSMOUNT = json.loads(DATA.read_text(encoding="utf-8"))
 VM = "{name: vm, server: 10.0.0.1, path: /vm, transport: require-rdma}"
 ISO = "{name: iso, server: 10.0.0.1, path: /iso, transport: tcp}"
 
@@ -186,50 +187,6 @@ def site(installed):
 def write_policy(host, *rules):
     path = under(host.root, "/etc/ovirt-rdma/policy.yaml")
     path.write_text(f"version: 1\nnfs: {{rules: [{', '.join(rules)}]}}\n")
-
-
-def test_mode_nfsmount_on_and_off(site):
-    first = site("enable", "--mode", "nfsmount")
-    assert (first.code, first.out) == (
-        0,
-        f"done: note in {FOLDER_NOTE} that {NFSMOUNT_DIRECTORY} is new\n"
-        f"done: write {NFSMOUNT_FILE}\n"
-        f"done: write {ENABLED}\n"
-        "Now enabled.\n"
-        "mount.nfs reads the file at each mount; vdsmd needs no restart.\n",
-    )
-    assert first.err == (
-        "note: 10.0.0.1:/vm: a storage connection with proto=tcp is still mounted over "
-        "TCP; one with tcp alone is mounted over RDMA\n"
-    )
-    again = site("enable", "--mode", "nfsmount")
-    assert again.out.startswith("Nothing to do: enabled already.\n")
-    site("enable").refused(
-        4,
-        "mode nfsmount is on, and only one mode can be",
-        "fix: ovirt-rdma-host disable, then ovirt-rdma-host enable --mode vdsmd",
-    )
-    lines = site("status").out.splitlines()
-    assert lines[0].split() == ["enabled", "yes,", "mode", "nfsmount"]
-    assert (
-        f"nfsmount  {NFSMOUNT_FILE}: as the policy says, 1 export; vdsmd needs no "
-        "restart"
-    ) in lines
-    assert site("disable").out.endswith("Now disabled.\n")
-    assert not under(site.root, NFSMOUNT_FILE).exists()
-
-
-def test_a_vdsmd_of_mode_vdsmd_that_still_runs_has_to_be_restarted(site):
-    vdsmd(site, LAUNCHER)
-    enabled = site("enable", "--mode", "nfsmount").out
-    assert "fix: systemctl restart vdsmd" in enabled
-    assert "needs no restart" not in enabled
-    status = site("status").out
-    assert "fix: systemctl restart vdsmd\n" in status
-    assert "needs no restart" not in status
-    vdsmd(site, STOCK_VDSMD)
-    assert "needs no restart" in site("enable", "--mode", "nfsmount").out
-    assert "needs no restart" in site("status").out
 
 
 @pytest.mark.parametrize(
@@ -250,68 +207,49 @@ def test_another_run_that_is_changing_the_host(site, words):
     assert site(*words).code == 0
 
 
-def test_no_disable_comes_between_the_parts_of_a_policy_load(site, monkeypatch):
-    site("enable", "--mode", "nfsmount")
-    real, tried = policy_verbs.store, []
-
-    def disable_first(*words):
-        with pytest.raises(LockHeld):
-            disable(site.root)
-        tried.append(words)
-        return real(*words)
-
-    monkeypatch.setattr(policy_verbs, "store", disable_first)
-    assert site("policy", "load").code == 0
-    assert tried
-    assert under(site.root, ENABLED).exists()
+@pytest.fixture
+def in_mode_nfsmount(site):
+    """``site``, with mode nfsmount turned on by an earlier version."""
+    for path, text in NFSMOUNT["enabled"].items():
+        place = under(site.root, path)
+        place.mkdir() if text is None else place.write_text(text, encoding="utf-8")
+    return site
 
 
-def test_mode_nfsmount_in_documents(site):
-    document = site("enable", "--mode", "nfsmount", "-o", "json").document
-    assert document["steps"][1]["id"] == "write-nfsmount-conf"
-    assert document["notes"][0].startswith("10.0.0.1:/vm: a storage connection with")
-    loaded = site("policy", "load", "-o", "json").document
-    assert (loaded["changed"], loaded["notes"]) == (False, document["notes"])
-    status = site("status", "-o", "json").document
-    assert status["enabled"]["conf"] == "ours"
-    assert status["nfsmount"] == {
-        "file": NFSMOUNT_FILE,
-        "exports": 1,
-        "as_policy": True,
-    }
-
-
-def test_policy_load_in_mode_nfsmount(site):
-    site("enable", "--mode", "nfsmount")
-    write_policy(site, VM.replace("/vm", "/new"), ISO)
-    loaded = site("policy", "load")
-    assert loaded.out.startswith(f"done: write {NFSMOUNT_FILE}\n")
-    assert "note: rule 'iso': in this mode tcp writes nothing" in loaded.err
-    assert "_new" in under(site.root, NFSMOUNT_FILE).read_text()
-    assert "done:" not in site("policy", "load").out
-
-
-def test_a_policy_that_mode_nfsmount_cannot_carry(site):
-    site("enable", "--mode", "nfsmount")
-    stored = under(site.root, "/var/lib/ovirt-rdma/policy.json")
-    before = stored.read_text(), under(site.root, NFSMOUNT_FILE).read_text()
-    write_policy(
-        site,
-        VM.replace("/vm", "/vm*"),
-        ISO.replace("transport: tcp", "transport: prefer-rdma"),
+def test_mode_nfsmount_cannot_be_turned_on(site):
+    site("enable", "--mode", "nfsmount").refused(
+        2, "mode nfsmount was removed: leave out --mode"
     )
-    site("policy", "load").refused(
-        4,
-        "ovirt-rdma-host: rule 'vm': names server 10.0.0.1 and path /vm*",
-        "ovirt-rdma-host: rule 'iso': says prefer-rdma",
-        "fix: change the policy, or use --mode vdsmd",
-    )
-    after = stored.read_text(), under(site.root, NFSMOUNT_FILE).read_text()
-    assert after == before
-
-
-def test_a_broken_stored_policy_is_said_before_mode_nfsmount_is_on(site):
-    under(site.root, "/var/lib/ovirt-rdma/policy.json").write_text("{")
-    site("enable", "--mode", "nfsmount").refused(1, "the stored policy is broken")
-    assert not under(site.root, NFSMOUNT_FILE).exists()
     assert not under(site.root, ENABLED).exists()
+
+
+def test_status_of_mode_nfsmount(in_mode_nfsmount):
+    lines = in_mode_nfsmount("status").out.splitlines()
+    assert lines[0] == "enabled   yes, mode nfsmount"
+    assert any("Mode nfsmount of an earlier version is on" in line for line in lines)
+    assert any(line.startswith("fix: ovirt-rdma-host disable, then") for line in lines)
+    document = in_mode_nfsmount("status", "-o", "json").document
+    assert document["schema_version"] == 2
+    assert "nfsmount" not in document
+    assert (document["enabled"]["mode"], document["enabled"]["conf"]) == (
+        "nfsmount",
+        "ours",
+    )
+    in_mode_nfsmount("enable").refused(4, "mode nfsmount is on", "fix: ovirt-rdma-")
+    assert in_mode_nfsmount("disable").out.endswith("Now disabled.\n")
+    assert in_mode_nfsmount("enable").code == 0
+
+
+def test_policy_load_leaves_the_file_of_mode_nfsmount_and_says_so(in_mode_nfsmount):
+    file = under(in_mode_nfsmount.root, NFSMOUNT_FILE)
+    before = file.read_bytes()
+    write_policy(in_mode_nfsmount, VM.replace("/vm", "/new"), ISO)
+    loaded = in_mode_nfsmount("policy", "load")
+    assert loaded.code == 0
+    assert "warning: mode nfsmount of an earlier version is on" in loaded.err
+    assert file.read_bytes() == before
+    document = json.loads(in_mode_nfsmount("policy", "load", "-o", "json").out)
+    (note,) = document["notes"]
+    assert note.startswith("mode nfsmount of an earlier version is on")
+    in_mode_nfsmount("disable")
+    assert in_mode_nfsmount("policy", "load").err == ""

@@ -140,7 +140,7 @@ def test_the_next_run_tidies_up_after_one_that_was_killed(asking, tmp_path):
 
 
 def test_what_looks_at_a_host_leaves_nothing(tmp_path):
-    """A copy of nfsmount.conf, for example, that nfsconf is to read."""
+    """A folder for temporary files, for example."""
     program = (
         "import os, signal, sys, tempfile\n"
         "from ovirt_rdma.cli import host_command\n"

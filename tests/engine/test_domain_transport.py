@@ -103,15 +103,15 @@ def test_transport_of_a_row_is_the_option_that_wins(options, transport):
             RDMA_ROW,
             ("tcp", "rule 'nas'"),
         ),
+        # What cannot be told is not guessed.
         (
             report(
-                status=status(rules("prefer-rdma"), mode="nfsmount"),
-                policy_text=rules("prefer-rdma"),
+                status=status(rules("require-rdma"), mode="nfsmount"),
+                policy_text=rules("require-rdma"),
             ),
             "",
-            ("rdma", "rule 'nas'"),
+            (None, "it is in mode nfsmount of an earlier version"),
         ),
-        # What cannot be told is not guessed.
         (report(), "", (None, "the host did not tell its status")),
         (report(status={"enabled": 7}), "", (None, "its status does not say")),
         (

@@ -91,14 +91,15 @@ def test_host_without_data_is_unknown_everywhere_but_for_the_engine():
         ("package", {"package": {"launcher": False, "dropin": False}}, FAIL, "missing"),
         ("package", {"package": None}, UNKNOWN, "unknown"),
         ("enabled", {}, OK, "vdsmd"),
-        ("enabled", {"enabled": {"mode": "nfsmount"}}, OK, "nfsmount"),
+        ("enabled", {"enabled": {"mode": "host"}}, OK, "host"),
+        ("enabled", {"enabled": {"mode": "nfsmount"}}, WARN, "nfsmount"),
         ("enabled", {"enabled": {"mode": None}}, FAIL, "no"),
         ("running", {}, OK, "launcher"),
         ("running", {"running": {"program": "stock"}}, FAIL, "stock"),
         ("running", {"running": None}, FAIL, "no"),
         (
             "running",
-            {"running": {"program": "stock"}, "enabled": {"mode": "nfsmount"}},
+            {"running": {"program": "stock"}, "enabled": {"mode": "host"}},
             OK,
             "stock",
         ),
@@ -208,22 +209,20 @@ def test_readiness_for_the_servers(dump, address, options, verdict, text):
 
 
 @pytest.mark.parametrize(
-    ("options", "wish", "mode", "told"),
+    ("options", "wish", "told"),
     [
-        ("", "require-rdma", "vdsmd", True),
-        ("", "prefer-rdma", "vdsmd", True),
-        ("proto=rdma", "tcp", "vdsmd", True),
-        # There is nothing to say where it comes out as the rule wants it,
-        ("proto=rdma", "require-rdma", "vdsmd", False),
-        ("", "tcp", "vdsmd", False),
-        # and where mount.nfs itself knows the rules, it does.
-        ("", "require-rdma", "nfsmount", False),
+        ("", "require-rdma", True),
+        ("", "prefer-rdma", True),
+        ("proto=rdma", "tcp", True),
+        # There is nothing to say where it comes out as the rule wants it.
+        ("proto=rdma", "require-rdma", False),
+        ("", "tcp", False),
     ],
 )
-def test_a_rule_that_does_not_cover_a_posixfs_domain(options, wish, mode, told):
+def test_a_rule_that_does_not_cover_a_posixfs_domain(options, wish, told):
     text = rules(wish)
     site = report(facts=facts(mount(EXPORT, "tcp")), policy_text=text)
-    site = replace(site, status=status(text, mode=mode))
+    site = replace(site, status=status(text))
     row = connection(options=options, type="posixfs", vfs_type="nfs")
     found = servers_cell(site, [row])
     assert ("no rule covers a PosixFS domain" in found.sentence) is told

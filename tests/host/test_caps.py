@@ -26,11 +26,10 @@ def caps(host):
 WANTED = {"schema_version": 1, "additionalFeatures": ["NFS_RDMA"]}
 
 
-@pytest.mark.parametrize("mode", ["vdsmd", "nfsmount"])
-def test_a_mode_that_mounts_and_a_policy(host, mode):
+def test_mode_vdsmd_and_a_policy(host):
     host.load(rdma_rule())
     assert not write_caps(host.root)
-    host.enable(mode)
+    host.enable()
     assert write_caps(host.root)
     assert caps(host) == WANTED
     path = under(host.root, CAPS_JSON)

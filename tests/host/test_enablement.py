@@ -35,8 +35,6 @@ from ovirt_rdma.host.paths import (
     ENABLED,
     FOLDER_NOTE,
     LAUNCHER,
-    NFSMOUNT_DIRECTORY,
-    NFSMOUNT_FILE,
     POLICY_JSON,
     RUN_LOCK,
     STOCK_VDSMD,
@@ -96,7 +94,7 @@ class TestEnable:
         with pytest.raises(UsageProblem) as caught:
             host.enable(mode=mode)
         assert str(caught.value) == (
-            f"there is no mode {mode!r} in this version; allowed: vdsmd, nfsmount, host"
+            f"there is no mode {mode!r} in this version; allowed: vdsmd, host"
         )
         assert host.tree() == before
 
@@ -205,20 +203,13 @@ class TestDisable:
         assert not host.disable().changed
         assert host.tree() == before
 
-    @pytest.mark.parametrize(
-        "mode, folder", [("vdsmd", DROPIN_DIRECTORY), ("nfsmount", NFSMOUNT_DIRECTORY)]
-    )
     @pytest.mark.parametrize("there", [True, False])
-    def test_an_empty_folder_stays_if_it_was_there_before(
-        self, host, mode, folder, there
-    ):
+    def test_an_empty_folder_stays_if_it_was_there_before(self, host, there):
         if there:
-            under(host.root, folder).mkdir(parents=True)
-        else:
-            under(host.root, folder).parent.mkdir(parents=True, exist_ok=True)
+            under(host.root, DROPIN_DIRECTORY).mkdir()
         before = host.tree()
-        host.enable(mode)
-        host.enable(mode)
+        host.enable()
+        host.enable()
         host.disable()
         assert host.tree() == before
 
@@ -269,7 +260,6 @@ def test_after_any_runs_disable_restores_and_enable_completes(
     host = Host(tmp_path_factory.mktemp("host"))
     for name, text in dropins.items() if has_dropins else ():
         host.write(f"{DROPIN_DIRECTORY}/{name}", text)
-        host.write(f"{NFSMOUNT_DIRECTORY}/{name}", "# mine\n")
     stock = host.tree()
     for verb in verbs:
         host.enable(mode) if verb == "enable" else host.disable()
@@ -278,7 +268,7 @@ def test_after_any_runs_disable_restores_and_enable_completes(
     host.enable(mode)
     enabled = host.tree()
     # Lose any of our own things: enable again mends it, disable takes the rest.
-    ours = {"vdsmd": [DROPIN_LINK], "nfsmount": [NFSMOUNT_FILE], "host": []}
+    ours = {"vdsmd": [DROPIN_LINK], "host": []}
     host.remove(data.draw(st.sampled_from([ENABLED, *ours[mode]])))
     if data.draw(st.booleans()):
         host.enable(mode)
@@ -402,7 +392,7 @@ class TestStatus:
     def test_a_host_with_the_package_only(self, host):
         status = read_status(host.root)
         assert asdict(status) == {
-            "schema_version": 1,
+            "schema_version": 2,
             "enabled": {
                 "mode": None,
                 "marker": "absent",
@@ -422,7 +412,6 @@ class TestStatus:
                 "fix": "",
                 "copy_problem": None,
             },
-            "nfsmount": None,
             "advice": (),
         }
         json.dumps(asdict(status))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""enable and disable interrupted at every step, in both modes, and run again."""
+"""enable and disable of mode vdsmd interrupted at every step, and run again."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from host_fake_enablement import RELOAD, Host, policy_of, rdma_rule
+from host_fake_enablement import RELOAD, Host, killed_at_step, rdma_rule, run_until
 
-from ovirt_rdma.host import enablement
-from ovirt_rdma.host.enablement_state import read_state
+from ovirt_rdma.host.enablement_state import ABSENT, OURS, read_state
 from ovirt_rdma.host.enablement_status import read_status
-from ovirt_rdma.host.nfsmount_conf_file import ABSENT, OURS
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,
@@ -25,16 +23,11 @@ from ovirt_rdma.host.paths import (
     under,
 )
 
-# (verb, mode) with the number of steps that it takes on a fresh host.
-RUNS = [
-    ("enable", "vdsmd", 4),
-    ("disable", "vdsmd", 5),
-    ("enable", "nfsmount", 3),
-    ("disable", "nfsmount", 4),
-]
+# The number of steps that it takes on a fresh host.
+RUNS = [("enable", 4), ("disable", 5)]
 CASES = [
-    pytest.param(verb, mode, done, id=f"{verb}-{mode}-{done}")
-    for verb, mode, steps in RUNS
+    pytest.param(verb, done, id=f"{verb}-{done}")
+    for verb, steps in RUNS
     for done in range(steps)
 ]
 
@@ -49,45 +42,24 @@ def make_host(root: Path) -> Host:
     return host
 
 
-def prepare(host: Host, verb: str, mode: str) -> None:
+def prepare(host: Host, verb: str) -> None:
     """Bring the host to where the run begins."""
     if verb == "disable":
-        host.enable(mode)
+        host.enable()
     host.commands.clear()
 
 
-def run_until(host: Host, verb: str, mode: str, done: int, end) -> None:
-    """Run, and call ``end`` in place of the step after ``done`` ones."""
-    carry_out = enablement._carry_out_step
-    steps = []
-
-    def interrupted(step, *rest):
-        if len(steps) == done:
-            end()
-        steps.append(step.id)
-        carry_out(step, *rest)
-
-    enablement._carry_out_step = interrupted
-    try:
-        host.enable(mode) if verb == "enable" else host.disable()
-    finally:
-        enablement._carry_out_step = carry_out
-
-
 def check_between(host: Host) -> None:
-    """Stock VDSM, or a whole launcher, starts; mount.nfs reads all or nothing; status
-    says what is half done.
-    """
+    """Stock VDSM, or a whole launcher, starts; status says what is half done."""
     state = read_state(host.root)
     assert state.link in {ABSENT, OURS}
-    assert state.conf.state in {ABSENT, OURS}
     link = under(host.root, DROPIN_LINK)
     if link.is_symlink():
         assert str(link.readlink()) == DROPIN_SOURCE
-    status = read_status(host.root, run=host.run)
+    status = read_status(host.root)
     said = [advice for advice in status.advice if "was interrupted" in advice.sentence]
     marked = state.marker == OURS
-    there = OURS in {state.link, state.conf.state}
+    there = state.link == OURS
     assert len(said) == (marked != there)
     assert (status.enabled.mode is not None) == (marked and there)
 
@@ -95,14 +67,10 @@ def check_between(host: Host) -> None:
 @pytest.fixture
 def wanted(tmp_path_factory):
     """The trees of a host never enabled, and enabled without any trouble."""
-
-    def trees(mode):
-        host = make_host(tmp_path_factory.mktemp("undisturbed"))
-        never = host.tree()
-        host.enable(mode)
-        return without_dates(never), without_dates(host.tree())
-
-    return trees
+    host = make_host(tmp_path_factory.mktemp("undisturbed"))
+    never = host.tree()
+    host.enable()
+    return without_dates(never), without_dates(host.tree())
 
 
 def without_dates(tree):
@@ -110,53 +78,47 @@ def without_dates(tree):
     return {path: what for path, what in tree.items() if "policy.json" not in path}
 
 
-@pytest.mark.parametrize("verb, mode, steps", RUNS)
-def test_the_steps_are_all_tried(tmp_path, verb, mode, steps):
+@pytest.mark.parametrize("verb, steps", RUNS)
+def test_the_steps_are_all_tried(tmp_path, verb, steps):
     host = make_host(tmp_path)
-    prepare(host, verb, mode)
-    result = host.enable(mode) if verb == "enable" else host.disable()
-    assert len(result.steps) == steps
+    prepare(host, verb)
+    assert len(getattr(host, verb)().steps) == steps
 
 
-@pytest.mark.parametrize("verb, mode, done", CASES)
+@pytest.mark.parametrize("verb, done", CASES)
 @pytest.mark.parametrize("then", ["enable", "disable"])
-def test_an_exception(tmp_path, wanted, verb, mode, done, then):
+def test_an_exception(tmp_path, wanted, verb, done, then):
     host = make_host(tmp_path)
-    prepare(host, verb, mode)
+    prepare(host, verb)
 
     def end():
         raise Interrupted
 
     with pytest.raises(Interrupted):
-        run_until(host, verb, mode, done, end)
+        run_until(getattr(host, verb), done, end)
     check_between(host)
-    complete(host, mode, then, wanted)
+    complete(host, then, wanted)
 
 
-@pytest.mark.parametrize("verb, mode, done", CASES)
+@pytest.mark.parametrize("verb, done", CASES)
 @pytest.mark.parametrize("then", ["enable", "disable"])
-def test_a_process_that_is_killed(tmp_path, wanted, verb, mode, done, then):
+def test_a_process_that_is_killed(tmp_path, wanted, verb, done, then):
     host = make_host(tmp_path)
-    prepare(host, verb, mode)
-    child = os.fork()
-    if child == 0:
-        run_until(host, verb, mode, done, lambda: os.kill(os.getpid(), signal.SIGKILL))
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    prepare(host, verb)
+    assert killed_at_step(getattr(host, verb), done)
     check_between(host)
-    complete(host, mode, then, wanted)
+    complete(host, then, wanted)
 
 
-def complete(host: Host, mode: str, then: str, wanted) -> None:
+def complete(host: Host, then: str, wanted) -> None:
     """Run ``then``: as if nothing had happened, systemd knows, and that is all."""
-    never, enabled = wanted(mode)
+    never, enabled = wanted
     before = without_dates(host.tree())
     host.commands.clear()
     if then == "enable":
-        host.enable(mode)
+        host.enable()
         assert without_dates(host.tree()) == enabled
-        assert not host.enable(mode).changed
+        assert not host.enable().changed
     else:
         host.disable()
         assert without_dates(host.tree()) == never
@@ -165,23 +127,19 @@ def complete(host: Host, mode: str, then: str, wanted) -> None:
     note = FOLDER_NOTE.lstrip("/")
     for tree in (before, after):
         tree.pop(note, None)  # systemd does not care for it
-    if mode == "vdsmd" and after != before:
+    if after != before:
         assert host.commands == [RELOAD]
 
 
-@pytest.mark.parametrize(
-    "mode, folder", [("vdsmd", DROPIN_DIRECTORY), ("nfsmount", NFSMOUNT_DIRECTORY)]
-)
-def test_a_folder_that_was_being_made(tmp_path, wanted, mode, folder):
+def test_a_folder_that_was_being_made(tmp_path, wanted):
     """Killed between making a folder and moving it to its place."""
     host = make_host(tmp_path)
-    place = under(tmp_path, folder)
+    place = under(tmp_path, DROPIN_DIRECTORY)
     host.write(
         f"{place.parent}/.{place.name}.ovirt-rdma/x".removeprefix(str(tmp_path)), ""
     )
-    host.enable(mode)
-    _, enabled = wanted(mode)
-    assert without_dates(host.tree()) == enabled
+    host.enable()
+    assert without_dates(host.tree()) == wanted[1]
 
 
 def kill_at_rename(number: int) -> None:
@@ -203,37 +161,33 @@ def kill_at_rename(number: int) -> None:
 
 @pytest.mark.parametrize("then", ["enable", "disable"])
 @pytest.mark.parametrize("there", [True, False], ids=["folder", "no-folder"])
-@pytest.mark.parametrize(
-    "mode, renames", [("vdsmd", 3), ("nfsmount", 4)], ids=["vdsmd", "nfsmount"]
-)
-def test_a_kill_within_a_step(tmp_path_factory, mode, renames, there, then):
+def test_a_kill_within_a_step(tmp_path_factory, there, then):
     """Killed before each rename; a folder that is there takes fewer of them."""
-    folder = DROPIN_DIRECTORY if mode == "vdsmd" else NFSMOUNT_DIRECTORY
 
     def fresh():
         host = make_host(tmp_path_factory.mktemp("host"))
         if there:
-            under(host.root, folder).mkdir()
+            under(host.root, DROPIN_DIRECTORY).mkdir()
         return host
 
     undisturbed = fresh()
     never = without_dates(undisturbed.tree())
-    undisturbed.enable(mode)
+    undisturbed.enable()
     enabled = without_dates(undisturbed.tree())
-    kills = renames - 2 if there else renames
+    kills = 1 if there else 3
     for number in range(kills + 1):
         host = fresh()
         child = os.fork()
         if child == 0:
             kill_at_rename(number)
-            host.enable(mode)
+            host.enable()
             os._exit(0)
         killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         assert killed == (number < kills)
         if then == "enable":
-            host.enable(mode)
+            host.enable()
             assert without_dates(host.tree()) == enabled
-            assert not host.enable(mode).changed
+            assert not host.enable().changed
         host.disable()
         assert without_dates(host.tree()) == never
         assert not host.disable().changed
@@ -265,19 +219,3 @@ def test_only_names_of_ours_are_swept(tmp_path, verb):
     assert under(tmp_path, link).is_symlink()
     assert not any(under(tmp_path, path).exists() for path in swept)
     assert not any(under(tmp_path, path).exists() for path in done)
-
-
-def test_a_policy_load_that_is_killed(tmp_path, wanted):
-    """Its half-made file is gone after disable, and so is the folder around it."""
-    host = make_host(tmp_path)
-    host.enable("nfsmount")
-    new = enablement.file_for(policy_of(rdma_rule(path="/new")), host.root, host.run)
-    child = os.fork()
-    if child == 0:
-        kill_at_rename(0)
-        enablement.write_file(new, host.root, host.run)
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert len(list(under(host.root, NFSMOUNT_DIRECTORY).iterdir())) == 2
-    host.disable()
-    assert without_dates(host.tree()) == wanted("nfsmount")[0]

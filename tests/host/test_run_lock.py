@@ -11,9 +11,8 @@ import signal
 import threading
 
 import pytest
-from host_fake_enablement import Host, policy_of, rdma_rule
+from host_fake_enablement import Host
 
-from ovirt_rdma.host.enablement import file_for
 from ovirt_rdma.host.enablement_status import read_status
 from ovirt_rdma.host.lock_holder import holder_of
 from ovirt_rdma.host.paths import RUN_LOCK, under
@@ -26,7 +25,7 @@ def host(tmp_path):
     return Host(tmp_path)
 
 
-@pytest.mark.parametrize("mode", ["vdsmd", "nfsmount"])
+@pytest.mark.parametrize("mode", ["vdsmd", "host"])
 @pytest.mark.parametrize("verb", ["enable", "disable"])
 def test_a_second_run_is_turned_away_and_changes_nothing(host, verb, mode):
     if verb == "disable":
@@ -44,11 +43,10 @@ def test_a_second_run_is_turned_away_and_changes_nothing(host, verb, mode):
 
 
 def test_what_reads_takes_no_lock(host):
-    read_status(host.root, run=host.run)
-    file_for(policy_of(rdma_rule()), host.root, host.run)
+    read_status(host.root)
     assert not under(host.root, RUN_LOCK).exists()
     with one_run(host.root):
-        read_status(host.root, run=host.run)
+        read_status(host.root)
 
 
 def test_it_waits_as_long_as_it_is_told_to(host):

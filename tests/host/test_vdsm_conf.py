@@ -6,7 +6,6 @@ from odd_files import bounded
 
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.vdsm_conf import (
-    mounts_folder,
     nfs_mount_options,
     replaces_nfs_connections,
 )
@@ -126,24 +125,3 @@ def test_one_file_of_many_names_is_read_so_often_and_no_more(read):
 )
 def test_which_options_take_the_place_of_nfs_connections(options, replaces):
     assert replaces_nfs_connections(options) is replaces
-
-
-@pytest.mark.parametrize(
-    ("text", "folder"),
-    [
-        ("", "/rhev/data-center/mnt"),
-        ("[irs]\nother = 1\n", "/rhev/data-center/mnt"),
-        ("[irs]\nrepository = /rhev/data-center/\n", "/rhev/data-center/mnt"),
-        ("[irs]\nrepository = /data\n", "/data/mnt"),
-        ("[DEFAULT]\nrepository = /data\n", "/rhev/data-center/mnt"),
-    ],
-)
-def test_where_vdsm_mounts(tmp_path, text, folder):
-    place = under(tmp_path, f"{ADMIN}/50.conf")
-    place.parent.mkdir(parents=True)
-    place.write_text(text)
-    assert mounts_folder(tmp_path, []) == folder
-    place.write_text("no section")
-    problems = []
-    assert mounts_folder(tmp_path, problems) is None
-    assert len(problems) == 1

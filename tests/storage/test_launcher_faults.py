@@ -72,7 +72,7 @@ MUTE = "class Mute(Exception):\n def __str__(self): 1 / 0\nraise Mute"
 FAULTS = {
     "not enabled": (lambda host: host.enabled.unlink(), "run ovirt-rdma-host enable"),
     "another mode is on": (
-        lambda host: host.enabled.write_text("mode: nfsmount\n"),
+        lambda host: host.enabled.write_text("mode: host\n"),
         "/etc/ovirt-rdma/enabled does not say that mode vdsmd is on",
     ),
     "the marker may not be read": (_deny("etc/ovirt-rdma"), "Permission denied"),
