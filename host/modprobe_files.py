@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ovirt_rdma.host.conf_folders import conf_texts, folders_named
 from ovirt_rdma.host.facts import ModprobeLine
 from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_modules import CONCERNED, module_name
+from ovirt_rdma.host.module_names import CONCERNED, module_name
 
 COMMAND_LINE = "/proc/cmdline"
 

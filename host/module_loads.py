@@ -11,7 +11,7 @@ from ovirt_rdma.host.conf_folders import conf_texts, folders_named
 from ovirt_rdma.host.facts import LoadLine
 from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.modprobe_files import COMMAND_LINE, command_line
-from ovirt_rdma.host.read_modules import module_name
+from ovirt_rdma.host.module_names import module_name
 
 RDMA_CORE_LISTS = "/etc/rdma/modules"
 

@@ -73,6 +73,8 @@ OTHER_DROPIN_DIRECTORIES = (
     "/usr/local/lib/systemd/system/vdsmd.service.d",
     "/usr/lib/systemd/system/vdsmd.service.d",
 )
+# Our unit that keeps P_Key children equal to the P_Key tables.
+PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
 
 
 def under(root: Union[str, Path], path: str) -> Path:

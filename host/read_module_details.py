@@ -9,7 +9,8 @@ from ovirt_rdma.host.facts import ModuleFile, ModuleParameter, Modules
 from ovirt_rdma.host.file_tree import FileTree
 from ovirt_rdma.host.modprobe_files import read_modprobe_lines
 from ovirt_rdma.host.module_loads import read_load_lines
-from ovirt_rdma.host.read_modules import CONCERNED, module_name, module_paths
+from ovirt_rdma.host.module_names import CONCERNED, module_name
+from ovirt_rdma.host.read_modules import module_paths
 
 
 def with_module_details(

@@ -8,35 +8,11 @@ import re
 
 from ovirt_rdma.host.facts import Modules
 from ovirt_rdma.host.file_tree import FileTree
+from ovirt_rdma.host.module_names import CONCERNED, module_name
 
 LOADED = "/proc/modules"
 
-# drivers/infiniband, net/sunrpc, fs and drivers/nvme in Linux 6.12, and the drivers
-# below them that carry module options; i40iw is irdma's predecessor.
-_RDMA_CORE = "ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm ib_umad"
-_INFINIBAND = "mlx4_core mlx4_ib mlx4_en mlx5_core mlx5_ib ib_mthca ib_qib hfi1 rdmavt"
-_ROCE_AND_IWARP = "bnxt_re irdma i40iw iw_cxgb4 ocrdma qedr hns_roce hns_roce_hw_v2"
-_OTHER_ADAPTERS = "usnic_verbs vmw_pvrdma efa erdma mana_ib rdma_rxe siw"
-_IP_AND_NFS = "ib_ipoib sunrpc rpcrdma lockd nfs nfsv3 nfsv4 nfsd"
-_BLOCK = "ib_srp ib_srpt ib_iser ib_isert nvme_rdma nvmet_rdma"
-CONCERNED = frozenset(
-    f"{_RDMA_CORE} {_INFINIBAND} {_ROCE_AND_IWARP} {_OTHER_ADAPTERS} {_IP_AND_NFS} "
-    f"{_BLOCK}".split()
-)
-
-# rpcrdma is both halves of NFS/RDMA, and carries their old names, and one that it has
-# for IPv6, as aliases (net/sunrpc/xprtrdma/module.c).
-ALIASES = dict.fromkeys(("xprtrdma", "svcrdma", "rpcrdma6"), "rpcrdma")
-
 _FILE = re.compile(r"(.+)\.ko(?:\.[a-z0-9]+)?")
-
-
-def module_name(name: str) -> str:
-    """Return the kernel's name of a module: ``rdma_cm`` for ``rdma-cm``, ``rpcrdma``
-    for ``svcrdma``.
-    """
-    plain = name.replace("-", "_")
-    return ALIASES.get(plain, plain)
 
 
 def read_modules(tree: FileTree, release: str, problems: list[str]) -> Modules:

@@ -7,14 +7,13 @@ from typing import Optional
 
 from ovirt_rdma.host.facts import Unit
 from ovirt_rdma.host.file_tree import FileTree
+from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.tools import Tools
 
 # rdma-core's; opa.conf and the like are in /etc/rdma/modules.
 _LOADED_FOR = ("rdma", "infiniband", "roce", "iwarp", "opa")
 # opensm's in EL and Debian, in MLNX_OFED, and Omni-Path's fabric manager.
 SUBNET_MANAGERS = ("opensm.service", "opensmd.service", "opafm.service")
-# Ours: it keeps P_Key children equal to the P_Key tables.
-PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
 UNITS = (
     "rdma-hw.target",
     *(f"rdma-load-modules@{name}.service" for name in _LOADED_FOR),

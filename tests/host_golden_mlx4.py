@@ -20,7 +20,7 @@ from host_golden_base import (
     without_tso,
 )
 
-from ovirt_rdma.host.read_units import PARTITIONS_UNIT
+from ovirt_rdma.host.paths import PARTITIONS_UNIT
 
 LISTS = ("rdma", "infiniband", "roce")
 CONNECTX = Pci("0000:04:00.0", "0x15b3", "0x634a", "mlx4_core", "0xa0")

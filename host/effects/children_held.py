@@ -9,8 +9,8 @@ from typing import Optional
 
 from ovirt_rdma.host.effects.ledger import Ledger
 from ovirt_rdma.host.effects.targets import makes_child
+from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.policy_host import partition_read
-from ovirt_rdma.host.read_units import PARTITIONS_UNIT
 from ovirt_rdma.host.rules import ipoib_pkey
 from ovirt_rdma.host.rules.ipoib_settings import P_KEY
 from ovirt_rdma.host.rules.view import Interface

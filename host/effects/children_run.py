@@ -28,8 +28,8 @@ from ovirt_rdma.host.effects.run import apply_steps
 from ovirt_rdma.host.effects.run_result import Listener, Refused, RunRequest
 from ovirt_rdma.host.effects.stop_signal import Stop
 from ovirt_rdma.host.partitions import Difference, difference, steps_of, who_uses
+from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.policy_store import StoredPolicy
-from ovirt_rdma.host.read_units import PARTITIONS_UNIT
 from ovirt_rdma.host.rules.ipoib_children import wanted_children
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.run_lock import one_run

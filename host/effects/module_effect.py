@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ovirt_rdma.host.effects.effect import Host, Reading
 from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_modules import module_name
+from ovirt_rdma.host.module_names import module_name
 from ovirt_rdma.host.rules.rule import Change
 
 LOADED = "loaded"

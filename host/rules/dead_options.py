@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import Optional
 
+from ovirt_rdma.host.module_names import module_name
 from ovirt_rdma.host.own_files import MODPROBE
-from ovirt_rdma.host.read_modules import module_name
 from ovirt_rdma.host.rules.absence import HOST
 from ovirt_rdma.host.rules.modprobe import file_of, is_of_the_kernel, place_of
 from ovirt_rdma.host.rules.rule import PASS, WARN, Finding, Rule

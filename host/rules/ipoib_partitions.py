@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Optional
 
 from ovirt_rdma.host.facts import Unit
-from ovirt_rdma.host.read_units import PARTITIONS_UNIT
+from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.rules.absence import HOST
 from ovirt_rdma.host.rules.ipoib_children import follows
 from ovirt_rdma.host.rules.rule import (

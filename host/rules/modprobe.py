@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Optional, Union
 
 from ovirt_rdma.host.facts import LoadLine, ModprobeLine, Modules
-from ovirt_rdma.host.read_modules import module_name
+from ovirt_rdma.host.module_names import module_name
 
 # rdma-core's lists, /etc/rdma/modules/NAME.conf (kernel-boot/modules in rdma-core).
 RDMA_LISTS = "/etc/rdma/modules/"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from ovirt_rdma.host.module_names import CONCERNED, module_name
 from ovirt_rdma.host.own_files import MODPROBE
 from ovirt_rdma.host.policy_host import ModuleOption
-from ovirt_rdma.host.read_modules import CONCERNED, module_name
 from ovirt_rdma.host.rules.absence import HOST
 from ovirt_rdma.host.rules.dead_options import is_dead
 from ovirt_rdma.host.rules.modprobe import is_available, is_loaded

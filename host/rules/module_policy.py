@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from ovirt_rdma.host.module_names import CONCERNED, module_name
 from ovirt_rdma.host.own_files import MODULES_LOAD
-from ovirt_rdma.host.read_modules import CONCERNED, module_name
 from ovirt_rdma.host.rules.absence import HOST
 from ovirt_rdma.host.rules.autoload import brought_by_rdma_core
 from ovirt_rdma.host.rules.modprobe import (

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.facts import Modules
+from ovirt_rdma.host.module_names import module_name
 from ovirt_rdma.host.own_files import MODPROBE
 from ovirt_rdma.host.policy_host import ModuleOption
-from ovirt_rdma.host.read_modules import module_name
 from ovirt_rdma.host.rules.modprobe import place_of
 
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)", re.ASCII | re.IGNORECASE)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.host.facts import RdmaDevice, RdmaPort
+from ovirt_rdma.host.module_names import CONCERNED, module_name
 from ovirt_rdma.host.policy_host import (
     InterfaceRule,
     names_pkey,
     names_port,
     partition,
 )
-from ovirt_rdma.host.read_modules import CONCERNED, module_name
 from ovirt_rdma.host.rules.absence import HOST
 from ovirt_rdma.host.rules.ipoib_children import wanted_children
 from ovirt_rdma.host.rules.rule import PASS, SKIP, WARN, Finding, Rule

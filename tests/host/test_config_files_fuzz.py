@@ -26,8 +26,9 @@ from ovirt_rdma.host.modprobe_files import (
     modprobe_lines,
 )
 from ovirt_rdma.host.module_loads import load_lines
+from ovirt_rdma.host.module_names import CONCERNED
 from ovirt_rdma.host.os_release import distribution, parse_os_release
-from ovirt_rdma.host.read_modules import CONCERNED, module_paths
+from ovirt_rdma.host.read_modules import module_paths
 from ovirt_rdma.host.read_rdma_stacks import read_rdma_stacks
 from ovirt_rdma.host.read_udev_rules import rules_of, sets_ipoib
 from ovirt_rdma.host.read_units import parse_units

@@ -24,7 +24,7 @@ from ovirt_rdma.host.effects.journal_records import (
     Undone,
 )
 from ovirt_rdma.host.effects.ledger import fold
-from ovirt_rdma.host.read_units import PARTITIONS_UNIT as UNIT
+from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
 from ovirt_rdma.host.rules.ipoib_settings import new_profile
 from ovirt_rdma.host.rules.rule import LIVE, SYSFS, Change
 from ovirt_rdma.host.rules.view import View

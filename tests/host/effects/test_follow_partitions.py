@@ -30,9 +30,9 @@ from ovirt_rdma.host.effects.run import apply_steps
 from ovirt_rdma.host.effects.run_result import RunRequest
 from ovirt_rdma.host.effects.stop_signal import StopSignal
 from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON
+from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
 from ovirt_rdma.host.policy_file import parse_policy
 from ovirt_rdma.host.policy_store import store
-from ovirt_rdma.host.read_units import PARTITIONS_UNIT as UNIT
 from ovirt_rdma.host.run_lock import one_run
 
 FOLLOW = """\
