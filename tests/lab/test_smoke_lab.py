@@ -42,9 +42,9 @@ def before(booted: HookedHost) -> list[str]:
 def host(booted: HookedHost, before: list[str]) -> Iterator[HookedHost]:
     """As it was before anything of ours, also for the next test."""
     yield booted
-    if booted.held():
+    if booted.look() != before:
         booted.must("revert")
-    assert booted.look() == before
+        assert booted.look() == before
 
 
 def test_apply_and_revert(host: HookedHost, before: list[str]) -> None:
@@ -53,14 +53,12 @@ def test_apply_and_revert(host: HookedHost, before: list[str]) -> None:
     assert host.must("apply").startswith("Nothing to do on hypervisor")
     host.must("revert")
     assert host.look() == before
-    assert host.held() == []
 
 
 def test_killed_in_the_middle_and_recovered(
     host: HookedHost, before: list[str]
 ) -> None:
     assert host.signalled("done 2 KILL", "apply").exit_code == KILLED
-    assert host.runs()[0]["outcome"] is None
     assert host.look() != before
     # What happens at boot.
     host.said("systemctl start ovirt-rdma-recover.service")
@@ -72,11 +70,10 @@ def test_killed_in_the_middle_and_recovered(
 
 def test_not_confirmed_and_rolled_back(host: HookedHost, before: list[str]) -> None:
     host.must("apply", "--confirm-timeout", "10")
-    number, _, _ = host.newest()
-    unit = f"ovirt-rdma-rollback-{number}"
-    host.wait_until(f"! systemctl -q is-active {unit}.timer {unit}.service", 120)
+    # Of systemd's timer and the service that it starts one is active until the end.
+    host.wait_until("! systemctl -q is-active 'ovirt-rdma-rollback-*'", 120)
     assert host.look() == before
-    assert host.newest()[:2] == (number, "rolled back")
+    assert host.newest()[1] == "rolled back"
 
 
 def test_a_network_setup_of_vdsm(host: HookedHost) -> None:
