@@ -18,6 +18,7 @@ from hook_host import network, setup
 from lab import installed_host, vdsm_packages
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
+from ovirt_rdma.host import read_units
 
 # The first ConnectX, on which TSO has to go: a change that nobody notices.
 FABRIC = InfiniBand(hcas=2, pci=PciFunction(driver="mlx4_core"))
@@ -73,7 +74,12 @@ class HookedHost(ChangedHost):
         """Let VDSM run its hooks at ``point``, for each of ``data``."""
         command = ["/usr/bin/python3", "-c", _CALL, point]
         result = self.guest.run(
-            command, input=json.dumps(data), uid=uid, environment=_VDSMS, check=True
+            command,
+            timeout=60 + PATIENT * len(data),
+            input=json.dumps(data),
+            uid=uid,
+            environment=_VDSMS,
+            check=True,
         )
         # What VDSM's own logging says goes to stderr.
         return [Called(*answer) for answer in json.loads(result.stdout)]
@@ -127,6 +133,8 @@ def hooked_host(policy: str = POLICY) -> Iterator[HookedHost]:
         host.load_policy(policy)
         host.limit(PATIENT)
         FABRIC.load(guest)
+        # Emulated, systemd takes longer than we wait to read them for the first time.
+        guest.run(read_units.COMMAND)
         yield host
 
 

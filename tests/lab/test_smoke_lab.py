@@ -71,7 +71,7 @@ def test_killed_in_the_middle_and_recovered(
 def test_not_confirmed_and_rolled_back(host: HookedHost, before: list[str]) -> None:
     host.must("apply", "--confirm-timeout", "10")
     # Of systemd's timer and the service that it starts one is active until the end.
-    host.wait_until("! systemctl -q is-active 'ovirt-rdma-rollback-*'", 120)
+    host.wait_until("! systemctl -q is-active 'ovirt-rdma-rollback-*'", 300)
     assert host.look() == before
     assert host.newest()[1] == "rolled back"
 
