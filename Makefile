@@ -60,8 +60,12 @@ fuzz: venv ## the tests of parsers with 20000 examples each (OVIRT_RDMA_FUZZ_EXA
 
 .PHONY: lab-test
 lab-test: lab ## tests with real kernels and real mounts, and with a whole engine
-	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine) and not faults" -n 2 \
-	  --dist loadfile --no-loadscope-reorder
+	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine) and not faults and not selftest" \
+	  -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: selftest
+selftest: lab ## tests of the lab, the tools, the benchmarks and the doubles
+	@env -u VDSM_SOURCE $(BIN)/pytest -m selftest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: faults
 faults: lab ## every fault on real kernels, which takes long; writes docs/faults.md

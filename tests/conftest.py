@@ -79,7 +79,6 @@ _ONLY_THERE = (
     "storage/test_rdma_cm_probe.py",
     "storage/test_shared_transport.py",
     "storage/test_vdsm_contract",
-    "storage/test_vdsm_under_test.py",
     "vdsm_hooks/",
 )
 

@@ -17,6 +17,8 @@ from vdsm_under_test import VdsmUnderTest
 
 from lab.vdsm_packages import CHECKOUT
 
+pytestmark = pytest.mark.selftest
+
 __all__ = ["loaded_vdsm"]
 
 SOURCE = os.environ.get("VDSM_SOURCE")

@@ -18,6 +18,8 @@ from lab.problem import LabProblem
 from lab.story import Story
 from ovirt_rdma.host.policy_file import parse_policy
 
+pytestmark = pytest.mark.selftest
+
 
 class Answering(Guest):
     """A guest that is off, and answers all the same: the same to each command."""

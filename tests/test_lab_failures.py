@@ -24,6 +24,8 @@ from lab.guest import Guest
 from lab.problem import GuestDied, LabProblem
 from lab.vdsm_daemon import VdsmDaemon
 
+pytestmark = pytest.mark.selftest
+
 
 class Here(Guest):
     """A guest that is this machine: its agent runs here, as do its commands."""

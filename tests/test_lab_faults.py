@@ -24,6 +24,8 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy import rule_for
 from ovirt_rdma.host.policy_file import parse_policy
 
+pytestmark = pytest.mark.selftest
+
 DOCUMENT = Path(__file__).parents[1] / "docs" / "faults.md"
 REQUIRE, PREFER = Case("require-rdma", "4.2"), Case("prefer-rdma", "3")
 

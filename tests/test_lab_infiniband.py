@@ -12,6 +12,8 @@ from lab import cache, ib_fabric_build
 from lab.infiniband import InfiniBand, PciFunction
 from lab.problem import LabProblem, NotProvisioned
 
+pytestmark = pytest.mark.selftest
+
 
 @pytest.mark.parametrize(
     ("fabric", "words"),

@@ -13,6 +13,8 @@ from lab.initramfs import archive, load_order
 from lab.kernel_image import unpacked
 from lab.problem import LabProblem
 
+pytestmark = pytest.mark.selftest
+
 MODULES_DEP = """\
 kernel/fs/9p/9p.ko: kernel/net/9p/9pnet.ko kernel/fs/netfs/netfs.ko
 kernel/net/9p/9pnet.ko:

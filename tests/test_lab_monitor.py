@@ -15,6 +15,8 @@ from lab.guest import Guest
 from lab.monitor import Monitor
 from lab.problem import GuestDied, LabProblem
 
+pytestmark = pytest.mark.selftest
+
 GREETING = {"QMP": {"version": {}, "capabilities": []}}
 DONE: dict[str, Any] = {"return": {}}
 

@@ -16,6 +16,8 @@ from lab.nfs_server import configuration
 from lab.packages import parse_kernel_headers, parse_kernel_image, parse_simulation
 from lab.problem import LabProblem, NotProvisioned
 
+pytestmark = pytest.mark.selftest
+
 INSTALLER = Path(__file__).resolve().parents[1] / "tools/install-debian-packages"
 
 

@@ -7,7 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Optional
 
+import pytest
+
 from lab.qemu import ALONE, Machine, Nic, Wire, accelerator, arguments
+
+pytestmark = pytest.mark.selftest
 
 
 def command_line(

@@ -13,6 +13,8 @@ from lab.problem import LabProblem
 from lab.record_session import DOCUMENT, as_markdown
 from ovirt_rdma.cli.host_words import parser
 
+pytestmark = pytest.mark.selftest
+
 TOLD = """\
 
 1. The state of things.

@@ -12,6 +12,8 @@ from lab import disk, installed_host, systemd_boot
 from lab.guest_archive import GuestArchive
 from lab.problem import LabProblem
 
+pytestmark = pytest.mark.selftest
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from lab.systemd_unit import environment_file, exec_start
 
+pytestmark = pytest.mark.selftest
+
 UNIT = '[Service]\nType=simple\nExecStart=/usr/bin/run -1 /dev/null "/a b"\n'
 
 

@@ -10,17 +10,22 @@
  *	main.c			parameters, load and unload
  *	pci_function.c		a PCI bus with a function for each HCA, and its driver
  *	hca.c			the RDMA device: what it says about itself
- *	port.c			cable, state, LID, P_Key table, and what the SM does to them
- *	port_sysfs.c		the same from user space
- *	subnet_administrator.c	the SA: what the SM answers when it is asked
- *	multicast_group.c	the multicast groups that it keeps
- *	queue_pair.c		queue pairs and their states
- *	send_queue.c		what is posted to be sent, and its waiting for buffers
+ *	transmit.c		carries out what is posted to be sent, and waits for buffers
  *	send_request.c		carries out one such request
+ *	wire.c			who gets what is sent
+ *	subnet_administrator.c	the SA: what the SM answers when it is asked
+ *	port_sysfs.c		cable and P_Key table, from user space
+ *	queue_pair.c		queue pairs and their states
  *	receive_queue.c		posted buffers, of a queue pair or shared
+ *	port.c			cable, state, LID, P_Key table, and what the SM does to them
+ *	multicast_group.c	the multicast groups that the SM keeps
+ *	send_queue.c		requests to send, until they are completed
  *	completion_queue.c	completions, and telling those who wait for them
  *	memory_region.c		keys, and the memory that they stand for
- *	wire.c			who gets what is sent
+ *	fabric.c		what all share: locks, HCAs, parameters
+ *
+ * The files are layers: each uses only files below it in this list. Where a lower one
+ * has to wake the upper one up, it calls fab_resume(), which transmit.c sets on load.
  *
  * Locks. fab_lock, a spinlock, guards all that packets meet: HCAs, ports, queues,
  * memory regions, groups. Copying happens under it, with interrupts off: slow for
@@ -359,13 +364,6 @@ enum fab_delivery {
 /* Not a completion status: the request stays at the head of its queue. */
 #define FAB_WAIT	(-1)
 
-extern struct fab_parameters fab_parameters;
-extern spinlock_t fab_lock;
-extern struct mutex fab_mutex;
-extern struct list_head fab_hcas;
-extern bool fab_subnet_manager;
-extern int fab_group_mtu;
-
 static inline struct fab_hca *to_fab_hca(struct ib_device *ib)
 {
 	return container_of(ib, struct fab_hca, ib);
@@ -401,6 +399,18 @@ static inline struct fab_port *fab_port_of(struct ib_device *ib, u32 number)
 	return &to_fab_hca(ib)->ports[number - 1];
 }
 
+/* fabric.c */
+extern struct fab_parameters fab_parameters;
+extern spinlock_t fab_lock;
+extern struct mutex fab_mutex;
+extern struct list_head fab_hcas;
+/*
+ * Buffers, states or ports have changed: carry on with @first, which may be NULL, and
+ * with all that waits; under fab_lock.
+ */
+extern void (*fab_resume)(struct fab_qp *first);
+struct fab_port *fab_find_port_by_guid(u64 guid);
+
 /* pci_function.c */
 int fab_pci_add(void);
 void fab_pci_remove(void);
@@ -410,6 +420,8 @@ struct fab_hca *fab_hca_create(struct pci_dev *function, unsigned int index);
 void fab_hca_destroy(struct fab_hca *hca);
 
 /* port.c */
+extern bool fab_subnet_manager;
+extern int fab_group_mtu;
 extern const struct kernel_param_ops fab_subnet_manager_ops;
 extern const struct kernel_param_ops fab_group_mtu_ops;
 void fab_port_init(struct fab_port *port, struct fab_hca *hca, u32 number);
@@ -479,20 +491,23 @@ int fab_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
 void fab_qp_fail(struct fab_qp *qp);
 
 /* send_queue.c */
-int fab_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
-		  const struct ib_send_wr **bad);
+extern unsigned int fab_waiting;
+int fab_send_add(struct fab_qp *qp, const struct ib_send_wr *wr);
+void fab_send_finish(struct fab_qp *qp, struct fab_send *send, int status);
 void fab_stop_waiting(struct fab_send *send);
-void fab_sends_run(struct fab_qp *qp);
 void fab_sends_flush(struct fab_qp *qp);
 void fab_sends_drop(struct fab_qp *qp);
-void fab_sends_resume(void);
-void fab_sends_stop(void);
+
+/* transmit.c */
+void fab_transmit_start(void);
+void fab_transmit_stop(void);
+int fab_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
+		  const struct ib_send_wr **bad);
 
 /* send_request.c */
 int fab_carry_out(struct fab_qp *qp, struct fab_send *send);
 
 /* wire.c */
-struct fab_port *fab_find_port_by_guid(u64 guid);
 struct fab_qp *fab_find_peer(const struct fab_qp *qp);
 enum fab_delivery fab_send_datagram(struct fab_qp *qp, const struct fab_send *send,
 				    struct fab_message *message);

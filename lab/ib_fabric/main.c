@@ -1,32 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Parameters, load and unload.
+ * Parameters, load and unload. The top layer: ib_fabric.h has the order of the files.
  */
 #include <linux/module.h>
 
 #include "ib_fabric.h"
-
-/* See ib_fabric.h for what each of the two guards. */
-DEFINE_SPINLOCK(fab_lock);
-DEFINE_MUTEX(fab_mutex);
-LIST_HEAD(fab_hcas);
-
-struct fab_parameters fab_parameters = {
-	.hcas = 2,
-	.ports = 1,
-	.device_name = "mlx4_%d",
-	.driver = "ib_fabric",
-	.firmware = "2.9.1000",
-	.board_id = "MT_0000000000",
-	.hca_type = "",
-	.pci_vendor = 0x15b3,
-	.pci_device = 0x634a,
-	.pci_revision = 0xa0,
-	.pci_class = 0x0c0600,
-	.hca_mtu = 4096,
-	.tso = true,
-	.fast_registration = true,
-};
 
 static char *pkeys = "0xffff";
 
@@ -124,6 +102,7 @@ static int __init fab_init(void)
 	fab_completions = alloc_workqueue("ib_fabric", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!fab_completions)
 		return -ENOMEM;
+	fab_transmit_start();
 	error = fab_pci_add();
 	if (error)
 		destroy_workqueue(fab_completions);
@@ -133,7 +112,7 @@ static int __init fab_init(void)
 static void __exit fab_exit(void)
 {
 	fab_pci_remove();
-	fab_sends_stop();
+	fab_transmit_stop();
 	destroy_workqueue(fab_completions);
 }
 

@@ -86,7 +86,7 @@ void fab_port_set_cable(struct fab_port *port, bool plugged)
 	port->cable = plugged;
 	update(port);
 	/* Connections over it that wait for a buffer fail now. */
-	fab_sends_resume();
+	fab_resume(NULL);
 	spin_unlock_irqrestore(&fab_lock, flags);
 	if (port->state == before)
 		return;
@@ -103,7 +103,7 @@ void fab_port_set_pkeys(struct fab_port *port, const u16 *pkeys)
 
 	spin_lock_irqsave(&fab_lock, flags);
 	memcpy(port->pkeys, pkeys, sizeof(port->pkeys));
-	fab_sends_resume();
+	fab_resume(NULL);
 	spin_unlock_irqrestore(&fab_lock, flags);
 	raise(port, IB_EVENT_PKEY_CHANGE);
 }

@@ -127,9 +127,8 @@ int fab_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 	if (to != qp->state) {
 		qp->state = to;
 		settle(qp);
-		fab_sends_run(qp);
 		/* Who waited for a buffer of this one now waits in vain, or no longer. */
-		fab_sends_resume();
+		fab_resume(qp);
 	}
 	spin_unlock_irqrestore(&fab_lock, flags);
 	return 0;
@@ -172,7 +171,7 @@ int fab_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 	qp->state = IB_QPS_RESET;
 	list_del(&qp->entry);
 	settle(qp);
-	fab_sends_resume();
+	fab_resume(NULL);
 	spin_unlock_irqrestore(&fab_lock, flags);
 	cancel_work_sync(&qp->event);
 	return 0;

@@ -105,7 +105,7 @@ int fab_post_srq_recv(struct ib_srq *ib, const struct ib_recv_wr *wr,
 
 	spin_lock_irqsave(&fab_lock, flags);
 	error = post_all(&to_fab_srq(ib)->rq, wr, bad);
-	fab_sends_resume();
+	fab_resume(NULL);
 	spin_unlock_irqrestore(&fab_lock, flags);
 	return error;
 }
@@ -122,7 +122,7 @@ int fab_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr,
 	if (qp->state == IB_QPS_ERR)
 		fab_rq_empty(&qp->rq, ib);
 	else
-		fab_sends_resume();
+		fab_resume(NULL);
 	spin_unlock_irqrestore(&fab_lock, flags);
 	return error;
 }

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Send queues: what is posted is carried out at once and in order, as long as the other
- * side has a buffer for it. If it has none, the queue waits: a connected pair as long
- * as it takes, a datagram for a short while, as if the link held it back.
+ * Send queues: what is posted to be sent, until it is completed. transmit.c carries
+ * it out. Everything here runs under fab_lock.
  */
-#include <linux/jiffies.h>
 #include <linux/slab.h>
 
 #include "ib_fabric.h"
 
-/* How long a datagram waits for a buffer: a reader needs some of it to be scheduled. */
-#define PATIENCE	msecs_to_jiffies(40)
-
-static void resume(struct work_struct *work);
-static DECLARE_DELAYED_WORK(resume_work, resume);
-
-/* How many queue pairs have something that waits; under fab_lock. */
-static unsigned int waiting;
+/* How many queue pairs have something that waits. */
+unsigned int fab_waiting;
 
 /* Is it one of ours, with sizes that we have promised? */
 static int check(const struct fab_qp *qp, const struct ib_send_wr *wr)
@@ -94,6 +86,22 @@ static struct fab_send *copy_request(const struct fab_qp *qp,
 	return send;
 }
 
+/* Put a request at the end of its queue. Returns 0 or an error. */
+int fab_send_add(struct fab_qp *qp, const struct ib_send_wr *wr)
+{
+	struct fab_send *send;
+	int error = check(qp, wr);
+
+	if (error)
+		return error;
+	send = copy_request(qp, wr);
+	if (!send)
+		return -ENOMEM;
+	list_add_tail(&send->entry, &qp->sends);
+	qp->num_sends++;
+	return 0;
+}
+
 static enum ib_wc_opcode completed_as(enum ib_wr_opcode opcode)
 {
 	switch (opcode) {
@@ -113,16 +121,16 @@ static enum ib_wc_opcode completed_as(enum ib_wr_opcode opcode)
 	}
 }
 
-/* It has got on, or ends; under fab_lock. */
+/* It has got on, or ends. */
 void fab_stop_waiting(struct fab_send *send)
 {
 	if (send->deadline)
-		waiting--;
+		fab_waiting--;
 	send->deadline = 0;
 }
 
 /* Take a request off its queue and complete it. */
-static void finish(struct fab_qp *qp, struct fab_send *send, int status)
+void fab_send_finish(struct fab_qp *qp, struct fab_send *send, int status)
 {
 	struct ib_wc wc = {
 		.wr_id = send->wr_id,
@@ -139,54 +147,17 @@ static void finish(struct fab_qp *qp, struct fab_send *send, int status)
 	kfree(send);
 }
 
-static void wait_for_buffer(struct fab_send *send)
-{
-	if (send->deadline)
-		return;
-	/* 0 means "not waiting". */
-	send->deadline = (jiffies + PATIENCE) | 1;
-	waiting++;
-	schedule_delayed_work(&resume_work, PATIENCE);
-}
-
-/* Carry out what is posted, up to what has to wait; under fab_lock. */
-void fab_sends_run(struct fab_qp *qp)
-{
-	struct fab_send *send;
-	int status;
-
-	while (qp->state == IB_QPS_RTS) {
-		send = list_first_entry_or_null(&qp->sends, struct fab_send, entry);
-		if (!send)
-			return;
-		status = fab_carry_out(qp, send);
-		if (status == FAB_WAIT) {
-			wait_for_buffer(send);
-			return;
-		}
-		/*
-		 * A connected pair may have failed itself meanwhile, where it was
-		 * connected to itself: then this request was flushed with the rest.
-		 */
-		if (qp->state != IB_QPS_RTS)
-			return;
-		finish(qp, send, status);
-		if (status && qp->ib.qp_type == IB_QPT_RC)
-			fab_qp_fail(qp);
-	}
-}
-
-/* Complete all as flushed; under fab_lock. */
+/* Complete all as flushed. */
 void fab_sends_flush(struct fab_qp *qp)
 {
 	struct fab_send *send;
 	struct fab_send *next;
 
 	list_for_each_entry_safe(send, next, &qp->sends, entry)
-		finish(qp, send, IB_WC_WR_FLUSH_ERR);
+		fab_send_finish(qp, send, IB_WC_WR_FLUSH_ERR);
 }
 
-/* Forget all; under fab_lock. */
+/* Forget all. */
 void fab_sends_drop(struct fab_qp *qp)
 {
 	struct fab_send *send;
@@ -198,66 +169,4 @@ void fab_sends_drop(struct fab_qp *qp)
 		fab_stop_waiting(send);
 		kfree(send);
 	}
-}
-
-/* Something has changed for those that wait: buffers, states, ports; under fab_lock. */
-void fab_sends_resume(void)
-{
-	struct fab_hca *hca;
-	struct fab_qp *qp;
-
-	if (!waiting)
-		return;
-	list_for_each_entry(hca, &fab_hcas, entry)
-		list_for_each_entry(qp, &hca->qps, entry)
-			fab_sends_run(qp);
-}
-
-/* Datagrams that have waited long enough are given up. */
-static void resume(struct work_struct *work)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&fab_lock, flags);
-	fab_sends_resume();
-	if (waiting)
-		schedule_delayed_work(&resume_work, PATIENCE);
-	spin_unlock_irqrestore(&fab_lock, flags);
-}
-
-/* On unload, when no queue pair is left. */
-void fab_sends_stop(void)
-{
-	cancel_delayed_work_sync(&resume_work);
-}
-
-int fab_post_send(struct ib_qp *ib, const struct ib_send_wr *wr,
-		  const struct ib_send_wr **bad)
-{
-	struct fab_qp *qp = to_fab_qp(ib);
-	struct fab_send *send;
-	unsigned long flags;
-	int error = 0;
-
-	spin_lock_irqsave(&fab_lock, flags);
-	for (; wr; wr = wr->next) {
-		error = check(qp, wr);
-		if (!error) {
-			send = copy_request(qp, wr);
-			if (!send)
-				error = -ENOMEM;
-		}
-		if (error) {
-			*bad = wr;
-			break;
-		}
-		list_add_tail(&send->entry, &qp->sends);
-		qp->num_sends++;
-	}
-	if (qp->state == IB_QPS_ERR)
-		fab_sends_flush(qp);
-	else
-		fab_sends_run(qp);
-	spin_unlock_irqrestore(&fab_lock, flags);
-	return error;
 }

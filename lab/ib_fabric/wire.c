@@ -26,18 +26,6 @@ static struct fab_port *find_port(u16 lid)
 	return NULL;
 }
 
-struct fab_port *fab_find_port_by_guid(u64 guid)
-{
-	struct fab_hca *hca;
-	u32 i;
-
-	list_for_each_entry(hca, &fab_hcas, entry)
-		for (i = 0; i < hca->ib.phys_port_cnt; i++)
-			if (hca->ports[i].guid == guid)
-				return &hca->ports[i];
-	return NULL;
-}
-
 static struct fab_port *port_of(const struct fab_qp *qp)
 {
 	return fab_port_of(qp->ib.device, qp->port);

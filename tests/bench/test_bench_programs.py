@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import run_process
 
-pytest.importorskip("pyperf", reason="one Python is enough (tox.ini)")
+pytest.importorskip("pyperf", reason="make selftest has it")
 
 from one_value import in_this_process
 
@@ -30,6 +30,8 @@ from bench.__main__ import main
 from bench.report import Section
 from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
 from bench.spread import Timing
+
+pytestmark = pytest.mark.selftest
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("pyperf", reason="one Python is enough (tox.ini)")
+pytest.importorskip("pyperf", reason="make selftest has it")
 
 from bench import engine_fleet, engine_rival, engine_runs
 from bench.engine_fleet import (
@@ -30,6 +30,8 @@ from bench.engine_fleet import (
 )
 from bench.engine_runs import memory_of, run_verb, served
 from bench.rounds import BenchmarkFailed
+
+pytestmark = pytest.mark.selftest
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ from bench.failing_connect import (
 )
 from bench.spread import Spread
 
+pytestmark = pytest.mark.selftest
+
 
 def ours(seconds):
     """What was measured if every call took ``seconds``."""

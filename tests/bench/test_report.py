@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import pytest
+
 from bench.report import (
     Section,
     Table,
@@ -10,6 +12,8 @@ from bench.report import (
     markdown,
     table_lines,
 )
+
+pytestmark = pytest.mark.selftest
 
 TABLE = Table(("who", "median"), (("ours", "3.40 s"), ("stock VDSM", "126 s")))
 

@@ -5,6 +5,8 @@ import pytest
 
 from bench.spread import Spread, Timing, duration, times
 
+pytestmark = pytest.mark.selftest
+
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),

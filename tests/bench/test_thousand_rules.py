@@ -9,6 +9,8 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy import rule_for
 from ovirt_rdma.host.policy_file import parse_policy
 
+pytestmark = pytest.mark.selftest
+
 
 @pytest.mark.parametrize(("text", "number"), [(FIRST, 1), (LAST, MANY), (NONE, None)])
 def test_exports_are_named_by_the_rule_that_results_claim(text, number):

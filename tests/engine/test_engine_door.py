@@ -20,7 +20,7 @@ from ovirt_rdma.host.policy_file import parse_policy
 from ovirt_rdma.storage.mount_review import review_all
 from ovirt_rdma.storage.readiness import READY, local_steps
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 DATA1 = "nfs1.example.com:/exports/data1"
 PREFER = """\

@@ -29,7 +29,7 @@ from engine_double import (
 from engine_double import double as double_module
 from ovirtsdk4 import types
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 USER, PASSWORD = "admin@ovirt@internalsso", "secret"
 

@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 from engine_double.behaviours import BEHAVIOURS, ROOTS, Behaviour
 
+pytestmark = pytest.mark.selftest
+
 TESTS = Path(__file__).parents[1]
 DOUBLE = TESTS / "engine_double"
 PAGE = TESTS.parent / "docs" / "engine-double.md"

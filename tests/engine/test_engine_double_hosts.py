@@ -9,7 +9,7 @@ import pytest
 from double_engine import Engine, made, refused, row
 from ovirtsdk4 import types
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 Status = types.HostStatus
 NEW = "nfs1.example.com:/exports/new"

@@ -14,7 +14,7 @@ from engine_double.actions import ACTIONS, NOT_MONITORED, OF_JOBS, WITH_CALLBACK
 from engine_double.routing import ROUTES
 from ovirtsdk4 import types
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 make = pytest.fixture(made)
 Status = types.JobStatus

@@ -9,7 +9,7 @@ import pytest
 from double_engine import Engine, made, refused
 from ovirtsdk4 import types
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 make = pytest.fixture(made)
 MINE = {"correlation_id": "mine"}

@@ -11,7 +11,7 @@ import pytest
 from engine_double import World, sample_world
 from engine_double.mounts import connect, disconnect_all
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 RULES = "version: 1\nnfs:\n  rules:\n  - {server: nfs1.example.com, transport: %s}\n"
 

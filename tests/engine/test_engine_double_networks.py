@@ -10,7 +10,7 @@ from engine_double.hooks import hook, our_hooks
 from engine_double.host_nics import clamp
 from ovirtsdk4 import types
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 STATIC = types.BootProtocol.STATIC
 

@@ -11,7 +11,7 @@ import requests
 from double_engine import Engine, made
 from ovirtsdk4 import types
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 make = pytest.fixture(made)
 Status = types.StorageDomainStatus

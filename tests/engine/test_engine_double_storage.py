@@ -9,7 +9,7 @@ import pytest
 from double_engine import Engine, made, refused, row
 from ovirtsdk4 import types
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.selftest
 
 Status = types.StorageDomainStatus
 PUBLIC_KEY = types.Ssh(authentication_method=types.SshAuthenticationMethod.PUBLICKEY)

@@ -37,6 +37,8 @@ from engine_recording.without_secrets import Secrets
 from engine_smoke.run import smoke
 from engine_smoke.wishes import Wishes
 
+pytestmark = pytest.mark.selftest
+
 REPOSITORY = Path(__file__).parents[2]
 PLACES = (
     REPOSITORY / "tests/data/recorded",

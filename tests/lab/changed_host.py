@@ -118,7 +118,7 @@ class ChangedHost:
 
     guest: Guest
 
-    def run(self, *words: str, timeout: float = 120.0) -> Result:
+    def run(self, *words: str, timeout: float = 300.0) -> Result:
         """Run ``ovirt-rdma-host``."""
         return self.guest.run([COMMAND, *words], timeout=timeout)
 
@@ -130,7 +130,7 @@ class ChangedHost:
 
     def signalled(self, orders: str, *words: str) -> Result:
         """Run it and send it signals: ``done 1 TERM, undoing 1 KILL``."""
-        return self.start_signalled(orders, *words).wait()
+        return self.start_signalled(orders, *words).wait(300)
 
     def start_signalled(self, orders: str, *words: str) -> Process:
         """The same, in the background."""

@@ -13,6 +13,8 @@ from lab.command import Result
 from lab.guest import Guest
 from lab.topology import HYPERVISOR_ADDRESSES, NETDEV, Topology
 
+pytestmark = pytest.mark.selftest
+
 RDMA = "proto=rdma,port=20049"
 RDMA6 = "proto=rdma6,port=20049"
 TCP = "proto=tcp"

@@ -16,6 +16,8 @@ import pytest
 from lab.guest import Guest
 from lab.problem import CommandFailed, CommandTimeout, GuestDied
 
+pytestmark = pytest.mark.selftest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

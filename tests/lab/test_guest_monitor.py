@@ -10,6 +10,8 @@ import pytest
 from lab.problem import LabProblem
 from lab.topology import NETDEV, Topology
 
+pytestmark = pytest.mark.selftest
+
 CARRIER = f"cat /sys/class/net/{NETDEV}/carrier"
 PORT = "cat /sys/class/infiniband/rxe0/ports/1/state"
 DOWN, UP = ("0", "1: DOWN"), ("1", "4: ACTIVE")

@@ -1,132 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's hooks on a host: called by VDSM's own runner (the double's, or that of
-VDSM_SOURCE), as the user and with the data that VDSM calls them with, against real
-netdevs, systemd and udev.
+"""VDSM's hooks on a host, against real netdevs, systemd and udev: what they refuse, and
+what one that hangs costs. test_smoke_lab.py has a network setup from end to end.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import pytest
-from changed_host import JOURNAL, ChangedHost
 from hook_host import network, setup
+from hooked_host import BOUNDED, FABRIC, TSO, HookedHost, asking, hooked_host
 
-from lab import installed_host, vdsm_packages
-from lab.guest import Guest
-from lab.infiniband import InfiniBand, PciFunction
+from lab import installed_host
 
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-# The first ConnectX, on which TSO has to go: a change that nobody notices.
-FABRIC = InfiniBand(hcas=2, pci=PciFunction(driver="mlx4_core"))
-POLICY = """\
-version: 1
-nfs:
-  rules:
-    - {name: data, server: 10.97.0.1, transport: require-rdma}
-host:
-  interfaces:
-    - name: storage
-      match: {link_layer: infiniband}
-      transport_mode: connected
-      tso: auto
-"""
-TSO = {"ib0": "tx-tcp-segmentation: on", "ib1": "tx-tcp-segmentation: on"}
-# As supervdsmd, vdsmd and ExecStartPre call it. vdsmd's own folder has a sitecustomize.
-_CALL = """
-import json, sys, time
-from vdsm.common import exception, hooks
-answers = []
-for data in json.load(sys.stdin):
-    started = time.monotonic()
-    error = None
-    try:
-        call = getattr(hooks, sys.argv[1])
-        after = call() if data is None else call(data)
-    except exception.HookError as refused:
-        after, error = data, str(refused)
-    answers.append([after, error, time.monotonic() - started])
-print(json.dumps(answers))
-"""
-_VDSMS = {"PYTHONPATH": "/usr/libexec/vdsm"}
-_POINTS = "/usr/lib/python3/dist-packages/ovirt_rdma/vdsm_hooks/points.py"
-# Seconds for each hook, instead of 10 and 20: emulation is some ten times as slow.
-PATIENT, BOUNDED = 90.0, 60.0
-
-
-@dataclass(frozen=True)
-class Called:
-    """What VDSM has afterwards: the data, the refusal, and how long it waited."""
-
-    data: Any
-    refused: Optional[str]
-    seconds: float
-
-
-@dataclass
-class HookedHost(ChangedHost):
-    """The same with VDSM."""
-
-    def calls(self, point: str, data: list[Any], *, uid: int = 0) -> list[Called]:
-        """Let VDSM run its hooks at ``point``, for each of ``data``."""
-        command = ["/usr/bin/python3", "-c", _CALL, point]
-        result = self.guest.run(
-            command, input=json.dumps(data), uid=uid, environment=_VDSMS, check=True
-        )
-        # What VDSM's own logging says goes to stderr.
-        return [Called(*answer) for answer in json.loads(result.stdout)]
-
-    def call(self, point: str, data: Any = None, *, uid: int = 0) -> Called:
-        """The same for one."""
-        [called] = self.calls(point, [data], uid=uid)
-        return called
-
-    def ask(self, *requests: Any) -> list[Optional[str]]:
-        """Let VDSM run those before network setups, which stay as they are; return the
-        refusals.
-        """
-        called = self.calls("before_network_setup", list(requests))
-        assert [one.data for one in called] == list(requests)
-        return [one.refused for one in called]
-
-    def limit(self, seconds: float) -> None:
-        """Give every hook so much time."""
-        change = rf"s/^\( *[A-Z_]*: \)[0-9.]*,$/\1{seconds},/"
-        self.said(f"sed -i '{change}' {_POINTS}; grep -q {seconds}, {_POINTS}")
-
-    def mode(self, netdev: str = "ib0") -> str:
-        return self.said(f"cat /sys/class/net/{netdev}/mode")
-
-    def tso(self) -> dict[str, str]:
-        """Return what ethtool says of TSO on each netdev."""
-        line = "ethtool -k {} | grep -o 'tx-tcp-segmentation: [a-z]*'"
-        return {one: self.said(line.format(one)) for one in TSO}
-
-    def has_logged(self, *sentences: str) -> None:
-        """Wait until the hooks have said that to syslog."""
-        for sentence in sentences:
-            words = f"journalctl -o cat -t ovirt-rdma | grep -qF '{sentence}'"
-            self.wait_until(words)
-
-    def is_untouched(self) -> bool:
-        """Whether no hook has ever begun a run."""
-        return self.guest.run(["test", "-e", JOURNAL]).exit_code == 1
-
 
 @pytest.fixture(scope="module")
 def booted() -> Iterator[HookedHost]:
-    with Guest("hypervisor", systemd=True) as guest:
-        vdsm_packages.install(guest)
-        installed_host.install(guest)
-        host = HookedHost(guest)
-        host.load_policy(POLICY)
-        host.limit(PATIENT)
-        FABRIC.load(guest)
+    with hooked_host() as host:
         yield host
 
 
@@ -135,10 +30,6 @@ def host(booted: HookedHost) -> HookedHost:
     """Enabled."""
     booted.must("enable", "--mode", "vdsmd")
     return booted
-
-
-def asking(mode: str, nic: str = "ib0", **more: Any) -> dict[str, Any]:
-    return setup({"storage": network(nic, custom={"ipoib_mode": mode}, **more)})
 
 
 def bond(mode: str, **more: Any) -> dict[str, Any]:
@@ -195,29 +86,6 @@ def test_what_it_can_goes_on(host: HookedHost) -> None:
     )
     assert host.ask(*requests) == [None] * len(requests)
     assert host.is_untouched()
-
-
-def test_a_network_gets_the_mode_that_it_asks_for(host: HookedHost) -> None:
-    wanted = asking("connected", mtu=65520)
-    assert host.ask(wanted) == [None]
-    assert host.mode() == "connected"
-    assert [run["by"] for run in host.runs()] == ["before_network_setup"]
-    rollback = asking("datagram")
-    rollback["request"]["options"]["_inRollback"] = True
-    assert host.ask(rollback) == [None]
-    assert host.mode() == "connected"
-    assert host.ask(asking("datagram", mtu=2044)) == [None]
-    assert host.mode() == "datagram"
-
-
-def test_after_a_setup_its_netdevs_lose_tso(host: HookedHost) -> None:
-    request = setup({"storage": network("ib0")})
-    rollback = setup({"storage": network("ib0")}, _inRollback=True)
-    host.call("after_network_setup", rollback)
-    assert host.tso() == TSO
-    host.call("after_network_setup", request)
-    assert host.tso() == {**TSO, "ib0": "tx-tcp-segmentation: off"}
-    host.has_logged("after_network_setup: IPOIB-TSO-01/ib0: on -> off")
 
 
 def test_before_vdsm_starts_all_that_nobody_notices_is_done(host: HookedHost) -> None:

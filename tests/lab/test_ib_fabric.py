@@ -20,6 +20,8 @@ from lab.ib_pair import EXPORT_PATH, HYPERVISOR_ADDRESSES, IbPair, ib_pair
 from lab.infiniband import InfiniBand, PciFunction
 from lab.problem import CommandFailed
 
+pytestmark = pytest.mark.selftest
+
 STANDARD = InfiniBand(
     pkeys=(0xFFFF, 0x8001),
     pci=PciFunction(driver="mlx4_core"),

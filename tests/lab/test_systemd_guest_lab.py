@@ -16,6 +16,8 @@ from lab.guest import Guest
 from lab.ib_pair import IbPair, ib_pair
 from lab.infiniband import InfiniBand
 
+pytestmark = pytest.mark.selftest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 FABRIC = InfiniBand(pkeys=(0xFFFF, 0x8001))
 ADDRESSES = {"10.97.0.2/24", "fd00:97::2/64"}

@@ -11,6 +11,8 @@ from vdsm_under_test import VdsmUnderTest, definition
 
 from ovirt_rdma.host.reader import HostReader
 
+pytestmark = pytest.mark.selftest
+
 FAMILY = b"Address family for hostname not supported"
 
 

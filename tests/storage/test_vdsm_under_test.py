@@ -12,6 +12,8 @@ import pytest
 import vdsm_source
 from vdsm_under_test import SOURCE, VdsmUnderTest
 
+pytestmark = pytest.mark.selftest
+
 
 def test_a_child_process_finds_the_same_vdsm(vdsm: VdsmUnderTest) -> None:
     path = [str(vdsm.path), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -10,6 +10,8 @@ import pytest
 
 from tools import fuzz
 
+pytestmark = pytest.mark.selftest
+
 PRINTED = """\
 tests/host/test_a_fuzz.py::test_any[x y] PASSED
 ==================== Hypothesis Statistics =====================

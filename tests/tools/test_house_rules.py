@@ -9,6 +9,8 @@ import pytest
 
 from tools.house_rules import findings, main
 
+pytestmark = pytest.mark.selftest
+
 LICENSE_LINE = "# SPDX-License-Identifier: GPL-2.0-or-later\n"
 # Put together here, so that this file breaks no rule itself.
 CHECKOUT = "/" + "work/main"
