@@ -14,23 +14,23 @@ from vdsm_under_test import load_vdsm
 from bench import thousand_rules
 from bench.constructor import CASES, CHOICE, PROGRAM, STOCK
 from bench.thousand_rules import FIRST
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy import rule_for
-from ovirt_rdma.host.policy_store import PolicySource, store
-from ovirt_rdma.host.reader import HostReader
-from ovirt_rdma.storage import vdsm_shape
-from ovirt_rdma.storage.connection import connection_class
+from ovirt_rdma.host.policy.model import rule_for
+from ovirt_rdma.host.policy.store import PolicySource, store
 from ovirt_rdma.storage.readiness import READY, Readiness, Step
 from ovirt_rdma.storage.server_readiness import Surroundings
-from ovirt_rdma.storage.shared import Shared
 from ovirt_rdma.storage.transport import Families, choose
+from ovirt_rdma.storage.vdsm import compat
+from ovirt_rdma.storage.vdsm.connection import connection_class
+from ovirt_rdma.storage.vdsm.context import Shared
 
 
 def main() -> None:
     """Be the pyperf program."""
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     vdsm = load_vdsm()
-    shape = vdsm_shape.load()
+    shape = compat.load()
     shared = Shared(Surroundings(HostReader("/")))
     with tempfile.TemporaryDirectory() as name, vdsm.fresh(Path(name)):
         runner.bench_func(STOCK, _maker(shape.nfs_connection, FIRST))

@@ -21,11 +21,11 @@ from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed
 
 CHECK, VERIFY = "`hosts check`", "`domain verify`"
 
-_MAIN = "ovirt_rdma.cli.engine_command:main"
+_MAIN = "ovirt_rdma.cli.engine.main:main"
 # As the script that pip writes.
 _COMMAND = """\
 import sys
-from ovirt_rdma.cli.engine_command import main
+from ovirt_rdma.cli.engine.main import main
 sys.exit(main())
 """
 _WORLD_PATH = f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"

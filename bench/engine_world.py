@@ -24,8 +24,8 @@ from engine_double.answers import Answer
 from engine_double.hooks import hook
 
 from bench.rounds import CHECKOUT
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.engine_sdk_tools.hook_checksums import NAME, POINTS
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
+from ovirt_rdma.engine_sdk_tools.model import Host
 
 DOMAINS = ("data1", "data2", "data3", "data4")
 SEEN = "/bench/seen"

@@ -15,12 +15,12 @@ from pathlib import Path
 from host_fake_hosts import NFS_MODULES, RDMA_MODULES
 from host_fake_root import FakeRoot, Pci
 
-from ovirt_rdma.host.commands import CommandFailed, NotInstalled
-from ovirt_rdma.host.facts_file import to_json
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.facts.dump import to_json
 from ovirt_rdma.host.paths import POLICY_JSON, under
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_store import store
-from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 
 # Issue 4's host: 16 devices with two ports each, 128 P_Keys a port, and 508 VFs, which
 # all adapters share evenly: 31 or 32 each, so that smaller hosts have as many of them.

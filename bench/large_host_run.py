@@ -12,18 +12,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ovirt_rdma.cli import decided
-from ovirt_rdma.cli.host_command import main as ovirt_rdma_host
-from ovirt_rdma.host.commands import (
+from ovirt_rdma.cli.host import decision
+from ovirt_rdma.cli.host.main import main as ovirt_rdma_host
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.decision.registry import Decision, decide
+from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.policy.store import read
+from ovirt_rdma.host.system.commands import (
     CommandFailed,
     NotInstalled,
     Runner,
     run_command,
 )
-from ovirt_rdma.host.decide import Decision, decide
-from ovirt_rdma.host.paths import POLICY_JSON, under
-from ovirt_rdma.host.policy_store import read
-from ovirt_rdma.host.reader import HostReader
 
 
 def decide_on(folder: Path) -> Decision:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run ``FOLDER VERB …``; return the exit code."""
     folder, *words = arguments
     tools = tools_of(Path(folder))
-    setattr(decided, "HostReader", lambda root: HostReader(root, tools))  # noqa: B010
+    setattr(decision, "HostReader", lambda root: HostReader(root, tools))  # noqa: B010
     return ovirt_rdma_host([*words, "--root", f"{folder}/root"])
 
 

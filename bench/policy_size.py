@@ -14,7 +14,7 @@ from bench.report import Section, Table, Verdict
 from bench.rounds import PACKAGE, measure
 from bench.spread import Timing, duration, durations, kilobytes, megabytes, times
 from bench.thousand_rules import MANY
-from ovirt_rdma.host.policy_store import read, store
+from ovirt_rdma.host.policy.store import read, store
 
 PROGRAM = "bench.policy_size_program"
 
@@ -105,7 +105,7 @@ def _highest_memory(rules: int, folder: Path) -> int:
     words = ["policy", "load", str(policy), "--root", str(folder / "root")]
     return highest_memory(
         f"policy load with {rules} rules",
-        "ovirt_rdma.cli.host_command:main",
+        "ovirt_rdma.cli.host.main:main",
         words,
         {},
     )

@@ -24,8 +24,8 @@ from bench.policy_size import (
     benchmark_name,
 )
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy import rule_for
-from ovirt_rdma.host.policy_store import PolicySource, read, store
+from ovirt_rdma.host.policy.model import rule_for
+from ovirt_rdma.host.policy.store import PolicySource, read, store
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def _load(loops: int, policy: Path, root: Path) -> float:
     """Return the seconds of ``loops`` first loads."""
     stored = root / "var/lib/ovirt-rdma/policy.json"
     words = ["policy", "load", str(policy), "--root", str(root)]
-    command = [sys.executable, "-m", "ovirt_rdma.cli.host_command", *words]
+    command = [sys.executable, "-m", "ovirt_rdma.cli.host.main", *words]
     seconds = 0.0
     for _ in range(loops):
         stored.unlink(missing_ok=True)

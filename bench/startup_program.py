@@ -14,7 +14,7 @@ from bench.startup import BARE, INTERPRETER, PROGRAM, VERBS
 # What pip writes for the entry point, without its shebang.
 _SCRIPT = """\
 import sys
-from ovirt_rdma.cli.host_command import main
+from ovirt_rdma.cli.host.main import main
 if __name__ == '__main__':
     sys.exit(main())
 """

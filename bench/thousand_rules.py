@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ovirt_rdma.host.policy import REQUIRE_RDMA, NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.model import REQUIRE_RDMA, NfsPolicy, NfsRule, Policy
 
 MANY = 1000
 

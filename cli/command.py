@@ -10,9 +10,9 @@ import signal
 import sys
 import time
 
-from ovirt_rdma.cli.screen import Screen
-from ovirt_rdma.cli.words import parse
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.parser import parse
+from ovirt_rdma.host.errors import Problem
 
 TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Optional
 
-    from ovirt_rdma.cli.words import Parser
+    from ovirt_rdma.cli.parser import Parser
 
 # Set to 1, it shows the traceback of an error that is ours.
 DEBUG = "OVIRT_RDMA_DEBUG"

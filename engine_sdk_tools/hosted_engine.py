@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from ovirt_rdma.engine_sdk_tools.call import Read
-from ovirt_rdma.engine_sdk_tools.engine_errors import PASSING, EngineProblem
-from ovirt_rdma.engine_sdk_tools.engine_facts import FILE_TYPES, Domain, Engine
+from ovirt_rdma.engine_sdk_tools.api.errors import PASSING, EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.model import FILE_TYPES, Domain, Engine
 
 # What the ovirt.ovirt role hosted_engine_setup calls it (he_storage_domain_name).
 USUAL_NAME = "hosted_storage"

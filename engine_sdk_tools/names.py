@@ -11,8 +11,8 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Optional, Protocol, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import DataCenter, Domain, Engine, Host
-from ovirt_rdma.host.problem import UsageProblem
+from ovirt_rdma.engine_sdk_tools.model import DataCenter, Domain, Engine, Host
+from ovirt_rdma.host.errors import UsageProblem
 
 _NEAREST = 3
 # More are not listed: a list of 250 hosts is no hint.

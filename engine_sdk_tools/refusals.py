@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.errors import Problem
 
 # So many hosts of which the same is said have a line each.
 ONE_BY_ONE = 4

@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable, TypeVar
 
-from ovirt_rdma.engine_sdk_tools.call import Call
-from ovirt_rdma.engine_sdk_tools.engine_errors import (
-    MISSING,
-    EngineProblem,
-    LostAnswer,
-)
-from ovirt_rdma.engine_sdk_tools.progress import Listener
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem, LostAnswer
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.host.errors import Problem
 
 T = TypeVar("T")
 

@@ -4,15 +4,15 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.attach_rows import AttachRequest
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
-from ovirt_rdma.engine_sdk_tools.network_attach import plan_network_attach
-from ovirt_rdma.engine_sdk_tools.network_attach_run import attach_network
-from ovirt_rdma.engine_sdk_tools.progress import Silent
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.networks.attach import attach_network
+from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 name, nic, addresses = sys.argv[1:]
 

@@ -3,19 +3,19 @@
 
 import os
 
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.hosts_check import (
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.fleet.check import (
     Wanted,
     check,
     connections_of,
     row_of,
 )
-from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL
-from ovirt_rdma.engine_sdk_tools.report_stream import reports_of
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 with Session(from_sources(Flags(), os.environ)) as session:
     # The engine knows the hooks of VDSM on each host, with their checksums.

@@ -7,19 +7,18 @@ Run it again to resume a conversion that was interrupted or has stopped.
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources, state_folder
+from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, FINISHED
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_resume
-from ovirt_rdma.engine_sdk_tools.conversion.state import CONVERTED, FINISHED
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.conversion.work import carry_out
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.names import domain_named
-from ovirt_rdma.engine_sdk_tools.progress import Silent
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
-from ovirt_rdma.engine_sdk_tools.state_folder import state_folder
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 (name,) = sys.argv[1:]
 hosts = AnsibleHosts(Access(key=default_key()))

@@ -4,16 +4,19 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.domain_create import DomainRequest, plan_domain_create
-from ovirt_rdma.engine_sdk_tools.domain_create_run import create_domain
-from ovirt_rdma.engine_sdk_tools.domain_mounted import what_is_open
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
-from ovirt_rdma.engine_sdk_tools.progress import Silent
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+    DomainRequest,
+    plan_domain_create,
+)
+from ovirt_rdma.engine_sdk_tools.domains.mounted import what_is_open
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.errors import Problem
 
 name, export, data_center = sys.argv[1:]
 

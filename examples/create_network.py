@@ -4,17 +4,17 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
-from ovirt_rdma.engine_sdk_tools.network_create import (
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.networks.create import create_network
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
     NetworkRequest,
     plan_network_create,
 )
-from ovirt_rdma.engine_sdk_tools.network_create_run import create_network
-from ovirt_rdma.engine_sdk_tools.progress import Silent
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 name, data_center = sys.argv[1:]
 

@@ -3,13 +3,13 @@
 
 import os
 
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.domain_rows import domain_rows, file_domains
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
-from ovirt_rdma.engine_sdk_tools.report_stream import reports_of
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.domains.list import domain_rows, file_domains
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 # The engine is read once, into plain data.
 with Session(from_sources(Flags(), os.environ)) as session:

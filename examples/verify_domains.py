@@ -4,15 +4,15 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.domain_rows import domains_to_verify
-from ovirt_rdma.engine_sdk_tools.domain_transport import verify
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+from ovirt_rdma.engine_sdk_tools.domains.transport import verify
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
-from ovirt_rdma.engine_sdk_tools.report_stream import reports_of
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 with Session(from_sources(Flags(), os.environ)) as session:
     engine = read_engine(session)

@@ -9,7 +9,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.errors import Problem
 
 IpAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 

@@ -63,7 +63,7 @@ def _archive() -> bytes:
     for room in _ROOMS:
         archive.add_modules(_CHECKOUT / room, f"{_LIBRARY}/{room}")
     python = shlex.quote(sys.executable)
-    wrapper = f'#!/bin/sh\nexec {python} -m ovirt_rdma.cli.host_command "$@"\n'
+    wrapper = f'#!/bin/sh\nexec {python} -m ovirt_rdma.cli.host.main "$@"\n'
     archive.add(wrapper.encode(), COMMAND, 0o755)
     with tempfile.TemporaryDirectory() as folder:
         command = ["make", "-s", "-C", str(_CHECKOUT), "install-host-files"]

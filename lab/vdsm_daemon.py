@@ -91,7 +91,7 @@ class VdsmDaemon:
     def command(self, *words: str, timeout: float = 60.0) -> Result:
         """Run ``ovirt-rdma-host`` in the guest."""
         return self.guest.run(
-            [sys.executable, "-m", "ovirt_rdma.cli.host_command", *words],
+            [sys.executable, "-m", "ovirt_rdma.cli.host.main", *words],
             timeout=timeout,
         )
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.facts import Facts, Netdev, RdmaDevice, RdmaPort, Route
+from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.model import Facts, Route
 
 READY = "ready"
 NOT_READY = "not ready"

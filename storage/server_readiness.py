@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Is this host, and is this server, ready for RDMA? The asking, for one server."""
+"""Ask whether this host and a server are ready for RDMA.
+
+What this host tells about its readiness, read once for all who ask at a time.
+
+A GID table alone may have 1024 files: twenty servers asked at once would read it
+twenty times.
+
+Is this host, and is this server, ready for RDMA? The asking, for one server.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Optional, Protocol
 
-from ovirt_rdma.host.facts import Facts
-from ovirt_rdma.host.policy import NfsRule
-from ovirt_rdma.host.reader import HostReader
-from ovirt_rdma.storage import network_probe
-from ovirt_rdma.storage.local_facts import LocalFacts
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.model import NfsRule
+from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
@@ -24,6 +31,42 @@ from ovirt_rdma.storage.readiness import (
     Step,
     local_steps,
 )
+
+
+class LocalFacts:
+    """Reads what :func:`ovirt_rdma.storage.readiness.local_steps` looks at.
+
+    Nobody gets what was read before they asked: those who ask during a reading wait
+    for the next one and share that. Safe for several threads.
+    """
+
+    def __init__(self, reader: HostReader) -> None:
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._begun = 0
+        self._facts: Optional[Facts] = None
+
+    def read(self) -> Facts:
+        """Return facts whose reading begins after this call."""
+        wanted = self._begun + 1
+        with self._lock:
+            if self._begun < wanted or self._facts is None:
+                self._begun += 1
+                self._facts = None
+                self._facts = self._read()
+            return self._facts
+
+    def _read(self) -> Facts:
+        reader = self._reader
+        return Facts(
+            hostname="",
+            kernel_release=reader.kernel_release(),
+            uptime_s=reader.uptime(),
+            rdma_devices=reader.rdma_devices(),
+            netdevs=reader.netdevs(),
+            modules=reader.modules(),
+        )
+
 
 SETTLE_POLL_S = 0.5
 # A resolver whose first server is dead answers after 5 s (resolv.conf(5), timeout).
@@ -51,7 +94,7 @@ class Surroundings:
     """
 
     reader: HostReader
-    network: Network = network_probe
+    network: Network = probe
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     local_facts: LocalFacts = field(init=False)

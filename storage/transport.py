@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.policy import (
+from ovirt_rdma.host.policy.model import (
     DEFAULT_PORT,
     PREFER_RDMA,
     TCP,
     NfsRule,
     RuleMatch,
 )
-from ovirt_rdma.storage.options import PORT, TRANSPORT, MountOptions
+from ovirt_rdma.storage.mount_options import PORT, TRANSPORT, MountOptions
 from ovirt_rdma.storage.readiness import NOT_READY, UNKNOWN, Readiness
 
 STOCK = "stock"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.facts import NfsMount
+from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.storage.proof import RDMA, TCP, prove
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step

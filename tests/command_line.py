@@ -15,9 +15,9 @@ from pathlib import Path
 from termios import TIOCSWINSZ
 from typing import Any
 
-from ovirt_rdma.cli.host_command import main
+from ovirt_rdma.cli.host.main import main
 
-COMMAND = (sys.executable, "-m", "ovirt_rdma.cli.host_command")
+COMMAND = (sys.executable, "-m", "ovirt_rdma.cli.host.main")
 FACTS = Path(__file__).parent / "data" / "facts"
 RXE = str(FACTS / "rxe-one-mount.json")
 NO_RDMA = str(FACTS / "no-rdma-tcp-mount.json")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from ovirt_rdma.cli import engine_session
-from ovirt_rdma.cli.engine_command import main
-from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.cli.engine import session
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 
 
 class Clock:
@@ -68,7 +68,7 @@ def run_engine(capsys: Any, double: Any, door: Any, *words: str) -> Result:
     def quick(settings: Any) -> Session:
         return Session(settings, clock=clock, sleep=clock.sleep)
 
-    waits_no_time = mock.patch.object(engine_session, "Session", quick)
+    waits_no_time = mock.patch.object(session, "Session", quick)
     with waits_no_time, mock.patch.dict(os.environ, access(double)):
         code = main(words, door)
     out, err = capsys.readouterr()

@@ -19,17 +19,18 @@ import requests
 from engine_double import SimHost, World
 from engine_host_facts import facts_of
 
-from ovirt_rdma.cli.status_changes import change_document
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.engine_sdk_tools.host_report import HostDone, HostReport, Pushed
-from ovirt_rdma.host import facts_file, policy_json
-from ovirt_rdma.host.effects.change_status import ChangeStatus
-from ovirt_rdma.host.enablement_state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
-from ovirt_rdma.host.enablement_status import Enabled, LoadedPolicy, Package, Status
+from ovirt_rdma.cli.host.status import change_document
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.changes.status import ChangeStatus
+from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
+from ovirt_rdma.host.enablement.status import Enabled, LoadedPolicy, Package, Status
+from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_remark import PolicyProblem
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import Policy
 
 _INSTALL = "install the package ovirt-rdma-host there"
 
@@ -101,14 +102,14 @@ class DoubleDoor:
             return Pushed(name, before=before, problem=str(wrong), fix=wrong.fix)
         host.policy_text = text
         self.pushes.append((name, text))
-        digest = policy_json.digest(policy) if policy is not None else None
+        digest = json_form.digest(policy) if policy is not None else None
         return Pushed(name, digest, before)
 
 
 def status_document(host: SimHost) -> dict[str, Any]:
     """What ``ovirt-rdma-host status -o json`` prints on the host."""
     policy = _policy(host.policy_text)
-    digest = policy_json.digest(policy) if policy is not None else None
+    digest = json_form.digest(policy) if policy is not None else None
     on = host.addon
     link = "ours" if on else "absent"
     status = Status(
@@ -141,7 +142,7 @@ def report_document(report: HostReport) -> dict[str, Any]:
     """A report as JSON, for :class:`HttpDoor`."""
     document = dataclasses.asdict(dataclasses.replace(report, facts=None))
     if report.facts is not None:
-        document["facts"] = facts_file.to_json_dict(report.facts)
+        document["facts"] = dump.to_json_dict(report.facts)
     return document
 
 
@@ -161,7 +162,7 @@ class HttpDoor:
         for host in hosts:
             said = self._ask("reports", {"host": host.name})
             if said["facts"] is not None:
-                said["facts"] = facts_file.from_json_dict(said["facts"], host.name)
+                said["facts"] = dump.from_json_dict(said["facts"], host.name)
             found[host.name] = HostReport(**said)
             if done is not None:
                 done(host.name)
@@ -205,6 +206,6 @@ def _fix(host: SimHost) -> str:
 
 
 if __name__ == "__main__":
-    from ovirt_rdma.cli.engine_command import main
+    from ovirt_rdma.cli.engine.main import main
 
     raise SystemExit(main(sys.argv[2:], HttpDoor(sys.argv[1])))

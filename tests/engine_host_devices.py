@@ -15,10 +15,9 @@ from typing import Optional
 
 from engine_double import SimHost, SimNic, World
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.devices import (
     Bond,
-    Facts,
     Gid,
     Netdev,
     NetworkManager,
@@ -26,6 +25,7 @@ from ovirt_rdma.host.facts import (
     RdmaDevice,
     RdmaPort,
 )
+from ovirt_rdma.host.facts.model import Facts
 
 DATA = Path(__file__).parent / "data"
 # Of IPoIB in datagram mode: the IB MTU less 4 bytes (RFC 4391, section 7).
@@ -35,7 +35,7 @@ _IB_MTUS = (256, 512, 1024, 2048, 4096)
 @functools.cache
 def base() -> Facts:
     """Facts of the golden host that all are made of."""
-    return facts_file.load(DATA / "hosts" / "connectx-5-ib" / "facts.json")
+    return dump.load(DATA / "hosts" / "connectx-5-ib" / "facts.json")
 
 
 def infiniband(host: SimHost) -> list[SimNic]:

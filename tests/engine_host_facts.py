@@ -22,15 +22,14 @@ from engine_host_devices import (
     networks_of,
 )
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.devices import NetdevUse, RdmaDevice
+from ovirt_rdma.host.facts.model import (
     CmId,
     DegradedMark,
     Facts,
     MountTransport,
-    NetdevUse,
     NfsMount,
-    RdmaDevice,
     Route,
 )
 from ovirt_rdma.storage.trunking import because, sharers
@@ -65,7 +64,7 @@ def facts_of(world: World, host: SimHost) -> Facts:
 @functools.cache
 def _sample(transport: str) -> NfsMount:
     name = {"rdma": "rxe-one-mount", "tcp": "no-rdma-tcp-mount"}[transport]
-    return facts_file.load(DATA / "facts" / f"{name}.json").nfs_mounts[0]
+    return dump.load(DATA / "facts" / f"{name}.json").nfs_mounts[0]
 
 
 def _storage_way(host: SimHost) -> tuple[Optional[str], Optional[str]]:

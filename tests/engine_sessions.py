@@ -7,9 +7,9 @@ from typing import Any
 
 from engine_command_line import Clock
 
-from ovirt_rdma.engine_sdk_tools.progress import Silent
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Settings
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
 
 class Notes(Silent):

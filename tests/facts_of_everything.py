@@ -3,24 +3,15 @@
 
 from __future__ import annotations
 
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.facts.devices import (
     Adapter,
     Bond,
     Dcb,
-    Facts,
     Gid,
     Ipoib,
-    KernelOption,
-    LoadLine,
-    ModprobeLine,
-    ModuleFile,
-    ModuleParameter,
-    Modules,
-    MountTransport,
     Netdev,
     NetdevUse,
     NetworkManager,
-    NfsMount,
     Offload,
     OvirtNetwork,
     PciIdentity,
@@ -29,6 +20,17 @@ from ovirt_rdma.host.facts import (
     Property,
     RdmaDevice,
     RdmaPort,
+)
+from ovirt_rdma.host.facts.model import (
+    Facts,
+    KernelOption,
+    LoadLine,
+    ModprobeLine,
+    ModuleFile,
+    ModuleParameter,
+    Modules,
+    MountTransport,
+    NfsMount,
     RdmaStack,
     Route,
     SELinux,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import ovirt_rdma.host
 import ovirt_rdma.vdsm_hooks
-from ovirt_rdma.host.enablement_state import marker_text
+from ovirt_rdma.host.enablement.state import marker_text
 from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, POLICY_JSON, under
-from ovirt_rdma.host.policy_store import store
+from ovirt_rdma.host.policy.store import store
 
 ENTRIES = Path(ovirt_rdma.vdsm_hooks.__file__).parent
 NAME = "50_ovirt_rdma"
@@ -116,19 +116,17 @@ class HookHost:
         """Let before_network_setup's work be the statements ``body``."""
         lines = "".join(f"    {line}\n" for line in body.splitlines())
         start = "import os, signal, subprocess, sys, time\n"
-        answer = "from ovirt_rdma.vdsm_hooks.bounded import STOP, Answer\n"
-        self.replace_module(
-            "network_check.py", f"{start}{answer}def work(root):\n{lines}"
-        )
+        answer = "from ovirt_rdma.vdsm_hooks.deadline import STOP, Answer\n"
+        self.replace_module("network.py", f"{start}{answer}def work(root):\n{lines}")
 
     def limit(self, point: str, seconds: float) -> None:
         """Give a point's hook less time."""
-        text = (ENTRIES / "points.py").read_text(encoding="utf-8")
+        text = (ENTRIES / "main.py").read_text(encoding="utf-8")
         line = f"    {point.upper()}: "
         head, _, tail = text.partition(line)
         assert tail
         tail = tail[tail.index(",") :]
-        self.replace_module("points.py", f"{head}{line}{seconds}{tail}")
+        self.replace_module("main.py", f"{head}{line}{seconds}{tail}")
 
     def _netdev(self, name: str, kind: str, mtu: int) -> None:
         self.write(f"/sys/class/net/{name}/type", f"{kind}\n")

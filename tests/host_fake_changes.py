@@ -27,8 +27,8 @@ from host_fake_changing_nm import ChangingNetworkManager
 from host_fake_netdevs import NOT_SUPPORTED
 from host_fake_root import FakeRoot
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.effects.host_effects import HostEffects
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.system.commands import CommandFailed
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _UNITS = ("ovirt-rdma-partitions.service",)

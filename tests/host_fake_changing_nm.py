@@ -21,7 +21,7 @@ from typing import Optional
 
 from host_fake_ipoib_kernel import IpoibKernel
 
-from ovirt_rdma.host.commands import CommandFailed
+from ovirt_rdma.host.system.commands import CommandFailed
 
 _PROFILES = "/etc/NetworkManager/system-connections/"
 _DEFAULTS = {"infiniband.mtu": "auto", "infiniband.p-key": "default"}

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import signal
 
-from ovirt_rdma.host import enablement, read_fapolicyd
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.enablement import disable, enable
+from ovirt_rdma.host.collect import software
+from ovirt_rdma.host.enablement import apply
+from ovirt_rdma.host.enablement.apply import disable, enable
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_SOURCE,
@@ -18,8 +18,9 @@ from ovirt_rdma.host.paths import (
     RUN_LOCK,
     under,
 )
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.host.policy_store import store
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.system.commands import CommandFailed
 
 RELOAD = ("systemctl", "daemon-reload")
 RESTART = ("systemctl", "try-restart", "vdsmd.service")
@@ -70,9 +71,9 @@ class Host:
         under(self.root, path).unlink()
 
     def run(self, argv):
-        if tuple(argv) == read_fapolicyd.ACTIVE:
+        if tuple(argv) == software.ACTIVE:
             return "inactive\n" if self.fapolicyd == "inactive" else "active\n"
-        if tuple(argv) == read_fapolicyd.DUMP:
+        if tuple(argv) == software.DUMP:
             if self.fapolicyd == "mute":
                 raise CommandFailed("mdb_env_open failed", 4)
             digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -112,7 +113,7 @@ def _up_to(path, root):
 
 def run_until(run, done, end):
     """Call ``run``, and ``end`` in place of its step after ``done`` ones."""
-    carry_out = enablement._carry_out_step
+    carry_out = apply._carry_out_step
     steps = []
 
     def interrupted(step, *rest):
@@ -121,11 +122,11 @@ def run_until(run, done, end):
         steps.append(step.id)
         carry_out(step, *rest)
 
-    enablement._carry_out_step = interrupted
+    apply._carry_out_step = interrupted
     try:
         run()
     finally:
-        enablement._carry_out_step = carry_out
+        apply._carry_out_step = carry_out
 
 
 def killed_at_step(run, done):

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Optional
 from host_fake_files import FakeFiles
 from host_fake_runner import FakeRunner
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.facts import ARPHRD_INFINIBAND
+from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
+from ovirt_rdma.host.system.commands import CommandFailed
 
 if TYPE_CHECKING:
     from host_fake_root import Pci

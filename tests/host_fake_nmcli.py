@@ -22,7 +22,7 @@ from typing import Any, Optional
 from host_fake_files import FakeFiles
 from host_fake_runner import FakeRunner
 
-from ovirt_rdma.host.commands import CommandFailed
+from ovirt_rdma.host.system.commands import CommandFailed
 
 SETTINGS = (
     "connection",

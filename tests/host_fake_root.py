@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A host as a folder: /proc, /sys and /lib in the kernel's own forms, and the tools
-that are run on it, for :class:`ovirt_rdma.host.reader.HostReader`.
+that are run on it, for :class:`ovirt_rdma.host.collect.collector.HostReader`.
 
     host = FakeRoot(tmp_path)
     host.netdev("eth0", addresses=["10.0.0.2/24"])
@@ -27,10 +27,10 @@ from host_fake_runner import FakeRunner
 from host_fake_sessions import FakeSessions
 from host_fake_software import FakeSoftware
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.facts import ARPHRD_ETHER, ARPHRD_LOOPBACK
-from ovirt_rdma.host.ip_output import Row
-from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.parsers.iproute import Row
+from ovirt_rdma.host.facts.devices import ARPHRD_ETHER, ARPHRD_LOOPBACK
+from ovirt_rdma.host.system.commands import CommandFailed
 
 EL9_KERNEL = "5.14.0-427.13.1.el9_4.x86_64"
 ZERO_GID = ":".join(["0000"] * 8)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Callable, Union
 
-from ovirt_rdma.host.commands import CommandFailed, NotInstalled
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 
 Answer = Union[str, CommandFailed, Callable[[], str]]
 """Stdout, a function that makes it, or a failure."""

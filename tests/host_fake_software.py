@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from host_fake_files import FakeFiles
 from host_fake_runner import FakeRunner
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.facts import Unit
-from ovirt_rdma.host.read_units import COMMAND, UNITS
+from ovirt_rdma.host.collect.units import COMMAND, UNITS
+from ovirt_rdma.host.facts.model import Unit
+from ovirt_rdma.host.system.commands import CommandFailed
 
 # As the distributions' own packages have them, but for names and addresses of theirs.
 OS_RELEASE = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ovirt_rdma.host.commands import CommandFailed
+from ovirt_rdma.host.system.commands import CommandFailed
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ovirt_rdma.host.rules.rule import (
+from ovirt_rdma.host.rules.base import (
     FAIL,
     FILE,
     LINK_DOWN,

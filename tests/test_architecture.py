@@ -28,11 +28,13 @@ USES = {
     "host": set(),
 }
 # What stock vdsmd loads of ours: nothing beyond these may come with it.
-VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm_launch", f"{PACKAGE}.storage.connection")
+VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm.launch", f"{PACKAGE}.storage.vdsm.connection")
 DEPENDENCIES = {"yaml", "jsonschema"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
 ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "requests", "rich"}
-ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine_")
+ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
+# CONTRIBUTING.md, files and folders.
+MOST_FILES, MOST_LINES = 17, 460
 # Runs as a process of its own, with the system's Python.
 CM_PROBE = f"{PACKAGE}.storage.rdma_cm_probe"
 
@@ -108,6 +110,54 @@ def test_imports_point_downwards(room):
     ] == []
 
 
+def _package(name: str) -> str:
+    return name if SOURCES[name].name == "__init__.py" else name.rpartition(".")[0]
+
+
+def _package_imports() -> dict[str, set[str]]:
+    """The packages that each package imports, itself left out."""
+    found: dict[str, set[str]] = {_package(name): set() for name in SOURCES}
+    for name in SOURCES:
+        others = {_package(one) for one in _imported(name) if one in SOURCES}
+        found[_package(name)] |= others - {_package(name)}
+    return found
+
+
+def test_no_package_imports_itself_in_a_circle():
+    graphlib.TopologicalSorter(_package_imports()).prepare()  # raises CycleError
+
+
+# What decides reads nothing: neither the host, nor through what changes it.
+PURE = ("host.facts", "host.policy", "host.rules", "host.decision")
+READS_OR_CHANGES = ("host.collect", "host.changes", "host.enablement", "host.services")
+
+
+@pytest.mark.parametrize("package", PURE)
+def test_what_decides_imports_no_reader(package):
+    assert [
+        f"{name} imports {other}"
+        for name in SOURCES
+        if name.startswith(f"{PACKAGE}.{package}.")
+        for other in _imported(name)
+        if other.startswith(tuple(f"{PACKAGE}.{one}" for one in READS_OR_CHANGES))
+    ] == []
+
+
+def test_folders_and_files_stay_of_a_size_to_read():
+    """A file is a chapter, a folder shows no more names than a reader can take in."""
+    shown: dict[str, int] = {}
+    for name, path in SOURCES.items():
+        if path.name != "__init__.py":
+            shown[_package(name)] = shown.get(_package(name), 0) + 1
+    assert {one: n for one, n in shown.items() if n > MOST_FILES} == {}
+    long = {
+        name: lines
+        for name, path in SOURCES.items()
+        if (lines := len(path.read_bytes().splitlines())) > MOST_LINES
+    }
+    assert long == {}
+
+
 def test_no_module_imports_itself_in_a_circle():
     graph = {name: _imported(name, inner=False) & set(SOURCES) for name in SOURCES}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, naming it
@@ -170,16 +220,16 @@ def test_vdsmd_loads_no_library_for_us(start):
 
 # Where files are opened for reading, so that a pipe, a device or an endless one does no
 # harm: root runs what is in these rooms, and VDSM.
-SAFE_FILE = "host/safe_file.py"
+SAFE_FILE = "host/system/safe_file.py"
 # What else reads, and why that ends.
 READS = {
-    "host/effects/journal.py": "without waiting, after a look whose file it is",
-    "host/policy_file.py": "what a person names",
+    "host/changes/journal.py": "without waiting, after a look whose file it is",
+    "host/policy/load.py": "what a person names",
     "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",
-    "cli/engine_settings.py": "the operator's machine",
-    "cli/login_verb.py": "the operator's machine",
-    "cli/network_attach_verb.py": "the operator's machine",
-    "cli/policy_fleet_verbs.py": "the operator's machine",
+    "cli/engine/settings.py": "the operator's machine",
+    "cli/engine/login.py": "the operator's machine",
+    "cli/engine/networks.py": "the operator's machine",
+    "cli/engine/policy.py": "the operator's machine",
 }
 _READERS = {"read_text", "read_bytes", "open", "copyfile", "copy", "copy2", "copytree"}
 _NO_READ = {"O_WRONLY", "O_RDWR", "O_DIRECTORY", "devnull", "w", "wb", "x", "xb"}
@@ -240,17 +290,17 @@ def test_root_opens_files_in_one_place():
 
 
 # Where text reaches a terminal, and what makes it printable there.
-SCREEN = f"{PACKAGE}.cli.screen"
+SCREEN = f"{PACKAGE}.cli.output"
 STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 # Of other rooms these: a Console of rich with the stream of `screen`; getpass, whose
 # question is printable; VDSM's pipe, with a sentence that is; a worker's pipe, and one
 # that lets go of its streams; a hook's own file.
 WRITERS = {
-    (f"{PACKAGE}.cli.engine_progress", "Console"),
-    (f"{PACKAGE}.cli.engine_settings", "getpass"),
-    (f"{PACKAGE}.vdsm_hooks.bounded", "os.write"),
-    (f"{PACKAGE}.vdsm_hooks.bounded", "sys.stdout"),
-    (f"{PACKAGE}.vdsm_hooks.bounded", "sys.stderr"),
+    (f"{PACKAGE}.cli.engine.progress", "Console"),
+    (f"{PACKAGE}.cli.engine.settings", "getpass"),
+    (f"{PACKAGE}.vdsm_hooks.deadline", "os.write"),
+    (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stdout"),
+    (f"{PACKAGE}.vdsm_hooks.deadline", "sys.stderr"),
     ("after_get_caps", "os.write"),
 }
 CALLS = {"print", "input", "Console", "getpass", "os.write", "redirect_stderr"}

@@ -16,7 +16,7 @@ from lab.demo_infiniband import speed
 from lab.guest import Guest
 from lab.problem import LabProblem
 from lab.story import Story
-from ovirt_rdma.host.policy_file import parse_policy
+from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = pytest.mark.selftest
 

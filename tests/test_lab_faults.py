@@ -21,8 +21,8 @@ from lab.fault_table import FAULTS
 from lab.problem import LabProblem
 from lab.vdsm_daemon import Outcome
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy import rule_for
-from ovirt_rdma.host.policy_file import parse_policy
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import rule_for
 
 pytestmark = pytest.mark.selftest
 

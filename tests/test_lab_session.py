@@ -11,7 +11,7 @@ import pytest
 from lab import record_session
 from lab.problem import LabProblem
 from lab.record_session import DOCUMENT, as_markdown
-from ovirt_rdma.cli.host_words import parser
+from ovirt_rdma.cli.host.main import parser
 
 pytestmark = pytest.mark.selftest
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import (
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import (
     Cluster,
     DataCenter,
     Domain,
@@ -15,11 +16,10 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     Host,
     StorageConnection,
 )
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.facts import Facts, NfsMount
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_json import digest
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.model import Facts, NfsMount
+from ovirt_rdma.host.policy.json_form import digest
+from ovirt_rdma.host.policy.load import parse_policy
 
 FACTS = Path(__file__).parent / "data" / "facts"
 SERVER = "nfs1.example.com"
@@ -60,7 +60,7 @@ def status(
 
 def mount(export: str, transport: str, **more: Any) -> NfsMount:
     """A mount of ``export``, as VDSM makes it and the kernel shows it."""
-    sample = facts_file.load(FACTS / "rxe-one-mount.json").nfs_mounts[0]
+    sample = dump.load(FACTS / "rxe-one-mount.json").nfs_mounts[0]
     place = export.replace("/", "_")
     return replace(
         sample,
@@ -74,7 +74,7 @@ def mount(export: str, transport: str, **more: Any) -> NfsMount:
 
 def facts(*mounts: NfsMount) -> Facts:
     """A host with an ACTIVE Soft-RoCE port."""
-    golden = facts_file.load(FACTS / "rxe-one-mount.json")
+    golden = dump.load(FACTS / "rxe-one-mount.json")
     return replace(golden, nfs_mounts=mounts)
 
 

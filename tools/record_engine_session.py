@@ -41,14 +41,11 @@ from engine_door import DoubleDoor, HttpDoor  # noqa: E402
 from engine_double import EngineDouble, SimHook, World, sample_world  # noqa: E402
 from engine_double.serve import serve_hosts  # noqa: E402
 
-from ovirt_rdma.cli import (  # noqa: E402
-    conversion_run,
-    engine_command,
-    engine_session,
-)
+from ovirt_rdma.cli.engine import conversion_run, session  # noqa: E402
+from ovirt_rdma.cli.engine import main as engine_command  # noqa: E402
+from ovirt_rdma.engine_sdk_tools.api.session import Session  # noqa: E402
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder  # noqa: E402
-from ovirt_rdma.engine_sdk_tools.hook_checksums import NAME, POINTS  # noqa: E402
-from ovirt_rdma.engine_sdk_tools.session import Session  # noqa: E402
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS  # noqa: E402
 
 HOSTS = 12
 SERVER = "nas1.example.com"
@@ -356,7 +353,7 @@ def _run_verb(words: list[str]) -> int:
     # Not root's own, which is the same for every run.
     states = StateFolder(Path(os.environ["XDG_STATE_HOME"]))
     with (
-        mock.patch.object(engine_session, "Session", quick),
+        mock.patch.object(session, "Session", quick),
         mock.patch.object(conversion_run, "states", lambda: states),
     ):
         return engine_command.main(words, HttpDoor(os.environ["OVIRT_URL"]))

@@ -14,20 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
-    FINISHED,
-    HEAL,
-    ConversionState,
-)
-from ovirt_rdma.engine_sdk_tools.engine_job import (
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.conversion.model import FINISHED, HEAL, ConversionState
+from ovirt_rdma.engine_sdk_tools.job import (
     EngineJob,
     OpenJob,
     end_job,
     find_open_jobs,
     is_open,
 )
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.errors import Problem
 
 _JOBS = "ovirt-rdma: "
 

@@ -11,15 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.call import Call
-from ovirt_rdma.engine_sdk_tools.conversion.offline import offline_step
-from ovirt_rdma.engine_sdk_tools.conversion.rolling import rolling_step
-from ovirt_rdma.engine_sdk_tools.conversion.sight import (
-    Sight,
-    View,
-    wanted_transports,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
+from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERTING,
     DONE,
@@ -29,7 +22,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     UNMOUNTED,
     ConversionState,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.step import (
+from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+    Sight,
+    View,
+    wanted_transports,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.offline import offline_step
+from ovirt_rdma.engine_sdk_tools.conversion.rolling import rolling_step
+from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     ENTER,
     FAIL,
     FINISH,
@@ -40,8 +40,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.step import (
     WAIT_OUT,
     Step,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.turns import failed
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine, Host
+from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 
 # More steps no host and no domain needs, there and back.
 _MOST = 40

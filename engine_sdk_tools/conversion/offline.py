@@ -18,13 +18,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.host_step import (
     policy_step,
     unproven,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.sight import (
-    Sight,
-    View,
-    unlike,
-    wanted_transports,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     DONE,
     ENTERING,
@@ -39,7 +33,13 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     DomainRecord,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.step import (
+from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+    Sight,
+    View,
+    unlike,
+    wanted_transports,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     FINISH,
     LOOK,
     ORDER,

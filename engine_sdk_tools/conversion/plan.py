@@ -7,24 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.asked_transport import export_at
-from ovirt_rdma.engine_sdk_tools.conversion import checks
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.conversion.host_step import policy_step
-from ovirt_rdma.engine_sdk_tools.conversion.next_step import imagined
-from ovirt_rdma.engine_sdk_tools.conversion.originals import keeping
-from ovirt_rdma.engine_sdk_tools.conversion.records import (
+from ovirt_rdma.engine_sdk_tools.conversion import preflight
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import (
+    against,
     domain_record,
+    keeping,
+    left_out,
     ordered,
+    records_of,
     rule_of,
+    told_of,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.sight import (
-    Sight,
-    View,
-    sight_of,
-    unlike,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
+from ovirt_rdma.engine_sdk_tools.conversion.host_step import policy_step
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERT,
     CONVERTING,
@@ -39,20 +34,27 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     ConversionState,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.step import Step
-from ovirt_rdma.engine_sdk_tools.conversion.told import (
-    against,
-    left_out,
-    records_of,
-    told_of,
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import imagined
+from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+    Sight,
+    View,
+    sight_of,
+    unlike,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.turns import going_on, renamed, reverting
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.conversion.steps import Step
+from ovirt_rdma.engine_sdk_tools.conversion.transitions import (
+    going_on,
+    renamed,
+    reverting,
+)
+from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
+from ovirt_rdma.engine_sdk_tools.domains.trunking import left_behind
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused, check
-from ovirt_rdma.engine_sdk_tools.shared_connection import left_behind
-from ovirt_rdma.host.policy import REQUIRE_RDMA
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 
 # In any order; may be a stream, which is gone through once.
 Reports = Iterable[HostReport]
@@ -87,7 +89,7 @@ def plan_convert(
     those that may not leave a host, by its id; ``earlier`` what was converted before
     (see keeping). Raises Refused and ChecksFailed with all that is against it.
     """
-    checks.check_kinds(engine, domains, request)
+    preflight.check_kinds(engine, domains, request)
     if reports is None and not request.by_row:
         raise Refused(
             ["there is no way to the hosts, so nothing could be prepared or proven"],
@@ -105,10 +107,10 @@ def plan_convert(
             continue
         records.append(record)
         using = (users or {}).get(domain.name, ())
-        offenders += checks.domain_offenders(domain, request, record.wanted, using)
+        offenders += preflight.domain_offenders(domain, request, record.wanted, using)
     check(offenders)
     told = told_of(hosts, reports, domains, records, request)
-    offenders += checks.fleet_offenders(hosts, request, engine.clusters, pinned)
+    offenders += preflight.fleet_offenders(hosts, request, engine.clusters, pinned)
     offenders += against(told)
     check(offenders)
     state = ConversionState(
@@ -130,7 +132,7 @@ def plan_convert(
     if reports is not None and _is_so(state, view):
         return ConversionPlan(state, ())
     mute = [name for name, one in told.items() if one.mute]
-    warnings = list(checks.warnings(hosts, mute, domains, request))
+    warnings = list(preflight.warnings(hosts, mute, domains, request))
     if any(host.status == "up" and host.name in mute for host in hosts):
         warnings += left_behind(engine.domains, domains, request.to)
     return ConversionPlan(state, steps_of(state, view), tuple(warnings))
@@ -196,10 +198,10 @@ def _with_hosts_now(
     new = [host for host in hosts if host.id not in begun]
     told = told_of(new, reports, domains, state.domains, request)
     offenders = list(
-        checks.without_offenders(hosts, replace(request, without=tuple(without)))
+        preflight.without_offenders(hosts, replace(request, without=tuple(without)))
     )
     if request.rolling:
-        offenders += checks.upgrade_offenders(engine.clusters, hosts)
+        offenders += preflight.upgrade_offenders(engine.clusters, hosts)
     check([*offenders, *against(told)])
     made = {record.id: record for record in records_of(told)}
     records = [begun.pop(h.id) if h.id in begun else made[h.id] for h in hosts]
@@ -241,7 +243,7 @@ def plan_revert(
     warnings: list[str] = []
     if state.mode == ROLLING:
         here = engine.hosts_of(state.data_center)
-        warnings += checks.upgrade_offenders(engine.clusters, here)
+        warnings += preflight.upgrade_offenders(engine.clusters, here)
     if new:
         warnings.append(
             f"{', '.join(new)} came up since, and was not converted: what is mounted "

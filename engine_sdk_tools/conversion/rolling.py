@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import away_step, host_step
-from ovirt_rdma.engine_sdk_tools.conversion.sight import UP, View
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERT,
     CONVERTING,
@@ -28,7 +27,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     ConversionState,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.step import (
+from ovirt_rdma.engine_sdk_tools.conversion.observation import UP, View
+from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     FINISH,
     LOOK,
     ORDER,
@@ -38,7 +38,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.step import (
     mark_domain,
     set_row,
 )
-from ovirt_rdma.engine_sdk_tools.engine_facts import status_words
+from ovirt_rdma.engine_sdk_tools.model import status_words
 
 # What a host is not after it came up with its new mounts, unless something is wrong.
 _ILL = ("non_operational", "non_responsive", "error", "down")

@@ -20,16 +20,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
-    CONVERT,
-    HEAL,
-    ConversionState,
+from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERT, HEAL, ConversionState
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.files import remove_unfinished, write_atomically
+from ovirt_rdma.host.system.json_codec import (
+    Records,
+    UnreadableJson,
+    WrongRecord,
+    plain,
+    read_json,
 )
-from ovirt_rdma.host.atomic_file import remove_unfinished, write_atomically
-from ovirt_rdma.host.json_file import UnreadableJson, read_json
-from ovirt_rdma.host.json_records import Records, WrongRecord, plain
-from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.run_lock import LockHeld
+from ovirt_rdma.host.system.lock import LockHeld
 
 SCHEMA_VERSION = 2
 KIND = "conversion"

@@ -6,16 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from ovirt_rdma.host.facts import Adapter
-from ovirt_rdma.host.rules.absence import HOST
-from ovirt_rdma.host.rules.modprobe import (
+from ovirt_rdma.host.facts.devices import Adapter
+from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
+from ovirt_rdma.host.rules.module_loading import (
     blocking_line,
     is_available,
     is_loaded,
     place_of,
 )
 from ovirt_rdma.host.rules.pci_ids import MLX4, MTHCA, QIB, Model, model_of
-from ovirt_rdma.host.rules.rule import FAIL, PASS, SKIP, WARN, Finding, Rule
 from ovirt_rdma.host.rules.view import View
 
 ID = "DRIVER-01"

@@ -1,5 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""MODOPT-02: the module options that the policy wants.
+"""MODOPT-01 and MODOPT-02: module options. Pure.
+
+MODOPT-01: module options that the kernel's own drivers no longer have.
+
+They are of MLNX_OFED and of kernels before 4.0, and live on in old guides. The kernel
+logs "unknown parameter ... ignored" and loads the module. The names were compared with
+the parameters of the modules of Debian's Linux 6.1 (mlx4_core: port_type_array,
+num_vfs, probe_vf, log_mtts_per_seg and others, none of these).
+
+Values of module options: where they are set, what the running module has, and when
+two texts mean one value. Pure.
+
+MODOPT-02: the module options that the policy wants.
 
 They all go into one file of ours, so that is one step. An option that another file sets
 to another value is refused: which line wins is then a matter of file names.
@@ -7,24 +19,17 @@ to another value is refused: which line wins is then a matter of file names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.module_names import CONCERNED, module_name
-from ovirt_rdma.host.own_files import MODPROBE
-from ovirt_rdma.host.policy_host import ModuleOption
-from ovirt_rdma.host.rules.absence import HOST
-from ovirt_rdma.host.rules.dead_options import is_dead
-from ovirt_rdma.host.rules.modprobe import is_available, is_loaded
-from ovirt_rdma.host.rules.option_values import (
-    Setting,
-    running_value,
-    same_value,
-    set_elsewhere,
-)
-from ovirt_rdma.host.rules.own_file_step import kept_lines, own_file_change
-from ovirt_rdma.host.rules.rule import (
+from ovirt_rdma.host.facts.model import Modules
+from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
+from ovirt_rdma.host.policy.model import ModuleOption
+from ovirt_rdma.host.rules.base import (
     FAIL,
+    HOST,
     LIVE,
     PASS,
     REBOOT,
@@ -35,7 +40,202 @@ from ovirt_rdma.host.rules.rule import (
     Rule,
     Step,
 )
+from ovirt_rdma.host.rules.module_loading import (
+    file_of,
+    is_available,
+    is_loaded,
+    is_of_the_kernel,
+    kept_lines,
+    own_file_change,
+    place_of,
+)
 from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.system.own_files import MODPROBE
+
+UNKNOWN_ID = "MODOPT-01"
+
+_PORT_MTU = (
+    "mlx4 offers 4096 by itself today, and port_mtu in the policy changes it "
+    "(mlx4_portN_mtu)"
+)
+_MEMORY = "mlx4_core sizes it by the host's memory"
+_RESOURCES = "mlx4_core's own number serves, and nothing replaces it"
+_ENHANCED = (
+    "ConnectX-4 and later are in datagram mode only; without connected mode, raise the "
+    "datagram MTU to 4092"
+)
+_LRO = "GRO does that now, for every netdev (ethtool -k shows rx-gro)"
+
+# (module, option) to what takes its place.
+DEAD: dict[tuple[str, str], str] = {
+    ("mlx4_core", "mtu_4k"): _PORT_MTU,
+    ("mlx4_core", "set_4k_mtu"): _PORT_MTU,
+    ("mlx4_core", "log_num_mtt"): _MEMORY,
+    ("mlx4_core", "log_num_mpt"): _MEMORY,
+    ("mlx4_core", "log_num_qp"): _RESOURCES,
+    ("mlx4_core", "log_num_srq"): _RESOURCES,
+    ("mlx4_core", "log_num_cq"): _RESOURCES,
+    ("mlx4_core", "log_num_mcg"): _RESOURCES,
+    ("mlx4_core", "log_rdmarc_per_qp"): _RESOURCES,
+    ("ib_ipoib", "ipoib_enhanced"): _ENHANCED,
+    ("ib_ipoib", "lro"): _LRO,
+    ("ib_ipoib", "lro_max_aggr"): _LRO,
+}
+
+_NAME = re.compile(r"([\w-]+)(?:=|$)")
+
+
+def is_dead(view: View, module: str, option: str) -> bool:
+    """Whether the option does nothing on this host.
+
+    Not so where the loaded module shows that it has it, or its file is not the
+    kernel's own (MLNX_OFED has some of them still).
+    """
+    module, option = module_name(module), option.replace("-", "_")
+    if (module, option) not in DEAD:
+        return False
+    modules = view.facts.modules
+    if any(
+        module_name(p.module) == module and p.name == option for p in modules.parameters
+    ):
+        return False
+    path = file_of(modules, module)
+    return path is None or is_of_the_kernel(path)
+
+
+def replacement(module: str, option: str) -> Optional[str]:
+    """Return what takes the place of a dead option."""
+    return DEAD.get((module_name(module), option.replace("-", "_")))
+
+
+def option_names(text: str) -> Iterator[str]:
+    """Yield the names in the text of an ``options`` line: ``a=1 b``."""
+    for word in text.split():
+        match = _NAME.match(word)
+        if match:
+            yield match.group(1)
+
+
+def decide_unknown(view: View) -> Iterator[Finding]:
+    """Give a finding for each dead option, or one that there are none."""
+    found = False
+    for line in view.facts.modules.modprobe_lines:
+        if line.command != "options" or line.file == MODPROBE:
+            continue
+        for name in option_names(line.text):
+            if is_dead(view, line.module, name):
+                found = True
+                yield _unknown_finding(line.module, name, place_of(line))
+    for option in view.policy.host.module_options:
+        if is_dead(view, option.module, option.name):
+            found = True
+            yield _unknown_finding(option.module, option.name, "policy.yaml")
+    if not found:
+        yield Finding(
+            UNKNOWN_ID, HOST, PASS, "no module option was found that does nothing"
+        )
+
+
+def _unknown_finding(module: str, name: str, where: str) -> Finding:
+    return Finding(
+        UNKNOWN_ID,
+        f"{module}.{name}",
+        WARN,
+        f"{where} sets {name}, which this kernel's {module} does not have: it does "
+        f"nothing; {replacement(module, name)}",
+        f"take {name} out of {where}",
+    )
+
+
+UNKNOWN_RULE = Rule(
+    id=UNKNOWN_ID,
+    title="module options that do nothing any more",
+    what=(
+        "modprobe.d and the policy should set no option that the driver does not have: "
+        "mtu_4k, set_4k_mtu, log_num_mtt and their like of mlx4_core, ipoib_enhanced "
+        "and lro of ib_ipoib."
+    ),
+    why=(
+        "The kernel only logs that it ignores an unknown option, so such a line looks "
+        "as if it did something. mtu_4k and set_4k_mtu gave mlx4 ports an MTU of 4096, "
+        "which today is the default and is changed in sysfs (mlx4_portN_mtu). "
+        "log_num_mtt sized the table of registered memory, which follows the host's "
+        "memory now. Drivers of MLNX_OFED still have some of them: where the loaded "
+        "module shows the option, it counts as alive."
+    ),
+    fix="Take the option out of the file that the finding names.",
+    sources=(
+        "modinfo mlx4_core mlx4_ib ib_ipoib (Linux 6.1)",
+        "Linux kernel/module, kernel/params.c: unknown parameters are ignored",
+        "MLNX_OFED user manual (where the options come from)",
+    ),
+    decide=decide_unknown,
+)
+
+UNKNOWN_RULES = (UNKNOWN_RULE,)
+
+
+_NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)", re.ASCII | re.IGNORECASE)
+_TRUE, _FALSE = ("y", "1", "on", "yes"), ("n", "0", "off", "no")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An option as another file, or the kernel command line, sets it; ``place`` as
+    ``FILE:LINE``.
+    """
+
+    value: str
+    place: str
+
+
+def set_elsewhere(modules: Modules, option: ModuleOption) -> Optional[Setting]:
+    """Return the last line that sets the option and is not in our file.
+
+    The kernel takes the last of several values (kernel/params.c).
+    """
+    found = None
+    for line in modules.modprobe_lines:
+        if line.command != "options" or line.file == MODPROBE:
+            continue
+        if module_name(line.module) != module_name(option.module):
+            continue
+        for word in line.text.split():
+            name, _, value = word.partition("=")
+            if name.replace("-", "_") == option.name.replace("-", "_"):
+                found = Setting(value, place_of(line))
+    return found
+
+
+def running_value(modules: Modules, option: ModuleOption) -> Optional[str]:
+    """Return the loaded module's value of an option, or None: not shown."""
+    for parameter in modules.parameters:
+        if module_name(parameter.module) == module_name(
+            option.module
+        ) and parameter.name == option.name.replace("-", "_"):
+            return parameter.value
+    return None
+
+
+def same_value(one: str, other: str) -> bool:
+    """Whether two texts mean one value: ``0x10`` is 16, and Y is 1."""
+    return _plain(one) == _plain(other)
+
+
+def _plain(text: str) -> tuple[str, ...]:
+    return tuple(_plain_word(word.strip().lower()) for word in text.split(","))
+
+
+def _plain_word(word: str) -> str:
+    word = word.strip("\"'")
+    if word in _TRUE:
+        return "1"
+    if word in _FALSE:
+        return "0"
+    if _NUMBER.fullmatch(word):
+        return str(int(word, 16) if "x" in word else int(word))
+    return word
+
 
 ID = "MODOPT-02"
 # The subject of the step that writes our file.

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ovirt_rdma.host.facts import RdmaDevice
-from ovirt_rdma.host.rules.absence import HOST, no_device
-from ovirt_rdma.host.rules.modprobe import (
+from ovirt_rdma.host.facts.devices import RdmaDevice
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    HOST,
+    PASS,
+    SKIP,
+    WARN,
+    Finding,
+    Rule,
+    no_device,
+)
+from ovirt_rdma.host.rules.module_loading import (
     blocking_line,
     is_available,
     is_loaded,
     place_of,
 )
-from ovirt_rdma.host.rules.nfs_wanted import wants_nfs_over_rdma
-from ovirt_rdma.host.rules.rule import FAIL, PASS, SKIP, WARN, Finding, Rule
-from ovirt_rdma.host.rules.stack import misfit
+from ovirt_rdma.host.rules.rdma_stack import misfit, wants_nfs_over_rdma
 from ovirt_rdma.host.rules.view import View
 
 MODULE, REGISTRATION, PORT = "NFSRDMA-01", "NFSRDMA-02", "NFSRDMA-03"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.facts import PciIdentity
+from ovirt_rdma.host.facts.devices import PciIdentity
 
 MELLANOX = "0x15b3"
 

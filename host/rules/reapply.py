@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Optional
 
-from ovirt_rdma.host.facts import Profile
-from ovirt_rdma.host.rules.ipoib_settings import MTU
-from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, PROFILE, Change
+from ovirt_rdma.host.facts.devices import Profile
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change
 
 ETHERNET_MTU = "802-3-ethernet.mtu"
+INFINIBAND_MTU = "infiniband.mtu"
 # Of what our rules set, all that a Reapply takes.
-_REAPPLIED = (MTU, ETHERNET_MTU)
+_REAPPLIED = (INFINIBAND_MTU, ETHERNET_MTU)
 
 
 def needs_activation(change: Change) -> bool:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Adapter,
-    Facts,
     Netdev,
     NetdevUse,
     OvirtNetwork,
@@ -21,8 +20,8 @@ from ovirt_rdma.host.facts import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_host import InterfaceRule, interface_rule_for
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.model import InterfaceRule, Policy, interface_rule_for
 
 
 @dataclass(frozen=True)

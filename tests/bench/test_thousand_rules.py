@@ -6,8 +6,8 @@ import pytest
 from bench import thousand_rules
 from bench.thousand_rules import FIRST, LAST, MANY, NONE
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy import rule_for
-from ovirt_rdma.host.policy_file import parse_policy
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import rule_for
 
 pytestmark = pytest.mark.selftest
 

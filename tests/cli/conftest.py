@@ -9,15 +9,14 @@ from host_fake_hosts import connectx3_ib, soft_roce
 from host_fake_timers import Timers
 from vdsm_fixtures import loaded_vdsm
 
-from ovirt_rdma.cli import decided, this_host
-from ovirt_rdma.host import decide
-from ovirt_rdma.host.facts import Facts
-from ovirt_rdma.host.facts_file import to_json as facts_file_of
+from ovirt_rdma.cli.host import decision, runs
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.decision import registry
+from ovirt_rdma.host.facts.dump import to_json as facts_file_of
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import under
-from ovirt_rdma.host.reader import HostReader
-from ovirt_rdma.host.rules import table
-from ovirt_rdma.host.rules.rule import Rule
-from ovirt_rdma.storage import network_probe
+from ovirt_rdma.host.rules.base import Rule
+from ovirt_rdma.storage import probe
 
 __all__ = ["loaded_vdsm"]
 
@@ -41,8 +40,8 @@ def sampled(tmp_path, capsys, monkeypatch):
     root = soft_roce(tmp_path)
 
     def with_rules(*rules: Rule):
-        monkeypatch.setattr(table, "RULES", rules)
-        monkeypatch.setattr(decide, "RULES", rules)
+        monkeypatch.setattr(registry, "RULES", rules)
+        monkeypatch.setattr(registry, "RULES", rules)
 
         def on_host(*words: str) -> Result:
             return run(capsys, *words, "--root", str(root.path))
@@ -68,9 +67,9 @@ def changeable(tmp_path, capsys, monkeypatch):
         lambda argv: (timers.stop if argv[1] == "stop" else systemctl)(argv),
     )
     fake.runner.program("systemd-run", timers.systemd_run)
-    monkeypatch.setattr(this_host, "TOOLS", fake.run)
-    monkeypatch.setattr(this_host, "door", lambda root: fake.effects())
-    monkeypatch.setattr(decided, "HostReader", lambda root: HostReader(root, fake.run))
+    monkeypatch.setattr(runs, "TOOLS", fake.run)
+    monkeypatch.setattr(runs, "door", lambda root: fake.effects())
+    monkeypatch.setattr(decision, "HostReader", lambda root: HostReader(root, fake.run))
 
     def on_host(*words: str) -> Result:
         return run(capsys, *words, "--root", str(tmp_path))
@@ -115,4 +114,4 @@ def no_network(monkeypatch):
         raise AssertionError(f"the network was asked: {words}")
 
     for name in ("resolve", "tcp_answers", "rdma_listener", "mountd"):
-        monkeypatch.setattr(network_probe, name, asked)
+        monkeypatch.setattr(probe, name, asked)

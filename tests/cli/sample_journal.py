@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.journal_records import (
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
     DONE,
     HOOK,
     ROLLED_BACK,
+    Act,
     Begin,
     Doing,
     Done,
@@ -19,7 +19,7 @@ from ovirt_rdma.host.effects.journal_records import (
     Record,
     Undone,
 )
-from ovirt_rdma.host.rules.rule import FILE, OFFLOAD, PROFILE, Change
+from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change
 
 BOOT = "5b5a1b1e-0000-4000-8000-000000000001"
 AT = "2026-01-02T03:04:0{}+00:00"

@@ -12,12 +12,11 @@ import pytest
 from changes_wanted import MODES, POLICY, modes
 from command_line import run
 
-from ovirt_rdma.cli import apply_verb, this_host
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.lock_holder import holder_of
+from ovirt_rdma.cli.host import apply, runs
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import JOURNAL, under
-from ovirt_rdma.host.reader import HostReader
-from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.system.lock import holder_of, one_run
 
 DONE = """\
 done     MODOPT-02/boot     none -> options mlx4_core log_mtts_per_seg=5
@@ -223,7 +222,7 @@ def interrupted(ready, monkeypatch):
         return host
 
     with monkeypatch.context() as patch:
-        patch.setattr(this_host, "door", lambda root: dying())
+        patch.setattr(runs, "door", lambda root: dying())
         with pytest.raises(Killed):
             ready("apply")
     assert modes(ready) == ["connected", "datagram"]
@@ -396,7 +395,7 @@ def test_a_host_is_read_anew_after_what_was_taken_back(interrupted, reads):
 
 def test_and_after_a_run_that_came_between(ready, monkeypatch):
     """Its values are what this run sets back later."""
-    really, calls = apply_verb.one_run, []
+    really, calls = apply.one_run, []
 
     @contextmanager
     def after_another(root, **more):
@@ -406,7 +405,7 @@ def test_and_after_a_run_that_came_between(ready, monkeypatch):
         with really(root, **more):
             yield
 
-    monkeypatch.setattr(apply_verb, "one_run", after_another)
+    monkeypatch.setattr(apply, "one_run", after_another)
     result = ready("apply")
     assert result.code == 0
     assert "MODOPT-02/boot" not in result.out

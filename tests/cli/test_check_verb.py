@@ -9,7 +9,7 @@ import sample_rules
 from command_line import FACTS, run_on_terminal, run_process
 from sample_rules import REFUSED, TSO, findings, rule
 
-from ovirt_rdma.host.rules.rule import FAIL, PASS, SKIP, WARN
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN
 
 POLICY = """\
 version: 1

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 import pytest
 from changes_wanted import modes
 
-from ovirt_rdma.cli import unit_verbs
-from ovirt_rdma.host.effects.end_holder import Patience
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.journal_records import ROLLED_BACK, Begin, End
+from ovirt_rdma.cli.host import units
+from ovirt_rdma.host.changes.holder import Patience
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import ROLLED_BACK, Begin, End
 from ovirt_rdma.host.paths import JOURNAL, SYSTEMD_BOOTED, under
-from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.system.lock import one_run
 
 CONNECTED, DATAGRAM = ["connected"] * 2, ["datagram"] * 2
 UNIT = "ovirt-rdma-rollback-1"
@@ -213,7 +213,7 @@ def stopped_holder(root):
 @pytest.fixture
 def hasty(monkeypatch):
     """The holder of the lock gets no time of its own."""
-    monkeypatch.setattr(unit_verbs, "_PATIENCE", Patience(before_s=0.0))
+    monkeypatch.setattr(units, "_PATIENCE", Patience(before_s=0.0))
 
 
 def test_a_holder_that_is_stopped_is_ended(waiting, hasty):
@@ -237,7 +237,7 @@ def test_a_run_that_was_confirmed_ends_nobody(waiting, hasty):
 
 def test_a_holder_that_does_not_go_is_for_the_next_try(waiting, monkeypatch):
     """This process: it is no one's to end."""
-    monkeypatch.setattr(unit_verbs, "_PATIENCE", Patience(0.0, 0.0, 0.0))
+    monkeypatch.setattr(units, "_PATIENCE", Patience(0.0, 0.0, 0.0))
     with one_run(waiting.root, by="apply"):
         result = waiting("unit", "unconfirmed", "1")
         assert result.code == 75

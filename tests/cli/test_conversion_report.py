@@ -5,22 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.cli.conversion_report import plan_lines, show_plan
-from ovirt_rdma.cli.screen import Screen
-from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
+from ovirt_rdma.cli.engine.conversion_report import plan_lines, show_plan
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     ROLLING,
     ConversionState,
     DomainRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.step import (
-    CALL,
-    ENTER,
-    LEAVE,
-    PUSH,
-    Step,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
+from ovirt_rdma.engine_sdk_tools.conversion.steps import CALL, ENTER, LEAVE, PUSH, Step
 
 WORDS = {PUSH: "pushing the policy to", ENTER: "moving", LEAVE: "activating"}
 ROW = Step(CALL, "data1", "setting the mount options of data1")

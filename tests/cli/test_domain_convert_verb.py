@@ -22,9 +22,9 @@ from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
 from ovirtsdk4 import types
 
-from ovirt_rdma.cli import conversion_run
+from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.session import Session
 
 pytestmark = pytest.mark.engine
 

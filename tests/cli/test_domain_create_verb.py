@@ -9,7 +9,7 @@ from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import Conflict
 
-from ovirt_rdma.cli import domain_create_verb
+from ovirt_rdma.cli.engine import domains
 
 WORDS = (
     "domain",
@@ -126,9 +126,7 @@ def test_what_failed_is_taken_back(run, double):
 
 
 def test_ctrl_c_says_how_to_go_on(run, double):
-    with mock.patch.object(
-        domain_create_verb, "create_domain", side_effect=KeyboardInterrupt
-    ):
+    with mock.patch.object(domains, "create_domain", side_effect=KeyboardInterrupt):
         result = run("--assume-yes")
 
     assert result.code == 130

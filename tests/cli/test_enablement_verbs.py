@@ -16,7 +16,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.system.lock import one_run
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from engine_command_line import access
 from engine_double import EngineDouble, sample_world
 
-from ovirt_rdma.engine_sdk_tools import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 
 LIMIT_S = 300
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
@@ -31,9 +31,9 @@ time.sleep(300)
 KEEPS_STOPPING_SHORT = """
 import sys
 import time
-from ovirt_rdma.engine_sdk_tools import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 ansible_run._STOPPING_S = 0.05
-from ovirt_rdma.cli.engine_command import main
+from ovirt_rdma.cli.engine.main import main
 sys.exit(main())
 """
 
@@ -143,7 +143,7 @@ def test_what_looks_at_a_host_leaves_nothing(tmp_path):
     """A folder for temporary files, for example."""
     program = (
         "import os, signal, sys, tempfile\n"
-        "from ovirt_rdma.cli import host_command\n"
+        "from ovirt_rdma.cli.host import main as host_command\n"
         "def verb(words, screen):\n"
         "    with tempfile.TemporaryDirectory():\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
@@ -167,7 +167,8 @@ import contextlib
 import os
 import signal
 import sys
-from ovirt_rdma.cli import command, host_command
+from ovirt_rdma.cli import command
+from ovirt_rdma.cli.host import main as host_command
 @contextlib.contextmanager
 def threads_on(screen):
     yield
@@ -190,7 +191,8 @@ import os
 import signal
 import sys
 import time
-from ovirt_rdma.cli import command, host_command
+from ovirt_rdma.cli import command
+from ovirt_rdma.cli.host import main as host_command
 def verb(words, screen):
     now = time.monotonic()
     for later_s in (0, 1, 40):
@@ -221,8 +223,8 @@ def test_a_signal_that_was_dropped_does_not_make_deaf_to_later_ones():
 GONE = """
 import sys
 import time
-from ovirt_rdma.cli.engine_progress import engine_progress
-from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.cli.engine.progress import engine_progress
+from ovirt_rdma.cli.output import Screen
 screen = Screen()
 shown = engine_progress(screen)
 shown.plan(("host01",), 2)

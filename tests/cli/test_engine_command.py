@@ -14,12 +14,12 @@ import pytest
 from command_line import run_on_terminal
 from engine_command_line import run_engine
 
-from ovirt_rdma.cli import engine_session, login_verb
-from ovirt_rdma.cli.engine_command import main
-from ovirt_rdma.cli.engine_progress import JsonProgress
-from ovirt_rdma.cli.matrix_table import matrix_document, show_matrix
-from ovirt_rdma.cli.screen import Screen
-from ovirt_rdma.engine_sdk_tools.call import Call
+from ovirt_rdma.cli.engine import login, session
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
+from ovirt_rdma.cli.engine.progress import JsonProgress
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
     NONE,
@@ -59,7 +59,7 @@ def test_help_of_each_verb(capsys, verb):
 
 def test_help_loads_none_of_the_engines_libraries():
     program = (
-        "import sys; from ovirt_rdma.cli.engine_command import main;"
+        "import sys; from ovirt_rdma.cli.engine.main import main;"
         "main(sys.argv[1:]);"
         "print([m for m in ('ovirtsdk4', 'pycurl', 'requests', 'rich', 'yaml')"
         " if m in sys.modules])"
@@ -104,7 +104,7 @@ def test_a_package_that_is_lacking_is_named(capsys, monkeypatch, name, package):
     def lacking(words, screen):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr(login_verb, "login", lacking)
+    monkeypatch.setattr(login, "login", lacking)
     found = run_engine(capsys, None, None, "login")
     found.refused(1, f"this machine lacks {package}", f"dnf install {package}")
 
@@ -113,7 +113,7 @@ def test_a_module_of_ours_that_is_lacking_is_a_bug(capsys, monkeypatch):
     def lacking(words, screen):
         raise ModuleNotFoundError("No module named 'x'", name="x")
 
-    monkeypatch.setattr(login_verb, "login", lacking)
+    monkeypatch.setattr(login, "login", lacking)
     run_engine(capsys, None, None, "login").refused(1, "this is a bug")
 
 
@@ -125,7 +125,7 @@ def test_what_a_verb_is_given(capsys, monkeypatch):
         words.at_end.callback(lambda: seen.update(ended=True))
         return 5
 
-    monkeypatch.setattr(login_verb, "login", verb)
+    monkeypatch.setattr(login, "login", verb)
     assert main(["login"], door="the door") == 5
     assert seen == {"door": "the door", "screen": True, "ended": True}
 
@@ -169,10 +169,10 @@ def test_a_ca_file_that_is_none(capsys, tmp_path, text):
 
 def test_nobody_is_asked_without_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    with pytest.raises(engine_session.Declined, match="no terminal") as caught:
-        engine_session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])
+    with pytest.raises(session.Declined, match="no terminal") as caught:
+        session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])
     assert caught.value.exit_code == 4
-    engine_session.approve(Namespace(assume_yes=True), Screen(), ["a plan"])
+    session.approve(Namespace(assume_yes=True), Screen(), ["a plan"])
 
 
 class Terminal(io.StringIO):
@@ -187,10 +187,10 @@ def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     ask = Namespace(assume_yes=False)
     if goes:
-        engine_session.approve(ask, Screen(), ["host01 goes down"])
+        session.approve(ask, Screen(), ["host01 goes down"])
     else:
-        with pytest.raises(engine_session.Declined, match="declined"):
-            engine_session.approve(ask, Screen(), ["host01 goes down"])
+        with pytest.raises(session.Declined, match="declined"):
+            session.approve(ask, Screen(), ["host01 goes down"])
     out, err = capsys.readouterr()
     assert (out, err) == ("", "host01 goes down\nGo on? [y/N] ")
 
@@ -199,7 +199,7 @@ def test_ctrl_c_at_the_question(monkeypatch, capsys):
     monkeypatch.setattr(Screen, "asked", mock.Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(sys, "stdin", Terminal())
     with pytest.raises(KeyboardInterrupt):
-        engine_session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])
+        session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])
     assert "note: nothing was changed" in capsys.readouterr().err
 
 
@@ -210,8 +210,8 @@ CALLS = (
 
 def test_the_calls_of_a_dry_run(capsys):
     screen = Screen()
-    engine_session.show_calls(screen, CALLS)
-    engine_session.show_calls(screen, ())
+    session.show_calls(screen, CALLS)
+    session.show_calls(screen, ())
     screen.flush()
     assert capsys.readouterr().out.splitlines() == [
         "1. moving h to maintenance",
@@ -225,7 +225,7 @@ def test_the_calls_of_a_dry_run(capsys):
 
 def test_the_calls_as_a_document(capsys):
     screen = Screen("json")
-    engine_session.show_calls(screen, CALLS, hosts=["h"])
+    session.show_calls(screen, CALLS, hosts=["h"])
     screen.flush()
     found = json.loads(capsys.readouterr().out)
     (call,) = found.pop("calls")
@@ -314,8 +314,8 @@ def test_progress_as_json_lines(capsys):
 
 
 PROGRESS = """
-from ovirt_rdma.cli.screen import Screen
-from ovirt_rdma.cli.engine_progress import engine_progress
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.engine.progress import engine_progress
 one = engine_progress(Screen())
 print(type(one).__name__)
 one.plan(("host01",), 2)

@@ -6,17 +6,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ovirt_rdma.cli import engine_words
+from ovirt_rdma.cli.engine import main
 
 TOP = Path(__file__).parents[2]
 KIND = re.compile(r'(?:screen\.document\(\s*|_KIND = )"([a-z-]+)"')
-VERB = re.compile(r'"(\w+):\w+"')
+VERB = re.compile(r'"engine\.(\w+):\w+"')
 
 
 def test_every_kind_of_document_is_told():
-    folder = Path(engine_words.__file__).parent
-    words = "".join(one.read_text() for one in folder.glob("engine_words*.py"))
-    names = {*VERB.findall(words), "matrix_table"}
+    folder = Path(main.__file__).parent
+    words = "".join(one.read_text() for one in folder.glob("*arguments.py"))
+    names = {*VERB.findall(words), "matrix"}
     text = "".join((folder / f"{name}.py").read_text() for name in names)
     _, _, section = (TOP / "docs/matrix.md").read_text().partition("## The other ")
     rows = re.findall(r"^\| (`.+?`) \|", section, re.M)

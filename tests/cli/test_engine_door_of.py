@@ -7,10 +7,10 @@ from argparse import Namespace
 
 import pytest
 
-from ovirt_rdma.cli.engine_session import door_of
-from ovirt_rdma.engine_sdk_tools import ansible_hosts, inventory
-from ovirt_rdma.engine_sdk_tools.facts_folder import FactsFolder
-from ovirt_rdma.host.problem import UsageProblem
+from ovirt_rdma.cli.engine.session import door_of
+from ovirt_rdma.engine_sdk_tools.hosts import ansible, inventory
+from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder
+from ovirt_rdma.host.errors import UsageProblem
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def files(tmp_path, monkeypatch):
     """The engine's key, one of the operator's, and an inventory; Ansible is not run."""
     for name in ("engine", "mine", "hosts.ini"):
         (tmp_path / name).write_text("")
-    monkeypatch.setattr(ansible_hosts, "AnsibleHosts", lambda access: access)
+    monkeypatch.setattr(ansible, "AnsibleHosts", lambda access: access)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

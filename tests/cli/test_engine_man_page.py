@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from man_page import options, plain, sections, tags, verbs
 
-from ovirt_rdma.cli.engine_words import parser
+from ovirt_rdma.cli.engine.main import parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "ovirt-rdma.8"
 # What each section has, and a verb takes all of or nothing.

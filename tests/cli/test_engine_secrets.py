@@ -11,7 +11,7 @@ from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import NoContentType, Status
 
-from ovirt_rdma.cli import hosts_verbs
+from ovirt_rdma.cli.engine import hosts
 
 PASSWORD = "s3cret&of%admin"
 # Each of the double's tokens ends in "of-the-double".
@@ -52,7 +52,7 @@ def test_no_secret_is_shown(capsys, monkeypatch, tmp_path, double, log, way):
     elif way == "odd":
         double.fail_next("GET", "/hosts", NoContentType, times=99)
     elif way == "bug":
-        monkeypatch.setattr(hosts_verbs, "hosts_named", bug)
+        monkeypatch.setattr(hosts, "hosts_named", bug)
     elif way == "change":
         policy = tmp_path / "policy.yaml"
         policy.write_text("version: 1\n")

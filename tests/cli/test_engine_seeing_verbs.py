@@ -13,9 +13,10 @@ from engine_double.faults import Status
 from engine_double.features import register
 from engine_double.hooks import hook
 
-from ovirt_rdma.cli import asked_hosts, hosts_verbs
-from ovirt_rdma.engine_sdk_tools.hook_checksums import NAME, POINTS
-from ovirt_rdma.host.facts_file import to_json
+from ovirt_rdma.cli.engine import hosts as hosts_verbs
+from ovirt_rdma.cli.engine import session
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
+from ovirt_rdma.host.facts.dump import to_json
 
 HOOKS = Path(__file__).parents[2] / "vdsm_hooks"
 RULE = (
@@ -30,7 +31,7 @@ def site(capsys, tmp_path, monkeypatch):
     """Three hosts with the add-on, data1 over RDMA on two of them as their policy says,
     data2 over TCP; a call of the command in it.
     """
-    monkeypatch.setattr(asked_hosts, "POLICY_YAML", str(tmp_path / "none.yaml"))
+    monkeypatch.setattr(session, "POLICY_YAML", str(tmp_path / "none.yaml"))
     monkeypatch.setattr(hosts_verbs, "INSTALLED", str(HOOKS))
     world = sample_world(hosts=3, iso=True, iscsi=True, addon=True)
     for name in ("host01", "host02", "host03"):

@@ -13,9 +13,9 @@ from engine_double.faults import ServiceUnavailableHtml
 from engine_double.jobs import jobs_of
 from engine_sessions import open_session
 
-from ovirt_rdma.cli.engine_work import work
-from ovirt_rdma.cli.screen import Screen
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.cli.engine.session import work
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.host.errors import Problem
 
 
 @pytest.fixture

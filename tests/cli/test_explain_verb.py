@@ -5,7 +5,7 @@ import pytest
 import sample_rules
 from command_line import run_on_terminal
 
-from ovirt_rdma.host.rules.table import RULES
+from ovirt_rdma.host.decision.registry import RULES
 
 EXPLAINED = """\
 SAMPLE-TSO-01: TSO

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.cli.gathered import gathered
-from ovirt_rdma.host.rules.rule import FAIL, PASS, SKIP, VERDICTS, WARN, Finding
+from ovirt_rdma.cli.host.check import gathered
+from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, VERDICTS, WARN, Finding
 
 
 def many(verdict: str, sentence: str, subjects: str, fix: str = "", rule: str = "R"):

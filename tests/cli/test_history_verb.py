@@ -7,7 +7,7 @@ import pytest
 import sample_journal
 from sample_journal import AT, BOOT, MODE, OPTIONS, TSO, done_run, rolled_back_run
 
-from ovirt_rdma.host.effects.journal_records import APPLY, Begin, Confirmed, Doing
+from ovirt_rdma.host.changes.kinds.model import APPLY, Begin, Confirmed, Doing
 from ovirt_rdma.host.paths import JOURNAL, under
 
 TABLE = """\

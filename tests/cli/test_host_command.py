@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import COMMAND, NO_RDMA, RXE, run_process
 
-from ovirt_rdma.cli import facts_verb
+from ovirt_rdma.cli.host import facts
 from ovirt_rdma.host import __version__
 
 VERBS = (
@@ -228,7 +228,7 @@ def test_an_error_after_output_leaves_stdout_empty(call, monkeypatch):
         screen.line("half of it")
         raise RuntimeError("the disk\nis gone")
 
-    monkeypatch.setattr(facts_verb, "show", half_way)
+    monkeypatch.setattr(facts, "show", half_way)
     monkeypatch.delenv("OVIRT_RDMA_DEBUG", raising=False)
     result = call("facts")
     result.refused(
@@ -244,7 +244,7 @@ def test_an_error_after_output_leaves_stdout_empty(call, monkeypatch):
 
 
 def test_a_reader_that_leaves_early_is_no_error():
-    shell = f"{sys.executable} -m ovirt_rdma.cli.host_command"
+    shell = f"{sys.executable} -m ovirt_rdma.cli.host.main"
     for words in (f"facts --facts {RXE} -o json", "--help"):
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {shell} {words} | true"],
@@ -333,7 +333,7 @@ def _open_for_reader(fifo) -> int:
 @pytest.mark.parametrize(
     ("words", "forbidden"),
     [
-        ("--help", "yaml jsonschema subprocess ovirt_rdma.host.reader"),
+        ("--help", "yaml jsonschema subprocess ovirt_rdma.host.collect.collector"),
         # Each is a part of what the help may take (make bench).
         ("--help", "json pathlib shutil typing"),
         (f"facts --facts {RXE}", "yaml jsonschema socket"),
@@ -343,7 +343,7 @@ def _open_for_reader(fifo) -> int:
         ("plan", "yaml jsonschema"),
         ("explain --list", "yaml jsonschema subprocess"),
         # What only another verb needs.
-        ("--help", "ovirt_rdma.cli.host_words_nfs ovirt_rdma.storage"),
+        ("--help", "ovirt_rdma.cli.host.arguments ovirt_rdma.storage"),
         ("status", "yaml jsonschema"),
         ("policy show", "yaml jsonschema"),
     ],
@@ -352,7 +352,7 @@ def test_light_verbs_load_no_heavy_modules(words, forbidden):
     script = (
         "import sys\n"
         "before = set(sys.modules)\n"
-        "from ovirt_rdma.cli.host_command import main\n"
+        "from ovirt_rdma.cli.host.main import main\n"
         f"main({words.split()!r})\n"
         f"found = set({forbidden.split()!r}) & set(sys.modules) - before\n"
         "sys.exit(f'loaded: {found}' if found else 0)\n"

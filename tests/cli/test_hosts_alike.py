@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.cli.hosts_alike import OnHost, OnHosts, said_once
-from ovirt_rdma.cli.matrix_table import show_matrix
-from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.cli.engine.matrix import OnHost, OnHosts, said_once, show_matrix
+from ovirt_rdma.cli.output import Screen
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, Axis, Cell, Matrix
 
 

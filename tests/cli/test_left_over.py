@@ -8,13 +8,13 @@ from uuid import UUID
 
 import pytest
 
-from ovirt_rdma.cli import engine_settings
+from ovirt_rdma.cli.engine import settings
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.host import atomic_file
-from ovirt_rdma.host.atomic_file import write_atomically
-from ovirt_rdma.host.effects.boot_settings import keep_boot_settings
+from ovirt_rdma.host.changes.boot import keep_boot_settings
 from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON, under
-from ovirt_rdma.storage.degraded_marks import DegradedMarks
+from ovirt_rdma.host.system import files
+from ovirt_rdma.host.system.files import write_atomically
+from ovirt_rdma.storage.degraded import DegradedMarks
 
 
 class Killed(BaseException):
@@ -32,7 +32,7 @@ def killed_write(monkeypatch):
             raise Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr(atomic_file.os, "fsync", killed)
+            patch.setattr(files.os, "fsync", killed)
             patch.setattr(type(path), "unlink", killed)
             with pytest.raises(Killed):
                 write_atomically(path, b"password = secret", 0o600)
@@ -79,5 +79,5 @@ def test_of_the_settings_with_the_password_with_the_next_reading(
     rest = killed_write(path)
     path.write_text("[ovirt-rdma]\n")
     words = Namespace(config_file=str(path) if named else None)
-    assert engine_settings.read_ini(words)
+    assert settings.read_ini(words)
     assert not rest.exists()

@@ -13,9 +13,9 @@ import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import ServiceUnavailableHtml, Status
 
-from ovirt_rdma.cli.engine_command import main
-from ovirt_rdma.engine_sdk_tools.engine_ca import ca_of, same_fingerprint
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, same_fingerprint
+from ovirt_rdma.host.errors import Problem
 
 USER, PASSWORD = "admin@ovirt@internalsso", "secret"
 

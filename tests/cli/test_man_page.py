@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from man_page import options, plain, sections, tags, verbs
 
-from ovirt_rdma.cli.host_words import parser
+from ovirt_rdma.cli.host.main import parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "ovirt-rdma-host.8"
 OF_EVERY_VERB = {"-o", "--output", "-h", "--help"}

@@ -9,9 +9,9 @@ from command_line import NO_RDMA, RXE
 from fake_network import FakeNetwork
 from host_fake_hosts import soft_roce
 
-from ovirt_rdma.cli import nfs_check_verb
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.storage import network_probe
+from ovirt_rdma.cli.host import nfs
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import READY, Step
 from ovirt_rdma.storage.server_readiness import Surroundings
 
@@ -143,9 +143,7 @@ def test_another_mount_of_the_server_may_keep_it_off_rdma(with_iso):
 def test_other_mounts_that_are_not_in_the_way(
     with_iso, monkeypatch, stands_over, version, seen
 ):
-    monkeypatch.setattr(
-        network_probe, "mountd", lambda *_: Step("mountd", READY, "answers")
-    )
+    monkeypatch.setattr(probe, "mountd", lambda *_: Step("mountd", READY, "answers"))
     result = with_iso(stands_over, "require-rdma", "--nfs-version", version)
     assert result.code == 0
     assert f"PASS    others    {seen}\n" in result.out
@@ -231,7 +229,7 @@ def test_a_name_is_known_only_from_a_mount_in_the_facts(host, no_network):
     root = soft_roce(host.root / "other")
     root.nfs_mount("nas:/e", "/mnt/e", protocol="rdma", address="10.0.0.1")
     facts = host.root / "f.json"
-    facts.write_text(facts_file.to_json(root.reader().facts()))
+    facts.write_text(dump.to_json(root.reader().facts()))
     assert (
         "PASS     address   nas is 10.0.0.1\n"
         in host("nfs", "check", "nas:/x", "--facts", str(facts)).out
@@ -247,7 +245,7 @@ def network(monkeypatch, tmp_path):
     fake = FakeNetwork()
     reader = soft_roce(tmp_path).reader()
     around = Surroundings(reader, fake)
-    monkeypatch.setattr(nfs_check_verb, "Surroundings", lambda _: around)
+    monkeypatch.setattr(nfs, "Surroundings", lambda _: around)
     return fake
 
 
@@ -257,7 +255,7 @@ def test_ready(host, network, monkeypatch):
     assert result.code == 0
     assert result.out.endswith("10.0.0.1:/e is ready for RDMA.\n")
     monkeypatch.setattr(
-        network_probe, "mountd", lambda *_: Step("mountd", "not ready", "dead", "go")
+        probe, "mountd", lambda *_: Step("mountd", "not ready", "dead", "go")
     )
     with_nfs3 = host("nfs", "check", "10.0.0.1:/e", "--nfs-version", "3")
     assert with_nfs3.code == 3

@@ -14,19 +14,17 @@ from host_fake_hosts import soft_roce
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ovirt_rdma.cli import nfs_options_verb
-from ovirt_rdma.cli.host_command import main
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.policy import TRANSPORTS
-from ovirt_rdma.host.policy_file import load_policy_file
-from ovirt_rdma.storage import vdsm_shape
-from ovirt_rdma.storage.engine_options import ENGINE_REFUSES
-from ovirt_rdma.storage.failure_memory import FailureMemory
+from ovirt_rdma.cli.host import nfs
+from ovirt_rdma.cli.host.main import main
+from ovirt_rdma.host.facts import dump as facts_file
+from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.policy.model import TRANSPORTS
+from ovirt_rdma.storage.mount_options import ENGINE_REFUSES, VERSIONS
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
 from ovirt_rdma.storage.server_readiness import Surroundings
-from ovirt_rdma.storage.shared import Shared
-from ovirt_rdma.storage.vdsm_launch import install
-from ovirt_rdma.storage.vdsm_options import VERSIONS
+from ovirt_rdma.storage.vdsm import compat
+from ovirt_rdma.storage.vdsm.context import FailureMemory, Shared
+from ovirt_rdma.storage.vdsm.launch import install
 
 
 def policy_file(folder, transport, **more):
@@ -128,7 +126,7 @@ def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
 def test_a_tcp_rule_asks_for_no_rdma(host, monkeypatch):
     network = FakeNetwork()
     around = Surroundings(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(nfs_options_verb, "Surroundings", lambda _: around)
+    monkeypatch.setattr(nfs, "Surroundings", lambda _: around)
     path = policy_file(host.root, "tcp")
     assert host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path).code == 0
     assert network.asked == [("resolve", "10.0.0.1")]
@@ -138,7 +136,7 @@ def test_a_live_host(host, monkeypatch):
     network = FakeNetwork()
     network.rdma[("10.0.0.1", 20049)] = READY
     around = Surroundings(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(nfs_options_verb, "Surroundings", lambda _: around)
+    monkeypatch.setattr(nfs, "Surroundings", lambda _: around)
     path = policy_file(host.root, "require-rdma")
     result = host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path)
     assert "proto=rdma,port=20049,retry=0" in result.out
@@ -259,7 +257,7 @@ def test_vdsm_passes_exactly_that_to_mount(
         policy = load_policy_file(path).policy
         around = Surroundings(site.reader(), network, sleep=lambda _: None)
         shared = Shared(around, FailureMemory())
-        install(vdsm_shape.load(), InForce(policy), shared)
+        install(compat.load(), InForce(policy), shared)
         kernel.addresses["nas"] = "10.0.0.1"
         for each in ("10.0.0.1", "fd00::1", "nas"):
             kernel.fail(each)  # so that the fallback is tried too

@@ -107,7 +107,7 @@ def test_root_writes_nothing_where_they_may(ready):
 
 
 def test_a_worker_of_a_hook_does_not_wait(ready):
-    from ovirt_rdma.host.effects.live_run import live_run
+    from ovirt_rdma.host.services.hook_runs import live_run
 
     put(under(ready.root, NET.format("staging")), "pipe")
     said: list[str] = []

@@ -7,9 +7,10 @@ import pytest
 import sample_rules
 from sample_rules import REFUSED, TSO, findings, rule
 
-from ovirt_rdma.host import plan_file, policy_json
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.rules.rule import PASS, WARN
+from ovirt_rdma.host.changes import plan_file
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules.base import PASS, WARN
 
 TABLE = """\
 SAMPLE-MODE-01/ib0  link-down
@@ -156,7 +157,7 @@ def test_document_is_the_saved_plan(sampled):
     assert (document["schema_version"], document["kind"]) == (1, "plan")
     assert document["policy"] == {
         "source": "no policy is loaded",
-        "digest": policy_json.digest(Policy()),
+        "digest": json_form.digest(Policy()),
     }
     assert [step["id"] for step in document["steps"]] == [
         "SAMPLE-MODE-01/ib0",

@@ -9,7 +9,7 @@ import os
 import pytest
 from changes_wanted import MODES, POLICY, modes
 
-from ovirt_rdma.host.effects import boot_settings
+from ovirt_rdma.host.changes import boot
 from ovirt_rdma.host.paths import BOOT_JSON, JOURNAL, under
 
 BACK = """\
@@ -184,7 +184,7 @@ def test_what_a_full_disk_kept_from_being_set_at_boot_is_said(ready, monkeypatch
     def full(path, data, mode):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(boot_settings, "write_atomically", full)
+    monkeypatch.setattr(boot, "write_atomically", full)
     result = ready("apply")
     assert result.code == 0
     assert "boot.json cannot be written (No space left on device)" in result.err

@@ -11,8 +11,8 @@ import pytest
 from command_line import run_on_terminal, run_process
 from host_fake_hosts import soft_roce
 
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.journal_records import DONE
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import DONE
 
 FILE = "etc/modprobe.d/ovirt-rdma.conf"
 POLICY = "version: 1\nhost: {module_options: {rpcrdma: {some_option: 5}}}\n"

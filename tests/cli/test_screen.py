@@ -12,7 +12,7 @@ from command_line import NO_RDMA, RXE, run_on_terminal, run_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.cli.screen import Screen, count
+from ovirt_rdma.cli.output import Screen, count
 
 texts = st.text(max_size=8) | st.sampled_from(["\udcff", "\x1b[31m", "a\nb", ""])
 
@@ -58,7 +58,7 @@ def test_a_wide_cell_moves_no_other_row():
 
 WIDE = """\
 import sys
-from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.cli.output import Screen
 screen = Screen()
 rows = [("a", "b", "c"), ("a", "b" * 9, "c " * 20)]
 screen.table(("A", "B", "C"), rows, below=("", "d"), widest=4)

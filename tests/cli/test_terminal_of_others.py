@@ -15,9 +15,9 @@ from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
 from engine_double.serve import serve_hosts
 
-from ovirt_rdma.cli.engine_progress import JsonProgress
-from ovirt_rdma.cli.engine_settings import _log_to
-from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.cli.engine.progress import JsonProgress
+from ovirt_rdma.cli.engine.settings import _log_to
+from ovirt_rdma.cli.output import Screen
 
 # Title, clipboard and screen of xterm; C1 codes; what turns the order of writing; line
 # separators; what is nowhere to be seen.
@@ -50,8 +50,8 @@ def program(monkeypatch, *words: str) -> None:
 
 
 PROGRESS = f"""
-from ovirt_rdma.cli.screen import Screen
-from ovirt_rdma.cli.engine_progress import engine_progress
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.engine.progress import engine_progress
 odd = {STEERS!a}
 one = engine_progress(Screen())
 one.plan((odd + "host",), 2)
@@ -70,8 +70,8 @@ def test_progress(monkeypatch):
 
 
 EMOJI = """
-from ovirt_rdma.cli.screen import Screen
-from ovirt_rdma.cli.engine_progress import engine_progress
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.engine.progress import engine_progress
 one = engine_progress(Screen())
 one.plan(("host",), 1)
 one.note("nas:cd:/srv [b]:smile-text:")
@@ -86,7 +86,7 @@ def test_progress_shows_a_text_as_it_is(monkeypatch):
 
 
 QUESTION = f"""
-from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.cli.output import Screen
 print(Screen().asked({STEERS!a} + "right? "))
 """
 
@@ -99,8 +99,8 @@ def test_a_question(monkeypatch):
 
 
 PASSWORD = """
-from ovirt_rdma.cli.engine_settings import _asked_password
-from ovirt_rdma.engine_sdk_tools.settings import Settings
+from ovirt_rdma.cli.engine.settings import _asked_password
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 print(len(_asked_password(Settings("https://e/ovirt-engine/api", "a\\x1b[2J\\u202e"))))
 """
 
@@ -111,7 +111,7 @@ def test_the_question_for_a_password(monkeypatch):
 
 
 TABLE = f"""
-from ovirt_rdma.cli.screen import Screen
+from ovirt_rdma.cli.output import Screen
 screen, odd = Screen(), {STEERS!a}
 screen.table((odd + "heading",), [(odd + "cell",)], below=(odd + "below",))
 screen.fields([(odd + "field", odd + "value")], "  ")

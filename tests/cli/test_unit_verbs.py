@@ -11,7 +11,7 @@ import pytest
 from changes_wanted import modes
 from command_line import COMMAND
 
-from ovirt_rdma.host.enablement_state import MODE_VDSMD, marker_text
+from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_text
 from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, under
 
 UNIT = Path(__file__).parents[2] / "host/systemd/ovirt-rdma-partitions.service"
@@ -85,7 +85,7 @@ STOPPED_EARLY = """
 import os
 import signal
 import sys
-from ovirt_rdma.cli import host_command, unit_verbs
+from ovirt_rdma.cli.host import main as host_command, units as unit_verbs
 unit_verbs.as_root = lambda *words: os.kill(os.getpid(), signal.SIGTERM)
 sys.exit(host_command.main(["unit", "partitions"]))
 """

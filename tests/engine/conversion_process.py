@@ -19,7 +19,7 @@ from engine_door import DoubleDoor
 from engine_double import Fault
 from engine_double.serve import WAY, serve_hosts
 
-from ovirt_rdma.cli import conversion_run
+from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 
 EXPORT = "nfs1.example.com:/exports/data1"
@@ -33,10 +33,10 @@ PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from engine_door import HttpDoor
-from ovirt_rdma.cli import conversion_run, engine_session
-from ovirt_rdma.cli.engine_command import main
+from ovirt_rdma.cli.engine import conversion_run, session as engine_session
+from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.session import Session
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, *words = sys.argv[1:]
 conversion_run.states = lambda: StateFolder(Path(folder))

@@ -8,14 +8,14 @@ from __future__ import annotations
 from conversion_site import Site, engine_of, report_of
 from engine_double import SimConnection, SimDomain, new_id, sample_world
 
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_convert,
     plan_resume,
     plan_revert,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.work import carry_out
-from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 
 OFFLINE = ConversionRequest("rdma")
 ROLLING = ConversionRequest("rdma", rolling=True)

@@ -20,15 +20,17 @@ from engine_double.views import connection_view
 from ovirtsdk4 import Error, types
 from ovirtsdk4.reader import Reader
 
-from ovirt_rdma.engine_sdk_tools.call import Call, Read
-from ovirt_rdma.engine_sdk_tools.engine_answers import in_words
-from ovirt_rdma.engine_sdk_tools.engine_errors import (
+from ovirt_rdma.engine_sdk_tools.api.errors import (
     BUSY,
     EngineProblem,
     LostAnswer,
     TimeoutProblem,
+    in_words,
 )
-from ovirt_rdma.engine_sdk_tools.engine_facts import (
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, wire_form
+from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.model import (
     Cluster,
     DataCenter,
     Domain,
@@ -36,13 +38,10 @@ from ovirt_rdma.engine_sdk_tools.engine_facts import (
     Host,
     StorageConnection,
 )
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport, Pushed
-from ovirt_rdma.engine_sdk_tools.session import BUSY_S
-from ovirt_rdma.engine_sdk_tools.wire import wire_form
-from ovirt_rdma.host import policy_json
-from ovirt_rdma.host.facts import Facts, Modules, MountTransport, NfsMount
-from ovirt_rdma.host.facts_file import load
-from ovirt_rdma.host.policy_file import parse_policy
+from ovirt_rdma.host.facts.dump import load
+from ovirt_rdma.host.facts.model import Facts, Modules, MountTransport, NfsMount
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.load import parse_policy
 
 # Between two looks of a wait.
 _EVERY_S = 60.0
@@ -215,7 +214,7 @@ class Site:
 
 @functools.lru_cache(256)
 def digest_of(text: Optional[str]) -> str:
-    return policy_json.digest(parse_policy(text or "", "x").policy)
+    return json_form.digest(parse_policy(text or "", "x").policy)
 
 
 _RDMA = load(Path(__file__).parents[1] / "data/facts/rxe-one-mount.json")

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from engine_door import DoubleDoor
 
-from ovirt_rdma.engine_sdk_tools.domain_create import DomainRequest, plan_domain_create
-from ovirt_rdma.engine_sdk_tools.domain_create_run import create_domain
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+    DomainRequest,
+    plan_domain_create,
+)
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 EXPORT = "nfs2.example.com:/exports/new"
 REQUEST = DomainRequest("new", EXPORT, "dc1")

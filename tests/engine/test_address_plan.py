@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.address_plan import check_addresses
-from ovirt_rdma.engine_sdk_tools.address_texts import (
+from ovirt_rdma.engine_sdk_tools.model import Host, Nic
+from ovirt_rdma.engine_sdk_tools.networks.addresses import (
     AddressProblem,
+    check_addresses,
     counted,
     is_range,
     read_plan_file,
 )
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host, Nic
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NAMES = ("host01", "host02", "host03")

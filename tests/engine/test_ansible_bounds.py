@@ -11,11 +11,11 @@ import pytest
 from hostile_answers import told
 from told_hosts import FACTS, status
 
-from ovirt_rdma.engine_sdk_tools import ansible_run
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.ansible_run import MOST_SENT, search_path
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.host import facts_file
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import MOST_SENT, search_path
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.facts import dump
 
 SSH = ansible_run.PLAYBOOKS / "ssh.sh"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
@@ -64,7 +64,7 @@ def test_ssh_that_is_ended_by_a_signal_is_no_success(tmp_path):
 
 @pytest.mark.skipif(not ANSIBLE, reason="Ansible is not here")
 def test_a_host_that_sends_200_mb_costs_no_more_than_it_may(tmp_path, monkeypatch):
-    good = facts_file.to_json_dict(facts_file.load(FACTS / "rxe-one-mount.json"))
+    good = dump.to_json_dict(dump.load(FACTS / "rxe-one-mount.json"))
     # ansible-runner's own limit is 700,000 characters, with all output in it twice.
     answer = told(good, status("version: 1\n"), "version: 1\n")
     (tmp_path / "good").write_text("banner\n" * 100_000 + answer)

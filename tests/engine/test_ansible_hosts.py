@@ -20,9 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools import ansible_hosts, ansible_run
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.ansible_run import (
+from ovirt_rdma.engine_sdk_tools.hosts import ansible as ansible_hosts
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     FAILED,
     OK,
     UNREACHABLE,
@@ -31,19 +32,18 @@ from ovirt_rdma.engine_sdk_tools.ansible_run import (
     Order,
     run_order,
 )
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.engine_sdk_tools.host_answers import read_told
-from ovirt_rdma.engine_sdk_tools.host_report import MOST_POLICY_BYTES
-from ovirt_rdma.engine_sdk_tools.inventory import (
+from ovirt_rdma.engine_sdk_tools.hosts.answers import in_words, read_told
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
     inventory_of,
     is_address,
     read_inventory,
 )
-from ovirt_rdma.engine_sdk_tools.ssh_failures import in_words
-from ovirt_rdma.engine_sdk_tools.ssh_known_hosts import read_key
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.problem import Problem, UsageProblem
+from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import read_key
+from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.facts import dump
 
 FACTS = Path(__file__).parent.parent / "data" / "facts" / "rxe-one-mount.json"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
@@ -140,7 +140,7 @@ def test_report_has_all_that_the_host_says(hypervisor):
     told = []
     reports = hypervisor.door().reports([host()], told.append)
     report = reports["hv1"]
-    assert report.facts == facts_file.load(FACTS)
+    assert report.facts == dump.load(FACTS)
     assert report.policy_digest == "sha256:1"
     assert report.policy_text == "version: 1\n# {{ no template }} é\n"
     assert (report.problem, report.fix, report.read_at) == ("", "", 12.0)
@@ -338,7 +338,7 @@ def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
     reports = AnsibleHosts(run=run).reports(hosts)
     assert "this is a bug of ovirt-rdma: LookupError" in reports["hv1"].problem
     assert (reports["hv1"].facts, reports["hv2"].problem) == (None, "")
-    assert reports["hv2"].facts == facts_file.load(FACTS)
+    assert reports["hv2"].facts == dump.load(FACTS)
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,12 @@ from engine_double import (
     sample_world,
 )
 
-from ovirt_rdma.cli import conversion_run, engine_session
-from ovirt_rdma.cli.engine_settings import settings_of
+from ovirt_rdma.cli.engine import conversion_run, session
+from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.engine_sdk_tools.conversion import state_file
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.engine_facts import status_words
-from ovirt_rdma.host.atomic_file import write_atomically
+from ovirt_rdma.engine_sdk_tools.model import status_words
+from ovirt_rdma.host.system.files import write_atomically
 
 ME = "--username admin@internal --password-file password"
 DATA1 = "nfs1.example.com:/exports/data1"
@@ -548,7 +548,7 @@ def test_an_engine_that_is_silent_for_once(asked, monkeypatch):
     def hurried(words):
         return dataclasses.replace(settings_of(words), timeout_s=0.05)
 
-    monkeypatch.setattr(engine_session, "settings_of", hurried)
+    monkeypatch.setattr(session, "settings_of", hurried)
     asked.double.fail_next("GET", "/clusters", Timeout(0.3))
     found = asked("hosts list")
     assert found.code == 0

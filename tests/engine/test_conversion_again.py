@@ -22,13 +22,9 @@ from conversion_runs import (
 )
 from conversion_site import Killed, engine_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED, STOPPED
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
-    CONVERTED,
-    REVERTED,
-    STOPPED,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
 OTHER = "nfs2.example.com:/o"
 REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW}

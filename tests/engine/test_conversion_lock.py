@@ -30,8 +30,8 @@ from engine_double.jobs import delete_completed, jobs_of
 from engine_sessions import open_session
 
 from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock, OtherRun
-from ovirt_rdma.engine_sdk_tools.conversion.state import ConversionState, DomainRecord
-from ovirt_rdma.engine_sdk_tools.engine_job import EngineJob
+from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionState, DomainRecord
+from ovirt_rdma.engine_sdk_tools.job import EngineJob
 
 pytestmark = pytest.mark.engine
 

@@ -25,9 +25,7 @@ from conversion_runs import (
 from conversion_site import digest_of, engine_of, report_of
 from engine_double import SimCluster, new_id
 
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERTED,
     DONE,
     FAILED,
@@ -36,7 +34,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     ROLLED_BACK,
     STOPPED,
 )
-from ovirt_rdma.engine_sdk_tools.engine_facts import status_words
+from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.model import status_words
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
 
 BOTH = pytest.mark.parametrize("request_", [OFFLINE, ROLLING], ids=["offline", "roll"])

@@ -22,8 +22,8 @@ from conversion_runs import (
 )
 from conversion_site import engine_of
 
+from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
-from ovirt_rdma.engine_sdk_tools.conversion.state import CONVERTED, REVERTED
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 
 BOTH = ("data1", "data2")

@@ -27,15 +27,10 @@ from conversion_runs import (
 )
 from conversion_site import Killed, Site, engine_of
 
-from ovirt_rdma.engine_sdk_tools.call import Call
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
-from ovirt_rdma.engine_sdk_tools.conversion.plan import (
-    plan_convert,
-    plan_resume,
-    plan_revert,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERTED,
     FAILED,
     LEFT,
@@ -43,10 +38,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     ROLLED_BACK,
     STOPPED,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.users import pinned_on
-from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on
+from ovirt_rdma.engine_sdk_tools.conversion.plan import (
+    plan_convert,
+    plan_resume,
+    plan_revert,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
-from ovirt_rdma.engine_sdk_tools.wire import wire_form
 
 
 class Notes(Silent):

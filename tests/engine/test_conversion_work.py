@@ -30,11 +30,8 @@ from engine_double import sample_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.conversion.plan import (
-    plan_resume,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.state import (
+from ovirt_rdma.engine_sdk_tools.api.request import wire_form
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERTED,
     DONE,
@@ -45,7 +42,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.state import (
     STOPPED,
     UNDER_WAY,
 )
-from ovirt_rdma.engine_sdk_tools.wire import wire_form
+from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
 REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW, "batch": BATCH}
 WITH_BLIND = {**REQUESTS, "blind": BLIND}

@@ -7,12 +7,12 @@ import pytest
 from domain_making import EXPORT, REQUEST, left, made, planned, with_add_on
 from engine_double.faults import AnswerLost, Conflict, DropConnection, Status
 
-from ovirt_rdma.engine_sdk_tools.domain_create_run import create_domain
-from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.request import wire_form
+from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.engine_sdk_tools.undo import TakenBack
-from ovirt_rdma.engine_sdk_tools.wire import wire_form
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.errors import Problem
 
 
 def refused(session, *sentences, **changes):

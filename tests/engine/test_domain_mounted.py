@@ -10,12 +10,11 @@ from domain_making import EXPORT, left, made, planned, with_add_on
 from engine_door import DoubleDoor
 from engine_double.faults import AnswerLost, Status
 
-from ovirt_rdma.engine_sdk_tools.domain_create_run import create_domain
-from ovirt_rdma.engine_sdk_tools.domain_mounted import LATER, what_is_open
-from ovirt_rdma.engine_sdk_tools.mount_events import MountEvents
-from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+from ovirt_rdma.engine_sdk_tools.domains.mounted import LATER, MountEvents, what_is_open
 from ovirt_rdma.engine_sdk_tools.undo import TakenBack
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.errors import Problem
 
 
 class When(Silent):

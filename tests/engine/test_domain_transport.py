@@ -17,24 +17,25 @@ from told_hosts import (
     status,
 )
 
-from ovirt_rdma.engine_sdk_tools.asked_transport import (
-    Mounts,
-    asked_for,
-    nfs_export,
-    row_transport,
-)
-from ovirt_rdma.engine_sdk_tools.domain_rows import (
+from ovirt_rdma.engine_sdk_tools.domains.list import (
     DomainRow,
     OnHost,
     domain_rows,
     domains_to_verify,
 )
-from ovirt_rdma.engine_sdk_tools.domain_transport import look, verify
-from ovirt_rdma.engine_sdk_tools.host_policy import policy_of
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
+    Mounts,
+    asked_for,
+    look,
+    nfs_export,
+    row_transport,
+    verify,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
 from ovirt_rdma.engine_sdk_tools.names import NameProblem
-from ovirt_rdma.host.facts import CmId
-from ovirt_rdma.host.policy import Policy
+from ovirt_rdma.host.facts.model import CmId
+from ovirt_rdma.host.policy.model import Policy
 
 EXPORT = f"{SERVER}:/exports/data1"
 RDMA_ROW = "rdma,port=20049"

@@ -14,9 +14,9 @@ from engine_command_line import run_engine
 from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
 
-from ovirt_rdma.cli import conversion_run
+from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.domain_create import NEW
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import NEW
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DATA1 = "nfs1.example.com:/exports/data1"

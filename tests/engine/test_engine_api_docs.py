@@ -14,8 +14,8 @@ from engine_command_line import access
 from engine_door import DoubleDoor, status_document
 from engine_double import EngineDouble, sample_world
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.host import facts_file
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.facts import dump
 
 PAGE = Path(__file__).parents[2] / "docs" / "engine-api.md"
 PACKAGE = "ovirt_rdma.engine_sdk_tools"
@@ -75,7 +75,7 @@ def _dump(world, folder: Path) -> None:
     for host in world.hosts.values():
         asked = Host(host.id, host.name, host.address, host.cluster)
         report = DoubleDoor(world).reports([asked])[host.name]
-        facts = json.dumps(facts_file.to_json_dict(report.facts))
+        facts = json.dumps(dump.to_json_dict(report.facts))
         (folder / f"{host.name}.facts.json").write_text(facts)
         status = json.dumps(status_document(host))
         (folder / f"{host.name}.status.json").write_text(status)

@@ -13,12 +13,12 @@ from engine_door import DoubleDoor, HttpDoor, status_document
 from engine_double import EngineDouble, SimNic, sample_world
 from engine_double.serve import serve_hosts, served
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.storage.mount_review import review_all
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.storage.readiness import READY, local_steps
+from ovirt_rdma.storage.review import review_all
 
 pytestmark = pytest.mark.selftest
 
@@ -90,8 +90,8 @@ def test_facts_are_a_dump_that_can_be_read_again(world):
     bond.infiniband = True
     host.nics += [ib1, bond]
     facts = asked(world).facts
-    again = json.loads(facts_file.to_json(facts))
-    assert facts_file.from_json_dict(again, "again") == facts
+    again = json.loads(dump.to_json(facts))
+    assert dump.from_json_dict(again, "again") == facts
     names = {netdev.name: netdev for netdev in facts.netdevs}
     assert names["bond0"].bond.members == ("ib0", "ib1")
     assert names["ib1"].uppers == ("bond0",)

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import ovirtsdk4
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.engine_answers import in_words, media_type
-from ovirt_rdma.engine_sdk_tools.engine_errors import (
+from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
     CONFLICT,
     DENIED,
@@ -21,7 +20,9 @@ from ovirt_rdma.engine_sdk_tools.engine_errors import (
     UNREACHABLE,
     UNTRUSTED,
     EngineProblem,
+    in_words,
     lost,
+    media_type,
 )
 
 

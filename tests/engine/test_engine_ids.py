@@ -8,12 +8,12 @@ from engine_command_line import Clock
 from engine_double import EngineDouble, sample_world
 from engine_sessions import open_session
 
-from ovirt_rdma.engine_sdk_tools.call import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import (
     StateFileProblem,
     StateFolder,
 )
-from ovirt_rdma.engine_sdk_tools.engine_errors import EngineProblem
 
 ODD = [
     "../../../etc/evil",

@@ -7,8 +7,8 @@ import pytest
 from engine_double.faults import AnswerLost, ServiceUnavailableHtml, Status
 from engine_double.jobs import add, delete_completed, jobs_of
 
-from ovirt_rdma.engine_sdk_tools.call import Call, Read
-from ovirt_rdma.engine_sdk_tools.engine_job import (
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.job import (
     EngineJob,
     Listeners,
     end_job,

@@ -11,9 +11,8 @@ from engine_sessions import open_session
 from ovirtsdk4.readers import HostReader
 from ovirtsdk4.xml import XmlReader
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import ClusterNetwork
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.sdk_records import host_of
+from ovirt_rdma.engine_sdk_tools.model import ClusterNetwork
+from ovirt_rdma.engine_sdk_tools.reader import host_of, read_engine
 
 
 def read(world, clock, **what):

@@ -14,7 +14,9 @@ from engine_command_line import Clock, access
 from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
 
-from ovirt_rdma.engine_sdk_tools import ansible_hosts, session, state_folder
+from ovirt_rdma.engine_sdk_tools.api import session
+from ovirt_rdma.engine_sdk_tools.api import settings as state_folder
+from ovirt_rdma.engine_sdk_tools.hosts import ansible
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVER = "nfs1.example.com"
@@ -46,7 +48,7 @@ class Site:
             mock.patch.dict("os.environ", access(self._double)),
             mock.patch.object(session, "Session", quick),
             mock.patch.object(
-                ansible_hosts, "AnsibleHosts", lambda access: DoubleDoor(self.world)
+                ansible, "AnsibleHosts", lambda access: DoubleDoor(self.world)
             ),
             mock.patch.object(state_folder, "state_folder", lambda *_: self._states),
             mock.patch.object(sys, "argv", [name, *words]),

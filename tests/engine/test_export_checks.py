@@ -10,7 +10,7 @@ from engine_double.answers import Refusal
 from engine_double.connection_rules import check
 from engine_double.world import SimConnection, World
 
-from ovirt_rdma.engine_sdk_tools.export_checks import name_problems, read_export
+from ovirt_rdma.engine_sdk_tools.domains.export_checks import name_problems, read_export
 
 TAKEN = [
     "999.1.2.33:/exports/x",

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from told_hosts import facts, host, rules, status
 
-from ovirt_rdma.engine_sdk_tools.facts_folder import FactsFolder, FolderProblem
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
-from ovirt_rdma.engine_sdk_tools.report_stream import reports_of
-from ovirt_rdma.host.facts_file import to_json
+from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder, FolderProblem
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, reports_of
+from ovirt_rdma.host.facts.dump import to_json
 
 
 def dump(folder, name, hostname="elsewhere"):

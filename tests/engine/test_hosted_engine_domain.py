@@ -9,7 +9,7 @@ from engine_double.sample import new_id
 from engine_double.world import SimDataCenter
 from engine_sessions import open_session
 
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 OTHER = "engine_data"
 

@@ -16,12 +16,12 @@ from engine_door import DoubleDoor, status_document
 from engine_double import EngineDouble, sample_world
 from hostile_answers import HOSTILE, line, told
 
-from ovirt_rdma.cli import conversion_run
-from ovirt_rdma.engine_sdk_tools.ansible_hosts import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.ansible_run import OK, Happened
+from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.host import facts_file
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, Happened
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.facts import dump
 
 pytestmark = pytest.mark.engine
 
@@ -66,7 +66,7 @@ class Fleet:
         if "\nNEW=" in f"\n{script}":
             return self._pushed(asked, sim, script)
         report = self.double.reports([asked])[sim.name]
-        facts, status = facts_file.to_json_dict(report.facts), report.status
+        facts, status = dump.to_json_dict(report.facts), report.status
         if sim.name in self.hostile and self.later < 0:
             made = HOSTILE[self.hostile[sim.name]]
             return made(facts, status, report.policy_text or "")
@@ -86,9 +86,7 @@ class Fleet:
         answer += line("load", json.dumps({"digest": pushed.digest}).encode())
         status = status_document(sim)
         if sim.name in self.hostile and self.later < 0:
-            facts = facts_file.to_json_dict(
-                self.double.reports([asked])[sim.name].facts
-            )
+            facts = dump.to_json_dict(self.double.reports([asked])[sim.name].facts)
             return answer + HOSTILE[self.hostile[sim.name]](facts, status, "")
         return answer + line("status", json.dumps(status).encode())
 

@@ -19,30 +19,31 @@ from hypothesis import strategies as st
 from told_hosts import connection, domain, engine, facts, host, mount, rules
 from told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools import hosts_check
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.conversion.records import domain_record
-from ovirt_rdma.engine_sdk_tools.conversion.told import told_by
-from ovirt_rdma.engine_sdk_tools.domain_create import DomainRequest, plan_domain_create
-from ovirt_rdma.engine_sdk_tools.domain_heal import plan_heal
-from ovirt_rdma.engine_sdk_tools.domain_rows import domain_rows
-from ovirt_rdma.engine_sdk_tools.domain_transport import row_of
-from ovirt_rdma.engine_sdk_tools.engine_facts import Nic
-from ovirt_rdma.engine_sdk_tools.facts_folder import FactsFolder
-from ovirt_rdma.engine_sdk_tools.host_answers import pushed_of, read_told, report_of
-from ovirt_rdma.engine_sdk_tools.ipoib_mtu import ipoib_mtus, pci_of
-from ovirt_rdma.engine_sdk_tools.network_mtu import netdevs_of
-from ovirt_rdma.engine_sdk_tools.policy_diff import compare
-from ovirt_rdma.engine_sdk_tools.policy_push import plan_policy_push
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record, told_by
+from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+    DomainRequest,
+    plan_domain_create,
+)
+from ovirt_rdma.engine_sdk_tools.domains.list import domain_rows
+from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
+from ovirt_rdma.engine_sdk_tools.fleet import check
+from ovirt_rdma.engine_sdk_tools.fleet.policy_push import compare, plan_policy_push
+from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_told, report_of
+from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder
+from ovirt_rdma.engine_sdk_tools.model import Nic
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import netdevs_of
+from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus, pci_of
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy.load import parse_policy
 
 Place = tuple[Any, ...]
 NFS1 = "nfs1.example.com"
 POLICY = rules("require-rdma")
 STATUS = status_of(POLICY)
-FACTS = facts_file.to_json_dict(
+FACTS = dump.to_json_dict(
     replace(
         EVERYTHING,
         nfs_mounts=(*EVERYTHING.nfs_mounts, mount(f"{NFS1}:/exports/data1", "tcp")),
@@ -51,7 +52,7 @@ FACTS = facts_file.to_json_dict(
         degraded_marks=facts().degraded_marks,
     )
 )
-WANTED = hosts_check.Wanted(None, {})
+WANTED = check.Wanted(None, {})
 HOST = host(nics=(Nic("n", "ib0", "00:11:22:33:44:55"),))
 SITE = engine(HOST, host("hv2"), domains=(domain(), domain("data2")))
 
@@ -109,8 +110,8 @@ def no_bug(*texts: Any) -> None:
 def look_at(its: Any) -> None:
     """All that the verbs do with one host's report."""
     no_bug(its)
-    row = hosts_check.row_of(HOST, its, WANTED, [connection()])
-    no_bug(hosts_check.check(SITE, [row, row], WANTED))
+    row = check.row_of(HOST, its, WANTED, [connection()])
+    no_bug(check.check(SITE, [row, row], WANTED))
     no_bug(row_of(SITE, HOST, its, SITE.domains))
     no_bug(domain_rows(SITE, SITE.domains, [(HOST, its)]))
     policy = parse_policy(POLICY, "p").policy

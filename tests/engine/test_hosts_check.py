@@ -19,24 +19,24 @@ from told_hosts import (
     status,
 )
 
-from ovirt_rdma.engine_sdk_tools import hosts_check
-from ovirt_rdma.engine_sdk_tools.engine_facts import Hook
-from ovirt_rdma.engine_sdk_tools.export_readiness import servers_cell
-from ovirt_rdma.engine_sdk_tools.hook_checksums import (
-    NAME,
-    POINTS,
-    checksums_of,
-    hooks_cell,
-)
-from ovirt_rdma.engine_sdk_tools.hosts_check import (
+from ovirt_rdma.engine_sdk_tools.fleet import check
+from ovirt_rdma.engine_sdk_tools.fleet.cells import servers_cell
+from ovirt_rdma.engine_sdk_tools.fleet.check import (
     COLUMNS,
     Wanted,
     connections_of,
     row_of,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import (
+    NAME,
+    POINTS,
+    checksums_of,
+    hooks_cell,
+)
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.policy_file import parse_policy
+from ovirt_rdma.engine_sdk_tools.model import Hook
+from ovirt_rdma.host.facts import dump as facts_file
+from ovirt_rdma.host.policy.load import parse_policy
 
 EXPORT = f"{SERVER}:/exports/data1"
 OURS = {point: frozenset((f"{point}-md5", f"{point}-sha256")) for point in POINTS}
@@ -50,7 +50,7 @@ def policy(text):
 def matrix(told, wanted=NO_WISH, hosts=None):
     hosts = hosts or [host(one.host) for one in told]
     rows = [row_of(one, its, wanted) for one, its in zip(hosts, told)]
-    return hosts_check.check(engine(*hosts), rows, wanted)
+    return check.check(engine(*hosts), rows, wanted)
 
 
 def cell(column, told, there=None, wanted=NO_WISH):

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.engine_sdk_tools.host_report import HostReport
-from ovirt_rdma.engine_sdk_tools.ipoib_mtu import ipoib_mtus, pci_of
-from ovirt_rdma.engine_sdk_tools.network_mtu import auto_mtu, mtu_offenders
-from ovirt_rdma.engine_sdk_tools.nic_match import NicMatch
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.problem import UsageProblem
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import auto_mtu, mtu_offenders
+from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus, pci_of
+from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch
+from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.facts import dump
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 FABRIC = "facts/ib-fabric-children-and-bond"
 
 
 def facts(name):
-    return facts_file.load(DATA / f"{name}.json")
+    return dump.load(DATA / f"{name}.json")
 
 
 @pytest.mark.parametrize(

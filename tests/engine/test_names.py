@@ -3,13 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import (
-    Cluster,
-    DataCenter,
-    Domain,
-    Engine,
-    Host,
-)
+from ovirt_rdma.engine_sdk_tools.model import Cluster, DataCenter, Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.names import (
     NameProblem,
     data_center_named,

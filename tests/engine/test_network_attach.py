@@ -11,25 +11,25 @@ from engine_double.host_nics import clamp
 from engine_double.hosts_of_the_world import SimNic
 from engine_double.network_checks import USER_PROPERTIES
 
-from ovirt_rdma.engine_sdk_tools.attach_rows import (
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.networks.attach import (
+    attach_network,
+    declared_properties,
+)
+from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
     ATTACH,
     CHANGE,
     NOTHING,
     SYNC,
     AttachRequest,
 )
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.network_attach import plan_network_attach
-from ovirt_rdma.engine_sdk_tools.network_attach_run import (
-    attach_network,
-    declared_properties,
-)
-from ovirt_rdma.engine_sdk_tools.network_create import (
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
+from ovirt_rdma.engine_sdk_tools.networks.create import create_network
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
     NetworkRequest,
     plan_network_create,
 )
-from ovirt_rdma.engine_sdk_tools.network_create_run import create_network
-from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 
 REQUEST = AttachRequest("storage", ("*",), "ib0", span="10.20.0.11/24")

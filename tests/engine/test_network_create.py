@@ -9,14 +9,14 @@ from engine_double.faults import AnswerLost, Conflict
 from engine_double.host_nics import clamp
 from engine_double.world import SimCluster
 
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
 from ovirt_rdma.engine_sdk_tools.names import NameProblem
-from ovirt_rdma.engine_sdk_tools.network_create import (
+from ovirt_rdma.engine_sdk_tools.networks.create import create_network
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
     NetworkRequest,
     plan_network_create,
 )
-from ovirt_rdma.engine_sdk_tools.network_create_run import create_network
-from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.engine_sdk_tools.undo import TakenBack
 

@@ -10,20 +10,19 @@ from dataclasses import replace
 import pytest
 from engine_double.hosts_of_the_world import SimNic
 
-from ovirt_rdma.engine_sdk_tools.attach_rows import AttachRequest
-from ovirt_rdma.engine_sdk_tools.call import Call
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host, Nic
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.network_attach import plan_network_attach
-from ovirt_rdma.engine_sdk_tools.network_attach_run import attach_network
-from ovirt_rdma.engine_sdk_tools.network_create import (
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.model import Host, Nic
+from ovirt_rdma.engine_sdk_tools.networks.attach import attach_network
+from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
+from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
+from ovirt_rdma.engine_sdk_tools.networks.create import create_network
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
     NetworkRequest,
     plan_network_create,
 )
-from ovirt_rdma.engine_sdk_tools.network_create_run import create_network
-from ovirt_rdma.engine_sdk_tools.nic_choice import Chosen, choose_nics
-from ovirt_rdma.engine_sdk_tools.nic_match import NicMatch
-from ovirt_rdma.engine_sdk_tools.progress import Silent
+from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen, NicMatch, choose_nics
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 
 NICS = (

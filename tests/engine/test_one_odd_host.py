@@ -25,32 +25,28 @@ from hostile_answers import line, many_mounts, told
 from told_hosts import connection, domain, engine, facts, host, report, rules
 from told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools import host_report
-from ovirt_rdma.engine_sdk_tools.conversion.checks import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.conversion.host_checks import host_offenders
-from ovirt_rdma.engine_sdk_tools.conversion.state import LEFT, STOPPED
-from ovirt_rdma.engine_sdk_tools.domain_transport import row_of
-from ovirt_rdma.engine_sdk_tools.host_answers import (
-    pushed_of,
-    read_told,
-)
-from ovirt_rdma.engine_sdk_tools.host_answers import (
-    report_of as read_report,
-)
-from ovirt_rdma.engine_sdk_tools.host_report import (
+from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import host_offenders
+from ovirt_rdma.engine_sdk_tools.conversion.model import LEFT, STOPPED
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
+from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
+from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
+from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
+from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
+from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_told
+from ovirt_rdma.engine_sdk_tools.hosts.answers import report_of as read_report
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
     MOST_POLICY_BYTES,
     HostReport,
     bug_of,
     judged,
 )
-from ovirt_rdma.engine_sdk_tools.hosts_check import Wanted
-from ovirt_rdma.engine_sdk_tools.hosts_check import row_of as hosts_row
-from ovirt_rdma.engine_sdk_tools.policy_push import plan_policy_push
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
-from ovirt_rdma.host import facts_file, policy_checks
-from ovirt_rdma.host.policy_file import load_policy_file, parse_policy
-from ovirt_rdma.host.policy_remark import PolicyProblem
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy import validate_nfs
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
 
 EMPTY = "version: 1\n"
 LONG = EMPTY + "#" * MOST_POLICY_BYTES
@@ -141,7 +137,7 @@ def test_a_policy_too_long_to_be_sent_is_against_a_conversion(rolling):
 @pytest.mark.parametrize("rolling", [True, False])
 def test_a_host_whose_policy_could_not_be_had_is_against_a_conversion(rolling):
     golden = facts()
-    text = told(facts_file.to_json_dict(golden), status_of(EMPTY), LONG)
+    text = told(dump.to_json_dict(golden), status_of(EMPTY), LONG)
     its = read_report("hv1", read_told(text), 0.0)
     assert its.problem == "hv1: the policy has 60011 bytes, 60000 can be sent"
     request = ConversionRequest("rdma", rolling=rolling)
@@ -290,7 +286,7 @@ PREFER = rules("prefer-rdma")
 
 
 def crowded(number):
-    golden = facts_file.to_json_dict(facts())
+    golden = dump.to_json_dict(facts())
     golden = many_mounts(golden, number, version="4.2")
     mine = {
         **golden["nfs_mounts"][0],
@@ -298,7 +294,7 @@ def crowded(number):
         "mountpoint": "/rhev/data-center/mnt/nfs1.example.com:_exports_data1",
     }
     golden["nfs_mounts"].append(mine)
-    its = facts_file.from_json_dict(golden, "hv1")
+    its = dump.from_json_dict(golden, "hv1")
     return report(facts=its, status=status_of(PREFER), policy_text=PREFER)
 
 
@@ -321,7 +317,7 @@ def check_hosts(its):
         "ovirt_rdma.host.export.posixpath.normpath",
         "ovirt_rdma.storage.trunking.prove",
         "ovirt_rdma.storage.trunking._is_4",
-        "ovirt_rdma.storage.mount_review.rule_for",
+        "ovirt_rdma.storage.review.rule_for",
     ],
 )
 def test_twice_the_mounts_are_twice_the_work(work, counted):
@@ -358,13 +354,13 @@ def test_a_hosts_policy_is_read_without_looking_for_rules_that_never_win():
         check_hosts(its)
         check_conversion(its)
 
-    assert calls_of(policy_checks, "_names_all_of", look) == 0
+    assert calls_of(validate_nfs, "_names_all_of", look) == 0
 
 
 def test_rules_that_never_win_are_looked_for_among_the_first_thousand():
     def looked(number):
         found = parse_policy(many_rules(number), "p")
-        return calls_of(policy_checks, "_names_all_of", lambda: found.warnings)
+        return calls_of(validate_nfs, "_names_all_of", lambda: found.warnings)
 
     # Each against those before it; more rules are no more work.
     assert looked(1000) == looked(3000) == 1000 * 999 // 2

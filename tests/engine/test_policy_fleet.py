@@ -4,15 +4,19 @@ from __future__ import annotations
 import pytest
 from told_hosts import engine, host, report, rules, status
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import Hook
-from ovirt_rdma.engine_sdk_tools.gate import FeatureFacts, gates
-from ovirt_rdma.engine_sdk_tools.host_report import Pushed
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import FeatureFacts, gates
+from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
+    carry_out,
+    compare,
+    matrix_of,
+    plan_policy_push,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.report import Pushed
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
-from ovirt_rdma.engine_sdk_tools.policy_diff import compare, matrix_of
-from ovirt_rdma.engine_sdk_tools.policy_push import carry_out, plan_policy_push
-from ovirt_rdma.engine_sdk_tools.progress import Silent
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_remark import PolicyProblem
+from ovirt_rdma.engine_sdk_tools.model import Hook
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import parse_policy
 
 MINE = rules("require-rdma")
 POLICY = parse_policy(MINE, "p.yaml").policy

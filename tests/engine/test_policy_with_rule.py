@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.policy_with_rule import RuleProblem, with_rule
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy import PREFER_RDMA, REQUIRE_RDMA, TCP, rule_for
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_remark import PolicyProblem
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.edit import RuleProblem, with_rule
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import PREFER_RDMA, REQUIRE_RDMA, TCP, rule_for
 
 VM1 = Export("nas1", "/vm1")
 

@@ -20,10 +20,8 @@ from engine_double.faults import (
 from engine_sessions import Notes, open_session
 from ovirtsdk4 import types
 
-from ovirt_rdma.engine_sdk_tools.call import Call, Read
-from ovirt_rdma.engine_sdk_tools.connection import EngineConnection, _PromptMulti
-from ovirt_rdma.engine_sdk_tools.engine_api import EngineApi
-from ovirt_rdma.engine_sdk_tools.engine_errors import (
+from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection, _PromptMulti
+from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
     BUSY,
     CONFLICT,
@@ -38,8 +36,10 @@ from ovirt_rdma.engine_sdk_tools.engine_errors import (
     LostAnswer,
     TimeoutProblem,
 )
-from ovirt_rdma.engine_sdk_tools.session import AT_ONCE, Session
-from ovirt_rdma.engine_sdk_tools.settings import Settings
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.requests_sent import EngineApi
+from ovirt_rdma.engine_sdk_tools.api.session import AT_ONCE, Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
 HOSTS = Read("hosts", "reading the hosts")
 

@@ -7,15 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.engine_sdk_tools.engine_url import engine_address, engine_url
-from ovirt_rdma.engine_sdk_tools.settings import Flags, from_sources
-from ovirt_rdma.engine_sdk_tools.settings_text import IniFile, sections, with_section
-from ovirt_rdma.engine_sdk_tools.state_folder import (
+from ovirt_rdma.engine_sdk_tools.api.settings import (
+    Flags,
+    IniFile,
+    from_sources,
     made_folder,
+    sections,
     settings_file,
     state_folder,
+    with_section,
 )
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.engine_sdk_tools.api.url import engine_address, engine_url
+from ovirt_rdma.host.errors import Problem
 
 INI = """\
 # our engines

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import Host
-from ovirt_rdma.engine_sdk_tools.ssh_known_hosts import (
+from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import (
     HostKey,
     has_fingerprint,
     known_hosts_text,
@@ -14,7 +13,8 @@ from ovirt_rdma.engine_sdk_tools.ssh_known_hosts import (
     read_key,
     scanned,
 )
-from ovirt_rdma.host.commands import CommandFailed, NotInstalled
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 
 # Made by ssh-keygen; the fingerprints are those that ssh-keygen -l [-E md5] prints.
 ED25519 = (

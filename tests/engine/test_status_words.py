@@ -6,12 +6,8 @@ from __future__ import annotations
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_rdma.engine_sdk_tools.engine_facts import (
-    Host,
-    status_label,
-    status_words,
-)
-from ovirt_rdma.engine_sdk_tools.host_cells import status_cell
+from ovirt_rdma.engine_sdk_tools.fleet.cells import status_cell
+from ovirt_rdma.engine_sdk_tools.model import Host, status_label, status_words
 
 # Words that are no adjective: "the host is maintenance".
 _NOUNS = ("maintenance", "error", "reboot", "install_failed", "contend", "mixed")

@@ -16,13 +16,12 @@ from engine_double.answers import Answer
 from engine_double.faults import Fault
 from engine_sessions import open_session
 
-from ovirt_rdma.engine_sdk_tools import connection, engine_answers, web
-from ovirt_rdma.engine_sdk_tools.call import Read
-from ovirt_rdma.engine_sdk_tools.engine_ca import ca_of, check_health, fetch_ca
-from ovirt_rdma.engine_sdk_tools.engine_errors import BROKEN, TIMEOUT, EngineProblem
-from ovirt_rdma.engine_sdk_tools.settings import Settings
-from ovirt_rdma.engine_sdk_tools.sso import log_in
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.engine_sdk_tools.api import auth, connection, errors
+from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, check_health, fetch_ca, log_in
+from ovirt_rdma.engine_sdk_tools.api.errors import BROKEN, TIMEOUT, EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
+from ovirt_rdma.host.errors import Problem
 
 # More than is read, but so little that a test which reads it fails, and ends.
 _TOO_MANY = 4 << 20
@@ -136,7 +135,7 @@ def test_an_answer_that_is_packed_is_not_unpacked(serve, ask, how):
 @pytest.mark.parametrize("ask", ASKING)
 @pytest.mark.parametrize("how", [dripping_body, dripping_head])
 def test_a_byte_now_and_then_is_no_answer(serve, monkeypatch, ask, how):
-    monkeypatch.setattr(web, "CONNECT_S", 0.5)
+    monkeypatch.setattr(auth, "CONNECT_S", 0.5)
     with pytest.raises(EngineProblem, match="did not answer in time") as caught:
         ask(serve(how).settings(timeout_s=0.5))
     assert caught.value.kind == TIMEOUT
@@ -202,7 +201,7 @@ def test_an_answer_of_the_api_has_a_limit(monkeypatch):
         assert caught.value.kind == BROKEN
         # The next is counted anew.
         assert len(session.read(Read("hosts", "reading the hosts"))) == 1
-    assert engine_answers.MOST_BYTES == 64 << 20
+    assert errors.MOST_BYTES == 64 << 20
 
 
 STEERS = "\x9b2J\u202e\u2028\x7f"

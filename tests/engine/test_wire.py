@@ -8,9 +8,8 @@ import contextlib
 import pytest
 from ovirtsdk4 import Error, types
 
-from ovirt_rdma.engine_sdk_tools.call import Call, Read
-from ovirt_rdma.engine_sdk_tools.engine_errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.wire import WireForm, wire_form
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, WireForm, wire_form
 
 
 def calls(world):

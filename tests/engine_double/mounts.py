@@ -149,8 +149,8 @@ def rule_of(host: SimHost, connection: SimConnection) -> str:
 def _rule(policy_text: str, export: str) -> str:
     # Only where a test has a policy: it brings YAML and the schema library.
     from ovirt_rdma.host.export import Export
-    from ovirt_rdma.host.policy import rule_for
-    from ovirt_rdma.host.policy_file import parse_policy
+    from ovirt_rdma.host.policy.load import parse_policy
+    from ovirt_rdma.host.policy.model import rule_for
 
     match = rule_for(parse_policy(policy_text, "policy").policy, Export.parse(export))
     return match.rule.transport if match else ""

@@ -14,8 +14,8 @@ import requests
 
 from engine_recording.exchanges import RUN, SNAPSHOT
 from engine_recording.proxy import RecordingProxy
-from ovirt_rdma.engine_sdk_tools.settings import Settings
-from ovirt_rdma.engine_sdk_tools.sso import log_in, log_out
+from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
 HOSTS = "hosts?all_content=true&follow=nics,network_attachments,hooks"
 CLUSTERS = "clusters?follow=networks"

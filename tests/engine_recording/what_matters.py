@@ -15,8 +15,8 @@ _STORAGE = ("type", "address", "path", "nfs_version", "mount_options", "vfs_type
 _STORAGE += ("nfs_timeo", "nfs_retrans")
 _VERSION = ("version.major", "version.minor")
 
-# The product's readers: sdk_records.py, engine_job.py, gate.py, evacuation.py,
-# domain_create_run.py, network_attach_run.py.
+# The product's readers: reader.py, job.py, fleet/feature_gate.py, conversion,
+# domains/create.py, networks/attach.py.
 READ: dict[str, tuple[str, ...]] = {
     "api": ("product_info.version.major", "product_info.version.minor"),
     "data_center": ("name", *_VERSION),

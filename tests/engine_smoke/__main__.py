@@ -10,7 +10,7 @@ from engine_smoke.notes import OtherRun
 from engine_smoke.run import Outcome, remove_what_is_left, smoke
 from engine_smoke.site import Skipped
 from engine_smoke.wishes import NotAllowed, from_environment
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.errors import Problem
 
 INTERRUPTED = 130
 

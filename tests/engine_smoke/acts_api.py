@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from engine_smoke.acts import act
 from engine_smoke.notes import PREFIX
 from engine_smoke.site import Reply, Site, Skipped
-from ovirt_rdma.engine_sdk_tools.engine_facts import Engine
+from ovirt_rdma.engine_sdk_tools.model import Engine
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from engine_smoke.acts import act
 from engine_smoke.site import Site, Skipped
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain
+from ovirt_rdma.engine_sdk_tools.model import Domain
 
 # The engine gives VDSM 180 s for an answer.
 _SPM_S = 400

@@ -10,9 +10,9 @@ from ovirtsdk4 import types
 
 from engine_smoke.notes import PREFIX
 from engine_smoke.site import Site
-from ovirt_rdma.engine_sdk_tools.call import Call, Read
-from ovirt_rdma.engine_sdk_tools.engine_errors import MISSING, EngineProblem
-from ovirt_rdma.engine_sdk_tools.engine_facts import Domain, Engine, Network
+from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Network
 
 _HOST_S, _DOMAIN_S = 1200.0, 600.0
 

@@ -18,14 +18,14 @@ from engine_command_line import Clock, Result
 
 from engine_smoke.notes import PREFIX, Notes
 from engine_smoke.wishes import DOUBLE, SSH, Wishes
-from ovirt_rdma.cli import conversion_run, engine_session
-from ovirt_rdma.cli.engine_command import main
-from ovirt_rdma.engine_sdk_tools import inventory
-from ovirt_rdma.engine_sdk_tools.engine_facts import Engine, Host
-from ovirt_rdma.engine_sdk_tools.engine_reader import read_engine
-from ovirt_rdma.engine_sdk_tools.session import Session
-from ovirt_rdma.engine_sdk_tools.settings import Flags, Settings, from_sources
-from ovirt_rdma.engine_sdk_tools.sso import log_in, log_out
+from ovirt_rdma.cli.engine import conversion_run, session
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Flags, Settings, from_sources
+from ovirt_rdma.engine_sdk_tools.hosts import inventory
+from ovirt_rdma.engine_sdk_tools.model import Engine, Host
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 # Verbs that take no words about a way to hosts.
 _ENGINE_ONLY = {("hosts", "list"), ("gate", "status")}
@@ -107,7 +107,7 @@ class Site:
             def quick(settings: Settings) -> Session:
                 return Session(settings, clock=clock, sleep=clock.sleep)
 
-            yield mock.patch.object(engine_session, "Session", quick)
+            yield mock.patch.object(session, "Session", quick)
 
     def environment(self) -> dict[str, str]:
         wishes = self.wishes

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from memory_host import Points
 
-from ovirt_rdma.host.effects.journal import Journal, JournalProblem
-from ovirt_rdma.host.effects.journal_lines import line_of
-from ovirt_rdma.host.effects.run import RunRequest, apply_steps
+from ovirt_rdma.host.changes.journal import Journal, JournalProblem, line_of
+from ovirt_rdma.host.changes.kinds.model import RunRequest
+from ovirt_rdma.host.changes.run import apply_steps
 
 _READ = {}  # lines that were read once already, which takes its time
 

@@ -23,9 +23,9 @@ from change_places import (
 from ipoib_kernel import Kernel
 from ipoib_undo import UndoKernel
 
-from ovirt_rdma.host.effects.effect import Reading
-from ovirt_rdma.host.rules.rule import FILE, MODULE, PROFILE, UNIT
-from ovirt_rdma.host.software_facts import OwnFile, Unit
+from ovirt_rdma.host.changes.kinds.base import Reading
+from ovirt_rdma.host.facts.model import OwnFile, Unit
+from ovirt_rdma.host.rules.base import FILE, MODULE, PROFILE, UNIT
 
 # What nmcli shows of infiniband.mtu and infiniband.p-key that are not set: mtu 0, p-key
 # -1 (src/libnmc-setting/nm-meta-setting-desc.c).

@@ -16,18 +16,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutation import mutated
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.facts import ARPHRD_INFINIBAND, Facts, NetdevUse
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.ib_rate import data_rate_mbps, rate_mbps
-from ovirt_rdma.host.ibv_devinfo import parse_port_mtus
-from ovirt_rdma.host.netdev_paths import NetdevPaths
-from ovirt_rdma.host.read_adapters import read_adapters
-from ovirt_rdma.host.read_netdev_uses import read_netdev_uses
-from ovirt_rdma.host.read_rdma_ports import with_port_details
-from ovirt_rdma.host.read_storage_sessions import read_storage_sessions
-from ovirt_rdma.host.socket_table import parse_connections, plain_address
-from ovirt_rdma.host.tools import Tools
+from ovirt_rdma.host.collect.hcas import read_adapters
+from ovirt_rdma.host.collect.netdev_users import (
+    NetdevPaths,
+    read_netdev_uses,
+    read_storage_sessions,
+)
+from ovirt_rdma.host.collect.parsers.ibverbs import (
+    data_rate_mbps,
+    parse_port_mtus,
+    rate_mbps,
+)
+from ovirt_rdma.host.collect.parsers.sockets import parse_connections, plain_address
+from ovirt_rdma.host.collect.rdma import with_port_details
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, NetdevUse
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.system.tree import FileTree
 
 HCA = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
 DEVINFO = (
@@ -168,8 +174,8 @@ def test_odd_text_makes_facts_that_can_be_read_back(host, changes, devinfo):
         netdev_uses=uses,
         problems=tuple(problems),
     )
-    text = facts_file.to_json(whole)
-    assert facts_file.from_json_dict(json.loads(text), "here") == whole
+    text = dump.to_json(whole)
+    assert dump.from_json_dict(json.loads(text), "here") == whole
     assert [device.name for device in devices] == ["mlx4_0"]
     assert [adapter.pci.address for adapter in facts.adapters] == [HCA.address]
     assert {use.netdev for use in uses} <= {"ib0"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from killed import killed_at_each_line
 
-from ovirt_rdma.host import atomic_file
-from ovirt_rdma.host.atomic_file import (
+from ovirt_rdma.host.system import files
+from ovirt_rdma.host.system.files import (
     NotDurable,
     how_to_mend,
     remove_unfinished,
@@ -123,9 +123,7 @@ def test_killed_anywhere_the_file_is_whole_and_the_next_write_leaves_nothing_bes
 ):
     path = tmp_path / "file"
     left = set()
-    for _ in killed_at_each_line(
-        lambda: write_atomically(path, b"new", 0o600), atomic_file
-    ):
+    for _ in killed_at_each_line(lambda: write_atomically(path, b"new", 0o600), files):
         assert not path.exists() or path.read_bytes() in (b"old", b"new")
         beside = [entry.name for entry in tmp_path.iterdir() if entry != path]
         left.add(len(beside))

@@ -8,9 +8,9 @@ import json
 import pytest
 from host_fake_enablement import Host, rdma_rule
 
-from ovirt_rdma.host.caps import write_caps
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, POLICY_COPY, POLICY_JSON, under
-from ovirt_rdma.host.problem import Problem
+from ovirt_rdma.host.services.capabilities import write_caps
 
 
 @pytest.fixture

@@ -16,23 +16,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutation import mutated
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.facts import Facts, Modules, Software
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.kernel_config import parse_kernel_config, read_kernel_config
-from ovirt_rdma.host.modprobe_files import (
+from ovirt_rdma.host.collect.modules import (
     command_line,
     command_line_options,
+    load_lines,
     modprobe_lines,
+    module_paths,
 )
-from ovirt_rdma.host.module_loads import load_lines
-from ovirt_rdma.host.module_names import CONCERNED
-from ovirt_rdma.host.os_release import distribution, parse_os_release
-from ovirt_rdma.host.read_modules import module_paths
-from ovirt_rdma.host.read_rdma_stacks import read_rdma_stacks
-from ovirt_rdma.host.read_udev_rules import rules_of, sets_ipoib
-from ovirt_rdma.host.read_units import parse_units
-from ovirt_rdma.host.tools import Tools
+from ovirt_rdma.host.collect.release import (
+    distribution,
+    parse_kernel_config,
+    parse_os_release,
+    read_kernel_config,
+)
+from ovirt_rdma.host.collect.software import read_rdma_stacks, rules_of, sets_ipoib
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.collect.units import parse_units
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.model import Facts, Modules, Software
+from ovirt_rdma.host.facts.module_names import CONCERNED
+from ovirt_rdma.host.system.tree import FileTree
 
 PIECES = st.sampled_from(
     ["\n", "\\\n", "\\", " ", "\t", "\r", "\0", "\udcff", "#", ";", "=", '"', "'", "==",
@@ -76,8 +79,8 @@ BYTES = ("utf-8", "surrogateescape")
 def comes_back(**parts):
     """Whether facts with these parts survive being written and read."""
     facts = Facts("hv1", "6.1", 1.0, **parts)
-    text = facts_file.to_json(facts)
-    return facts_file.from_json_dict(json.loads(text), "here") == facts
+    text = dump.to_json(facts)
+    return dump.from_json_dict(json.loads(text), "here") == facts
 
 
 def printable(problems):

@@ -11,9 +11,9 @@ from host_fake_root import FakeRoot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.degraded_file import from_json, to_json
-from ovirt_rdma.host.facts import DegradedMark
-from ovirt_rdma.host.facts_file import from_json_dict, to_json_dict
+from ovirt_rdma.host.collect.parsers.degraded_marks import from_json, to_json
+from ovirt_rdma.host.facts.dump import from_json_dict, to_json_dict
+from ovirt_rdma.host.facts.model import DegradedMark
 from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
 
 # Surrogates are what bytes that are not UTF-8 become.

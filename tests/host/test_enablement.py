@@ -15,18 +15,16 @@ from host_fake_enablement import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.enablement import (
+from ovirt_rdma.host.enablement.apply import (
     LOADED,
     PACKAGE,
     EnablementFailed,
     disable,
     enable,
 )
-from ovirt_rdma.host.enablement_advice import Advice
-from ovirt_rdma.host.enablement_refusals import EnablementRefused
-from ovirt_rdma.host.enablement_state import MODES, marker_text
-from ovirt_rdma.host.enablement_status import read_status
+from ovirt_rdma.host.enablement.state import MODES, EnablementRefused, marker_text
+from ovirt_rdma.host.enablement.status import Advice, read_status
+from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
     DROPIN_DIRECTORY,
@@ -41,9 +39,9 @@ from ovirt_rdma.host.paths import (
     VDSM_CONF,
     under,
 )
-from ovirt_rdma.host.policy import NfsRule
-from ovirt_rdma.host.policy_store import store
-from ovirt_rdma.host.problem import UsageProblem
+from ovirt_rdma.host.policy.model import NfsRule
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.system.commands import CommandFailed
 
 OTHER_DROPIN = "/usr/lib/systemd/system/vdsmd.service.d/10-other.conf"
 

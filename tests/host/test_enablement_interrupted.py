@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from host_fake_enablement import RELOAD, Host, killed_at_step, rdma_rule, run_until
 
-from ovirt_rdma.host.enablement_state import ABSENT, OURS, read_state
-from ovirt_rdma.host.enablement_status import read_status
+from ovirt_rdma.host.enablement.state import ABSENT, OURS, read_state
+from ovirt_rdma.host.enablement.status import read_status
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,

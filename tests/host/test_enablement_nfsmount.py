@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from host_fake_enablement import Host, killed_at_step, rdma_rule
 
-from ovirt_rdma.host.caps import has_features
-from ovirt_rdma.host.enablement_refusals import EnablementRefused
-from ovirt_rdma.host.enablement_state import MODES
-from ovirt_rdma.host.enablement_status import read_status
+from ovirt_rdma.host.enablement.state import MODES, EnablementRefused
+from ovirt_rdma.host.enablement.status import read_status
+from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.paths import (
     ENABLED,
     NFSMOUNT_DIRECTORY,
@@ -25,7 +24,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.problem import UsageProblem
+from ovirt_rdma.host.services.capabilities import has_features
 
 DATA = Path(__file__).parents[1] / "data" / "hosts-in-mode-nfsmount.json"
 WRITTEN = json.loads(DATA.read_text(encoding="utf-8"))

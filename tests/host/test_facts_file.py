@@ -12,9 +12,10 @@ from host_fake_hosts import connectx3_ib, connectx5_roce, soft_roce, without_rdm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ovirt_rdma.host import degraded_file, facts_file
-from ovirt_rdma.host.facts import DegradedMark, Facts, Route
-from ovirt_rdma.host.facts_file import FactsProblem
+from ovirt_rdma.host.collect.parsers import degraded_marks
+from ovirt_rdma.host.facts import dump as facts_file
+from ovirt_rdma.host.facts.dump import FactsProblem
+from ovirt_rdma.host.facts.model import DegradedMark, Facts, Route
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 
@@ -46,7 +47,7 @@ def degraded(path):
         since="2023-11-14T23:13:18Z",
         mounted_s=3598.0,
     )
-    made.write("/run/ovirt-rdma/mounts/degraded.json", degraded_file.to_json([mark]))
+    made.write("/run/ovirt-rdma/mounts/degraded.json", degraded_marks.to_json([mark]))
     return made
 
 

@@ -16,10 +16,10 @@ import pytest
 from command_line import run
 from host_golden_hosts import DATA, HOSTS
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.decide import Decision, decide
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_file import load_policy_file
+from ovirt_rdma.host.decision.registry import Decision, decide
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.policy.model import Policy
 
 WRITE = bool(os.environ.get("WRITE_GOLDEN"))
 
@@ -55,7 +55,7 @@ def name(request):
 
 @pytest.fixture
 def facts(name):
-    return facts_file.load(in_file(name, "facts.json"))
+    return dump.load(in_file(name, "facts.json"))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def policy(name):
 
 
 def test_facts_are_read_off_the_host(name, tmp_path):
-    text = facts_file.to_json(HOSTS[name].build(tmp_path).reader().facts())
+    text = dump.to_json(HOSTS[name].build(tmp_path).reader().facts())
     file = in_file(name, "facts.json")
     if WRITE:
         file.write_text(text)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_file import parse_policy
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import Policy
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 UNPREPARED, RICH = "ib-fabric-unprepared", "ib-fabric-children-and-bond"
 
 
 def facts(name):
-    return facts_file.load(DATA / f"{name}.json")
+    return dump.load(DATA / f"{name}.json")
 
 
 def policy(words):
@@ -44,7 +44,7 @@ def planned(name, words):
 @pytest.mark.parametrize("name", [UNPREPARED, RICH])
 def test_they_are_whole_and_nothing_was_unreadable(name):
     found = facts(name)
-    assert (DATA / f"{name}.json").read_text() == facts_file.to_json(found)
+    assert (DATA / f"{name}.json").read_text() == dump.to_json(found)
     assert found.problems == ()
     assert decide(found, Policy()).steps == ()
 

@@ -16,12 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutation import mutated
 
-from ovirt_rdma.host import facts_file, ip_output
-from ovirt_rdma.host.facts import Facts
-from ovirt_rdma.host.mountinfo import normalised_source, parse_mountinfo, unescape
-from ovirt_rdma.host.mountstats import parse_ages, parse_mountstats
-from ovirt_rdma.host.nfs_mounts import nfs_mounts
-from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.parsers import iproute
+from ovirt_rdma.host.collect.parsers.mounts import (
+    nfs_mounts,
+    normalised_source,
+    parse_ages,
+    parse_mountinfo,
+    parse_mountstats,
+    unescape,
+)
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.model import Facts
 
 # Linux 6.1, two guests of the lab; and EL9's tags of a mount tree that is shared.
 MOUNTINFO = [
@@ -185,7 +191,7 @@ def host(tmp_path_factory):
 
 def rows_of(text):
     try:
-        return ip_output.rows(text)
+        return iproute.rows(text)
     except ValueError:
         return []
 
@@ -207,15 +213,15 @@ def test_odd_answers_of_tools_make_facts_that_can_be_read_back(
         cm_ids=reader.cm_ids(problems),
         problems=tuple(problems),
     )
-    text = facts_file.to_json(facts)
-    assert facts_file.from_json_dict(json.loads(text), "here") == facts
+    text = dump.to_json(facts)
+    assert dump.from_json_dict(json.loads(text), "here") == facts
     if found is None:
         assert problems
 
 
 @given(answers(CM_IDS))
 def test_an_ipv6_end_always_has_its_brackets(text):
-    for cm_id in ip_output.cm_ids(rows_of(text)):
+    for cm_id in iproute.cm_ids(rows_of(text)):
         for end in filter(None, (cm_id.source, cm_id.destination)):
             address, _, _ = end.rpartition(":")
             assert ":" not in address or address.startswith("[")
@@ -261,6 +267,6 @@ def test_odd_text_in_sys_makes_facts_that_can_be_read_back(host, changes):
                 file.unlink()
             else:
                 file.write_bytes(content)
-    text = facts_file.to_json(facts)
-    assert facts_file.from_json_dict(json.loads(text), "here") == facts
+    text = dump.to_json(facts)
+    assert dump.from_json_dict(json.loads(text), "here") == facts
     assert [device.name for device in facts.rdma_devices] == ["rxe0"]

@@ -8,7 +8,7 @@ from host_fake_mounts import escaped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.mountinfo import (
+from ovirt_rdma.host.collect.parsers.mounts import (
     MountEntry,
     normalised_source,
     parse_mountinfo,

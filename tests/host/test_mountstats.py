@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.facts import MountTransport
-from ovirt_rdma.host.mountstats import parse_ages, parse_mountstats
+from ovirt_rdma.host.collect.parsers.mounts import parse_ages, parse_mountstats
+from ovirt_rdma.host.facts.model import MountTransport
 
 RDMA = (0, 0, 1, 0, 0, 44, 44, 0, 80, 0, 37, 64, 4, 8411456, 8389512, 0, 0, 64320)
 RDMA += (3, 0, 0, 0, 0, 44, 96, 0, 0)

@@ -15,19 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutation import mutated
 
-from ovirt_rdma.host import (
-    dcb_output,
-    ethtool_output,
-    facts_file,
-    ip_output,
-    nmcli_output,
-)
-from ovirt_rdma.host.facts import Facts, Offload
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_network_manager import read_network_manager
-from ovirt_rdma.host.read_ovirt_networks import read_ovirt_networks
-from ovirt_rdma.host.read_rdma_netdevs import with_rdma_details
-from ovirt_rdma.host.tools import Tools
+from ovirt_rdma.host.collect.netdev_details import with_rdma_details
+from ovirt_rdma.host.collect.network_manager import read_network_manager
+from ovirt_rdma.host.collect.ovirt_networks import read_ovirt_networks
+from ovirt_rdma.host.collect.parsers import dcb, ethtool, iproute
+from ovirt_rdma.host.collect.parsers import nmcli as nmcli_output
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.devices import Offload
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.system.tree import FileTree
 
 UUID = "3d0ea609-461d-4ce3-a03d-1a3d8348c4b7"
 FEATURES = [
@@ -68,19 +65,19 @@ PIECES = st.sampled_from(
 
 @given(mutated(FEATURES, PIECES))
 def test_odd_features_hide_no_other_netdev(text):
-    found = ethtool_output.features(f"{text}\nFeatures for ib9:\nrx-checksumming: on\n")
+    found = ethtool.features(f"{text}\nFeatures for ib9:\nrx-checksumming: on\n")
     assert found["ib9"][0] == Offload("rx-checksum", True)
     for name, offloads in found.items():
         assert name in text or name == "ib9"
-        assert {one.name for one in offloads} <= set(ethtool_output.KEPT.values())
+        assert {one.name for one in offloads} <= set(ethtool.KEPT.values())
 
 
 @given(mutated(PAUSE, PIECES), mutated(PFC, PIECES), mutated(APP, PIECES))
 def test_odd_dcb_is_a_value_or_a_value_error(pause, pfc, app):
-    assert set(ethtool_output.pause(pause)) <= {True, False, None}
+    assert set(ethtool.pause(pause)) <= {True, False, None}
     for read, text in (
-        (dcb_output.pfc_priorities, pfc),
-        (dcb_output.has_dscp_priorities, app),
+        (dcb.pfc_priorities, pfc),
+        (dcb.has_dscp_priorities, app),
     ):
         try:
             read(text)
@@ -109,10 +106,10 @@ def test_no_odd_profile_gives_a_password_or_hides_the_next(text):
 @given(mutated(LINKS, PIECES))
 def test_odd_ipoib_links_have_known_values_only(text):
     try:
-        rows = ip_output.rows(text)
+        rows = iproute.rows(text)
     except ValueError:
         return
-    for link in ip_output.ipoib_links(rows).values():
+    for link in iproute.ipoib_links(rows).values():
         assert link.mode in ("datagram", "connected", None)
         assert link.pkey is None or len(link.pkey) == 6
         assert link.umcast in (True, False, None)
@@ -208,7 +205,7 @@ def test_odd_netdevs_make_facts_that_can_be_read_back(
         network_manager=read_network_manager(tools, netdevs, devices, problems),
         problems=tuple(problems),
     )
-    text = facts_file.to_json(facts)
-    assert facts_file.from_json_dict(json.loads(text), "here") == facts
+    text = dump.to_json(facts)
+    assert dump.from_json_dict(json.loads(text), "here") == facts
     assert [n.name for n in netdevs] == ["bond0", "ib0", "ib0.8001", "ib1", "lo"]
     assert all(n.ipoib for n in netdevs if n.name.startswith("ib"))

@@ -4,21 +4,17 @@ from __future__ import annotations
 import pytest
 from host_fake_root import FakeRoot
 
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.collect.netdev_users import read_netdev_uses, read_storage_sessions
+from ovirt_rdma.host.collect.parsers.sockets import parse_connections
+from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     ARPHRD_LOOPBACK,
-    CmId,
-    Facts,
     Netdev,
     NetdevUse,
-    NfsMount,
     OvirtNetwork,
-    Route,
 )
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_netdev_uses import read_netdev_uses
-from ovirt_rdma.host.read_storage_sessions import read_storage_sessions
-from ovirt_rdma.host.socket_table import parse_connections
+from ovirt_rdma.host.facts.model import CmId, Facts, NfsMount, Route
+from ovirt_rdma.host.system.tree import FileTree
 
 
 @pytest.fixture

@@ -8,18 +8,23 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host import network_refusal, policy_host
-from ovirt_rdma.host.network_links import read_links
-from ovirt_rdma.host.network_refusal import (
+from ovirt_rdma.host.network_setup import validate
+from ovirt_rdma.host.network_setup.request import (
+    Link,
+    NetworkRequest,
+    parsed,
+    read_links,
+)
+from ovirt_rdma.host.network_setup.validate import (
     concerns_ipoib,
     in_question,
     refusal,
     wanted_modes,
     without_auto,
 )
-from ovirt_rdma.host.network_request import Link, NetworkRequest, parsed
-from ovirt_rdma.host.rules import ipoib_limits
-from ovirt_rdma.host.rules.ipoib_bond import ACTIVE_BACKUP
+from ovirt_rdma.host.policy import model
+from ovirt_rdma.host.rules.infiniband import limits as ipoib_limits
+from ovirt_rdma.host.rules.infiniband.bond import ACTIVE_BACKUP
 
 NAMES = st.sampled_from(["ib0", "ib1", "eth0", "bond0", "gone", "", "..", "a/b", "a\0"])
 WORDS = st.sampled_from(
@@ -86,7 +91,7 @@ def test_the_netdevs_that_are_read_are_those_below_sys(data):
 
 
 def test_the_quick_modules_say_what_the_rules_say():
-    assert network_refusal.MODES == policy_host.TRANSPORT_MODES
-    assert network_refusal.CONNECTED_MTU == ipoib_limits.CONNECTED_MTU
-    assert max(ipoib_limits.GROUP_MTUS) == network_refusal.MOST_DATAGRAM_MTU
-    assert ACTIVE_BACKUP in network_refusal._ACTIVE_BACKUP
+    assert validate.MODES == model.TRANSPORT_MODES
+    assert validate.CONNECTED_MTU == ipoib_limits.CONNECTED_MTU
+    assert max(ipoib_limits.GROUP_MTUS) == validate.MOST_DATAGRAM_MTU
+    assert ACTIVE_BACKUP in validate._ACTIVE_BACKUP

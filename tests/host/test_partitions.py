@@ -11,13 +11,17 @@ import host_golden_mlx4 as mlx4
 import pytest
 from ipoib_host import bond, child, host, netdev, network, policy, port
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.facts import NetdevUse
-from ovirt_rdma.host.partitions import Difference, difference, steps_of, who_uses
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.devices import NetdevUse
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.services.partition_children import (
+    Difference,
+    difference,
+    steps_of,
+    who_uses,
+)
+from ovirt_rdma.host.system.commands import CommandFailed
 
 FOLLOW = policy(partitions="follow")
 

@@ -11,20 +11,20 @@ from host_fake_hosts import connectx3_ib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.facts import Adapter, PciIdentity, PKey
-from ovirt_rdma.host.plan_file import (
+from ovirt_rdma.host.changes.plan_file import (
     Plan,
     PlanFileProblem,
     PlannedBy,
+    Value,
     from_json_dict,
     load,
     save,
     to_json_dict,
+    values_read,
 )
-from ovirt_rdma.host.plan_values import Value, values_read
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule
-from ovirt_rdma.host.rules.rule import CLASSES, Change, Step
+from ovirt_rdma.host.facts.devices import Adapter, PciIdentity, PKey
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.rules.base import CLASSES, Change, Step
 from ovirt_rdma.host.rules.view import View
 
 PLAN = Plan(

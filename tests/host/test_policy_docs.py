@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.netdev_facts import Ipoib, Netdev
-from ovirt_rdma.host.policy import rule_for
-from ovirt_rdma.host.policy_file import load_policy_file, parse_policy
-from ovirt_rdma.host.policy_host import interface_rule_for
-from ovirt_rdma.host.policy_host_schema import HOST_SCHEMA
-from ovirt_rdma.host.policy_remark import PolicyProblem
-from ovirt_rdma.host.policy_schema import NFS_SCHEMA
-from ovirt_rdma.host.rdma_facts import RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import Ipoib, Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
+from ovirt_rdma.host.policy.model import interface_rule_for, rule_for
+from ovirt_rdma.host.policy.schema import HOST_SCHEMA, NFS_SCHEMA
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = (DOCS / "policy.md").read_text()

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.host.policy_file import load_policy_file, parse_policy
-from ovirt_rdma.host.policy_remark import PolicyProblem
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 
 RULE_KEYS = (
     "name, server, path, transport, port, options, readiness_timeout, "

@@ -19,17 +19,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutation import mutated
 
-from ovirt_rdma.host import facts_file, policy_json, policy_store
 from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.facts_file import FactsProblem
-from ovirt_rdma.host.netdev_facts import Ipoib, Netdev
-from ovirt_rdma.host.policy import TRANSPORTS, path_match, rule_for, server_match
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_host import interface_rule_for
-from ovirt_rdma.host.policy_options import option_mistakes
-from ovirt_rdma.host.policy_remark import PolicyProblem
-from ovirt_rdma.host.policy_store import PolicySource, StoredPolicyProblem
-from ovirt_rdma.host.rdma_facts import PciIdentity, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts import dump as facts_file
+from ovirt_rdma.host.facts.devices import (
+    Ipoib,
+    Netdev,
+    PciIdentity,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.facts.dump import FactsProblem
+from ovirt_rdma.host.policy import json_form, store
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import (
+    TRANSPORTS,
+    interface_rule_for,
+    path_match,
+    rule_for,
+    server_match,
+)
+from ovirt_rdma.host.policy.store import PolicySource, StoredPolicyProblem
+from ovirt_rdma.host.policy.validate_nfs import option_mistakes
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 
@@ -107,8 +118,8 @@ def test_any_text_is_a_policy_that_reads_back_equal_or_one_line_a_mistake(text):
         last = len(LINE_BREAK.split(text))
         assert all((error.line or 1) <= last for error in problem.errors)
         return
-    stored = json.dumps(policy_json.to_json_dict(read.policy))
-    assert policy_json.from_json_dict(json.loads(stored)) == read.policy
+    stored = json.dumps(json_form.to_json_dict(read.policy))
+    assert json_form.from_json_dict(json.loads(stored)) == read.policy
     for rule in read.policy.nfs.rules:
         assert rule.transport in TRANSPORTS
         assert list(option_mistakes(rule.options)) == []
@@ -247,7 +258,7 @@ def test_any_export_is_one_that_reads_back_or_a_sentence(text):
 # What vdsmd reads: policy.json
 
 STORED = [
-    json.dumps(policy_json.to_json_dict(parse_policy(t, "p").policy)) for t in POLICIES
+    json.dumps(json_form.to_json_dict(parse_policy(t, "p").policy)) for t in POLICIES
 ]
 JSON = st.sampled_from(
     ["{", "}", "[", "]", '"', ",", ":", "null", "true", "NaN", "1e999", "-1",
@@ -274,13 +285,13 @@ def stored_policies(draw):
 @given(stored_policies())
 def test_a_stored_policy_is_a_policy_or_a_value_error(data):
     try:
-        policy = policy_json.from_json_dict(data)
+        policy = json_form.from_json_dict(data)
     except ValueError as error:
         assert str(error).startswith("policy")
     else:
-        again = json.loads(json.dumps(policy_json.to_json_dict(policy)))
-        assert policy_json.digest(policy_json.from_json_dict(again)) == (
-            policy_json.digest(policy)
+        again = json.loads(json.dumps(json_form.to_json_dict(policy)))
+        assert json_form.digest(json_form.from_json_dict(again)) == (
+            json_form.digest(policy)
         )
 
 
@@ -292,7 +303,7 @@ def path(tmp_path_factory):
 @pytest.fixture(scope="module")
 def good(path):
     """The bytes of a policy.json in order."""
-    policy_store.store(parse_policy(POLICIES[1], "p.yaml").policy, "p.yaml", path)
+    store.store(parse_policy(POLICIES[1], "p.yaml").policy, "p.yaml", path)
     return path.read_bytes()
 
 
@@ -309,7 +320,7 @@ def test_what_vdsmd_follows_never_raises_and_keeps_the_last_good_policy(
         path.write_bytes(content.encode("utf-8", "surrogatepass"))
         assert source.current() == policy
         with pytest.raises(StoredPolicyProblem) as caught:
-            policy_store.read(path)
+            store.read(path)
         assert caught.value.fix
 
 

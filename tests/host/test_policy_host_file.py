@@ -3,10 +3,9 @@
 
 import pytest
 
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule, ModuleOption
-from ovirt_rdma.host.policy_remark import PolicyProblem
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
 
 MATCH_KEYS = "link_layer, device, pci, port, guid, pkey"
 RULE_KEYS = "name, match, transport_mode, mtu, tso, port_mtu, pkey_children, partitions"

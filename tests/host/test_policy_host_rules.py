@@ -3,14 +3,16 @@
 
 import pytest
 
-from ovirt_rdma.host.netdev_facts import (
+from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
     Ipoib,
     Netdev,
+    PciIdentity,
+    RdmaDevice,
+    RdmaPort,
 )
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule, interface_rule_for
-from ovirt_rdma.host.rdma_facts import PciIdentity, RdmaDevice, RdmaPort
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, interface_rule_for
 
 PCI = PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x00")
 PORT = RdmaPort(1, "ACTIVE", "LinkUp", "InfiniBand", guid="0002:c903:00fb:1231")

@@ -2,7 +2,7 @@
 import pytest
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy, rule_for
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy, rule_for
 
 
 def policy(*patterns):

@@ -13,18 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from killed import killed_at_each_line
 
-from ovirt_rdma.host import atomic_file, policy_json, policy_store
-from ovirt_rdma.host.policy import TRANSPORTS, NfsPolicy, NfsRule, Policy
-from ovirt_rdma.host.policy_host import (
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy import store as policy_store
+from ovirt_rdma.host.policy.model import (
     LINK_LAYERS,
     OFFLOAD_CHOICES,
     PORT_MTUS,
     TRANSPORT_MODES,
+    TRANSPORTS,
     HostPolicy,
     InterfaceRule,
     ModuleOption,
+    NfsPolicy,
+    NfsRule,
+    Policy,
 )
-from ovirt_rdma.host.policy_store import (
+from ovirt_rdma.host.policy.store import (
     PolicySource,
     StoredPolicyProblem,
     copy_of,
@@ -34,6 +38,7 @@ from ovirt_rdma.host.policy_store import (
     signature_of,
     store,
 )
+from ovirt_rdma.host.system import files
 
 LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"
 
@@ -105,15 +110,15 @@ policies = st.builds(
 
 @given(policies)
 def test_a_policy_survives_json(original):
-    text = json.dumps(policy_json.to_json_dict(original))
-    copy = policy_json.from_json_dict(json.loads(text))
+    text = json.dumps(json_form.to_json_dict(original))
+    copy = json_form.from_json_dict(json.loads(text))
     assert copy == original
-    assert policy_json.digest(copy) == policy_json.digest(original)
+    assert json_form.digest(copy) == json_form.digest(original)
 
 
 @given(policies, policies)
 def test_other_policies_have_other_digests(one, other):
-    same = policy_json.digest(one) == policy_json.digest(other)
+    same = json_form.digest(one) == json_form.digest(other)
     assert same == (one == other)
 
 
@@ -237,7 +242,7 @@ class TestStore:
         store(policy("nas1"), "p.yaml", path)
         kills = 0
         for _ in killed_at_each_line(
-            lambda: store(new, "p.yaml", path), policy_store, atomic_file
+            lambda: store(new, "p.yaml", path), policy_store, files
         ):
             kills += 1
             policies = (policy("nas1"), new)
@@ -341,7 +346,7 @@ class TestRead:
         path.chmod(0o644)
         found = read(path)
         assert found.policy == expected
-        assert found.digest == policy_json.digest(expected)
+        assert found.digest == json_form.digest(expected)
         assert not store(expected, "p.yaml", path).changed
 
     def test_what_says_nothing_new_is_written_as_earlier_versions_read_it(self, path):
@@ -392,7 +397,7 @@ class TestRead:
         ],
     )
     def test_a_rule_changed_by_hand(self, path, change, sentence):
-        content = policy_json.to_json_dict(policy())
+        content = json_form.to_json_dict(policy())
         rule = content["nfs"]["rules"][0]
         rule.update(change)
         content["nfs"]["rules"] = [{k: v for k, v in rule.items() if v != "gone"}]
@@ -437,7 +442,7 @@ class TestRead:
     )
     def test_an_interface_changed_by_hand(self, path, change, sentence):
         rule = InterfaceRule(1, "interface 1", device="mlx4_0")
-        content = policy_json.to_json_dict(Policy(host=HostPolicy((rule,))))
+        content = json_form.to_json_dict(Policy(host=HostPolicy((rule,))))
         changed = {**content["host"]["interfaces"][0], **change}
         content["host"]["interfaces"] = [
             {k: v for k, v in changed.items() if v != "gone"}
@@ -468,7 +473,7 @@ class TestRead:
         ],
     )
     def test_modules_changed_by_hand(self, path, change, sentence):
-        content = policy_json.to_json_dict(Policy())
+        content = json_form.to_json_dict(Policy())
         content["host"].update(change)
         assert self.broken(path, policy=content) == sentence
 
@@ -537,7 +542,7 @@ class TestPolicySource:
 
     def in_force(self, loaded):
         return (
-            f"INFO policy {policy_json.digest(loaded)} of p.yaml is in force "
+            f"INFO policy {json_form.digest(loaded)} of p.yaml is in force "
             "(NFS rules: 1)"
         )
 
@@ -595,7 +600,7 @@ class TestPolicySource:
         assert log() == [
             f"ERROR {path}: the stored policy is broken: its schema version is None, "
             f"this program reads 1; its copy counts: policy "
-            f"{policy_json.digest(policy())} of p.yaml; {LOAD_AGAIN}"
+            f"{json_form.digest(policy())} of p.yaml; {LOAD_AGAIN}"
         ]
 
     def test_broken_with_its_copy_the_last_good_policy_stays(self, path, log):
@@ -608,7 +613,7 @@ class TestPolicySource:
         for _ in range(3):
             assert source.current() == policy()
         (line,) = log()
-        assert f"; policy {policy_json.digest(policy())} stays in force; " in line
+        assert f"; policy {json_form.digest(policy())} stays in force; " in line
 
     @pytest.mark.parametrize(
         "harm",
@@ -635,7 +640,7 @@ class TestPolicySource:
         (line,) = log()
         assert line.startswith(f"ERROR {path}: the stored policy is broken: ")
         assert line.endswith(
-            f"; its copy counts: policy {policy_json.digest(policy())} of p.yaml; "
+            f"; its copy counts: policy {json_form.digest(policy())} of p.yaml; "
             f"{LOAD_AGAIN}"
         )
         store(policy("nas3"), "p.yaml", path)
@@ -679,7 +684,7 @@ class TestPolicySource:
         for _ in range(3):
             assert source.current() == policy()
         assert log() == [
-            f"WARNING {path} has vanished; policy {policy_json.digest(policy())} "
+            f"WARNING {path} has vanished; policy {json_form.digest(policy())} "
             "stays in force"
         ]
 
@@ -741,7 +746,7 @@ def test_what_runs_inside_vdsmd_loads_neither_yaml_nor_jsonschema():
     import sys
 
     code = (
-        "import sys, ovirt_rdma.host.policy_store\n"
+        "import sys, ovirt_rdma.host.policy.store\n"
         "assert not {'yaml', 'jsonschema'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

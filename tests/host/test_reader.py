@@ -9,9 +9,9 @@ import time
 import pytest
 from host_fake_hosts import soft_roce
 
-from ovirt_rdma.host.commands import CommandFailed, NoAnswer, run_command
-from ovirt_rdma.host.facts import CmId, Route
-from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.facts.model import CmId, Route
+from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer, run_command
 
 
 def test_a_mount_with_its_real_transport(host):
@@ -225,7 +225,7 @@ def hang(_argv):
 def test_the_reader_imports_no_subprocess_until_it_runs_something():
     script = (
         f"import sys; sys.path[:] = {sys.path!r}; before = set(sys.modules)\n"
-        "import ovirt_rdma.host.reader, ovirt_rdma.host.facts_file\n"
+        "import ovirt_rdma.host.collect.collector, ovirt_rdma.host.facts.dump\n"
         "heavy = {'subprocess', 'yaml', 'jsonschema'}\n"
         "print(sorted(heavy & set(sys.modules) - before))"
     )

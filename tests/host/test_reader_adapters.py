@@ -4,9 +4,9 @@ from __future__ import annotations
 import pytest
 from host_fake_root import FakeRoot, Pci
 
-from ovirt_rdma.host.facts import Adapter, PciIdentity
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_adapters import read_adapters
+from ovirt_rdma.host.collect.hcas import read_adapters
+from ovirt_rdma.host.facts.devices import Adapter, PciIdentity
+from ovirt_rdma.host.system.tree import FileTree
 
 CX3 = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
 CX6 = Pci("0000:3b:00.0", "0x15b3", "0x101d", "mlx5_core")

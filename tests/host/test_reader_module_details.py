@@ -6,11 +6,18 @@ from __future__ import annotations
 import pytest
 from host_fake_root import EL9_KERNEL
 
-from ovirt_rdma.host.facts import LoadLine, ModprobeLine, ModuleFile, ModuleParameter
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.modprobe_files import modprobe_lines
-from ovirt_rdma.host.module_loads import load_lines
-from ovirt_rdma.host.read_module_details import with_module_details
+from ovirt_rdma.host.collect.modules import (
+    load_lines,
+    modprobe_lines,
+    with_module_details,
+)
+from ovirt_rdma.host.facts.model import (
+    LoadLine,
+    ModprobeLine,
+    ModuleFile,
+    ModuleParameter,
+)
+from ovirt_rdma.host.system.tree import FileTree
 
 OPTION = "options mlx4_core log_num_mtt=24"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 from host_fake_root import EL9_KERNEL
 
-from ovirt_rdma.host.facts import Modules
-from ovirt_rdma.host.module_names import module_name
+from ovirt_rdma.host.facts.model import Modules
+from ovirt_rdma.host.facts.module_names import module_name
 
 DEPENDENCIES = f"/lib/modules/{EL9_KERNEL}/modules.dep"
 

@@ -7,9 +7,10 @@ import pytest
 from host_fake_hosts import connectx3_ib, connectx5_roce, without_rdma
 from host_fake_root import Pci
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.facts import UNKNOWN, PciIdentity, Route
-from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.facts.devices import PciIdentity
+from ovirt_rdma.host.facts.model import UNKNOWN, Route
+from ovirt_rdma.host.system.commands import CommandFailed
 
 
 def netdevs(host, problems=None):

@@ -4,13 +4,13 @@ from __future__ import annotations
 import pytest
 from host_fake_root import Pci
 
-from ovirt_rdma.host import nmcli_output
-from ovirt_rdma.host.commands import CommandFailed, NoAnswer
-from ovirt_rdma.host.facts import NetworkManager, Property
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_network_manager import read_network_manager
-from ovirt_rdma.host.read_rdma_netdevs import with_rdma_details
-from ovirt_rdma.host.tools import Tools
+from ovirt_rdma.host.collect.netdev_details import with_rdma_details
+from ovirt_rdma.host.collect.network_manager import read_network_manager
+from ovirt_rdma.host.collect.parsers import nmcli
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.devices import NetworkManager, Property
+from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer
+from ovirt_rdma.host.system.tree import FileTree
 
 HCA = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
 NIC = Pci("0000:00:03.0", "0x1af4", "0x1041", "virtio_net")
@@ -217,7 +217,7 @@ def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
     ],
 )
 def test_fields_of_a_line(line, fields):
-    assert nmcli_output.fields(line) == fields
+    assert nmcli.fields(line) == fields
 
 
 # nmcli 1.42.4, shortened.
@@ -239,7 +239,7 @@ ethtool.pause-rx:
 
 
 def test_a_real_answer_of_nmcli():
-    found = nmcli_output.profiles(REAL)
+    found = nmcli.profiles(REAL)
     assert found["278c6b64-d34f-4198-ada5-da8b2ef23f06"] == (
         Property("connection.id", "ib:0 \\odd"),
         Property("connection.uuid", "278c6b64-d34f-4198-ada5-da8b2ef23f06"),

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from ovirt_rdma.host.facts import OvirtNetwork
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_ovirt_networks import STAGING, read_ovirt_networks
+from ovirt_rdma.host.collect.ovirt_networks import STAGING, read_ovirt_networks
+from ovirt_rdma.host.facts.devices import OvirtNetwork
+from ovirt_rdma.host.system.tree import FileTree
 
 
 def read(host, problems=None):

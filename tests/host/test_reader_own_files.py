@@ -6,8 +6,13 @@ from __future__ import annotations
 import pytest
 from host_fake_hosts import without_rdma
 
-from ovirt_rdma.host.facts import OwnFile
-from ovirt_rdma.host.own_files import MODPROBE, MODULES_LOAD, own_text, why_not_ours
+from ovirt_rdma.host.facts.model import OwnFile
+from ovirt_rdma.host.system.own_files import (
+    MODPROBE,
+    MODULES_LOAD,
+    own_text,
+    why_not_ours,
+)
 
 
 def test_files_that_are_not_there(tmp_path):

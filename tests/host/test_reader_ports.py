@@ -7,13 +7,17 @@ import pytest
 from host_fake_hosts import connectx3_ib, connectx5_roce, soft_roce, without_rdma
 from host_fake_root import FakeRoot, Pci
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.facts import PKey
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.ib_rate import data_rate_mbps, rate_mbps
-from ovirt_rdma.host.ibv_devinfo import PortMtus, parse_port_mtus
-from ovirt_rdma.host.read_rdma_ports import with_port_details
-from ovirt_rdma.host.tools import Tools
+from ovirt_rdma.host.collect.parsers.ibverbs import (
+    PortMtus,
+    data_rate_mbps,
+    parse_port_mtus,
+    rate_mbps,
+)
+from ovirt_rdma.host.collect.rdma import with_port_details
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.devices import PKey
+from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.tree import FileTree
 
 PORT = "/sys/class/infiniband/mlx4_0/ports/1"
 

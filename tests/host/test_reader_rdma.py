@@ -7,7 +7,8 @@ import pytest
 from host_fake_hosts import connectx3_ib, connectx5_roce, soft_roce, without_rdma
 from host_fake_root import FakeRoot, Pci
 
-from ovirt_rdma.host.facts import UNKNOWN, Gid, PciIdentity
+from ovirt_rdma.host.facts.devices import Gid, PciIdentity
+from ovirt_rdma.host.facts.model import UNKNOWN
 
 PORT = "/sys/class/infiniband/rxe0/ports/1"
 

@@ -8,13 +8,13 @@ from host_fake_hosts import connectx5_roce, mapped_gid, soft_roce, without_rdma
 from host_fake_netdevs import FEATURES
 from host_fake_root import Pci
 
-from ovirt_rdma.host import ethtool_output
-from ovirt_rdma.host.commands import CommandFailed, NoAnswer, NotInstalled
-from ovirt_rdma.host.facts import ARPHRD_INFINIBAND, Bond, Dcb, Ipoib, Offload
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.netdev_stack import concerned
-from ovirt_rdma.host.read_rdma_netdevs import with_rdma_details
-from ovirt_rdma.host.tools import Tools
+from ovirt_rdma.host.collect.netdev_details import with_rdma_details
+from ovirt_rdma.host.collect.netdevs import concerned
+from ovirt_rdma.host.collect.parsers import ethtool
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Bond, Dcb, Ipoib, Offload
+from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer, NotInstalled
+from ovirt_rdma.host.system.tree import FileTree
 
 HCA = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
 GUIDS = ("0002:c903:00fb:1231", "0002:c903:00fb:1232")
@@ -365,7 +365,7 @@ rx-checksumming: off [fixed]
 
 
 def test_a_real_answer_of_ethtool():
-    found = ethtool_output.features(REAL_FEATURES)
+    found = ethtool.features(REAL_FEATURES)
     assert list(found) == ["ib0", "bond0"]
     assert Offload("tx-scatter-gather", True, fixed=True) in found["ib0"]
     assert found["bond0"] == (Offload("rx-checksum", False, fixed=True),)

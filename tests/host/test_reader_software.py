@@ -8,8 +8,11 @@ import gzip
 import pytest
 from host_fake_root import EL9_KERNEL
 
-from ovirt_rdma.host.commands import CommandFailed
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.collect.release import MAX_BYTES, distribution
+from ovirt_rdma.host.collect.software import read_software
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.collect.units import COMMAND, UNITS, parse_units
+from ovirt_rdma.host.facts.model import (
     KernelOption,
     RdmaStack,
     SELinux,
@@ -17,12 +20,8 @@ from ovirt_rdma.host.facts import (
     Unit,
     VdsmDaemon,
 )
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.kernel_config import MAX_BYTES
-from ovirt_rdma.host.os_release import distribution
-from ovirt_rdma.host.read_software import read_software
-from ovirt_rdma.host.read_units import COMMAND, UNITS, parse_units
-from ovirt_rdma.host.tools import Tools
+from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.tree import FileTree
 
 
 def software(host, problems=None):

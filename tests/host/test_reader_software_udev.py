@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.host.facts import UdevLine
-from ovirt_rdma.host.file_tree import FileTree
-from ovirt_rdma.host.read_udev_rules import read_udev_lines, rules_of, sets_ipoib
+from ovirt_rdma.host.collect.software import read_udev_lines, rules_of, sets_ipoib
+from ovirt_rdma.host.facts.model import UdevLine
+from ovirt_rdma.host.system.tree import FileTree
 
 ADDED = 'ACTION=="add", SUBSYSTEM=="net"'
 MODE = f'{ADDED}, ATTR{{type}}=="32", ATTR{{mode}}="connected"'

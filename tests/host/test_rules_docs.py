@@ -8,8 +8,8 @@ import os
 import re
 from pathlib import Path
 
-from ovirt_rdma.host.rules.rule import Rule
-from ovirt_rdma.host.rules.table import RULES
+from ovirt_rdma.host.decision.registry import RULES
+from ovirt_rdma.host.rules.base import Rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 MARK = (

@@ -13,11 +13,10 @@ import threading
 import pytest
 from host_fake_enablement import Host
 
-from ovirt_rdma.host.enablement_status import read_status
-from ovirt_rdma.host.lock_holder import holder_of
+from ovirt_rdma.host.enablement.status import read_status
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import RUN_LOCK, under
-from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.run_lock import LockHeld, one_run
+from ovirt_rdma.host.system.lock import LockHeld, holder_of, one_run
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from odd_files import KINDS, bounded, put
 
-from ovirt_rdma.host.safe_file import (
+from ovirt_rdma.host.system.safe_file import (
     is_there,
     names_of_others,
     read_file,

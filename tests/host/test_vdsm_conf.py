@@ -4,11 +4,11 @@ from __future__ import annotations
 import pytest
 from odd_files import bounded
 
-from ovirt_rdma.host.paths import under
-from ovirt_rdma.host.vdsm_conf import (
+from ovirt_rdma.host.collect.parsers.vdsm_conf import (
     nfs_mount_options,
     replaces_nfs_connections,
 )
+from ovirt_rdma.host.paths import under
 
 CONF = "/etc/vdsm/vdsm.conf"
 VENDOR, RUN, ADMIN = (

@@ -18,7 +18,7 @@ from hook_host import network, setup
 from lab import installed_host, vdsm_packages
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host import read_units
+from ovirt_rdma.host.collect import units
 
 # The first ConnectX, on which TSO has to go: a change that nobody notices.
 FABRIC = InfiniBand(hcas=2, pci=PciFunction(driver="mlx4_core"))
@@ -52,7 +52,7 @@ for data in json.load(sys.stdin):
 print(json.dumps(answers))
 """
 _VDSMS = {"PYTHONPATH": "/usr/libexec/vdsm"}
-_POINTS = "/usr/lib/python3/dist-packages/ovirt_rdma/vdsm_hooks/points.py"
+_POINTS = "/usr/lib/python3/dist-packages/ovirt_rdma/vdsm_hooks/main.py"
 # Seconds for each hook, instead of 10 and 20: emulation is some ten times as slow.
 PATIENT, BOUNDED = 90.0, 60.0
 
@@ -134,7 +134,7 @@ def hooked_host(policy: str = POLICY) -> Iterator[HookedHost]:
         host.limit(PATIENT)
         FABRIC.load(guest)
         # Emulated, systemd takes longer than we wait to read them for the first time.
-        guest.run(read_units.COMMAND)
+        guest.run(units.COMMAND)
         yield host
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from lab import installed_host
 from lab.command import Result
 from lab.guest import Guest
-from ovirt_rdma.host import read_units
+from ovirt_rdma.host.collect import units
 
 # Netdevs by name: mode, MTU, and TSO as ethtool -k has it.
 Shape = tuple[str, int, str]
@@ -42,7 +42,7 @@ systemctl is-enabled ovirt-rdma-partitions.service 2>/dev/null
 _IMPORTED = """
 import importlib, json, os, pkgutil, sys
 import ovirt_rdma.cli, ovirt_rdma.host.effects, ovirt_rdma.host.rules
-from ovirt_rdma.cli import host_command
+from ovirt_rdma.cli.host import main as host_command
 for room in (ovirt_rdma.cli, ovirt_rdma.host.effects, ovirt_rdma.host.rules):
     for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
         importlib.import_module(module.name)
@@ -92,7 +92,7 @@ class PreparedHost:
         guest.run("mkdir /run/command; mkfifo /run/command/{words,code}", check=True)
         guest.start([sys.executable, "-c", _IMPORTED])
         # Emulated, systemd takes longer than we wait to read them for the first time.
-        guest.run(read_units.COMMAND)
+        guest.run(units.COMMAND)
 
     def command(self, *words: str, timeout: float = 300) -> Result:
         """Run ``ovirt-rdma-host`` with ``words``."""

@@ -21,7 +21,7 @@ from lab.guest import Guest
 from lab.ib_pair import ib_pair
 from lab.infiniband import InfiniBand, PciFunction
 from lab.network_manager import start_network_manager
-from ovirt_rdma.host.rules.ipoib_limits import CONNECTED_MTU, HEADER
+from ovirt_rdma.host.rules.infiniband.limits import CONNECTED_MTU, HEADER
 
 # ConnectX-2. ib1 is the server's, and its name is kept by a dummy.
 FABRIC = InfiniBand(

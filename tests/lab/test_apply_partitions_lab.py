@@ -13,8 +13,8 @@ from prepared_host import PreparedHost, complaints, outcomes
 
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.rules.ipoib_limits import HEADER
-from ovirt_rdma.host.run_lock import LockHeld
+from ovirt_rdma.host.rules.infiniband.limits import HEADER
+from ovirt_rdma.host.system.lock import LockHeld
 
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults

@@ -17,9 +17,9 @@ import pytest
 from lab.command import Result
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host.rules.table import RULES
+from ovirt_rdma.host.decision.registry import RULES
 
-COMMAND = [sys.executable, "-m", "ovirt_rdma.cli.host_command"]
+COMMAND = [sys.executable, "-m", "ovirt_rdma.cli.host.main"]
 # The first ConnectX with a driver that offers TSO all the same, as old ones do.
 CONNECTX_A0 = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
 POLICY = "/etc/ovirt-rdma/policy.yaml"

@@ -19,8 +19,9 @@ import pytest
 from lab import modules
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.facts import Facts, Netdev
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.devices import Netdev
+from ovirt_rdma.host.facts.model import Facts
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 NET = "/sys/class/net"
@@ -82,10 +83,10 @@ class Site:
 
 def facts_of(guest: Guest) -> Facts:
     """Read them by the command, as a user would."""
-    words = [sys.executable, "-m", "ovirt_rdma.cli.host_command", "facts", "-o", "json"]
+    words = [sys.executable, "-m", "ovirt_rdma.cli.host.main", "facts", "-o", "json"]
     shown = guest.run(words, check=True)
     assert shown.stderr == ""
-    return facts_file.from_json_dict(json.loads(shown.stdout), "the guest")
+    return dump.from_json_dict(json.loads(shown.stdout), "the guest")
 
 
 @pytest.fixture(scope="module")
@@ -323,4 +324,4 @@ def write_facts(facts: Facts, name: str) -> None:
     """Write them without what differs from boot to boot."""
     fixed: dict[str, Any] = {"hostname": "hv1", "uptime_s": 3600.0}
     facts = replace(facts, **fixed, booted_at=1763694000)
-    (DATA / f"{name}.json").write_text(facts_file.to_json(facts))
+    (DATA / f"{name}.json").write_text(dump.to_json(facts))

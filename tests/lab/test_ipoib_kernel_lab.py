@@ -18,15 +18,15 @@ import pytest
 from lab import modules
 from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.facts import Facts
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.rules.ipoib_bond import ACTIVE_BACKUP
-from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
-from ovirt_rdma.host.rules.ipoib_limits import CONNECTED_MTU, HEADER
-from ovirt_rdma.host.rules.rule import FAIL, OFFLOAD, SYSFS, Step
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules.base import FAIL, OFFLOAD, SYSFS, Step
+from ovirt_rdma.host.rules.infiniband.bond import ACTIVE_BACKUP
+from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
+from ovirt_rdma.host.rules.infiniband.limits import CONNECTED_MTU, HEADER
 
 # ConnectX-2: as the first ConnectX, whose revision is a0, but for the revision.
 CONNECTX_2 = PciFunction(revision=0xB0, driver="mlx4_core")
@@ -508,8 +508,8 @@ def test_a_port_without_cable_has_no_carrier(guest: Guest, on_4k: InfiniBand) ->
 
 # Facts are read by a process that stays: Python takes longer to start than to read.
 READ = """
-from ovirt_rdma.host.facts_file import to_json
-from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.facts.dump import to_json
+from ovirt_rdma.host.collect.collector import HostReader
 while True:
     open("/run/ask").read()
     with open("/run/answer", "w") as answer:
@@ -525,7 +525,7 @@ def reading(guest: Guest) -> None:
 
 def facts_of(guest: Guest) -> Facts:
     read = guest.run("echo > /run/ask; cat /run/answer", check=True).stdout
-    facts = facts_file.from_json_dict(json.loads(read), "the guest")
+    facts = dump.from_json_dict(json.loads(read), "the guest")
     assert facts.problems == ()
     return facts
 

@@ -33,7 +33,7 @@ nfs:
   rules:
     - {name: data, server: 10.99.0.1, path: /srv/data, transport: require-rdma}
 """
-OURS, STOCK = "ovirt_rdma.storage.connection", "vdsm.storage.storageServer"
+OURS, STOCK = "ovirt_rdma.storage.vdsm.connection", "vdsm.storage.storageServer"
 INSTEAD = "warn: ovirt-rdma: starting stock vdsmd instead: "
 MADE_BY = f"notice: ovirt-rdma: NFS connections are made by ovirt-rdma {__version__}"
 
@@ -126,7 +126,7 @@ FAULTS = {
     "not for vdsm": (mode(LAUNCHER, "700", "755"), "may not be run"),
     "no package": (away(vdsm_packages.OURS), "No module named 'ovirt_rdma'"),
     "unreadable package": (
-        mode(f"{vdsm_packages.OURS}/storage/options.py", "600", "644"),
+        mode(f"{vdsm_packages.OURS}/storage/mount_options.py", "600", "644"),
         "PermissionError: [Errno 13] Permission denied",
     ),
     "unreadable marker": (

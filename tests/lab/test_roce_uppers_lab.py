@@ -23,7 +23,7 @@ from lab.guest import Guest
 from lab.netdev_layers import Bond, Bridge, Layer, Vlan, stacked
 from lab.topology import Topology
 from lab.vdsm_daemon import VdsmDaemon, local_path
-from ovirt_rdma.host import facts_file
+from ovirt_rdma.host.facts import dump
 
 MOUNT_FAILED = 477
 SERVER, HYPERVISOR = "10.98.0.1", "10.98.0.2"
@@ -237,7 +237,7 @@ def fail_over(site: Site) -> str:
 def write_facts(site: Site, name: str) -> None:
     shown = site.vdsmd.command("facts", "--route-to", SERVER, "-o", "json")
     (DATA / "new.json").write_text(shown.stdout)
-    facts = facts_file.load(DATA / "new.json")
+    facts = dump.load(DATA / "new.json")
     facts = replace(facts, hostname="hv1", uptime_s=3600.0, booted_at=1763694000)
     (DATA / "new.json").unlink()
-    (DATA / f"{name}.json").write_text(facts_file.to_json(facts))
+    (DATA / f"{name}.json").write_text(dump.to_json(facts))

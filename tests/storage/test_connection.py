@@ -16,15 +16,10 @@ from fake_kernel import ACCESS_DENIED, NO_SUCH_PATH, WRONG_OPTION
 from vdsm_site import ACCESS, GENERAL, MOUNT_FAILED, NAS, NAS6, Site
 
 from ovirt_rdma.host.paths import VDSM_MOUNTS
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.storage import server_round
-from ovirt_rdma.storage.mount_review import (
-    DEGRADED,
-    NOT_COVERED,
-    MountReview,
-    review,
-)
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
+from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, MountReview, review
+from ovirt_rdma.storage.vdsm import connection
 
 TIMED_OUT = b"mount.nfs: Connection timed out\n"
 STATE = "/sys/class/infiniband/rxe0/ports/1/state"
@@ -654,7 +649,7 @@ class TestManyAtOnce:
         self, site, monkeypatch
     ):
         """After a boot each of the others may wait for its port as long as it may."""
-        monkeypatch.setattr(server_round, "SERVERS_AT_ONCE", 1)
+        monkeypatch.setattr(connection, "SERVERS_AT_ONCE", 1)
         rules = (
             NfsRule(1, "rdma", NAS, "*", "require-rdma"),
             NfsRule(2, "tcp", "10.99.3.1", "*", "tcp"),
@@ -667,7 +662,7 @@ class TestManyAtOnce:
         assert asked == [tcp, rdma]
 
     def test_of_those_that_have_answered_tcp_comes_first(self, site, monkeypatch):
-        monkeypatch.setattr(server_round, "wait", lambda asked, **_: wait(asked))
+        monkeypatch.setattr(connection, "wait", lambda asked, **_: wait(asked))
         rdma = [f"10.99.1.{number}" for number in range(8)]
         rules = (
             NfsRule(1, "rdma", "10.99.1.0/24", "*", "require-rdma"),
@@ -736,7 +731,7 @@ class TestManyAtOnce:
         def no_thread(*_arguments, **_keys):
             raise RuntimeError("can't start new thread")
 
-        monkeypatch.setattr(server_round.ThreadPoolExecutor, "submit", no_thread)
+        monkeypatch.setattr(connection.ThreadPoolExecutor, "submit", no_thread)
         assert site.connect(f"{NAS}:/e", f"{NAS}:/f") == [0, 0]
         assert "can't start new thread" in caplog.text
 

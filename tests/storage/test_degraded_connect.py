@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from vdsm_site import MOUNT_FAILED, NAS, Site
 
-from ovirt_rdma.host.facts import DegradedMark, Facts, MountTransport
-from ovirt_rdma.storage.mount_review import review_all
+from ovirt_rdma.host.facts.model import DegradedMark, Facts, MountTransport
 from ovirt_rdma.storage.proof import UNPROVEN
 from ovirt_rdma.storage.readiness import READY
+from ovirt_rdma.storage.review import review_all
 from ovirt_rdma.storage.trunking import REMOUNT
 
 EXPORT = f"{NAS}:/e"

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from ovirt_rdma.host.degraded_file import from_json
-from ovirt_rdma.host.facts import DegradedMark, NfsMount
-from ovirt_rdma.storage.degraded_marks import DegradedMarks
-from ovirt_rdma.storage.mount_age import utc
+from ovirt_rdma.host.collect.parsers.degraded_marks import from_json
+from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
+from ovirt_rdma.storage.degraded import DegradedMarks
+from ovirt_rdma.storage.proof import utc
 
 UPTIME_S = 1000.0
 

@@ -9,7 +9,7 @@ import pytest
 from fake_kernel import REFUSED, WRONG_OPTION, FakeKernel
 from vdsm_under_test import VdsmUnderTest, definition
 
-from ovirt_rdma.host.reader import HostReader
+from ovirt_rdma.host.collect.collector import HostReader
 
 pytestmark = pytest.mark.selftest
 

@@ -10,7 +10,7 @@ import pytest
 from launcher_host import LAUNCHER, Host
 
 import ovirt_rdma.host
-from ovirt_rdma.storage import vdsm_shape
+from ovirt_rdma.storage.vdsm import compat
 
 VERSION = f"ovirt-rdma {ovirt_rdma.host.__version__}"
 
@@ -26,7 +26,7 @@ def test_runs_vdsms_main_with_our_class_registered(host):
     ran = host.start()
     assert ran["ran"] == "main"
     assert ran["ours"]
-    assert ran["module"] == "ovirt_rdma.storage.connection"
+    assert ran["module"] == "ovirt_rdma.storage.vdsm.connection"
     assert host.log == [f"ovirt-rdma: NFS connections are made by {VERSION}"]
 
 
@@ -91,6 +91,6 @@ def test_the_launcher_is_alone_in_its_folder_and_executable():
 
 
 def test_the_shape_check_takes_the_vdsm_under_test(vdsm):
-    loaded = vdsm_shape.load()
+    loaded = compat.load()
     assert loaded.nfs_connection is vdsm.storage_server.NFSConnection
-    assert callable(vdsm_shape.load_main())
+    assert callable(compat.load_main())

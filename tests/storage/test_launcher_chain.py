@@ -199,7 +199,7 @@ def test_a_launcher_cut_at_any_byte_never_says_that_it_is_whole(monkeypatch, cap
         pytest.fail("asked whether it is whole, it started something")
 
     monkeypatch.setattr(sys, "argv", [str(LAUNCHER), "--whole"])
-    monkeypatch.setitem(sys.modules, "ovirt_rdma.storage.vdsm_launch", None)
+    monkeypatch.setitem(sys.modules, "ovirt_rdma.storage.vdsm.launch", None)
     monkeypatch.setattr(os, "execve", refused)
     text = LAUNCHER.read_text()
     for end in range(len(text) + 1):

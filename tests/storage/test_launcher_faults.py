@@ -157,7 +157,7 @@ FAULTS = {
     "our package is broken": (_ours("1 / 0"), "ovirt_rdma.py:1)"),
     "our package is cut off": (_ours("def prepare("), "SyntaxError"),
     "our package is a null": (_ours("a\0b"), "null bytes"),
-    "our package may not be read": (_deny("vdsm_launch"), "Permission denied"),
+    "our package may not be read": (_deny("storage/vdsm/"), "Permission denied"),
     "memory is short": (_ours("raise MemoryError"), "MemoryError"),
     "no end of calls": (_ours("def f(): f()\nf()"), "RecursionError"),
     # Words that syslog does not take as they are.

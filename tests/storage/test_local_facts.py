@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host.reader import HostReader
-from ovirt_rdma.storage.local_facts import LocalFacts
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.storage.server_readiness import LocalFacts
 
 
 class SlowReader(HostReader):

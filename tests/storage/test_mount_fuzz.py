@@ -17,19 +17,24 @@ from hypothesis import strategies as st
 from mutation import mutated
 from nfs_mount_text import last_value, named_transport
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.facts import Route
-from ovirt_rdma.host.policy import TCP, TRANSPORTS, NfsRule, RuleMatch
-from ovirt_rdma.storage.engine_options import ENGINE_LIMIT, engine_problems
-from ovirt_rdma.storage.failures import classify
-from ovirt_rdma.storage.network_probe import step_of
-from ovirt_rdma.storage.options import (
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.model import Route
+from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
+from ovirt_rdma.storage.mount_errors import classify
+from ovirt_rdma.storage.mount_options import (
+    AUTO,
+    ENGINE_LIMIT,
     PORT,
     RETRY,
     TRANSPORT,
+    VERSIONS,
     MountOptions,
     OptionsProblem,
+    engine_problems,
+    option_string,
+    stock_warnings,
 )
+from ovirt_rdma.storage.probe import step_of
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
@@ -39,12 +44,10 @@ from ovirt_rdma.storage.readiness import (
     local_steps,
 )
 from ovirt_rdma.storage.server_readiness import steps_from_facts
-from ovirt_rdma.storage.stock_options import stock_warnings
 from ovirt_rdma.storage.transport import RDMA, Families, choose
-from ovirt_rdma.storage.vdsm_options import AUTO, VERSIONS, option_string
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
-DUMPS = [facts_file.load(path) for path in sorted(DATA.glob("*.json"))]
+DUMPS = [dump.load(path) for path in sorted(DATA.glob("*.json"))]
 
 # Of nfs(5) and mount(8), and what an admin may have typed in the engine.
 ENGINE_OPTIONS = [

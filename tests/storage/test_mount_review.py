@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.facts.model import (
     CmId,
     DegradedMark,
     Facts,
     MountTransport,
     NfsMount,
 )
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.storage.mount_review import (
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.storage.proof import UNPROVEN, prove
+from ovirt_rdma.storage.review import (
     DEGRADED,
     NOT_COVERED,
     OK,
@@ -22,7 +23,6 @@ from ovirt_rdma.storage.mount_review import (
     review,
     review_all,
 )
-from ovirt_rdma.storage.proof import UNPROVEN, prove
 
 
 def mount(protocol="rdma", transports=("rdma",), source="10.0.0.1:/e"):

@@ -11,14 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host import commands
-from ovirt_rdma.storage import network_probe
-from ovirt_rdma.storage.network_probe import (
-    mountd,
-    rdma_listener,
-    resolve,
-    tcp_answers,
-)
+from ovirt_rdma.host.system import commands
+from ovirt_rdma.storage import probe as network_probe
+from ovirt_rdma.storage.probe import mountd, rdma_listener, resolve, tcp_answers
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
 
 

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.storage.engine_options import engine_problems
-from ovirt_rdma.storage.options import (
+from ovirt_rdma.storage.mount_options import (
     MountOptions,
     OptionsProblem,
+    engine_problems,
     is_rdma,
 )
 

@@ -10,11 +10,7 @@ import pytest
 from fake_network import FakeNetwork
 
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
-from ovirt_rdma.storage.recent_answers import (
-    BURST_GAP_S,
-    LONGEST_S,
-    RecentAnswers,
-)
+from ovirt_rdma.storage.recent_answers import BURST_GAP_S, LONGEST_S, RecentAnswers
 
 NAS = ("10.0.0.1", 20049)
 

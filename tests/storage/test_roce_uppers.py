@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host import facts_file
+from ovirt_rdma.host.facts import dump
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, ports_behind
 from ovirt_rdma.storage.server_readiness import steps_from_facts
 
@@ -18,7 +18,7 @@ SERVER, SOURCE = "10.98.0.1", "10.98.0.2"
 
 
 def load(name):
-    return facts_file.load(DATA / f"roce-{name}.json")
+    return dump.load(DATA / f"roce-{name}.json")
 
 
 @pytest.mark.parametrize(

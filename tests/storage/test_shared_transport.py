@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from vdsm_site import MOUNT_FAILED, NAS, Site
 
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage import trunking
-from ovirt_rdma.storage.mount_review import review_all
+from ovirt_rdma.storage.review import review_all
 
 VM, ISO = f"{NAS}:/vm", f"{NAS}:/iso"
 ONE_CONNECTION = (

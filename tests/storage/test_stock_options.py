@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from ovirt_rdma.storage.stock_options import stock_warnings
+from ovirt_rdma.storage.mount_options import stock_warnings
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.policy import TRANSPORTS, NfsRule, RuleMatch
-from ovirt_rdma.storage.options import MountOptions
+from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
+from ovirt_rdma.storage.mount_options import MountOptions
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
-from ovirt_rdma.storage.transport import (
-    RDMA,
-    STOCK,
-    TCP,
-    Families,
-    choose,
-    tcp_service_port,
-)
+from ovirt_rdma.storage.transport import RDMA, STOCK, Families, choose, tcp_service_port
 
 
 def match(transport, **more):

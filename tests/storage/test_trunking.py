@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts import MountTransport, NfsMount
+from ovirt_rdma.host.facts.model import MountTransport, NfsMount
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
 from ovirt_rdma.storage.trunking import (
     because,

@@ -10,15 +10,13 @@ from fake_network import FakeNetwork
 from host_fake_hosts import soft_roce
 
 from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS, under
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.storage import vdsm_shape
-from ovirt_rdma.storage.degraded_marks import DegradedMarks
-from ovirt_rdma.storage.failure_memory import FailureMemory
-from ovirt_rdma.storage.path_locks import PathLocks
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.storage.degraded import DegradedMarks
 from ovirt_rdma.storage.readiness import READY
 from ovirt_rdma.storage.server_readiness import Surroundings
-from ovirt_rdma.storage.shared import Shared
-from ovirt_rdma.storage.vdsm_launch import install
+from ovirt_rdma.storage.vdsm import compat
+from ovirt_rdma.storage.vdsm.context import FailureMemory, PathLocks, Shared
+from ovirt_rdma.storage.vdsm.launch import install
 
 NAS, NAS6 = "10.99.0.2", "fd00:99::2"
 GENERAL, ACCESS, MOUNT_FAILED = 100, 469, 477
@@ -77,7 +75,7 @@ class Site:
         )
         registry = self.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes
         registry["nfs"] = self.stock
-        install(vdsm_shape.load(), self, self.shared)
+        install(compat.load(), self, self.shared)
 
     def current(self) -> Policy:
         return self.policy

@@ -82,7 +82,7 @@ def test_a_worker_that_goes_wrong_is_no_failure(what, vdsm, host):
 
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p != "after_get_caps"])
-@pytest.mark.parametrize("module", ["points.py", "bounded.py", "log_line.py"])
+@pytest.mark.parametrize("module", ["main.py", "deadline.py", "syslog_line.py"])
 def test_a_module_that_does_not_compile(host, tmp_path, module, point):
     host.install(point)
     host.replace_module(module, "def work(:\n")
@@ -282,7 +282,7 @@ def test_a_hook_that_is_killed_takes_its_worker_along(host, tmp_path):
 def test_without_the_marker_nothing_of_ours_is_loaded(host):
     (host.root / "etc/ovirt-rdma/enabled").unlink()
     # No exception, which the entry would catch.
-    host.replace_module("points.py", "import os\nos._exit(2)\n")
+    host.replace_module("main.py", "import os\nos._exit(2)\n")
     assert quiet(call(host)[0])
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hook_host import ENTRIES, NAME, POINTS
 
-from ovirt_rdma.host.network_refusal import MODES
-from ovirt_rdma.host.network_request import MODE_PROPERTY
-from ovirt_rdma.vdsm_hooks.points import LIMITS_S
+from ovirt_rdma.host.network_setup.request import MODE_PROPERTY
+from ovirt_rdma.host.network_setup.validate import MODES
+from ovirt_rdma.vdsm_hooks.main import LIMITS_S
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/hooks.md"
 

@@ -9,11 +9,10 @@ import pytest
 from hook_host import network, setup
 from host_fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.effects.journal import Journal
+from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule
-from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.system.lock import one_run
 
 pytestmark = pytest.mark.hypervisor
 

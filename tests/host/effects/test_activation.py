@@ -7,15 +7,14 @@ import pytest
 from host_fake_changes import changing
 from host_fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.effect import EffectFailed
-from ovirt_rdma.host.effects.hook_run import HookRun
-from ovirt_rdma.host.effects.host_effects import HostEffects
-from ovirt_rdma.host.effects.journal_records import DONE
-from ovirt_rdma.host.effects.revert_users import who_is_cut_off
-from ovirt_rdma.host.effects.undo_plan import UndoAct
+from ovirt_rdma.host.changes.kinds.base import EffectFailed
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import DONE, Act
+from ovirt_rdma.host.changes.revert import who_is_cut_off
+from ovirt_rdma.host.changes.undo import UndoAct
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
 from ovirt_rdma.host.rules.reapply import needs_activation
-from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, PROFILE, Change, Step
+from ovirt_rdma.host.services.hook_runs import HookRun
 
 MODE = "infiniband.transport-mode"
 TSO = "ethtool.feature-tso"

@@ -12,13 +12,11 @@ from ipoib_host import OTHERS, host, netdev, policy, port, profile
 from memory_host import FakeHost
 from test_ipoib_plan import HARDWARE
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.acts import acts_of
-from ovirt_rdma.host.effects.by_hand import by_hand
-from ovirt_rdma.host.effects.earlier_values import with_earlier_values
-from ovirt_rdma.host.effects.properties import shown_act
-from ovirt_rdma.host.rules.rule import LIVE, Change, Step
+from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.changes.kinds.properties import by_hand, shown_act
+from ovirt_rdma.host.changes.run import acts_of, with_earlier_values
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.rules.base import LIVE, Change, Step
 
 PORTS = (port(pkeys=("0xffff", "0x8001")),)
 WANTED = policy(transport_mode="connected", mtu=9000, pkey_children=("0x8001",))

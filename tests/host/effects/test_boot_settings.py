@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-from ovirt_rdma.host.effects.act import Act, Place
-from ovirt_rdma.host.effects.boot_settings import (
+from ovirt_rdma.host.changes.boot import (
     boot_settings,
     keep_boot_settings,
     read_boot_settings,
 )
+from ovirt_rdma.host.changes.kinds.model import Act, Place
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import BOOT_JSON, under
-from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.rules.rule import FILE, OFFLOAD, PROFILE, SYSFS, Change
+from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
 
 IB0 = Place("ib0", guid="00:02:c9:03:00:fb:12:31", pci="0000:04:00.0", port=1)
 IB1 = Place("ib1", guid="00:02:c9:03:00:fb:12:32", pci="0000:04:00.0", port=2)

@@ -8,14 +8,13 @@ from dataclasses import replace
 import pytest
 from ipoib_host import child, host, netdev, policy
 
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.children_held import made_by, open_run
-from ovirt_rdma.host.effects.journal_records import (
+from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
     DONE,
     PARTITIONS,
     REVERT,
     ROLLED_BACK,
+    Act,
     Begin,
     Confirmed,
     Doing,
@@ -23,11 +22,12 @@ from ovirt_rdma.host.effects.journal_records import (
     End,
     Undone,
 )
-from ovirt_rdma.host.effects.ledger import fold
+from ovirt_rdma.host.changes.ledger import fold
 from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
-from ovirt_rdma.host.rules.ipoib_settings import new_profile
-from ovirt_rdma.host.rules.rule import LIVE, SYSFS, Change
+from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
+from ovirt_rdma.host.rules.infiniband.settings import new_profile
 from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.services.partition_children import made_by, open_run
 
 STEP = "IPOIB-PKEY-01/ib0.8001"
 AT = "2025-01-01T00:00:00Z"

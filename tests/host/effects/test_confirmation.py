@@ -5,14 +5,14 @@ import pytest
 from host_fake_runner import FakeRunner
 from host_fake_timers import Timers
 
-from ovirt_rdma.host.commands import NotInstalled
-from ovirt_rdma.host.effects.confirmation import (
+from ovirt_rdma.host.changes.confirmation import (
     PROGRAM,
     ConfirmationTimer,
     NoTimer,
     own_program,
 )
 from ovirt_rdma.host.paths import SYSTEMD_BOOTED, under
+from ovirt_rdma.host.system.commands import NotInstalled
 
 
 @pytest.fixture

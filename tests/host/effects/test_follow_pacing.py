@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 import host_golden_mlx4 as mlx4
 import pytest
 
-from ovirt_rdma.host.effects import follow_partitions as module
-from ovirt_rdma.host.effects.children_run import Outcome
-from ovirt_rdma.host.effects.follow_partitions import Follower, follow_partitions
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_JSON
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule
-from ovirt_rdma.host.policy_store import store
-from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.run_lock import LockHeld
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.services import partition_follower as module
+from ovirt_rdma.host.services.partition_children import Outcome
+from ovirt_rdma.host.services.partition_follower import Follower, follow_partitions
+from ovirt_rdma.host.system.lock import LockHeld
 
 KEYS = ("0xffff", "0x8001", "0x8003")
 FAILED = Outcome(("ib0.8005 could not be made: no",), frozenset({"ib0.8005"}))

@@ -14,26 +14,26 @@ import pytest
 from host_fake_changes import ChangingRoot, changing
 from host_fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.follow_partitions import Follower, follow_partitions
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.journal_records import (
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
     DONE,
     PARTITIONS,
     REVERT,
     Begin,
+    RunRequest,
 )
-from ovirt_rdma.host.effects.prepare import loaded_policy, prepare, still_planned
-from ovirt_rdma.host.effects.revert import revert
-from ovirt_rdma.host.effects.run import apply_steps
-from ovirt_rdma.host.effects.run_result import RunRequest
-from ovirt_rdma.host.effects.stop_signal import StopSignal
+from ovirt_rdma.host.changes.prepare import loaded_policy, prepare, still_planned
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON
 from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_store import store
-from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.services.partition_follower import Follower, follow_partitions
+from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.signals import StopSignal
 
 FOLLOW = """\
 version: 1

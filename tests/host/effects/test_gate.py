@@ -7,10 +7,10 @@ import pytest
 from ipoib_host import OTHERS, host, netdev, policy, port, profile
 from test_ipoib_plan import HARDWARE
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.gate import gate
-from ovirt_rdma.host.effects.run import Refused
-from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, REBOOT, Change, Step
+from ovirt_rdma.host.changes.gate import gate
+from ovirt_rdma.host.changes.kinds.model import Refused
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, REBOOT, Change, Step
 
 NFS = "nfs: server:/export at /mnt"
 

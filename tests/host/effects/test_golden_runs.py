@@ -10,13 +10,13 @@ from effects_host import MemoryJournal, Told, applied
 from host_golden_hosts import DATA, HOSTS
 from memory_host import FakeHost, Killed, Points
 
-from ovirt_rdma.host import facts_file
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.gate import gate
-from ovirt_rdma.host.effects.journal import JournalProblem
-from ovirt_rdma.host.effects.recover import recover
-from ovirt_rdma.host.effects.revert import revert
-from ovirt_rdma.host.policy_file import load_policy_file
+from ovirt_rdma.host.changes.gate import gate
+from ovirt_rdma.host.changes.journal import JournalProblem
+from ovirt_rdma.host.changes.recover import recover
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy.load import load_policy_file
 
 pytestmark = pytest.mark.hypervisor
 
@@ -25,7 +25,7 @@ _DECIDED = {}
 
 def _case(name):
     if name not in _DECIDED:
-        facts = facts_file.load(DATA / name / "facts.json")
+        facts = dump.load(DATA / name / "facts.json")
         policy = load_policy_file(DATA / name / "policy.yaml").policy
         steps = gate(decide(facts, policy).steps, allow_link_down=True).steps
         _DECIDED[name] = facts, policy, steps

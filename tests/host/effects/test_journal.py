@@ -12,22 +12,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.effects.act import Act, Place
-from ovirt_rdma.host.effects.journal import Journal, JournalProblem
-from ovirt_rdma.host.effects.journal_compaction import compacted
-from ovirt_rdma.host.effects.journal_lines import WrongLine, line_of, record_in
-from ovirt_rdma.host.effects.journal_records import (
+from ovirt_rdma.host.changes.journal import (
+    Journal,
+    JournalProblem,
+    WrongLine,
+    compacted,
+    line_of,
+    record_in,
+)
+from ovirt_rdma.host.changes.kinds.model import (
+    Act,
     Begin,
     Confirmed,
     Doing,
     Done,
     End,
+    Place,
     Undoing,
     Undone,
 )
-from ovirt_rdma.host.effects.ledger import Ledger, fold
+from ovirt_rdma.host.changes.ledger import Ledger, fold
 from ovirt_rdma.host.paths import JOURNAL, under
-from ovirt_rdma.host.rules.rule import Change
+from ovirt_rdma.host.rules.base import Change
 
 AT = "2026-11-21T10:00:00Z"
 

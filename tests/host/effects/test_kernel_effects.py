@@ -9,13 +9,13 @@ from host_fake_changes import changing
 from host_fake_hosts import connectx3_ib
 from host_fake_root import Pci
 
-from ovirt_rdma.host import atomic_file
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.effect import EffectFailed, Reading
-from ovirt_rdma.host.effects.host_effects import HostEffects
-from ovirt_rdma.host.effects.place import place_of
-from ovirt_rdma.host.own_files import MODPROBE, MODULES_LOAD, own_text
-from ovirt_rdma.host.rules.rule import FILE, MODULE, OFFLOAD, SYSFS, UNIT, Change
+from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.location import place_of
+from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.rules.base import FILE, MODULE, OFFLOAD, SYSFS, UNIT, Change
+from ovirt_rdma.host.system import files
+from ovirt_rdma.host.system.own_files import MODPROBE, MODULES_LOAD, own_text
 
 HCA = "0000:04:00.0"
 PORT_MTU = f"/sys/bus/pci/devices/{HCA}/mlx4_port1_mtu"
@@ -485,7 +485,7 @@ def test_a_full_disk_leaves_the_old_file(host, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(atomic_file.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     words = fails(host.effects().do, act(file(EARLIER, TEXT)))
     assert words == f"{MODPROBE} cannot be written: No space left on device"
     assert place.read_text() == EARLIER

@@ -9,14 +9,14 @@ import pytest
 from host_fake_changes import ChangingRoot, changing
 from host_fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.journal_records import DONE, HOOK
-from ovirt_rdma.host.effects.live_run import MOST_LINES, live_run
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import DONE, HOOK
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_store import StoredPolicyProblem, store
-from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.store import StoredPolicyProblem, store
+from ovirt_rdma.host.services.hook_runs import MOST_LINES, live_run
+from ovirt_rdma.host.system.lock import one_run
 
 TSO_OFF = """\
 version: 1
@@ -140,7 +140,7 @@ def test_a_step_that_fails_is_taken_back_and_said(site):
 
 
 def test_the_log_gets_no_more_lines_than_people_read(site, monkeypatch):
-    monkeypatch.setattr("ovirt_rdma.host.effects.live_run.MOST_LINES", 1)
+    monkeypatch.setattr("ovirt_rdma.host.services.hook_runs.MOST_LINES", 1)
     site.policy(TSO_OFF)
     said = site.live()
     assert said[-1].endswith(" more: ovirt-rdma-host check")

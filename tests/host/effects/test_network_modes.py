@@ -11,24 +11,24 @@ import pytest
 from host_fake_changes import ChangingRoot, changing
 from host_fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.journal_records import (
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import (
     APPLY,
     DONE,
     HOOK,
     ROLLED_BACK,
     Begin,
     Doing,
+    RunRequest,
 )
-from ovirt_rdma.host.effects.network_modes_run import set_modes
-from ovirt_rdma.host.effects.prepare import loaded_policy, prepare
-from ovirt_rdma.host.effects.run import apply_steps
-from ovirt_rdma.host.effects.run_result import RunRequest
-from ovirt_rdma.host.network_refusal import WantedMode
+from ovirt_rdma.host.changes.prepare import loaded_policy, prepare
+from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.network_setup.validate import WantedMode
 from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON, under
-from ovirt_rdma.host.policy_file import parse_policy
-from ovirt_rdma.host.policy_store import StoredPolicyProblem, store
-from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.store import StoredPolicyProblem, store
+from ovirt_rdma.host.services.hook_runs import set_modes
+from ovirt_rdma.host.system.lock import one_run
 
 POINT = "before_network_setup"
 

@@ -6,10 +6,14 @@ from host_fake_changes import ChangingRoot, changing
 from host_fake_hosts import connectx3_ib, connectx5_roce
 from host_fake_root import Pci
 
-from ovirt_rdma.host.effects.act import Place
-from ovirt_rdma.host.effects.effect import Host
-from ovirt_rdma.host.effects.place import place_of, present_name, present_target
-from ovirt_rdma.host.rules.rule import FILE, OFFLOAD, PROFILE, SYSFS, Change
+from ovirt_rdma.host.changes.kinds.base import Host
+from ovirt_rdma.host.changes.kinds.location import (
+    place_of,
+    present_name,
+    present_target,
+)
+from ovirt_rdma.host.changes.kinds.model import Place
+from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
 
 HCA = "0000:04:00.0"
 GUID = "00:02:c9:03:00:fb:12:31"

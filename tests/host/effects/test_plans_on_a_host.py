@@ -12,17 +12,16 @@ from host_fake_changes import changing
 from host_fake_hosts import connectx3_ib
 from host_fake_root import Pci
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.boot_settings import keep_boot_settings
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.ledger import fold
-from ovirt_rdma.host.effects.restore import restore_netdev
-from ovirt_rdma.host.effects.revert import revert
-from ovirt_rdma.host.effects.run import RunRequest, apply_steps
-from ovirt_rdma.host.effects.run_result import Refused
-from ovirt_rdma.host.facts import NetdevUse
-from ovirt_rdma.host.policy_file import load_policy_file
-from ovirt_rdma.host.rules.rule import PROFILE, REBOOT, Change
+from ovirt_rdma.host.changes.boot import keep_boot_settings, restore_netdev
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import Refused, RunRequest
+from ovirt_rdma.host.changes.ledger import fold
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.devices import NetdevUse
+from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.rules.base import PROFILE, REBOOT, Change
 
 pytestmark = pytest.mark.hypervisor
 

@@ -15,29 +15,29 @@ from dataclasses import replace
 import pytest
 from effects_host import Told
 
-from ovirt_rdma.host.effects import end_holder
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.end_holder import Patience, lock_at_last
-from ovirt_rdma.host.effects.host_effects import HostEffects
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.journal_records import (
+from ovirt_rdma.host.changes import holder as end_holder
+from ovirt_rdma.host.changes.holder import Patience, lock_at_last
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import (
+    Act,
     Begin,
     Confirmed,
     Doing,
     End,
+    RunRequest,
     Undone,
 )
-from ovirt_rdma.host.effects.ledger import fold
-from ovirt_rdma.host.effects.recover import (
+from ovirt_rdma.host.changes.ledger import fold
+from ovirt_rdma.host.changes.recover import (
     may_be_taken_back,
     recover,
     roll_back_unconfirmed,
 )
-from ovirt_rdma.host.effects.run import RunRequest, apply_steps
-from ovirt_rdma.host.lock_holder import Holder
-from ovirt_rdma.host.own_files import own_text
-from ovirt_rdma.host.rules.rule import LIVE, Change, Step
-from ovirt_rdma.host.run_lock import LockHeld, one_run
+from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.rules.base import LIVE, Change, Step
+from ovirt_rdma.host.system.lock import Holder, LockHeld, one_run
+from ovirt_rdma.host.system.own_files import own_text
 
 pytestmark = pytest.mark.hypervisor
 
@@ -210,8 +210,8 @@ UNDER_WAY = """
 import subprocess
 import sys
 import time
-from ovirt_rdma.host.effects.effect import run_effect
-from ovirt_rdma.host.effects.run_signals import held_signals
+from ovirt_rdma.host.changes.kinds.base import run_effect
+from ovirt_rdma.host.system.signals import held_signals
 
 with held_signals() as signals:
     print(run_effect([sys.executable, "-c", sys.argv[1]]).strip(), signals.asked)

@@ -7,12 +7,12 @@ import pytest
 from host_fake_changes import changing
 from host_fake_hosts import connectx3_ib
 
-from ovirt_rdma.host import atomic_file
-from ovirt_rdma.host.effects import keyfile
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.effect import EffectFailed, Reading
-from ovirt_rdma.host.rules.ipoib_settings import new_profile
-from ovirt_rdma.host.rules.rule import PROFILE, Change
+from ovirt_rdma.host.changes.kinds import network_manager
+from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
+from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.rules.base import PROFILE, Change
+from ovirt_rdma.host.rules.infiniband.settings import new_profile
+from ovirt_rdma.host.system import files as atomic_file
 
 UUID = "3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14"
 OTHER = "11111111-1b1e-4c35-b2a5-6a56fd8f8f14"
@@ -78,7 +78,9 @@ def test_a_changed_property_is_on_disk_before_it_is_noted(host, monkeypatch):
     def sync(folder):
         seen.append((str(folder), host.profile("storage")[MODE]))
 
-    monkeypatch.setattr("ovirt_rdma.host.effects.nm_profile.sync_directory", sync)
+    monkeypatch.setattr(
+        "ovirt_rdma.host.changes.kinds.network_manager.sync_directory", sync
+    )
     uuid = host.nm_profile("storage", interface_name="ib0")
     host.effects().do(act(MODE, "datagram", "connected", uuid))
     assert seen == [(str(host.path / FOLDER), "connected")]
@@ -260,7 +262,7 @@ def test_a_failed_profile_that_cannot_be_deleted_is_said(host):
 
 @pytest.mark.parametrize("make", ["foreign", "link"])
 def test_a_foreign_file_where_ours_would_go_is_left(host, make):
-    place = host.path / keyfile.path_of("ib0")[1:]
+    place = host.path / network_manager.path_of("ib0")[1:]
     if make == "foreign":
         place.write_text(f"[connection]\nuuid={OTHER}\n")
     else:
@@ -291,9 +293,9 @@ def test_where_networkmanager_keeps_no_files(host):
 
 def killed_between_file_and_load(host, one):
     host.takes_profiles = False
-    path = host.path / keyfile.path_of("ib0")[1:]
+    path = host.path / network_manager.path_of("ib0")[1:]
     wanted = {c.name: c.after for c in one.changes}
-    path.write_text(keyfile.text_of({keyfile.UUID: UUID, **wanted}))
+    path.write_text(network_manager.text_of({network_manager.UUID: UUID, **wanted}))
     host.takes_profiles = True
 
 
@@ -319,7 +321,7 @@ def test_a_run_killed_before_the_profile_was_loaded_can_be_done_again(host):
 
 
 def test_an_odd_file_is_no_profile_of_ours(host):
-    place = host.path / keyfile.path_of("ib0")[1:]
+    place = host.path / network_manager.path_of("ib0")[1:]
     for data in (b"", b"[connection\n", b"\xff\xfe", b"uuid=x\n[a]\n[a]\n"):
         place.write_bytes(data)
         assert host.effects().read(new().changes[0], UUID) == Reading()
@@ -350,7 +352,10 @@ def test_a_childs_profile_makes_and_removes_the_netdev(host):
     one = new(*CHILD)
     host.effects().do(one)
     assert host.state("ib0.8001")[:2] == ("datagram", "2044")
-    assert "p-key=32769" in (host.path / keyfile.path_of("ib0.8001")[1:]).read_text()
+    assert (
+        "p-key=32769"
+        in (host.path / network_manager.path_of("ib0.8001")[1:]).read_text()
+    )
     for change in one.changes:
         assert host.effects().read(change, UUID) == Reading(change.after)
     host.effects().undo(one)
@@ -417,9 +422,9 @@ def test_values_survive_a_keyfile():
         TSO: "off",
         "infiniband.p-key": "0x8001",
     }
-    text = keyfile.text_of(values)
-    assert keyfile.value_in(text, "connection.id") == "ib\\0"
-    assert keyfile.value_in(text, TSO) == "false"
-    assert keyfile.value_in(text, "infiniband.p-key") == "32769"
-    assert keyfile.value_in(text, "infiniband.mtu") is None
-    assert keyfile.value_in("nothing", TSO) is None
+    text = network_manager.text_of(values)
+    assert network_manager.value_in(text, "connection.id") == "ib\\0"
+    assert network_manager.value_in(text, TSO) == "false"
+    assert network_manager.value_in(text, "infiniband.p-key") == "32769"
+    assert network_manager.value_in(text, "infiniband.mtu") is None
+    assert network_manager.value_in("nothing", TSO) is None

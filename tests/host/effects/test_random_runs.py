@@ -24,10 +24,10 @@ from ipoib_host import OTHERS
 from memory_host import FakeHost, Killed, Points
 from test_ipoib_plan import hosts, policies
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.gate import gate
-from ovirt_rdma.host.effects.recover import recover
-from ovirt_rdma.host.effects.revert import revert
+from ovirt_rdma.host.changes.gate import gate
+from ovirt_rdma.host.changes.recover import recover
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.decision.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 

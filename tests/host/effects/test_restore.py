@@ -8,12 +8,13 @@ from host_fake_changes import changing
 from host_fake_hosts import connectx3_ib
 from host_fake_root import Pci
 
-from ovirt_rdma.host.effects import restore
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.boot_settings import keep_boot_settings
-from ovirt_rdma.host.effects.host_effects import HostEffects
-from ovirt_rdma.host.effects.journal import Journal
-from ovirt_rdma.host.effects.journal_records import (
+from ovirt_rdma.host.changes import boot
+from ovirt_rdma.host.changes.boot import keep_boot_settings
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.location import place_of
+from ovirt_rdma.host.changes.kinds.model import (
+    Act,
     Begin,
     Doing,
     Done,
@@ -21,10 +22,9 @@ from ovirt_rdma.host.effects.journal_records import (
     Undoing,
     Undone,
 )
-from ovirt_rdma.host.effects.place import place_of
 from ovirt_rdma.host.paths import BOOT_JSON, under
-from ovirt_rdma.host.rules.rule import OFFLOAD, SYSFS, Change
-from ovirt_rdma.host.run_lock import one_run
+from ovirt_rdma.host.rules.base import OFFLOAD, SYSFS, Change
+from ovirt_rdma.host.system.lock import one_run
 
 HCA = "0000:04:00.0"
 TSO = "tx-tcp-segmentation"
@@ -67,9 +67,7 @@ def hold(host, *changes):
 
 
 def again(host, name, said):
-    return restore.restore_netdev(
-        host.path, host.run, name, said.append, host.effects()
-    )
+    return boot.restore_netdev(host.path, host.run, name, said.append, host.effects())
 
 
 ALL = (
@@ -189,7 +187,7 @@ def test_no_surprise_escapes(host, said):
         def do(self, act):
             raise RuntimeError("odd")
 
-    code = restore.restore_netdev(
+    code = boot.restore_netdev(
         host.path, host.run, "ib0", said.append, Broken(host.path, host.run)
     )
     assert code == 1
@@ -198,7 +196,7 @@ def test_no_surprise_escapes(host, said):
 
 def test_it_says_so_on_stderr(host, capsys):
     hold(host, sysfs("mtu", "2000"))
-    restore.restore_netdev(host.path, host.run, "ib0", effects=host.effects())
+    boot.restore_netdev(host.path, host.run, "ib0", effects=host.effects())
     assert capsys.readouterr() == ("", "ib0: mtu was 2044, is 2000\n")
 
 
@@ -238,7 +236,7 @@ def test_it_waits_for_a_run_that_is_at_work(host, said):
 
 
 def test_it_does_not_wait_for_ever(host, said, monkeypatch):
-    monkeypatch.setattr(restore, "LOCK_S", 0.05)
+    monkeypatch.setattr(boot, "LOCK_S", 0.05)
     hold(host, sysfs("mtu", "2000"))
     with one_run(host.path):
         assert again(host, "ib0", said) == 1

@@ -10,13 +10,13 @@ from effects_host import MemoryJournal, Told, applied
 from ipoib_host import OTHERS, host, netdev, network, policy, port, profile
 from memory_host import FakeHost, Killed, Points
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.gate import gate
-from ovirt_rdma.host.effects.recover import recover
-from ovirt_rdma.host.effects.revert import revert
-from ovirt_rdma.host.effects.run import Refused
-from ovirt_rdma.host.facts import NetdevUse
-from ovirt_rdma.host.rules.rule import LINK_DOWN, LIVE, Change, Step
+from ovirt_rdma.host.changes.gate import gate
+from ovirt_rdma.host.changes.kinds.model import Refused
+from ovirt_rdma.host.changes.recover import recover
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.devices import NetdevUse
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, Change, Step
 
 MODE, MTU = "/sys/class/net/ib0/mode", "/sys/class/net/ib0/mtu"
 TO_CONNECTED = Change("sysfs", MODE, None, "connected")

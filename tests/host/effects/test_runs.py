@@ -14,16 +14,15 @@ from effects_host import MemoryJournal, Told, applied
 from ipoib_host import OTHERS, host, netdev, policy, port, profile
 from memory_host import FakeHost, Killed, Points
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.effect import EffectFailed, Reading
-from ovirt_rdma.host.effects.gate import gate
-from ovirt_rdma.host.effects.journal import JournalProblem
-from ovirt_rdma.host.effects.journal_records import Begin, Confirmed
-from ovirt_rdma.host.effects.recover import recover, roll_back_unconfirmed
-from ovirt_rdma.host.effects.revert import revert
-from ovirt_rdma.host.effects.run import Refused
-from ovirt_rdma.host.problem import Problem
-from ovirt_rdma.host.rules.rule import LIVE, REBOOT, Change, Step
+from ovirt_rdma.host.changes.gate import gate
+from ovirt_rdma.host.changes.journal import JournalProblem
+from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
+from ovirt_rdma.host.changes.kinds.model import Begin, Confirmed, Refused
+from ovirt_rdma.host.changes.recover import recover, roll_back_unconfirmed
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.rules.base import LIVE, REBOOT, Change, Step
 
 CONNECTED = policy(transport_mode="connected", mtu="auto", tso="auto")
 MODE, MTU = "/sys/class/net/ib0/mode", "/sys/class/net/ib0/mtu"

@@ -3,8 +3,8 @@
 
 import pytest
 
-from ovirt_rdma.host.effects.same_value import came_true, same_value
-from ovirt_rdma.host.rules.rule import FILE, OFFLOAD, PROFILE, SYSFS, UNIT, Change
+from ovirt_rdma.host.changes.kinds.properties import came_true, same_value
+from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, UNIT, Change
 
 MODE = Change(SYSFS, "/sys/class/net/ib0/mode", None, "connected")
 MTU = Change(SYSFS, "/sys/class/net/ib0/mtu", None, "4092", clamped=True)

@@ -8,18 +8,25 @@ from dataclasses import replace
 import pytest
 from host_golden_hosts import DATA, HOSTS
 
-from ovirt_rdma.host import facts_file, policy_json
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.effects.saved_plan import differences
-from ovirt_rdma.host.plan_file import Plan, PlannedBy, from_json_dict, to_json_dict
-from ovirt_rdma.host.plan_values import Value, values_read
-from ovirt_rdma.host.policy_file import load_policy_file
-from ovirt_rdma.host.rules.rule import FILE, OFFLOAD, PROFILE, Change, Step
+from ovirt_rdma.host.changes.plan_file import (
+    Plan,
+    PlannedBy,
+    Value,
+    from_json_dict,
+    to_json_dict,
+    values_read,
+)
+from ovirt_rdma.host.changes.prepare import differences
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change, Step
 from ovirt_rdma.host.rules.view import View
 
 
 def golden(name):
-    facts = facts_file.load(DATA / name / "facts.json")
+    facts = dump.load(DATA / name / "facts.json")
     return facts, load_policy_file(DATA / name / "policy.yaml").policy
 
 
@@ -29,7 +36,7 @@ def planned(facts, policy):
         facts.hostname,
         facts.kernel_release,
         "2026-01-02T03:04:05+00:00",
-        PlannedBy("p", policy_json.digest(policy)),
+        PlannedBy("p", json_form.digest(policy)),
         steps,
         values_read(View(facts, policy), steps),
     )
@@ -39,7 +46,7 @@ def told(plan, facts, policy):
     return differences(
         plan,
         View(facts, policy),
-        policy_json.digest(policy),
+        json_form.digest(policy),
         decide(facts, policy).steps,
     )
 
@@ -129,14 +136,14 @@ def test_steps_that_are_not_the_same(host, then, now, said):
     facts, policy, _ = host
     plan = replace(planned(facts, policy), steps=(step([then]),), values=())
     view = View(facts, policy)
-    digest = policy_json.digest(policy)
+    digest = json_form.digest(policy)
     assert list(differences(plan, view, digest, [step([now])])) == said
 
 
 def test_steps_that_are_new_gone_or_in_another_order(host):
     facts, policy, _ = host
     one, two = step([change()], "S-01"), step([change()], "S-02")
-    view, digest = View(facts, policy), policy_json.digest(policy)
+    view, digest = View(facts, policy), json_form.digest(policy)
 
     def said(then, now):
         plan = replace(planned(facts, policy), steps=tuple(then), values=())

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host.effects.run_signals import held_signals
-from ovirt_rdma.host.effects.stop_signal import StopSignal
+from ovirt_rdma.host.system.signals import StopSignal, held_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -3,11 +3,11 @@
 
 import pytest
 
-from ovirt_rdma.host.effects.act import Act
-from ovirt_rdma.host.effects.effect import EffectFailed
-from ovirt_rdma.host.effects.host_effects import HostEffects
-from ovirt_rdma.host.effects.targets import child_name, netdev_of, why_refused
-from ovirt_rdma.host.rules.rule import (
+from ovirt_rdma.host.changes.kinds.base import EffectFailed
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.changes.kinds.properties import child_name, netdev_of, why_refused
+from ovirt_rdma.host.rules.base import (
     FILE,
     MODULE,
     OFFLOAD,

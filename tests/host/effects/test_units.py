@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.cli import unit_verbs
+from ovirt_rdma.cli.host import units
 from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, HOOKS, JOURNAL
 
 TOP = Path(__file__).resolve().parents[3]
@@ -129,7 +129,7 @@ def test_units_run_verbs_that_there_are():
         for command in keys(unit.name, "Service").get("ExecStart", []):
             program, group, verb, *words = command.split()
             assert (program, group) == (COMMAND, "unit")
-            assert callable(getattr(unit_verbs, verb))
+            assert callable(getattr(units, verb))
             assert words == (["%I"] if "@" in unit.name else [])
 
 

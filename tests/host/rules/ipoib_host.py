@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.decision.registry import RULES, decide
+from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Adapter,
     Bond,
-    Facts,
     Ipoib,
     Netdev,
     NetdevUse,
@@ -26,10 +25,9 @@ from ovirt_rdma.host.facts import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule
-from ovirt_rdma.host.rules.rule import Finding, Step
-from ovirt_rdma.host.rules.table import RULES
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.rules.base import Finding, Step
 
 OURS = tuple(r.id for r in RULES if r.id.startswith(("IPOIB-", "IB-")))
 OTHERS = tuple(r.id for r in RULES if r.id not in OURS)

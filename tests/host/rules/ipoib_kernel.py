@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ovirt_rdma.host.facts import Ipoib, Profile, Property
-from ovirt_rdma.host.rules.rule import OFFLOAD, PROFILE, SYSFS, Change
+from ovirt_rdma.host.facts.devices import Ipoib, Profile, Property
+from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
 
 _NET = re.compile(r"/sys/class/net/([^/]+)/(mode|mtu|create_child)")
 _PORT_MTU = re.compile(r"/sys/bus/pci/devices/([^/]+)/mlx4_port(\d)_mtu")

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from ipoib_kernel import Kernel
 
-from ovirt_rdma.host.facts import Property
-from ovirt_rdma.host.rules.rule import PROFILE
+from ovirt_rdma.host.facts.devices import Property
+from ovirt_rdma.host.rules.base import PROFILE
 
 MODE = "infiniband.transport-mode"
 

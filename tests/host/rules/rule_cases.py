@@ -5,28 +5,36 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
     Adapter,
-    Facts,
     Gid,
     Ipoib,
+    Netdev,
+    PciIdentity,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.facts.model import (
+    Facts,
     LoadLine,
     ModprobeLine,
     ModuleFile,
     ModuleParameter,
     Modules,
-    Netdev,
-    PciIdentity,
-    RdmaDevice,
-    RdmaPort,
     Software,
     Unit,
 )
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule, ModuleOption
-from ovirt_rdma.host.rules.rule import Finding, Outcome, Rule, Step
+from ovirt_rdma.host.policy.model import (
+    HostPolicy,
+    InterfaceRule,
+    ModuleOption,
+    NfsPolicy,
+    NfsRule,
+    Policy,
+)
+from ovirt_rdma.host.rules.base import Finding, Outcome, Rule, Step
 from ovirt_rdma.host.rules.view import View
 
 MELLANOX = "0x15b3"

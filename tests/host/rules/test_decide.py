@@ -12,13 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ipoib_host import child, host, netdev, network, policy, port, profile
 
-from ovirt_rdma.host import facts as facts_module
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.facts import Facts
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule, ModuleOption
-from ovirt_rdma.host.rules.rule import CLASSES, VERDICTS
-from ovirt_rdma.host.rules.table import RULES, rule_by_id
+from ovirt_rdma.host.decision.registry import RULES, decide, rule_by_id
+from ovirt_rdma.host.facts import model as facts_module
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
+from ovirt_rdma.host.rules.base import CLASSES, VERDICTS
 
 # Few words, so that things that name each other meet; and garbage.
 WORDS = st.sampled_from(

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from ipoib_host import finding, host, netdev, network, policy, port
 
-from ovirt_rdma.host.facts import Adapter, PciIdentity, Software
+from ovirt_rdma.host.facts.devices import Adapter, PciIdentity
+from ovirt_rdma.host.facts.model import Software
 
 ID = "IB-PORT-01"
 PORT = "mlx4_0/1"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from ipoib_host import bond, child, finding, host, netdev, network, port, profile
 
-from ovirt_rdma.host.facts import Profile, Property
+from ovirt_rdma.host.facts.devices import Profile, Property
 
 ID = "IPOIB-BOND-01"
 TWO = (port(1), port(2))

@@ -23,7 +23,7 @@ from ipoib_host import (
     steps,
 )
 
-from ovirt_rdma.host.facts import KernelOption, Software, UdevLine
+from ovirt_rdma.host.facts.model import KernelOption, Software, UdevLine
 
 ID = "IPOIB-MODE-01"
 NO_CM = Software(kernel_config=(KernelOption("INFINIBAND_IPOIB_CM", "n"),))

@@ -22,7 +22,7 @@ from ipoib_host import (
     steps,
 )
 
-from ovirt_rdma.host.facts import Adapter, PciIdentity
+from ovirt_rdma.host.facts.devices import Adapter, PciIdentity
 
 ID = "IPOIB-MTU-01"
 SYSFS = "/sys/class/net/ib0/mtu"

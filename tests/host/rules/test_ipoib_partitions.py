@@ -24,10 +24,9 @@ from ipoib_host import (
 from ipoib_kernel import carried_out
 from ipoib_undo import undone
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.facts import Software, Unit
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.model import Software, Unit
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 
 CHILDREN, FOLLOWED = "IPOIB-PKEY-01", "IPOIB-PKEY-02"
 FOLLOW = policy(partitions="follow")

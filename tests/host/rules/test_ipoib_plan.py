@@ -27,10 +27,10 @@ from ipoib_host import (
 from ipoib_kernel import carried_out
 from ipoib_undo import undone
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.facts import Adapter, PciIdentity
-from ovirt_rdma.host.policy_host import PORT_MTUS
-from ovirt_rdma.host.rules.rule import SYSFS
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.devices import Adapter, PciIdentity
+from ovirt_rdma.host.policy.model import PORT_MTUS
+from ovirt_rdma.host.rules.base import SYSFS
 
 
 def test_the_order_of_a_plan_is_one_in_which_it_can_be_carried_out():

@@ -21,7 +21,7 @@ from ipoib_host import (
     steps,
 )
 
-from ovirt_rdma.host.facts import NetworkManager
+from ovirt_rdma.host.facts.devices import NetworkManager
 
 ID = "IPOIB-PROFILE-01"
 WANTED = policy(transport_mode="datagram")

@@ -21,7 +21,7 @@ from ipoib_host import (
     steps,
 )
 
-from ovirt_rdma.host.facts import Offload
+from ovirt_rdma.host.facts.devices import Offload
 
 ID = "IPOIB-TSO-01"
 OPPOSED = "uuid-ib0 ethtool.feature-tso on>off"

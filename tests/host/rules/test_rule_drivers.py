@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rule_cases import adapter, facts, findings, ib_device, modprobe, pci
 
-from ovirt_rdma.host.facts import KernelOption
+from ovirt_rdma.host.facts.model import KernelOption
 from ovirt_rdma.host.rules.drivers import RULE
 from ovirt_rdma.host.rules.pci_ids import model_of
 

@@ -15,10 +15,11 @@ from rule_cases import (
     steps,
 )
 
-from ovirt_rdma.host.facts import OwnFile
-from ovirt_rdma.host.own_files import MODPROBE, own_text
-from ovirt_rdma.host.rules import dead_options, module_options
-from ovirt_rdma.host.rules.option_values import same_value
+from ovirt_rdma.host.facts.model import OwnFile
+from ovirt_rdma.host.rules import module_options
+from ovirt_rdma.host.rules import module_options as dead_options
+from ovirt_rdma.host.rules.module_options import same_value
+from ovirt_rdma.host.system.own_files import MODPROBE, own_text
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ from ovirt_rdma.host.rules.option_values import same_value
 )
 def test_dead_option(line, subject, words):
     host = facts(modules={"modprobe_lines": (modprobe(line),)})
-    found = findings(dead_options.RULE, host)
+    found = findings(dead_options.UNKNOWN_RULE, host)
     assert list(found) == [subject]
     assert found[subject][0] == "WARN"
     assert "/etc/modprobe.d/site.conf:3 sets" in found[subject][1]
@@ -61,12 +62,14 @@ def test_dead_option(line, subject, words):
     ],
 )
 def test_option_that_is_alive(modules):
-    assert findings(dead_options.RULE, facts(modules=modules))["host"][0] == "PASS"
+    assert (
+        findings(dead_options.UNKNOWN_RULE, facts(modules=modules))["host"][0] == "PASS"
+    )
 
 
 def test_dead_option_in_the_policy():
     policy = host_policy(module_options=(option("mlx4_core mtu_4k=1"),))
-    found = findings(dead_options.RULE, facts(), policy)["mlx4_core.mtu_4k"]
+    found = findings(dead_options.UNKNOWN_RULE, facts(), policy)["mlx4_core.mtu_4k"]
     assert "policy.yaml sets mtu_4k" in found[1]
     assert steps(module_options.RULE, facts(), policy) == {}
 

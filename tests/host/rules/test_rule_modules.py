@@ -23,10 +23,11 @@ from rule_cases import (
     steps,
 )
 
-from ovirt_rdma.host.facts import OwnFile, Unit
-from ovirt_rdma.host.own_files import MODULES_LOAD, own_text
-from ovirt_rdma.host.rules import module_policy, modules
-from ovirt_rdma.host.rules.autoload import lists_for
+from ovirt_rdma.host.facts.model import OwnFile, Unit
+from ovirt_rdma.host.rules import modules
+from ovirt_rdma.host.rules import modules as module_policy
+from ovirt_rdma.host.rules.module_loading import lists_for
+from ovirt_rdma.host.system.own_files import MODULES_LOAD, own_text
 
 UNITS = {"units": RDMA_CORE_UNITS}
 NO_RDMA_CORE = {
@@ -221,7 +222,7 @@ AVAILABLE = {"available": ("nvme_rdma", "ib_srp", "rpcrdma", "ib_ipoib")}
 
 
 def test_module_of_the_policy_is_loaded_and_written():
-    found = steps(module_policy.RULE, facts(modules=AVAILABLE), NVME)
+    found = steps(module_policy.WANTED_RULE, facts(modules=AVAILABLE), NVME)
     assert [step.effect for step in found.values()] == ["live", "live"]
     (load,) = found["nvme_rdma"].changes
     assert (load.kind, load.target, load.before) == ("module", "nvme_rdma", None)
@@ -239,23 +240,23 @@ def test_second_plan_is_empty():
         },
         software={"own_files": (OwnFile(MODULES_LOAD, own_text(["nvme_rdma"])),)},
     )
-    assert steps(module_policy.RULE, host, NVME) == {}
-    assert findings(module_policy.RULE, host, NVME)["nvme_rdma"][0] == "PASS"
+    assert steps(module_policy.WANTED_RULE, host, NVME) == {}
+    assert findings(module_policy.WANTED_RULE, host, NVME)["nvme_rdma"][0] == "PASS"
 
 
 def test_what_rdma_core_loads_gets_no_file():
     """rdma-core's own spelling is xprtrdma, the policy may say so too."""
     host = _ib()
     policy = host_policy(modules=("xprtrdma", "ib-ipoib"))
-    assert steps(module_policy.RULE, host, policy) == {}
-    found = findings(module_policy.RULE, host, policy)
+    assert steps(module_policy.WANTED_RULE, host, policy) == {}
+    found = findings(module_policy.WANTED_RULE, host, policy)
     assert {v for v, _ in found.values()} == {"PASS"}
 
 
 def test_what_another_file_loads_gets_no_line():
     lines = {"load_lines": (load_line("nvme_rdma"),)}
     host = facts(modules={**AVAILABLE, **lines})
-    found = steps(module_policy.RULE, host, NVME)
+    found = steps(module_policy.WANTED_RULE, host, NVME)
     assert list(found) == ["nvme_rdma"]  # now; at boot it is loaded already
 
 
@@ -271,26 +272,26 @@ def test_what_another_file_loads_gets_no_line():
 )
 def test_module_that_cannot_be_loaded_is_refused(modules_, words):
     host = facts(modules=modules_)
-    found = steps(module_policy.RULE, host, NVME)
+    found = steps(module_policy.WANTED_RULE, host, NVME)
     assert list(found) == ["nvme_rdma"]
     assert words in found["nvme_rdma"].refused
     assert found["nvme_rdma"].changes == ()
-    assert findings(module_policy.RULE, host, NVME)["nvme_rdma"][0] == "FAIL"
+    assert findings(module_policy.WANTED_RULE, host, NVME)["nvme_rdma"][0] == "FAIL"
 
 
 def test_loaded_module_that_a_blacklist_keeps_out_at_boot():
     lines = {"modprobe_lines": (modprobe("blacklist nvme_rdma"),)}
     host = facts(modules={**AVAILABLE, **lines, "loaded": ("nvme_rdma",)})
-    assert steps(module_policy.RULE, host, NVME) == {}
-    assert findings(module_policy.RULE, host, NVME)["nvme_rdma"][0] == "FAIL"
+    assert steps(module_policy.WANTED_RULE, host, NVME) == {}
+    assert findings(module_policy.WANTED_RULE, host, NVME)["nvme_rdma"][0] == "FAIL"
 
 
 def test_module_of_which_the_facts_say_nothing():
     """Whether 8021q is loaded is not read, so only the file can be seen to."""
     policy = host_policy(modules=("8021q",))
     host = facts(modules=AVAILABLE)
-    assert list(steps(module_policy.RULE, host, policy)) == ["boot"]
-    assert findings(module_policy.RULE, host, policy)["8021q"][0] == "SKIP"
+    assert list(steps(module_policy.WANTED_RULE, host, policy)) == ["boot"]
+    assert findings(module_policy.WANTED_RULE, host, policy)["8021q"][0] == "SKIP"
 
 
 OLD = own_text(["ib_srp"])
@@ -311,7 +312,7 @@ def test_file_that_is_there(text, refused):
         modules={**AVAILABLE, "loaded": ("nvme_rdma",)},
         software={"own_files": (OwnFile(MODULES_LOAD, text),)},
     )
-    step = steps(module_policy.RULE, host, NVME)["boot"]
+    step = steps(module_policy.WANTED_RULE, host, NVME)["boot"]
     assert refused in step.refused
     assert bool(step.refused) == bool(refused)
     if not refused:
@@ -329,14 +330,14 @@ def test_file_goes_when_something_else_loads_all():
         ),
     )
     policy = host_policy(modules=("rpcrdma",))
-    (change,) = steps(module_policy.RULE, host, policy)["boot"].changes
+    (change,) = steps(module_policy.WANTED_RULE, host, policy)["boot"].changes
     assert change.after is None
 
 
 def test_without_policy_a_file_of_ours_is_only_named():
     host = facts(software={"own_files": (OwnFile(MODULES_LOAD, OLD),)})
-    assert steps(module_policy.RULE, host, host_policy()) == {}
-    found = findings(module_policy.RULE, host)["host"]
+    assert steps(module_policy.WANTED_RULE, host, host_policy()) == {}
+    found = findings(module_policy.WANTED_RULE, host)["host"]
     assert found[0] == "WARN"
     assert "ib_srp" in found[1]
     assert "revert MODULE-02/boot" in found[1]

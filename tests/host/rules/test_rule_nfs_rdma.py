@@ -14,10 +14,10 @@ from rule_cases import (
     roce_device,
 )
 
-from ovirt_rdma.host.facts import NfsMount
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules.nfs_rdma import MODULE_RULE, PORT_RULE, REGISTRATION_RULE
-from ovirt_rdma.host.rules.nfs_wanted import wants_nfs_over_rdma
+from ovirt_rdma.host.rules.rdma_stack import wants_nfs_over_rdma
 from ovirt_rdma.host.rules.view import View
 
 TCP_ONLY = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "tcp"),)))

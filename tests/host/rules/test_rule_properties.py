@@ -9,54 +9,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rule_cases import load_line, modprobe
 
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.decision.registry import RULES as TABLE
+from ovirt_rdma.host.facts.devices import (
     Adapter,
     Dcb,
-    Facts,
     Gid,
+    Netdev,
+    NetworkManager,
+    Offload,
+    OvirtNetwork,
+    PciIdentity,
+    Profile,
+    Property,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.facts.model import (
+    Facts,
     KernelOption,
     LoadLine,
     ModprobeLine,
     ModuleFile,
     ModuleParameter,
     Modules,
-    Netdev,
-    NetworkManager,
     NfsMount,
-    Offload,
-    OvirtNetwork,
     OwnFile,
-    PciIdentity,
-    Profile,
-    Property,
-    RdmaDevice,
-    RdmaPort,
     RdmaStack,
     Software,
     Unit,
 )
-from ovirt_rdma.host.own_files import MODULES_LOAD, OWN_FILES, own_text
-from ovirt_rdma.host.policy import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.host.policy_host import HostPolicy, InterfaceRule, ModuleOption
-from ovirt_rdma.host.rules import (
-    dead_options,
-    drivers,
-    kernel,
-    module_options,
-    module_policy,
-    modules,
-    nfs_rdma,
-    policy_names,
-    roce_flow,
-    roce_gid,
-    roce_mtu,
-    roce_tso,
-    stack,
-    units,
-    unread,
-    vdsm,
+from ovirt_rdma.host.policy.model import (
+    HostPolicy,
+    InterfaceRule,
+    ModuleOption,
+    NfsPolicy,
+    NfsRule,
+    Policy,
 )
-from ovirt_rdma.host.rules.rule import (
+from ovirt_rdma.host.rules.base import (
     CLASSES,
     FILE,
     MODULE,
@@ -66,18 +56,10 @@ from ovirt_rdma.host.rules.rule import (
     Finding,
     Step,
 )
-from ovirt_rdma.host.rules.table import RULES as TABLE
 from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.system.own_files import MODULES_LOAD, OWN_FILES, own_text
 
-RULES = tuple(
-    rule
-    for part in (
-        *(drivers, stack, kernel, modules, module_policy, dead_options),
-        *(module_options, units, policy_names, roce_mtu, roce_gid, roce_flow),
-        *(roce_tso, nfs_rdma, vdsm, unread),
-    )
-    for rule in part.RULES
-)
+RULES = tuple(rule for rule in TABLE if not rule.id.startswith(("IB-", "IPOIB-")))
 
 ODD = st.text(max_size=6)
 _DRIVERS = "mlx4_core mlx4_ib mlx5_core mlx5_ib rdma_rxe"

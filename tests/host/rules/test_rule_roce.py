@@ -20,7 +20,7 @@ from rule_cases import (
     steps,
 )
 
-from ovirt_rdma.host.facts import (
+from ovirt_rdma.host.facts.devices import (
     Dcb,
     NetdevUse,
     NetworkManager,
@@ -31,15 +31,17 @@ from ovirt_rdma.host.facts import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.rules import roce_flow, roce_gid, roce_mtu, roce_tso
-from ovirt_rdma.host.rules.rule import Finding
+from ovirt_rdma.host.rules.base import Finding
+from ovirt_rdma.host.rules.roce import flow_control, tso
+from ovirt_rdma.host.rules.roce import gid as roce_gid
+from ovirt_rdma.host.rules.roce import mtu as roce_mtu
 
 STORAGE = {"addresses": ("10.0.0.2/24", "fe80::1/64")}
 ALL_RULES = (
     roce_mtu.RULE,
     roce_gid.RULE,
-    roce_flow.PFC_RULE,
-    roce_flow.ECN_RULE,
+    flow_control.PFC_RULE,
+    flow_control.ECN_RULE,
 )
 
 
@@ -335,8 +337,8 @@ def _tso(value):
 def test_tso_of_the_policy(offloads, wanted, verdict, changed):
     host = _host(ethernet(offloads=offloads), network_manager=_profile())
     policy = _tso(wanted)
-    assert findings(roce_tso.RULE, host, policy)["ens1"][0] == verdict
-    found = steps(roce_tso.RULE, host, policy)
+    assert findings(tso.RULE, host, policy)["ens1"][0] == verdict
+    found = steps(tso.RULE, host, policy)
     if changed is None:
         assert found == {}
         return
@@ -354,8 +356,8 @@ def test_tso_that_the_profile_would_turn_on_again(now, more):
     use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
     netdev = ethernet(offloads=now)
     host = _host(netdev, network_manager=manager, netdev_uses=(use,))
-    assert findings(roce_tso.RULE, host, _tso("off"))["ens1"][0] == "FAIL"
-    step = steps(roce_tso.RULE, host, _tso("off"))["ens1"]
+    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "FAIL"
+    step = steps(tso.RULE, host, _tso("off"))["ens1"]
     changed = tuple(change.name for change in step.changes)
     assert changed == ("ethtool.feature-tso", *more)
     assert step.effect == "link-down"
@@ -365,22 +367,22 @@ def test_tso_that_the_profile_would_turn_on_again(now, more):
 def test_tso_that_is_kept_already():
     manager = _profile(**{"ethtool__feature-tso": "off"})
     host = _host(ethernet(offloads=BOTH_OFF), network_manager=manager)
-    assert steps(roce_tso.RULE, host, _tso("off")) == {}
-    assert findings(roce_tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
+    assert steps(tso.RULE, host, _tso("off")) == {}
+    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
 def test_tso_without_a_profile():
     host = _host(ethernet(offloads=BOTH_ON))
-    step = steps(roce_tso.RULE, host, _tso("off"))["ens1"]
+    step = steps(tso.RULE, host, _tso("off"))["ens1"]
     assert (step.refused, step.effect) == ("", "live")
     host = _host(ethernet(offloads=BOTH_OFF))
-    assert findings(roce_tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
+    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
 def test_tso_that_the_policy_does_not_name():
     host = _host(ethernet(offloads=BOTH_ON))
-    assert findings(roce_tso.RULE, host)["host"][0] == "SKIP"
-    assert findings(roce_tso.RULE, facts())["host"][0] == "SKIP"
+    assert findings(tso.RULE, host)["host"][0] == "SKIP"
+    assert findings(tso.RULE, facts())["host"][0] == "SKIP"
 
 
 # ROCE-GID-01
@@ -466,7 +468,7 @@ def test_gid_of_an_address_above_the_port():
     ],
 )
 def test_pfc(dcb, verdict, words):
-    found = findings(roce_flow.PFC_RULE, _host(ethernet(dcb=dcb)))["ens1"]
+    found = findings(flow_control.PFC_RULE, _host(ethernet(dcb=dcb)))["ens1"]
     assert found[0] == verdict
     assert words in found[1]
 
@@ -482,12 +484,12 @@ def test_pfc(dcb, verdict, words):
     ],
 )
 def test_ecn(dcb, verdict, words):
-    found = findings(roce_flow.ECN_RULE, _host(ethernet(dcb=dcb)))["ens1"]
+    found = findings(flow_control.ECN_RULE, _host(ethernet(dcb=dcb)))["ens1"]
     assert found[0] == verdict
     assert words in found[1]
 
 
-@pytest.mark.parametrize("rule", [roce_flow.PFC_RULE, roce_flow.ECN_RULE])
+@pytest.mark.parametrize("rule", [flow_control.PFC_RULE, flow_control.ECN_RULE])
 def test_soft_roce_has_no_flow_control(rule):
     host = _host(ethernet(), device=roce_device(driver="rdma_rxe"))
     assert findings(rule, host)["mlx5_0/1"][0] == "SKIP"

@@ -19,10 +19,11 @@ from rule_cases import (
     roce_device,
 )
 
-from ovirt_rdma.host.decide import decide
-from ovirt_rdma.host.facts import Unit
-from ovirt_rdma.host.policy import Policy
-from ovirt_rdma.host.rules import policy_names, units, unread, vdsm
+from ovirt_rdma.host.decision import policy_names
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.model import Unit
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules import host as host_rules
 from ovirt_rdma.host.rules.view import View
 
 OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")
@@ -76,7 +77,7 @@ OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")
 )
 def test_units(found_units, subject, verdict, words):
     host = facts(rdma_devices=(ib_device(),), software={"units": found_units})
-    found = findings(units.RULE, host)
+    found = findings(host_rules.UNITS_RULE, host)
     assert list(found) == [subject]
     assert found[subject][0] == verdict
     assert words in found[subject][1]
@@ -85,7 +86,7 @@ def test_units(found_units, subject, verdict, words):
 def test_idle_units_are_one_finding():
     idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
     host = facts(rdma_devices=(ib_device(),), software={"units": idle})
-    found = findings(units.RULE, host)
+    found = findings(host_rules.UNITS_RULE, host)
     assert list(found) == ["rdma-hw.target"]
     assert "rdma-load-modules@roce.service are not active" in found["rdma-hw.target"][1]
 
@@ -93,12 +94,15 @@ def test_idle_units_are_one_finding():
 def test_idle_units_are_no_matter_where_openibd_loads():
     idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
     host = facts(rdma_devices=(ib_device(),), software={"units": (*idle, OPENIBD)})
-    assert list(findings(units.RULE, host)) == ["openibd.service"]
+    assert list(findings(host_rules.UNITS_RULE, host)) == ["openibd.service"]
 
 
 def test_idle_units_without_a_device():
     idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
-    assert findings(units.RULE, facts(software={"units": idle}))["host"][0] == "SKIP"
+    assert (
+        findings(host_rules.UNITS_RULE, facts(software={"units": idle}))["host"][0]
+        == "SKIP"
+    )
 
 
 # POLICY-01
@@ -236,21 +240,21 @@ def test_policy_without_a_host_part():
 )
 def test_vdsm(version, verdict):
     host = replace(HOST, software=replace(HOST.software, vdsm_version=version))
-    assert findings(vdsm.RULE, host)["host"][0] == verdict
+    assert findings(host_rules.VDSM_RULE, host)["host"][0] == verdict
 
 
 def test_old_vdsm_fails_where_the_policy_uses_ipoib():
     host = replace(HOST, software=replace(HOST.software, vdsm_version="4.50.0.13"))
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
-    found = findings(vdsm.RULE, host, policy)["host"]
+    found = findings(host_rules.VDSM_RULE, host, policy)["host"]
     assert found[0] == "FAIL"
     assert "does not show ib0" in found[1]
 
 
 def test_any_vdsm_without_ipoib():
-    assert findings(vdsm.RULE, facts(software={"vdsm_version": "4.40"}))["host"][0] == (
-        "SKIP"
-    )
+    assert findings(host_rules.VDSM_RULE, facts(software={"vdsm_version": "4.40"}))[
+        "host"
+    ][0] == ("SKIP")
 
 
 # FACTS-01
@@ -266,20 +270,20 @@ def test_any_vdsm_without_ipoib():
 )
 def test_what_could_not_be_read(problem, fix):
     host = facts(problems=(problem,))
-    (found,) = unread.RULE.decide(_view(host))
+    (found,) = host_rules.UNREAD_RULE.decide(_view(host))
     assert (found.verdict, found.sentence) == ("WARN", problem)
     assert fix in found.fix
 
 
 def test_very_many_problems_are_counted():
     host = facts(problems=tuple(f"/sys/{n} cannot be read" for n in range(100)))
-    found = list(unread.RULE.decide(_view(host)))
+    found = list(host_rules.UNREAD_RULE.decide(_view(host)))
     assert len(found) == 21
     assert found[-1].sentence == "80 more things could not be read"
 
 
 def test_everything_read():
-    assert findings(unread.RULE, facts())["host"][0] == "PASS"
+    assert findings(host_rules.UNREAD_RULE, facts())["host"][0] == "PASS"
 
 
 def _view(host):

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What ``domain convert``, ``revert`` and ``heal`` print: the steps before, what became
+of each host after, and the exit code.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Optional
+
+from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.engine_sdk_tools.api.request import wire_form
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    BACK,
+    CONVERTED,
+    CONVERTING,
+    DONE,
+    ENTERING,
+    FAILED,
+    FORWARD,
+    GONE,
+    HEAL,
+    LEFT,
+    REVERTED,
+    REVERTING,
+    ROLLED_BACK,
+    ROLLING,
+    ConversionState,
+    HostRecord,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
+from ovirt_rdma.engine_sdk_tools.conversion.steps import ENTER, LEAVE, PUSH, Step
+from ovirt_rdma.host.policy.model import PREFER_RDMA
+
+_TONES = {
+    "converted": "good",
+    "healed": "good",
+    "as before": "doubtful",
+    "failed": "bad",
+    "left": "doubtful",
+    "left out": "doubtful",
+}
+
+# What is done with a host, in a word.
+ENTERED = "maintenance"
+_SHORT = {PUSH: "policy", ENTER: ENTERED, LEAVE: "activation"}
+
+
+def exit_code(state: ConversionState) -> int:
+    """Return 0 for done, 6 for all taken back, 4 where the engine refused at once, 5
+    for some hosts done and some not, 1 for failed.
+    """
+    if state.stage in (CONVERTED, REVERTED):
+        return 0
+    some = any(h.goal == FORWARD and h.stage == DONE for h in state.hosts)
+    if state.kind == HEAL:
+        return 5 if some else 1
+    if state.stage == ROLLED_BACK:
+        changed = any(h.touched for h in state.hosts)
+        return 6 if changed or any(d.touched for d in state.domains) else 4
+    done = some or any(h.goal == BACK and h.stage == DONE for h in state.hosts)
+    return 5 if done else 1
+
+
+def plan_lines(plan: ConversionPlan) -> list[str]:
+    """Return the plan in short, for the question before, without its warnings: hosts
+    for which the same is done are on one line, in the order in which they come.
+    """
+    state = plan.state
+    lines: list[str] = []
+    acts: dict[str, list[str]] = {}
+    for step in plan.steps:
+        acts.setdefault(step.subject, []).append(_SHORT.get(step.kind, step.doing))
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for subject, done in acts.items():
+        alike.setdefault(tuple(done), []).append(subject)
+    pace = "one by one" if state.batch == 1 else f"{state.batch} at a time"
+    for words, subjects in alike.items():
+        if set(words) <= set(_SHORT.values()):
+            paced = f", {pace}" if len(subjects) > 1 and ENTERED in words else ""
+            lines.append(f"{', '.join(subjects)}{paced}: {', '.join(words)}")
+        else:
+            lines += words
+    return [*lines, f"{count(len(plan.steps), 'step')} for {state.title}"]
+
+
+def show_plan(plan: ConversionPlan, kind: str, screen: Screen) -> None:
+    """Print the steps of a dry run: requests to the engine, and policies for hosts."""
+    if not screen.for_people:
+        calls = [_call_document(step) for step in plan.steps]
+        content = {"dry_run": True, "warnings": list(plan.warnings), "calls": calls}
+        screen.document(kind, {**_head(plan.state), **content})
+        return
+    for sentence in plan.warnings:
+        screen.text(f"warning: {sentence}")
+    if not plan.steps:
+        screen.line("Nothing to do.")
+    policies: dict[Optional[str], int] = {}
+    for number, step in enumerate(plan.steps, 1):
+        screen.text(step.doing, hang=f"{number}. ")
+        lines = _call_lines(step)
+        if step.kind == PUSH and policies.setdefault(step.policy, number) != number:
+            lines = [f"(the policy of step {policies[step.policy]})"]
+        for line in lines:
+            screen.line(f"   {line}")
+
+
+def show_result(state: ConversionState, kind: str, screen: Screen) -> None:
+    """Print what became of it."""
+    if not screen.for_people:
+        hosts = [
+            {"host": h.name, "outcome": _outcome(state, h), "sentence": h.why}
+            for h in state.hosts
+        ]
+        content = {
+            "dry_run": False,
+            "stage": state.stage,
+            "why": state.why,
+            "hosts": hosts,
+        }
+        screen.document(kind, {**_head(state), **content})
+        return
+    screen.text(f"{sentence(state)}.")
+    rows = [[h.name, _outcome(state, h), h.why] for h in state.hosts]
+    if rows:
+        screen.table(["HOST", "OUTCOME", ""], rows, _TONES)
+    for line in _next(state):
+        screen.next(line)
+
+
+def sentence(state: ConversionState) -> str:
+    """Say in one sentence how it ended; also for the engine's event."""
+    several = len(state.domains) > 1
+    what = "Heal of" if state.kind == HEAL else "Domains" if several else "Domain"
+    title, verb = f"{what} {state.title}", "are" if several else "is"
+    if state.stage == CONVERTED:
+        if state.kind == HEAL:
+            return f"{title}: the mounts are over RDMA again"
+        proven = "" if _proven(state) else ", and not proven on every host"
+        without = _left_out(state)
+        if without:
+            proven += f", without {', '.join(without)}"
+        return f"{title} {verb} converted to {state.to.upper()}{proven}"
+    if state.stage == REVERTED:
+        return f"{title} {verb} mounted as before"
+    why = f": {state.why.rstrip('.')}" if state.why else ""
+    if state.stage == ROLLED_BACK:
+        return f"{title} {verb} as before{why}"
+    return f"{title} stopped half way{why}"
+
+
+def _left_out(state: ConversionState) -> list[str]:
+    return [host.name for host in state.hosts if host.left_out]
+
+
+def _proven(state: ConversionState) -> bool:
+    return not state.blind and all(
+        h.stage == DONE and not h.why
+        for h in state.hosts
+        if h.found == "up" and not h.left_out
+    )
+
+
+def _outcome(state: ConversionState, host: HostRecord) -> str:
+    if host.stage == FAILED:
+        return "failed"
+    if host.left_out:
+        return "left out"
+    if host.stage == LEFT:
+        return "left"
+    if host.stage != DONE:
+        return "not yet"
+    if host.goal == BACK:
+        return "as before"
+    return "healed" if state.kind == HEAL else "converted"
+
+
+def _next(state: ConversionState) -> list[str]:
+    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
+    verify = f"ovirt-rdma domain verify {names}"
+    if state.stage == CONVERTED and _left_out(state):
+        # The same command does what is left, when they are up again.
+        return [verify, command_of(state)]
+    if state.stage in (CONVERTED, REVERTED):
+        return [verify]
+    if state.stage == ROLLED_BACK or state.kind == HEAL:
+        return ["ovirt-rdma hosts check"]
+    if any(domain.stage == GONE for domain in state.domains):
+        return [_revert_of(state)]
+    return [command_of(replace(state, stage=CONVERTING)), _revert_of(state)]
+
+
+def command_of(state: ConversionState) -> str:
+    """Return the command that goes on with ``state``."""
+    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
+    if state.kind == HEAL:
+        return f"ovirt-rdma domain heal {names}"
+    if state.stage == REVERTING:
+        return _revert_of(state)
+    command = f"ovirt-rdma domain convert {names} --to {state.to}"
+    options = [
+        ("--rolling", state.mode == ROLLING),
+        ("--engine-options", state.by_row),
+        (f"--policy-rule {state.rule}", state.rule == PREFER_RDMA),
+    ]
+    return " ".join([command, *(word for word, so in options if so)])
+
+
+def _revert_of(state: ConversionState) -> str:
+    return f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}"
+
+
+def stands(state: ConversionState) -> list[str]:
+    """Say how things stand where a run was cut off, and how to go on."""
+    lines = []
+    ours = [host.name for host in state.hosts if host.ours]
+    if ours:
+        has = "is" if len(ours) == 1 else "are"
+        lines.append(f"{', '.join(ours)} {has} in maintenance for this, or on the way")
+    down = [d.name for d in state.domains if d.stage == ENTERING]
+    if down:
+        has = "is" if len(down) == 1 else "are"
+        lines.append(f"{', '.join(down)} {has} in maintenance for this, or on the way")
+    how = f"it stands still where it is; the same command goes on ({command_of(state)})"
+    if state.kind != HEAL and state.stage != REVERTING:
+        how += f", and '{_revert_of(state)}' takes all of it back"
+    return [*lines, how]
+
+
+def _head(state: ConversionState) -> dict[str, Any]:
+    return {
+        "domains": [domain.name for domain in state.domains],
+        "to": state.to,
+        "mode": state.mode,
+    }
+
+
+def _call_lines(step: Step) -> Sequence[str]:
+    if step.call is None:
+        return (step.policy or "").splitlines() or ["(no policy.yaml)"]
+    form = wire_form(step.call)
+    query = "&".join(f"{name}={value}" for name, value in form.query.items())
+    first = f"{form.method} {form.path}{'?' if query else ''}{query}"
+    return [first, *form.body.splitlines()]
+
+
+def _call_document(step: Step) -> dict[str, Any]:
+    if step.call is None:
+        return {"doing": step.doing, "about": step.subject, "policy": step.policy}
+    form = wire_form(step.call)
+    return {
+        "doing": step.doing,
+        "about": step.subject,
+        "method": form.method,
+        "path": form.path,
+        "query": dict(form.query),
+        "body": form.body,
+    }

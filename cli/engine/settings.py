@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine's settings of this user: files and variables, and the password."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import shlex
+import stat
+import sys
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional
+
+from ovirt_rdma.engine_sdk_tools.api.settings import (
+    Flags,
+    IniFile,
+    Settings,
+    from_sources,
+    imageio_settings_file,
+    settings_file,
+)
+from ovirt_rdma.engine_sdk_tools.api.url import engine_place
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.files import remove_unfinished
+from ovirt_rdma.host.system.printable import printable
+
+# On the engine machine: who signed its web server's certificate; by default the
+# second, the engine's own CA.
+ENGINE_CAS = ("/etc/pki/ovirt-engine/apache-ca.pem", "/etc/pki/ovirt-engine/ca.pem")
+
+
+def settings_of(words: Namespace) -> Settings:
+    """Return the settings that the words name. Asks for the password on a terminal.
+
+    Raises Problem.
+    """
+    return completed(found_settings(words, read_ini(words)))
+
+
+def completed(settings: Settings) -> Settings:
+    """Return ``settings`` ready for use: CA and log looked at, the password asked for.
+
+    Raises Problem.
+    """
+    if settings.ca_file is not None:
+        _readable(settings.ca_file)
+    if settings.log_file is not None:
+        _log_to(settings.log_file, settings.log_level)
+    if settings.username is None and settings.token is None:
+        raise Problem(
+            f"no user is named for {engine_place(settings.url)}",
+            "give --username, as admin@internal, or set OVIRT_USERNAME",
+        )
+    if settings.password is None and settings.token is None:
+        settings = replace(settings, password=_asked_password(settings))
+    return settings
+
+
+def found_settings(words: Namespace, ini: Optional[IniFile]) -> Settings:
+    """Return what flags, environment and settings file say; asks nothing."""
+    password: Optional[str] = None
+    warnings: tuple[str, ...] = ()
+    if words.password_file is not None:
+        password, warnings = _password_in(words.password_file)
+    flags = Flags(
+        words.config, words.engine_url, words.username, password, words.ca_file
+    )
+    default_ca = next((ca for ca in ENGINE_CAS if os.access(ca, os.R_OK)), None)
+    settings = from_sources(flags, os.environ, ini, default_ca)
+    return replace(settings, warnings=(*warnings, *settings.warnings))
+
+
+def read_ini(words: Namespace) -> Optional[IniFile]:
+    """Return the settings file: the one that is named, ours, or else ovirt-img's; None
+    where there is none.
+    """
+    if words.config_file is not None:
+        _tidy_up(Path(words.config_file))
+        return _ini(Path(words.config_file), ours=True)
+    if "HOME" not in os.environ and "XDG_CONFIG_HOME" not in os.environ:
+        return None
+    ours = settings_file(os.environ)
+    _tidy_up(ours)
+    if ours.exists():
+        return _ini(ours, ours=True)
+    theirs = imageio_settings_file(os.environ)
+    return _ini(theirs, ours=False) if theirs.exists() else None
+
+
+def _tidy_up(file: Path) -> None:
+    """Remove what a ``login`` that was killed left beside ``file``, with a password."""
+    remove_unfinished(Path(os.path.realpath(file)).parent)
+
+
+def _ini(path: Path, *, ours: bool) -> IniFile:
+    text, open_to_others = _read(path, "the settings file")
+    return IniFile(str(path), text, open_to_others, ours)
+
+
+def _password_in(name: str) -> tuple[str, tuple[str, ...]]:
+    text, open_to_others = _read(Path(name), "the password file")
+    lines = text.splitlines()
+    if not lines or not lines[0]:
+        raise Problem(f"the first line of {name} is empty", "it is to be the password")
+    warnings = (
+        f"others may read the password in {name}: chmod 600 {shlex.quote(name)}",
+    )
+    return lines[0], warnings if open_to_others else ()
+
+
+def _read(path: Path, what: str) -> tuple[str, bool]:
+    """Return the text, and whether others than its owner may read the file."""
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Problem(f"{what} {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Problem(f"{what} {path} is not UTF-8 text") from error
+    return text, stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def _readable(ca_file: str) -> None:
+    try:
+        text = Path(ca_file).read_bytes()
+    except OSError as error:
+        raise Problem(
+            f"the CA file {ca_file} cannot be read: {error.strerror}",
+            "'ovirt-rdma login --fetch-ca' gets the engine's",
+        ) from error
+    if b"-----BEGIN " not in text:
+        raise Problem(f"{ca_file} holds no certificate in PEM form")
+
+
+def _asked_password(settings: Settings) -> str:
+    where = engine_place(settings.url)
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Problem(
+            f"there is no password for {settings.username} at {where}",
+            "give --password-file, or set OVIRT_PASSWORD",
+        )
+    try:
+        word = getpass.getpass(
+            printable(f"Password of {settings.username} at {where}: ")
+        )
+    except EOFError as error:
+        raise Problem("no password was given") from error
+    if not word:
+        raise Problem("no password was given")
+    return word
+
+
+class _LogLines(logging.Formatter):
+    """Logs are read on terminals, too: a message is one line, which steers nothing."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the first line; of logging."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        """Return the traceback; of logging."""
+        return "\n".join(map(printable, super().formatException(ei).split("\n")))
+
+
+def _log_to(name: str, level: str) -> None:
+    try:
+        lines = logging.FileHandler(Path(name).expanduser(), encoding="utf-8")
+    except OSError as error:
+        raise Problem(f"the log {name} cannot be opened: {error.strerror}") from error
+    lines.setFormatter(_LogLines("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("ovirt_rdma")
+    logger.addHandler(lines)
+    logger.setLevel(level.upper())

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``facts``: an overview of the host.
+
+The facts overview's head, and its tables about modules, units and udev rules.
+
+``facts``: what is true of this host.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from argparse import Namespace
+from typing import Optional
+
+from ovirt_rdma.cli.host import facts_devices
+from ovirt_rdma.cli.host.facts_devices import Section, known
+from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.facts.devices import NetworkManager
+from ovirt_rdma.host.facts.dump import load, to_json_dict
+from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux
+
+# Where modules of the kernel's own package are, below /lib/modules/RELEASE.
+_KERNELS_OWN = "kernel/"
+
+
+def head(facts: Facts) -> list[tuple[str, str]]:
+    """Return name and value of what there is one of."""
+    software = facts.software
+    fields: list[tuple[str, Optional[str]]] = [
+        ("host", facts.hostname),
+        ("distribution", software.distribution),
+        ("kernel", facts.kernel_release),
+        ("kernel lacks", _not_built(facts)),
+        ("up for", _uptime(facts.uptime_s)),
+        ("VDSM", software.vdsm_version),
+        ("SELinux", _selinux(software.selinux)),
+        ("rdma-core", software.rdma_core),
+        ("RDMA stack", known(*map(_stack, software.stacks), between="; ")),
+        ("NetworkManager", _manager(facts.network_manager)),
+        ("subnet manager", software.subnet_manager),
+        ("modules", ", ".join(facts.modules.loaded) or "none loaded"),
+    ]
+    return [(name, value) for name, value in fields if value]
+
+
+def _not_built(facts: Facts) -> Optional[str]:
+    """Return what is looked for in the kernel's configuration and is not set."""
+    options = facts.software.kernel_config or ()
+    return known(*(option.name for option in options if option.value == "n"))
+
+
+def _selinux(selinux: Optional[SELinux]) -> Optional[str]:
+    if selinux is None:
+        return None
+    daemons = (f"{one.name} in {one.context}" for one in selinux.daemons)
+    mode = "enforcing" if selinux.enforcing else "permissive"
+    return known(mode, *daemons, between="; ")
+
+
+def _stack(stack: RdmaStack) -> str:
+    version = f" {stack.version}" if stack.version else ""
+    return f"{stack.name}{version}" + (f" ({stack.evidence})" if stack.evidence else "")
+
+
+def _manager(manager: Optional[NetworkManager]) -> Optional[str]:
+    if manager is None:
+        return None
+    if not manager.running:
+        return known(manager.version, "not running")
+    return manager.version or "running"
+
+
+def _uptime(seconds: float) -> str:
+    minutes, _ = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{count(days, 'day')} {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def foreign_modules(facts: Facts) -> Section:
+    """Modules that are not the kernel's own."""
+    return Section(
+        "modules from another tree",
+        ("MODULE", "FILE"),
+        [
+            (file.name, file.path)
+            for file in facts.modules.files
+            if not file.path.startswith(_KERNELS_OWN)
+        ],
+    )
+
+
+def module_settings(facts: Facts) -> Section:
+    """Lines of modprobe.d, with the values that a loaded module has."""
+    values = {(p.module, p.name): p.value for p in facts.modules.parameters}
+    return Section(
+        "module settings",
+        ("FILE", "SETTING", "IN FORCE"),
+        [
+            (
+                f"{line.file}:{line.line}",
+                known(line.command, line.module, line.text, between=" "),
+                _in_force(line.module, line.text, values)
+                if line.command == "options"
+                else None,
+            )
+            for line in facts.modules.modprobe_lines
+        ],
+    )
+
+
+def _in_force(
+    module: str, text: str, values: dict[tuple[str, str], str]
+) -> Optional[str]:
+    names = dict.fromkeys(word.partition("=")[0] for word in text.split())
+    return known(
+        *(
+            f"{name}={values[module, name]}"
+            for name in names
+            if (module, name) in values
+        ),
+        between=" ",
+    )
+
+
+def loaded_at_boot(facts: Facts) -> Section:
+    """What modules-load.d and rdma-core's lists load, by file."""
+    by_file: dict[str, list[str]] = {}
+    for line in facts.modules.load_lines:
+        by_file.setdefault(line.file, []).append(line.module)
+    return Section(
+        "modules loaded at boot",
+        ("FILE", "MODULES"),
+        [(file, known(*dict.fromkeys(found))) for file, found in by_file.items()],
+    )
+
+
+def units(facts: Facts) -> Section:
+    """systemd units of rdma-core and of other stacks, but for those not installed."""
+    return Section(
+        "units",
+        ("UNIT", "STATE", "ENABLED"),
+        [
+            (unit.name, unit.active, unit.enabled)
+            for unit in facts.software.units
+            if unit.load != "not-found"
+        ],
+    )
+
+
+def udev_rules(facts: Facts) -> Section:
+    """Lines of udev rules that set something of IPoIB."""
+    return Section(
+        "udev rules about IPoIB",
+        ("FILE", "RULE"),
+        [(f"{line.file}:{line.line}", line.text) for line in facts.software.udev_lines],
+    )
+
+
+def show(words: Namespace, screen: Screen) -> int:
+    """Print the facts of this host, or of a facts file."""
+    if words.facts is not None:
+        if words.route_to:
+            raise UsageProblem(
+                "--route-to asks this host and --facts a file", "leave out one of them"
+            )
+        facts = load(words.facts)
+    else:
+        for address in words.route_to:
+            _refuse_name(address)
+        facts = HostReader(words.root).facts(words.route_to)
+    if screen.for_people:
+        _print(facts, screen)
+    else:
+        # The document is the facts file itself, so that --facts takes it back.
+        screen.raw_document(to_json_dict(facts))
+    return 0
+
+
+def _refuse_name(address: str) -> None:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise UsageProblem(
+            f"--route-to {address!r} is not an IP address",
+            "give the address, as in --route-to 10.20.0.1",
+        ) from None
+
+
+def _print(facts: Facts, screen: Screen) -> None:
+    screen.fields(head(facts))
+    for section in (
+        facts_devices.adapters,
+        facts_devices.devices,
+        facts_devices.ports,
+        facts_devices.pkeys,
+        facts_devices.netdevs,
+        facts_devices.ipoib,
+        facts_devices.roce,
+        facts_devices.bonds,
+        facts_devices.profiles,
+        facts_devices.networks,
+        facts_devices.uses,
+        facts_devices.routes,
+        facts_devices.mounts,
+        foreign_modules,
+        module_settings,
+        loaded_at_boot,
+        units,
+        udev_rules,
+    ):
+        section(facts).show(screen)
+    if facts.problems:
+        screen.line()
+        screen.line("could not be read")
+        for sentence in facts.problems:
+            screen.line(f"  {sentence}")

@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tables of the facts overview about netdevs and RDMA devices.
+
+A titled table of the facts overview.
+
+The facts overview's tables about netdevs, who owns them and who uses them.
+
+The facts overview's tables about adapters, RDMA devices, ports and P_Keys.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Optional
+
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.rules.pci_ids import model_of
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table; a cell that is None or empty has nothing to tell.
+
+    ``even_empty`` has the title printed also where there are no rows, because that
+    is what somebody asked.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[tuple[Optional[str], ...]]
+    even_empty: bool = False
+
+    def show(self, screen: Screen) -> None:
+        """Print it, without the columns in which no row tells anything."""
+        if self.rows or self.even_empty:
+            screen.line()
+            screen.line(self.title if self.rows else f"{self.title}: none")
+        if not self.rows:
+            return
+        told = [any(row[place] for row in self.rows) for place in self._places]
+        screen.table(
+            [self.headings[place] for place in self._places if told[place]],
+            [
+                [row[place] or NOTHING for place in self._places if told[place]]
+                for row in self.rows
+            ],
+        )
+
+    @property
+    def _places(self) -> range:
+        return range(len(self.headings))
+
+
+def known(*parts: Optional[str], between: str = ", ") -> Optional[str]:
+    """Join the parts that are there; None where none is."""
+    return between.join(part for part in parts if part) or None
+
+
+def number(value: Optional[int]) -> Optional[str]:
+    """Return a number's text; None where there is none."""
+    return None if value is None else str(value)
+
+
+_TSO = "tx-tcp-segmentation"
+
+
+def netdevs(facts: Facts) -> Section:
+    """All netdevs."""
+    return Section(
+        "netdevs",
+        ("NETDEV", "STATE", "MTU", "DRIVER", "BELOW IT", "ADDRESSES"),
+        [
+            (
+                netdev.name,
+                netdev.operstate,
+                str(netdev.mtu),
+                netdev.driver,
+                known(*netdev.lowers),
+                known(*netdev.addresses),
+            )
+            for netdev in facts.netdevs
+        ],
+        even_empty=True,
+    )
+
+
+def ipoib(facts: Facts) -> Section:
+    """What is IPoIB's own."""
+    return Section(
+        "IPoIB",
+        ("NETDEV", "RDMA PORT", "P_KEY", "CHILD OF", "MODE", "MTU", "TSO", "PROFILE"),
+        [
+            (
+                netdev.name,
+                _rdma_port(netdev),
+                netdev.ipoib.pkey,
+                netdev.ipoib.parent,
+                netdev.ipoib.mode,
+                str(netdev.mtu),
+                _offload(netdev, _TSO),
+                _owner(facts, netdev),
+            )
+            for netdev in facts.netdevs
+            if netdev.ipoib
+        ],
+    )
+
+
+def _rdma_port(netdev: Netdev) -> Optional[str]:
+    return known(netdev.rdma_device, number(netdev.rdma_port), between="/")
+
+
+def _offload(netdev: Netdev, name: str) -> Optional[str]:
+    for offload in netdev.offloads:
+        if offload.name == name:
+            return ("on" if offload.on else "off") + (
+                " [fixed]" if offload.fixed else ""
+            )
+    return None
+
+
+def _owner(facts: Facts, netdev: Netdev) -> Optional[str]:
+    manager = facts.network_manager
+    for profile in manager.profiles if manager else ():
+        if profile.active_on == netdev.name:
+            return profile.name
+    if netdev.owner:
+        return netdev.owner
+    return "unmanaged" if manager and netdev.name in manager.unmanaged else None
+
+
+def roce(facts: Facts) -> Section:
+    """Flow control of the Ethernet netdevs behind RoCE."""
+    gid_types: dict[tuple[Optional[str], Optional[int]], Optional[str]] = {
+        (device.name, port.number): port.default_gid_type
+        for device in facts.rdma_devices
+        for port in device.ports
+    }
+    return Section(
+        "RoCE",
+        ("NETDEV", "RDMA PORT", "DEFAULT GID TYPE", "PFC", "ECN", "TRUST", "PAUSE"),
+        [
+            (
+                netdev.name,
+                _rdma_port(netdev),
+                gid_types.get((netdev.rdma_device, netdev.rdma_port)),
+                _priorities(netdev.dcb.pfc_priorities),
+                _priorities(netdev.dcb.ecn_priorities),
+                netdev.dcb.trust,
+                _pause(netdev.dcb),
+            )
+            for netdev in facts.netdevs
+            if netdev.dcb and netdev.rdma_device
+        ],
+    )
+
+
+def _priorities(found: Optional[tuple[int, ...]]) -> Optional[str]:
+    if found is None:
+        return None
+    return f"priority {', '.join(map(str, found))}" if found else "off"
+
+
+def _pause(dcb: Dcb) -> Optional[str]:
+    if dcb.pause_rx is None and dcb.pause_tx is None:
+        return None
+    on = known("rx" if dcb.pause_rx else None, "tx" if dcb.pause_tx else None)
+    return on or "off"
+
+
+def bonds(facts: Facts) -> Section:
+    """Bonds."""
+    return Section(
+        "bonds",
+        ("BOND", "MODE", "ACTIVE", "FAIL_OVER_MAC", "MEMBERS"),
+        [
+            (
+                netdev.name,
+                netdev.bond.mode,
+                netdev.bond.active,
+                netdev.bond.fail_over_mac,
+                known(*netdev.bond.members),
+            )
+            for netdev in facts.netdevs
+            if netdev.bond
+        ],
+    )
+
+
+def profiles(facts: Facts) -> Section:
+    """NetworkManager's profiles for InfiniBand and above RDMA ports."""
+    manager = facts.network_manager
+    return Section(
+        "NetworkManager profiles",
+        ("PROFILE", "TYPE", "FOR", "ACTIVE ON", "SETTINGS"),
+        [
+            (
+                profile.name,
+                profile.type,
+                profile.interface_name,
+                profile.active_on,
+                _settings(profile),
+            )
+            for profile in (manager.profiles if manager else ())
+        ],
+    )
+
+
+def _settings(profile: Profile) -> Optional[str]:
+    """Return what is no part of the section connection."""
+    return known(
+        *(
+            f"{p.name} {p.value}"
+            for p in profile.properties
+            if not p.name.startswith("connection.")
+        )
+    )
+
+
+def networks(facts: Facts) -> Section:
+    """The engine's logical networks."""
+    return Section(
+        "oVirt networks",
+        ("NETWORK", "ON", "BRIDGE", "VLAN", "MTU", "DEFAULT ROUTE"),
+        [
+            (
+                network.name,
+                network.southbound,
+                "yes" if network.bridged else "no",
+                number(network.vlan),
+                number(network.mtu),
+                "yes" if network.default_route else None,
+            )
+            for network in facts.ovirt_networks
+        ],
+    )
+
+
+def uses(facts: Facts) -> Section:
+    """Who would notice if a netdev lost its link."""
+    return Section(
+        "who uses netdevs",
+        ("NETDEV", "FOR", "WHAT"),
+        [(use.netdev, use.purpose, use.what) for use in facts.netdev_uses],
+    )
+
+
+def routes(facts: Facts) -> Section:
+    """Routes to storage servers and to what was asked for."""
+    return Section(
+        "routes",
+        ("TO", "NETDEV", "FROM", "GATEWAY"),
+        [
+            (route.destination, route.netdev or route.problem, route.source,
+             route.gateway)
+            for route in facts.routes
+        ],
+    )  # fmt: skip
+
+
+def mounts(facts: Facts) -> Section:
+    """NFS mounts."""
+    return Section(
+        "NFS mounts",
+        ("EXPORT", "MOUNTED AT", "NFS", "PROTOCOL", "TRANSPORTS"),
+        [
+            (
+                mount.source,
+                mount.mountpoint,
+                mount.version,
+                mount.protocol,
+                known(*(t.protocol for t in mount.transports), between=" "),
+            )
+            for mount in facts.nfs_mounts
+        ],
+        even_empty=True,
+    )
+
+
+_FULL_MEMBER = 0x8000
+_MOST_PKEYS = 12
+
+
+def adapters(facts: Facts) -> Section:
+    """Adapters; the VFs of a PF that is there are counted in its line."""
+    addresses = {adapter.pci.address for adapter in facts.adapters}
+    by_function: dict[str, Counter[str]] = {}
+    alone = []
+    for adapter in facts.adapters:
+        if adapter.physical_function in addresses:
+            drivers = by_function.setdefault(adapter.physical_function, Counter())
+            drivers[adapter.driver or "without driver"] += 1
+        else:
+            alone.append(adapter)
+    return Section(
+        "adapters",
+        ("PCI ADDRESS", "ADAPTER", "DRIVER", "NUMA", "PORTS", "VFS"),
+        [
+            (
+                adapter.pci.address,
+                _adapter(adapter),
+                adapter.driver or "none",
+                number(adapter.numa_node),
+                _mlx4_ports(adapter),
+                _vfs(adapter, by_function.get(adapter.pci.address)),
+            )
+            for adapter in alone
+        ],
+    )
+
+
+def _adapter(adapter: Adapter) -> str:
+    pci = adapter.pci
+    model = model_of(pci)
+    ids = f"{_bare(pci.vendor)}:{_bare(pci.device)} rev {_bare(pci.revision)}"
+    return f"{model.name} ({ids})" if model else ids
+
+
+def _bare(text: str) -> str:
+    return text.removeprefix("0x")
+
+
+def _mlx4_ports(adapter: Adapter) -> Optional[str]:
+    """Return ``ib MTU 4096, eth``: mlx4 can change both."""
+    return known(
+        *(
+            f"{kind} MTU {mtu}" if mtu else kind
+            for kind, mtu in zip(adapter.port_types, adapter.port_mtus)
+        )
+    )
+
+
+def _vfs(adapter: Adapter, drivers: Optional[Counter[str]]) -> Optional[str]:
+    if not adapter.max_vfs:
+        return None
+    text = f"{adapter.vfs or 0} of {adapter.max_vfs}"
+    if drivers:
+        names = (f"{count} {driver}" for driver, count in drivers.most_common())
+        text += f" ({', '.join(names)})"
+    return text
+
+
+def devices(facts: Facts) -> Section:
+    """RDMA devices."""
+    return Section(
+        "RDMA devices",
+        ("DEVICE", "DRIVER", "PCI ADDRESS", "TYPE", "REV", "FIRMWARE", "BOARD", "NUMA"),
+        [
+            (
+                device.name,
+                device.driver,
+                device.pci.address if device.pci else None,
+                device.hca_type,
+                device.hw_rev,
+                device.firmware,
+                device.board_id,
+                number(device.numa_node),
+            )
+            for device in facts.rdma_devices
+        ],
+    )
+
+
+def ports(facts: Facts) -> Section:
+    """RDMA ports."""
+    return Section(
+        "RDMA ports",
+        ("DEVICE", "PORT", "STATE", "LINK LAYER", "RATE (DATA)", "MTU/MAX", "LID/SM",
+         "NETDEVS"),
+        [
+            (
+                device.name,
+                str(port.number),
+                _state(port),
+                port.link_layer,
+                _rate(port),
+                _of(port.active_mtu, port.max_mtu),
+                _of(port.lid, port.sm_lid) if port.lid or port.sm_lid else None,
+                known(*_netdevs(facts, device.name, port)),
+            )
+            for device in facts.rdma_devices
+            for port in device.ports
+        ],
+        even_empty=True,
+    )  # fmt: skip
+
+
+def _state(port: RdmaPort) -> str:
+    if port.state == "ACTIVE":
+        return port.state
+    return f"{port.state} ({port.physical_state})"
+
+
+def _rate(port: RdmaPort) -> Optional[str]:
+    """Return ``56 Gb/s (54.5)``: the payload rate where it is another one."""
+    if not port.rate_mbps:
+        return None
+    text = f"{_gbps(port.rate_mbps)} Gb/s"
+    if port.data_rate_mbps in (None, port.rate_mbps):
+        return text
+    return f"{text} ({_gbps(port.data_rate_mbps)})"
+
+
+def _gbps(mbps: int) -> str:
+    return f"{round(mbps / 1000, 1):g}"
+
+
+def _of(first: Optional[int], second: Optional[int]) -> Optional[str]:
+    """Return ``2048/4096``, with a question mark for what is not known."""
+    if first is None and second is None:
+        return None
+    return "/".join("?" if one is None else str(one) for one in (first, second))
+
+
+def _netdevs(facts: Facts, device: str, port: RdmaPort) -> list[str]:
+    """Return the port's own netdevs, and those that own its GIDs."""
+    names = [
+        netdev.name
+        for netdev in facts.netdevs
+        if (netdev.rdma_device, netdev.rdma_port) == (device, port.number)
+    ]
+    names += [gid.netdev for gid in port.gids if gid.netdev]
+    return list(dict.fromkeys(names))
+
+
+def pkeys(facts: Facts) -> Section:
+    """GUID and P_Key table of each InfiniBand port; RoCE has but the default one."""
+    return Section(
+        "InfiniBand partitions",
+        ("DEVICE", "PORT", "GUID", "P_KEYS"),
+        [
+            (device.name, str(port.number), port.guid, _pkeys(port.pkeys))
+            for device in facts.rdma_devices
+            for port in device.ports
+            if port.link_layer == "InfiniBand" and (port.guid or port.pkeys)
+        ],
+    )
+
+
+def _pkeys(found: tuple[PKey, ...]) -> Optional[str]:
+    shown = [_pkey(pkey.value) for pkey in found[:_MOST_PKEYS]]
+    more = len(found) - len(shown)
+    return known(*shown, f"and {more} more" if more else None)
+
+
+def _pkey(value: str) -> str:
+    try:
+        full = int(value, 16) & _FULL_MEMBER
+    except ValueError:  # of a facts file
+        return value
+    return value if full else f"{value} (limited)"

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A request to the engine as data, and its form on the wire.
+
+What is asked of the engine, as data: so that --dry-run shows what would be sent.
+
+What a call would put on the wire, found out by the SDK itself without a network.
+
+``--dry-run`` shows it. The SDK's own service writes the request, to a connection that
+keeps it and sends nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional, Union
+
+from ovirtsdk4.services import SystemService
+
+
+@dataclass(frozen=True)
+class Read:
+    """A reading: a ``get`` or ``list`` of the SDK's service at ``path`` (hosts/ID).
+
+    ``words`` go to the method (``search``, ``max``, ``follow``). ``doing`` completes
+    the sentence of a failure: "reading the hosts".
+    """
+
+    path: str
+    doing: str
+    method: str = "list"
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A change: ``method`` of the SDK's service at ``path``, with ``words``.
+
+    ``doing`` as with Read: "moving host01 to maintenance". ``about`` is the name of
+    the host, domain or network that it changes.
+    """
+
+    path: str
+    method: str
+    doing: str
+    words: Mapping[str, Any] = field(default_factory=dict)
+    about: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class WireForm:
+    """An HTTP request: ``path`` below /ovirt-engine/api, ``body`` as XML, "" for none.
+
+    The session adds the query word ``correlation_id`` to changes.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+
+
+class _Kept(Exception):
+    """Carries the request out of the SDK."""
+
+    def __init__(self, request: Any) -> None:
+        super().__init__()
+        self.request = request
+
+
+class _Recorder:
+    """As much of a connection as the SDK's services ask of it to send a request."""
+
+    def send(self, request: Any) -> Any:
+        raise _Kept(request)
+
+
+def wire_form(asked: Union[Call, Read]) -> WireForm:
+    """Return the request of ``asked``. Raises TypeError for words that the SDK's method
+    does not know, and Error of the SDK for a path that is no service's.
+    """
+    service = SystemService(_Recorder(), "").service(asked.path)
+    try:
+        sdk_method(service, asked)(**dict(asked.words))
+    except _Kept as kept:
+        request = kept.request
+        return WireForm(
+            request.method, request.path, dict(request.query), request.body or ""
+        )
+    raise TypeError(f"{asked.path} {asked.method} sends nothing")
+
+
+def sdk_method(service: Any, asked: Union[Call, Read]) -> Callable[..., Any]:
+    """Return the method of the SDK's ``service`` that ``asked`` names.
+
+    Raises TypeError for a method or words that it does not know: the SDK itself takes
+    and forgets any word.
+    """
+    method = getattr(service, asked.method, None)
+    if not callable(method):
+        raise TypeError(f"{asked.path} has no {asked.method}")
+    known = {
+        name
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    unknown = sorted(set(asked.words) - known)
+    if unknown:
+        raise TypeError(f"{asked.path} {asked.method} takes no {', '.join(unknown)}")
+    return method  # type: ignore[no-any-return]

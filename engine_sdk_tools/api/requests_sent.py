@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Sending requests through the SDK: login, connections kept open, errors in words."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any, Callable, Union
+
+from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
+from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection
+from ovirt_rdma.engine_sdk_tools.api.errors import (
+    BROKEN,
+    DENIED,
+    EngineProblem,
+    LoginExpired,
+    in_words,
+)
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, sdk_method
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
+from ovirt_rdma.engine_sdk_tools.api.url import engine_place
+
+_LOG = logging.getLogger(__name__)
+# Who imports us decides where it goes; without this, warnings would go to stderr.
+logging.getLogger("ovirt_rdma").addHandler(logging.NullHandler())
+# Ids, which are the engine's, are parts of the URL: none leads elsewhere.
+_PATH = re.compile(r"(\w[\w.-]*(/\w[\w.-]*)*)?", re.ASCII)
+# Connections that are kept open.
+_KEPT = 8
+
+
+class EngineApi:
+    """The API of one engine, logged in to when it is first asked, and again where the
+    login has expired. May be used by several threads.
+
+    ``answered`` says whether this engine ever did: else its address may be wrong.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
+        self.settings = settings
+        self.answered = False
+        self.closed = False
+        self._clock = clock
+        self._token = settings.token
+        self._idle: list[EngineConnection] = []
+        self._lock = threading.Lock()
+        self._login = threading.Lock()
+
+    @property
+    def where(self) -> str:
+        """``HOST[:PORT]`` of the engine."""
+        return engine_place(self.settings.url)
+
+    def ask(
+        self,
+        asked: Union[Read, Call],
+        words: Mapping[str, Any],
+        limit_s: float,
+        *,
+        fresh: bool = False,
+    ) -> Any:
+        """Send it once, with ``words``; return what the SDK gives. ``fresh``: on a new
+        connection. Raises EngineProblem, also after :meth:`close`, and TypeError for
+        words that are wrong.
+        """
+        if not _PATH.fullmatch(asked.path):
+            raise EngineProblem(
+                f"{asked.doing} failed: the engine {self.where} has given an id that "
+                f"is none: {asked.path!a}",
+                BROKEN,
+                doing=asked.doing,
+            )
+        for last in (False, True):
+            connection = self._connection(fresh)
+            try:
+                result = self._send(connection, asked, words, limit_s)
+            except LoginExpired as error:
+                self._forget(connection)
+                if last or self.settings.token is not None:
+                    raise self._refused(asked.doing) from error
+                continue
+            except BaseException:
+                # libcurl may still be at it.
+                connection.release()
+                raise
+            self._keep(connection)
+            return result
+        raise AssertionError  # the loop ends in return or raise
+
+    def close(self) -> None:
+        """Log out, unless the token was given to us. Never raises; may be repeated."""
+        with self._lock:
+            self.closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.release()
+        with self._login:
+            token, self._token = self._token, None
+        if token is not None and token != self.settings.token:
+            log_out(self.settings, token)
+
+    def _send(
+        self,
+        connection: EngineConnection,
+        asked: Union[Read, Call],
+        words: Mapping[str, Any],
+        limit_s: float,
+    ) -> Any:
+        connection.begin(limit_s)
+        method = sdk_method(connection.service(asked.path), asked)
+        began = self._clock()
+        try:
+            result = method(**words)
+        except LoginExpired:
+            raise
+        except Exception as error:
+            if not connection.sent:
+                # Our words are wrong, which is a bug of ours.
+                raise
+            problem = in_words(error, asked.doing, self.where, connection.answer)
+            _LOG.warning("%s %s: %s", asked.path, asked.method, problem)
+            raise problem from error
+        took_ms = (self._clock() - began) * 1000
+        _LOG.info("%s %s: done in %.0f ms", asked.path, asked.method, took_ms)
+        return result
+
+    def _connection(self, fresh: bool) -> EngineConnection:
+        with self._lock:
+            if self._idle and not fresh:
+                return self._idle.pop()
+        with self._login:
+            if self.closed:
+                # A thread that is left over from an interrupted run.
+                raise EngineProblem("the session is closed", BROKEN)
+            if self._token is None:
+                self._token = log_in(self.settings)
+                self.answered = True
+            return EngineConnection(self.settings, self._token)
+
+    def _keep(self, connection: EngineConnection) -> None:
+        with self._lock:
+            self.answered = True
+            good = connection.token == self._token and not self.closed
+            if good and len(self._idle) < _KEPT:
+                self._idle.append(connection)
+                return
+        connection.release()
+
+    def _forget(self, refused: EngineConnection) -> None:
+        """Log in before the next request, unless another thread has done so since."""
+        # The token first: what another thread keeps meanwhile must not be taken up.
+        with self._login:
+            if self._token == refused.token:
+                self._token = None
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in (refused, *idle):
+            connection.release()
+
+    def _refused(self, doing: str) -> EngineProblem:
+        return EngineProblem(
+            f"{doing} failed: the engine {self.where} does not take the token",
+            DENIED,
+            code=401,
+            fix="it may have expired; log in with a password",
+            doing=doing,
+        )

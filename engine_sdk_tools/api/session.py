@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An open connection to one engine: the only door to it.
+
+Readings are tried again while an engine restarts. A change is never sent twice unless
+it is sure that the engine did not make it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Callable, Optional, TypeVar
+
+from ovirt_rdma.engine_sdk_tools.api.errors import (
+    BROKEN,
+    BUSY,
+    CONFLICT,
+    INVALID,
+    LOCKED,
+    MISSING,
+    PASSING,
+    TIMEOUT,
+    UNAVAILABLE,
+    UNREACHABLE,
+    EngineProblem,
+    LostAnswer,
+    TimeoutProblem,
+    lost,
+)
+from ovirt_rdma.engine_sdk_tools.api.events import events_of_ours, reasons
+from ovirt_rdma.engine_sdk_tools.api.parallel import in_parallel
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, Silent
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.requests_sent import EngineApi
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
+
+_T = TypeVar("_T")
+
+# An engine restarts in a minute or two.
+PATIENCE_S = 300.0
+# A refusal that passes when the engine's tasks or operations have ended: a snapshot or
+# a backup may take so long.
+BUSY_S = 1800.0
+# Changes run while we wait: the engine gives VDSM 180 s for one command
+# (vdsTimeout), and a change may be several.
+ACT_TIMES = 10
+# More at once do not make an engine faster.
+AT_ONCE = 8
+_PAUSES_S = (1.0, 2.0, 5.0, 10.0)
+# Each refusal is an event of the engine.
+_BUSY_PAUSES_S = (5.0, 15.0, 30.0, 60.0)
+
+
+class Session:
+    """An engine, logged in to when it is first asked; may be used by several threads.
+
+    ``correlation_id`` marks our changes in the engine's events. ``performed`` are the
+    changes that the engine made. ``listener`` is told what the operator should know.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.sleep = sleep
+        self.correlation_id = f"ovirt-rdma-{secrets.token_hex(6)}"
+        self.performed: list[Call] = []
+        self.listener: Listener = Silent()
+        self._patience_s = patience_s
+        self._api = EngineApi(settings, clock)
+        self._lock = threading.Lock()
+        self._away = False
+
+    @property
+    def url(self) -> str:
+        """The API's URL."""
+        return self.settings.url
+
+    @property
+    def where(self) -> str:
+        """``HOST[:PORT]`` of the engine."""
+        return self._api.where
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def read(self, read: Read) -> Any:
+        """Return what the SDK gives. Raises EngineProblem, for a passing trouble only
+        after ``patience_s``.
+        """
+
+        def once() -> Any:
+            return self._api.ask(read, dict(read.words), self.settings.timeout_s)
+
+        return self._patiently(once, lambda problem: problem.kind in PASSING)
+
+    def read_all(self, reads: Sequence[Read]) -> list[Any]:
+        """Return the answers in order, AT_ONCE asked at a time. An object that is not
+        there gives its EngineProblem in its place; others are raised.
+        """
+
+        def one(read: Read) -> Any:
+            try:
+                return self.read(read)
+            except EngineProblem as problem:
+                if problem.kind != MISSING:
+                    raise
+                return problem
+
+        return in_parallel(one, reads, AT_ONCE)
+
+    def perform(
+        self,
+        call: Call,
+        *,
+        patience_s: Optional[float] = None,
+        before: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """Make a change; return what the SDK gives. ``before`` is called before each
+        time that it is sent, and may raise.
+
+        Sent again where it is sure that the engine did not make it: within the patience
+        where it was not reached or the object is locked, for up to BUSY_S where the
+        engine says that tasks or operations have to end first. Raises LostAnswer where
+        it may have made it, and EngineProblem, with the engine's reason, where not.
+        """
+
+        def once() -> Any:
+            before()
+            return self._act(call, self.settings.timeout_s * ACT_TIMES)
+
+        try:
+            result = self._patiently(once, _not_made, patience_s)
+        except EngineProblem as problem:
+            raise self._with_reason(call, problem) from problem
+        with self._lock:
+            self.performed.append(call)
+        return result
+
+    def keep_books(
+        self, call: Call, *, patience_s: float = 0.0, twice: bool = False
+    ) -> Any:
+        """Make a change that is about the run itself, its job and events: it is no part
+        of ``performed``, and a slow engine is not waited for long.
+
+        ``twice``: it does no harm to send it again where the engine may have made it.
+        Raises as :meth:`perform`.
+        """
+
+        def again(problem: EngineProblem) -> bool:
+            return _not_made(problem) or (twice and problem.kind in PASSING)
+
+        return self._patiently(
+            lambda: self._act(call, self.settings.timeout_s), again, patience_s
+        )
+
+    def wait_until(
+        self,
+        read: Read,
+        test: Callable[[Any], Optional[_T]],
+        doing: str,
+        timeout_s: float,
+        every_s: float = 2.0,
+    ) -> _T:
+        """Read again and again until ``test`` of it gives something; return that.
+
+        Statuses that the SDK does not know are None: go on. Raises TimeoutProblem after
+        ``timeout_s``, and what :meth:`read` raises.
+        """
+        until = self.clock() + timeout_s
+        while True:
+            value = self.read(read)
+            found = test(value)
+            if found is not None:
+                return found
+            if self.clock() >= until:
+                seen = seen_last(value)
+                raise TimeoutProblem(
+                    f"{doing} is not done after {timeout_s:.0f} s; last seen: {seen}",
+                    seen,
+                    doing,
+                )
+            self.sleep(every_s)
+
+    def close(self) -> None:
+        """Log out, unless the token was given to us. Never raises; may be repeated."""
+        self._api.close()
+
+    def _with_reason(self, call: Call, problem: EngineProblem) -> EngineProblem:
+        """Return ``problem`` with the reason from the engine's events, where the answer
+        had none: a refusal inside of the engine's own commands comes without messages.
+        """
+        lacks = problem.kind in (INVALID, CONFLICT, BROKEN) and not problem.detail
+        if isinstance(problem, LostAnswer) or problem.code is None or not lacks:
+            return problem
+        kind, _, about = call.path.partition("/")
+        host = about.partition("/")[0] if kind == "hosts" else None
+        try:
+            said = reasons(events_of_ours(self), host)
+        except EngineProblem:
+            return problem
+        if not said:
+            return problem
+        reason = "; ".join(one.strip().rstrip(".") for one in said[-3:])
+        return EngineProblem(
+            f"{call.doing} failed: the engine {self.where} says: {reason}",
+            problem.kind,
+            code=problem.code,
+            doing=call.doing,
+            detail=reason,
+        )
+
+    def _act(self, call: Call, limit_s: float) -> Any:
+        # Never JobId: the engine refuses it for actions that it does not monitor
+        # (Backend.java:421), and ends the job with those that it does
+        # (CommandBase.java:1414).
+        words = dict(call.words)
+        words["query"] = {
+            **words.get("query", {}),
+            "correlation_id": self.correlation_id,
+        }
+        try:
+            # A connection of its own: libcurl by itself sends a request again that it
+            # sent on a kept connection which turns out to be closed.
+            return self._api.ask(call, words, limit_s, fresh=True)
+        except EngineProblem as problem:
+            if _may_be_made(problem):
+                raise lost(problem) from problem
+            raise
+
+    def _patiently(
+        self,
+        act: Callable[[], _T],
+        again: Callable[[EngineProblem], bool],
+        patience_s: Optional[float] = None,
+    ) -> _T:
+        began = self.clock()
+        tries = 0
+        while True:
+            try:
+                result = act()
+            except EngineProblem as problem:
+                refused = problem.kind in (LOCKED, BUSY)
+                hopeless = not self._api.answered and not refused
+                if hopeless or self._api.closed or not again(problem):
+                    raise
+                usual_s = BUSY_S if problem.kind == BUSY else self._patience_s
+                limit_s = usual_s if patience_s is None else patience_s
+                left_s = began + limit_s - self.clock()
+                if left_s <= 0:
+                    raise
+                self._note(problem, limit_s)
+                pauses = _BUSY_PAUSES_S if problem.kind == BUSY else _PAUSES_S
+                pause_s = pauses[min(tries, len(pauses) - 1)]
+                tries += 1
+                self.sleep(min(pause_s, left_s))
+            else:
+                self._away = False
+                return result
+
+    def _note(self, problem: EngineProblem, limit_s: float) -> None:
+        with self._lock:
+            if self._away:
+                return
+            self._away = True
+        self.listener.note(
+            f"{problem.one_line}; trying again for up to {limit_s:.0f} s"
+        )
+
+
+def seen_last(value: Any) -> str:
+    """Return the status of what was read, in the API's word, for a sentence."""
+    if isinstance(value, list):
+        return f"{len(value)} objects"
+    status = getattr(value, "status", None)
+    return "no status that is known" if status is None else str(status)
+
+
+def _not_made(problem: EngineProblem) -> bool:
+    """Whether it is sure that the engine did not make the change, and may later."""
+    if problem.kind in (UNREACHABLE, LOCKED, BUSY):
+        return True
+    # The API's address is not there while the engine's server starts.
+    return problem.kind == UNAVAILABLE and problem.code == 404
+
+
+def _may_be_made(problem: EngineProblem) -> bool:
+    if problem.kind in (TIMEOUT, UNAVAILABLE):
+        return problem.code != 404
+    return problem.kind == BROKEN and (problem.code is None or problem.code < 400)

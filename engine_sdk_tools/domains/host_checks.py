@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is against hosts that a new domain will be mounted on, by their facts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Optional
+
+from ovirt_rdma.engine_sdk_tools.domains.transport import asked_for, row_transport
+from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import Host, StorageConnection
+from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts.model import Facts, Route
+from ovirt_rdma.storage.proof import RDMA
+from ovirt_rdma.storage.readiness import ACTIVE, NOT_READY, local_steps
+
+
+def host_problems(
+    up: Sequence[Host],
+    reports: Mapping[str, HostReport],
+    export: Export,
+    row: StorageConnection,
+    transport: str,
+) -> tuple[list[str], list[str]]:
+    """Return what is against the hosts that will mount it, and warnings."""
+    offenders, silent = [], []
+    for host in up:
+        report = reports.get(host.name)
+        if report is None or report.facts is None:
+            silent.append(host.name)
+            continue
+        asked = asked_for(row, policy_of(report))
+        if asked.transport not in (None, transport):
+            offenders.append(
+                f"{host.name}: {asked.by} of its policy asks for {asked.transport} for "
+                f"{export}, not for {transport}"
+            )
+        elif transport == RDMA:
+            offenders += _not_ready(host, report.facts, export)
+    warnings = []
+    if silent and transport == RDMA:
+        warnings.append(
+            f"nothing is known of {listed(silent)}: only the engine's events can tell "
+            "of a host that cannot mount it; then all is taken back"
+        )
+    if row_transport(row) != transport and not offenders and not silent:
+        warnings.append(f"the policies on the hosts make it {transport}")
+    return offenders, warnings
+
+
+def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[str]:
+    head = f"{host.name} is not ready for RDMA"
+    failed = [
+        step
+        for step in local_steps(facts, _route(facts, export))
+        if step.verdict == NOT_READY
+    ]
+    for step in failed:
+        fix = f" ({step.fix})" if step.fix else ""
+        yield f"{head}: {step.detail}{fix}"
+    ports = [port for device in facts.rdma_devices for port in device.ports]
+    if not failed and all(port.state != ACTIVE for port in ports):
+        yield f"{head}: none of its RDMA ports is ACTIVE (ibstat; rdma link)"
+
+
+def _route(facts: Facts, export: Export) -> Optional[Route]:
+    """Return the route to the server, where the facts have it: they know servers of
+    present mounts only, by address.
+    """
+    known = server_addresses(facts, export)
+    return next((r for r in facts.routes if r.destination in known), None)
+
+
+def server_addresses(facts: Facts, export: Export) -> set[str]:
+    """Return the addresses of the export's server, as far as the facts have them."""
+    known = {str(export.address)} if export.address else set()
+    for mount in facts.nfs_mounts:
+        server = mount.source.rpartition(":/")[0].strip("[]")
+        if server.lower() == export.server.lower() and mount.address:
+            known.add(mount.address)
+    return known

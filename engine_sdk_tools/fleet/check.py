@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whether hosts are ready for storage over RDMA, as a matrix. Pure.
+
+What the engine says and what the host says stand in cells of their own: a host may be
+up and not ready, or ready and down.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from ovirt_rdma.engine_sdk_tools.fleet.cells import (
+    enabled_cell,
+    package_cell,
+    ports_cell,
+    rules_cell,
+    running_cell,
+    servers_cell,
+    status_cell,
+    untold,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import Checksums, hooks_cell
+from ovirt_rdma.engine_sdk_tools.hosts.policy import part, policy_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, judged
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
+from ovirt_rdma.engine_sdk_tools.model import Engine, Host, StorageConnection
+from ovirt_rdma.host.policy.json_form import digest
+from ovirt_rdma.host.policy.model import Policy
+
+KIND = "hosts"
+COLUMNS = (
+    "status",
+    "hooks",
+    "package",
+    "enabled",
+    "running",
+    "policy",
+    "rules",
+    "rdma ports",
+    "nfs servers",
+)
+_POLICY = COLUMNS.index("policy")
+# Enough of a digest to tell two apart, without "sha256:".
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What hosts are held against: the ``policy`` of the engine machine, where it has
+    one, and the ``checksums`` of our hooks, by point.
+    """
+
+    policy: Optional[Policy]
+    checksums: Checksums
+
+    @property
+    def digest(self) -> Optional[str]:
+        """The digest of the policy."""
+        return None if self.policy is None else digest(self.policy)
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """A host's cells; ``digest`` is its policy's, ``told`` whether it gave a status."""
+
+    host: Host
+    cells: tuple[Cell, ...]
+    digest: Optional[str] = None
+    told: bool = False
+
+
+def row_of(
+    host: Host,
+    report: HostReport,
+    wanted: Wanted,
+    connections: Sequence[StorageConnection] = (),
+) -> HostRow:
+    """Return a host's row, from what the engine knows of it and its report.
+
+    ``connections`` are those of its data center's domains.
+
+    The cell of the policy is left for :func:`check`, which knows the other hosts.
+    """
+    return judged(report, lambda its: _row_of(host, its, wanted, connections))
+
+
+def _row_of(
+    host: Host,
+    report: HostReport,
+    wanted: Wanted,
+    connections: Sequence[StorageConnection],
+) -> HostRow:
+    policy = policy_of(report).policy if wanted.policy is None else wanted.policy
+    status = report.status
+    told = status is not None
+    loaded = part(status, "policy")
+    return HostRow(
+        host,
+        (
+            status_cell(host),
+            hooks_cell(host, wanted.checksums),
+            package_cell(report),
+            enabled_cell(report),
+            running_cell(host, report),
+            _broken(loaded.get("problem"), loaded.get("fix"))
+            if loaded.get("problem")
+            else untold(report),
+            rules_cell(report, policy),
+            ports_cell(report),
+            servers_cell(report, connections),
+        ),
+        report.policy_digest if loaded.get("loaded") else None,
+        told and not loaded.get("problem"),
+    )
+
+
+def connections_of(engine: Engine, host: Host) -> tuple[StorageConnection, ...]:
+    """Return the connections of the domains of a host's data center."""
+    center = next(
+        (c.data_center for c in engine.clusters if c.id == host.cluster), None
+    )
+    return tuple(
+        domain.connection
+        for domain in engine.domains
+        if domain.connection and center and domain.data_center == center
+    )
+
+
+def check(engine: Engine, rows: Sequence[HostRow], wanted: Wanted) -> Matrix:
+    """Return the matrix of the rows of :func:`row_of`.
+
+    A host whose policy is another one than ``wanted`` FAILs; without a wanted one, all
+    that differ from the policy that most hosts have, and all where there is no such.
+    """
+    reference = _reference(rows, wanted)
+    cells = tuple(
+        (
+            *row.cells[:_POLICY],
+            _policy_cell(row, reference) if row.told else row.cells[_POLICY],
+            *row.cells[_POLICY + 1 :],
+        )
+        for row in rows
+    )
+    return Matrix(
+        KIND,
+        tuple(Axis(row.host.name, row.host.id, row.host.address) for row in rows),
+        tuple(Axis(name) for name in COLUMNS),
+        cells,
+        engine.problems,
+    )
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """The digest that hosts should have, None for no policy, and whose that is; ``""``
+    where nobody's counts, because the hosts differ.
+    """
+
+    digest: Optional[str]
+    whose: str
+
+
+def _reference(rows: Sequence[HostRow], wanted: Wanted) -> _Reference:
+    if wanted.policy is not None:
+        return _Reference(wanted.digest, "this machine's")
+    counted = Counter(row.digest for row in rows if row.told).most_common(2)
+    if len(counted) == 2 and counted[0][1] == counted[1][1]:
+        return _Reference(None, "")
+    return _Reference(counted[0][0] if counted else None, "that of most hosts")
+
+
+def _policy_cell(row: HostRow, reference: _Reference) -> Cell:
+    text = row.digest.partition(":")[2][:_SHOWN] if row.digest else "none"
+    if reference.whose and row.digest == reference.digest:
+        if row.digest is None:
+            return Cell(WARN, text, "no policy is loaded, as on the other hosts")
+        return Cell(OK, text, f"its policy is {reference.whose}")
+    has = f"its policy is {row.digest}" if row.digest else "no policy is loaded"
+    other = f"not {reference.whose}" if reference.whose else "and the hosts differ"
+    fix = "ovirt-rdma policy diff FILE --diff shows how, policy push mends it"
+    return Cell(FAIL, text, f"{has}, {other}", fix)
+
+
+def _broken(problem: object, fix: object) -> Cell:
+    return Cell(FAIL, "broken", str(problem), str(fix or ""))

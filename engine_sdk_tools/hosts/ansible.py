@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The way to hypervisors over SSH, by Ansible: their reports, and their policy.
+
+A :class:`~ovirt_rdma.engine_sdk_tools.hosts.report.HostDoor`. Every host shows the key
+that the engine knows of it, or is not talked to. What a host lacks, its report says.
+"""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Callable, Optional, TypeVar
+
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, known_hosts
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
+    FAILED,
+    MOST_SENT,
+    OK,
+    PLAYBOOKS,
+    Happened,
+    Order,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.answers import (
+    Failure,
+    in_words,
+    pushed_of,
+    read_told,
+    report_of,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+    Access,
+    inventory_of,
+    is_address,
+    read_inventory,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import (
+    HostKey,
+    known_hosts_text,
+    known_keys,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    MAKE_SHORTER,
+    HostDone,
+    HostReport,
+    Pushed,
+    bug_of,
+    policy_too_long,
+)
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.paths import POLICY_YAML
+
+# A host reads its facts in some seconds; its tools have limits of their own.
+COMMAND_LIMIT_S = 60
+HOST_LIMIT_S = 180.0
+
+# What came of a host: the script's stdout, or why there is none.
+_Outcome = tuple[str, Optional[Failure]]
+_Answer = TypeVar("_Answer", HostReport, Pushed)
+
+
+class AnsibleHosts:
+    """Hosts over SSH. ``forks`` are asked at once. Raises Problem where nobody can be
+    asked: no Ansible, an inventory that cannot be read.
+
+    ``run``, ``scan`` and ``clock`` are for tests.
+    """
+
+    def __init__(
+        self,
+        access: Optional[Access] = None,
+        *,
+        forks: int = 20,
+        host_limit_s: float = HOST_LIMIT_S,
+        run: Optional[Callable[[Order, str], Iterator[Happened]]] = None,
+        scan: Optional[known_hosts.Scan] = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._access = access or Access()
+        self._forks = forks
+        self._host_limit_s = host_limit_s
+        self._run = run or ansible_run.run_order
+        self._scan = scan
+        self._clock = clock
+        self._theirs: Optional[Mapping[str, Mapping[str, Any]]] = None
+
+    def reports(
+        self, hosts: Sequence[Host], done: Optional[HostDone] = None
+    ) -> dict[str, HostReport]:
+        """Return a report for each host, by the engine's name, in their order."""
+
+        def read(name: str, text: str) -> HostReport:
+            return report_of(name, read_told(text), self._clock())
+
+        return self._answers(hosts, _script("report.sh"), HostReport, read, done)
+
+    def push_policy(
+        self,
+        hosts: Sequence[Host],
+        text: Optional[str],
+        done: Optional[HostDone] = None,
+    ) -> dict[str, Pushed]:
+        """Put policy.yaml on each host, whole, and load it.
+
+        None loads the empty policy and takes the file away. Where the host's check or
+        load fails, its earlier file is back. A text that is too long is sent to none,
+        and is a ``problem`` of each. A host that was lost in the middle has a
+        ``problem``, and ``before`` is then None although there may have been a file.
+        """
+        long = policy_too_long(text)
+        if long:
+            return {
+                host.name: Pushed(host.name, problem=long, fix=MAKE_SHORTER)
+                for host in hosts
+            }
+        raw = (text or "").encode("utf-8")
+        words = {
+            "NEW": base64.b64encode(raw).decode("ascii"),
+            "KEEP": "no" if text is None else "yes",
+        }
+
+        def read(name: str, answer: str) -> Pushed:
+            return pushed_of(name, read_told(answer))
+
+        return self._answers(hosts, _script("policy.sh", words), Pushed, read, done)
+
+    def _answers(
+        self,
+        hosts: Sequence[Host],
+        script: str,
+        kind: type[_Answer],
+        read: Callable[[str, str], _Answer],
+        done: Optional[HostDone],
+    ) -> dict[str, _Answer]:
+        """Return what each host answered to ``script``, as ``read`` has it."""
+
+        def answer(host: Host, text: str, failure: Optional[Failure]) -> _Answer:
+            if failure is None:
+                try:
+                    return read(host.name, text)
+                except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                    failure = Failure(*bug_of(host.name, error))
+            return kind(host.name, problem=failure.sentence, fix=failure.fix)
+
+        found = {}
+        for host, (text, failure) in self._ask(hosts, script):
+            found[host.name] = answer(host, text, failure)
+            if done:
+                done(host.name)
+        return {host.name: found[host.name] for host in hosts}
+
+    def _ask(
+        self, hosts: Sequence[Host], script: str
+    ) -> Iterator[tuple[Host, _Outcome]]:
+        """Yield each host once, with what came of it, as it comes."""
+        asked = []
+        for host in hosts:
+            if is_address(host.address):
+                asked.append(host)
+            else:
+                yield host, ("", _odd_address(host))
+        if asked:
+            # First what may fail for all of them.
+            self._operators_variables()
+            known = known_keys(asked, self._scan)
+            for host in asked:
+                if host.name in known.problems:
+                    yield host, ("", Failure(*known.problems[host.name]))
+            rest = [host for host in asked if host.name not in known.problems]
+            yield from self._ask_known(rest, known.keys, script)
+
+    def _ask_known(
+        self, hosts: Sequence[Host], keys_by_name: Mapping[str, HostKey], script: str
+    ) -> Iterator[tuple[Host, _Outcome]]:
+        # Ansible never sees the engine's name of a host, which may be anything.
+        waiting = {f"host-{number}": host for number, host in enumerate(hosts)}
+        if not waiting:
+            return
+        keys = {
+            alias: keys_by_name[host.name]
+            for alias, host in waiting.items()
+            if host.name in keys_by_name
+        }
+        theirs = self._operators_variables()
+        with ansible_run.private_folder() as folder:
+            file = str(Path(folder) / "known_hosts")
+            order = Order(
+                script,
+                inventory_of(waiting, keys, self._access, file, theirs),
+                {"known_hosts": known_hosts_text(keys)},
+                self._forks,
+                self._host_limit_s,
+            )
+            for alias, kind, text in self._run(order, folder):
+                if alias not in waiting:
+                    continue
+                host, by_engine = waiting.pop(alias), alias in keys
+                try:
+                    outcome = _outcome(host, kind, text, by_engine)
+                except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                    outcome = "", Failure(*bug_of(host.name, error))
+                yield host, outcome
+        for host in waiting.values():
+            yield host, ("", in_words(host, "no answer"))
+
+    def _operators_variables(self) -> Mapping[str, Mapping[str, Any]]:
+        if self._theirs is None:
+            path = self._access.inventory
+            self._theirs = read_inventory(path) if path else {}
+        return self._theirs
+
+
+def _outcome(host: Host, kind: str, text: str, by_engine: bool) -> _Outcome:
+    if len(text) >= MOST_SENT:
+        return "", Failure(
+            f"{host.name} sent more than {MOST_SENT // 1_000_000} MB",
+            "see by hand what it prints: ssh HOST ovirt-rdma-host facts -o json",
+        )
+    # A script that was ended in the middle has said something too.
+    if kind == OK or (kind == FAILED and read_told(text)):
+        return text, None
+    return "", in_words(host, text, key_of_engine=by_engine)
+
+
+def _script(name: str, more: Optional[Mapping[str, str]] = None) -> str:
+    words = {"LIMIT_S": str(COMMAND_LIMIT_S), "POLICY": POLICY_YAML, **(more or {})}
+    lines = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
+    parts = [(PLAYBOOKS / part).read_text("utf-8") for part in ("tell.sh", name)]
+    return "\n".join([*lines, *parts])
+
+
+def _odd_address(host: Host) -> Failure:
+    return Failure(
+        f"the address of {host.name} is neither a name nor an IP address: "
+        f"{host.address!a}",
+        "give it a right one in the engine (Edit Host, Hostname)",
+    )

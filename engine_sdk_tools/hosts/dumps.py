@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Reports of hosts from a folder of dumps, so that verbs can plan without the hosts.
+
+``HOST.facts.json`` or ``HOST.json`` is what ``ovirt-rdma-host facts -o json`` printed,
+``HOST.status.json`` what ``status -o json`` did, ``HOST.policy.yaml`` its policy. HOST
+is the engine's name of the host or its address; facts under another name are matched
+by the hostname in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    MOST_BYTES,
+    HostDone,
+    HostReport,
+    Pushed,
+    bug_of,
+    policy_too_long,
+)
+from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts.dump import FactsProblem, load
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.system.json_codec import UnreadableJson, read_json
+
+FACTS = ".facts.json"
+STATUS = ".status.json"
+POLICY = ".policy.yaml"
+PLAIN = ".json"
+_KINDS = (FACTS, STATUS, POLICY, PLAIN)  # the longer ending first
+
+_HOW = "on the host: ovirt-rdma-host facts -o json > {host}.facts.json"
+
+
+class FolderProblem(Problem):
+    """The folder cannot be read, or a change was asked of it."""
+
+
+@dataclass
+class _Files:
+    """One host's files, by their ending."""
+
+    by_kind: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> Optional[Path]:
+        return self.by_kind.get(FACTS) or self.by_kind.get(PLAIN)
+
+
+class FactsFolder:
+    """A HostDoor that only reads; ``keep`` may leave out of facts what is not needed.
+
+    Raises FolderProblem where the folder cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: Union[str, Path],
+        keep: Callable[[Facts], Facts] = lambda facts: facts,
+    ) -> None:
+        self._path = Path(path)
+        self._keep = keep
+        self._files = self._listed()
+        self._hostnames: Optional[dict[str, list[str]]] = None
+
+    def reports(
+        self, hosts: Sequence[Host], done: Optional[HostDone] = None
+    ) -> dict[str, HostReport]:
+        """Return what the folder has on each host; a problem where it has nothing."""
+        found = {}
+        for host in hosts:
+            try:
+                found[host.name] = self._report(host)
+            except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                sentence, fix = bug_of(host.name, error)
+                found[host.name] = HostReport(host.name, problem=sentence, fix=fix)
+            if done is not None:
+                done(host.name)
+        return found
+
+    def push_policy(
+        self,
+        hosts: Sequence[Host],
+        text: Optional[str],
+        done: Optional[HostDone] = None,
+    ) -> dict[str, Pushed]:
+        """Refuse: a folder is no host. Raises FolderProblem."""
+        raise FolderProblem(
+            f"{self._path} is a folder of dumps: nothing can be sent to a host through "
+            "it",
+            "leave out --facts-dir, or plan with --dry-run",
+        )
+
+    def _listed(self) -> dict[str, _Files]:
+        files: dict[str, _Files] = {}
+        try:
+            paths = sorted(self._path.iterdir())
+        except OSError as error:
+            raise FolderProblem(
+                f"{self._path}: {error.strerror}",
+                "give a folder with dumps: HOST.facts.json for each host",
+            ) from error
+        for path in paths:
+            kind = next((end for end in _KINDS if path.name.endswith(end)), None)
+            host = path.name[: -len(kind)] if kind else ""
+            if kind and host and path.is_file():
+                files.setdefault(host, _Files()).by_kind[kind] = path
+        return files
+
+    def _report(self, host: Host) -> HostReport:
+        names, problem = self._names_of(host)
+        if problem:
+            return HostReport(host.name, problem=problem, fix="keep one of them")
+        files = _Files()
+        for name in names:
+            for kind, path in self._files[name].by_kind.items():
+                files.by_kind.setdefault(kind, path)
+        if files.facts is None:
+            return HostReport(
+                host.name,
+                problem=f"{self._path} has no facts of {host.name}",
+                fix=_HOW.format(host=host.name),
+            )
+        too_long = _too_long(files.facts)
+        if too_long:
+            return HostReport(host.name, problem=too_long)
+        try:
+            facts = self._keep(load(files.facts))
+            read_at = files.facts.stat().st_mtime
+        except FactsProblem as wrong:
+            return HostReport(host.name, problem=wrong.one_line, fix=wrong.fix)
+        except OSError as error:
+            return HostReport(host.name, problem=f"{files.facts}: {error.strerror}")
+        problems: list[str] = []
+        status = _status(files.by_kind.get(STATUS), problems)
+        text = _text(files.by_kind.get(POLICY), problems)
+        return HostReport(
+            host.name, facts, status, text, read_at, "; ".join(problems), ""
+        )
+
+    def _names_of(self, host: Host) -> tuple[list[str], str]:
+        """The names of the host's files, best first, or why that cannot be told."""
+        names = [
+            n for n in dict.fromkeys((host.name, host.address)) if n in self._files
+        ]
+        if any(self._files[name].facts for name in names):
+            return names, ""
+        by_hostname = self._by_hostname()
+        for wanted in (host.name, host.address, _short(host.name)):
+            matching = by_hostname.get(wanted, [])
+            if len(matching) > 1:
+                shown = " and ".join(str(self._files[one].facts) for one in matching)
+                return [], f"both {shown} are facts of {wanted}"
+            if matching:
+                return [*names, *matching], ""
+        return names, ""
+
+    def _by_hostname(self) -> dict[str, list[str]]:
+        """The names of facts files by the hostname in them, long and short."""
+        if self._hostnames is None:
+            self._hostnames = {}
+            for name, files in self._files.items():
+                hostname = _hostname(files.facts) if files.facts else None
+                for text in {hostname, _short(hostname or "")} - {None, ""}:
+                    self._hostnames.setdefault(str(text), []).append(name)
+        return self._hostnames
+
+
+def _too_long(path: Path) -> str:
+    """Say that a file is longer than anything a host prints; "" where it is not, or
+    where its reader will say what is wrong with it.
+    """
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return ""
+    return f"{path} has {size} bytes, more than any dump" if size > MOST_BYTES else ""
+
+
+def _short(name: str) -> str:
+    first = name.partition(".")[0]
+    # Not of an IP address.
+    return "" if first.isdigit() or ":" in first else first
+
+
+def _hostname(path: Path) -> Optional[str]:
+    """The hostname in a facts file; None where that cannot be read."""
+    if _too_long(path):
+        return None
+    try:
+        data = read_json(path)
+    except UnreadableJson:
+        return None
+    name = data.get("hostname") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _status(path: Optional[Path], problems: list[str]) -> Optional[dict[str, Any]]:
+    if path is None:
+        return None
+    try:
+        too_long = _too_long(path)
+        data = None if too_long else read_json(path)
+    except UnreadableJson as error:
+        too_long = f"{path} {error}"
+    if too_long:
+        problems.append(too_long)
+        return None
+    mistake = status_mistake(data)
+    if mistake or not isinstance(data, dict) or data.get("kind") != "status":
+        wrong = f"{path} is not what 'ovirt-rdma-host status -o json' prints"
+        problems.append(f"{wrong}: {mistake}" if mistake else wrong)
+        return None
+    return data
+
+
+def _text(path: Optional[Path], problems: list[str]) -> Optional[str]:
+    if path is None:
+        return None
+    try:
+        wrong = _too_long(path)
+        text = "" if wrong else path.read_text(encoding="utf-8")
+        if not wrong and not policy_too_long(text):
+            return text
+        problems.append(wrong or f"{path}: {policy_too_long(text)}")
+    except OSError as error:
+        problems.append(f"{path}: {error.strerror}")
+    except UnicodeDecodeError:
+        problems.append(f"{path} is not UTF-8")
+    return None

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which SSH host key a hypervisor must show: the one that the engine knows of it.
+
+The engine stores a host's key when it is added, and reports it as ``ssh.public_key``,
+with ``ssh.fingerprint`` (HostMapper). Hosts that were added to an engine before 4.4
+have a fingerprint only. A key is never believed because a host shows it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Callable, NamedTuple, Optional, Union
+
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
+
+# Asked for by ssh-keyscan, for a host of which only the fingerprint is known. The
+# engine makes that of whichever key the host showed it.
+_SCAN_TYPES = "rsa,ecdsa,ed25519"
+_SCAN_TIMEOUT_S = 10
+
+# ssh asks for a key of the type that is known, even where its configuration prefers
+# others. An RSA key signs by SHA-2: EL9 refuses SHA-1 (RFC 8332).
+_ALGORITHMS = {"ssh-rsa": "rsa-sha2-512,rsa-sha2-256"}
+_FETCH_AGAIN = "let the engine fetch its key again (Edit Host, SSH public key)"
+_KEY_TYPE = re.compile(r"ssh-rsa|ssh-ed25519|ecdsa-sha2-nistp(256|384|521)")
+
+
+class HostKey(NamedTuple):
+    """A public key as known_hosts has it: ``ssh-rsa`` and base64."""
+
+    type: str
+    base64: str
+
+    @property
+    def algorithms(self) -> str:
+        """The value of ssh's HostKeyAlgorithms that asks for this key."""
+        return _ALGORITHMS.get(self.type, self.type)
+
+
+class KeyProblem(NamedTuple):
+    """Why a host is not to be connected to, and what to do."""
+
+    sentence: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """``keys`` and ``problems`` by the engine's name of the host.
+
+    A host in neither has no key that the engine reports: only the operator's own
+    known_hosts can vouch for it.
+    """
+
+    keys: Mapping[str, HostKey]
+    problems: Mapping[str, KeyProblem]
+
+
+# Takes (port, addresses), returns what ssh-keyscan prints; raises CommandFailed.
+Scan = Callable[[int, Sequence[str]], str]
+
+
+def known_keys(hosts: Iterable[Host], scan: Optional[Scan] = None) -> KnownKeys:
+    """Return the keys that the engine knows of ``hosts``.
+
+    Where it reports a fingerprint alone the host is asked, by ``scan``, for its keys,
+    and one that does not have the fingerprint is no answer.
+    """
+    scan = scan or keyscan
+    keys: dict[str, HostKey] = {}
+    problems: dict[str, KeyProblem] = {}
+    to_scan: dict[int, list[Host]] = {}
+    for host in hosts:
+        key = read_key(host.public_key)
+        if key:
+            keys[host.name] = key
+        elif host.fingerprint:
+            to_scan.setdefault(host.port, []).append(host)
+        elif host.public_key:
+            problems[host.name] = KeyProblem(
+                f"the host key that the engine has of {host.name} is no public key",
+                _FETCH_AGAIN,
+            )
+    for port, several in sorted(to_scan.items()):
+        try:
+            shown = scanned(scan(port, [host.address for host in several]))
+        except CommandFailed as failed:
+            sentence = f"ssh-keyscan failed: {failed}"
+            fix = "look at what it says"
+            if isinstance(failed, NotInstalled):
+                fix = "install the package openssh-clients"
+            for host in several:
+                problems[host.name] = KeyProblem(sentence, fix)
+            continue
+        for host in several:
+            found = _with_fingerprint(host, shown.get(host.address, ()))
+            if isinstance(found, HostKey):
+                keys[host.name] = found
+            else:
+                problems[host.name] = found
+    return KnownKeys(keys, problems)
+
+
+def known_hosts_text(keys: Mapping[str, HostKey]) -> str:
+    """Return a known_hosts file with ``keys`` by HostKeyAlias."""
+    return "".join(f"{alias} {key.type} {key.base64}\n" for alias, key in keys.items())
+
+
+def read_key(text: Optional[str]) -> Optional[HostKey]:
+    """Return the key in the engine's text (type, base64, perhaps a comment).
+
+    None where there is none, or none of the types that hosts use.
+    """
+    words = (text or "").split()
+    if len(words) < 2 or not _KEY_TYPE.fullmatch(words[0]):
+        return None
+    # The type stands in the key once more, after its length (RFC 4253, 6.6).
+    name = words[0].encode("ascii")
+    begin = len(name).to_bytes(4, "big") + name
+    blob = _decoded(words[1])
+    if blob is None or not blob.startswith(begin) or len(blob) == len(begin):
+        return None
+    return HostKey(words[0], words[1])
+
+
+def scanned(text: str) -> dict[str, tuple[HostKey, ...]]:
+    """Return the keys that ssh-keyscan printed, by address as it was asked."""
+    found: dict[str, tuple[HostKey, ...]] = {}
+    for line in text.splitlines():
+        address, _, rest = line.partition(" ")
+        key = read_key(rest)
+        if key is None:
+            continue
+        bracketed = re.fullmatch(r"\[(.*)\]:\d+", address)
+        address = bracketed.group(1) if bracketed else address
+        found[address] = (*found.get(address, ()), key)
+    return found
+
+
+def keyscan(port: int, addresses: Sequence[str]) -> str:
+    """Ask many hosts for their keys at once; each has 10 s. See :data:`Scan`."""
+    # ssh-keyscan asks some hundred at a time, and exits 1 where none answered.
+    limit = _SCAN_TIMEOUT_S * (2 + len(addresses) // 50)
+    command = ["ssh-keyscan", "-T", str(_SCAN_TIMEOUT_S), "-p", str(port)]
+    try:
+        return run_command([*command, "-t", _SCAN_TYPES, "--", *addresses], limit)
+    except CommandFailed as failed:
+        if failed.returncode == 1:
+            return ""
+        raise
+
+
+def has_fingerprint(key: HostKey, fingerprint: str) -> Optional[bool]:
+    """Say whether ``key`` has the engine's fingerprint: ``SHA256:`` and base64, or an
+    earlier engine's MD5 in hex digits. None where it is of neither form.
+    """
+    blob = _decoded(key.base64) or b""
+    text = fingerprint.strip()
+    kind, _, rest = text.partition(":")
+    if kind.upper() in ("SHA256", "SHA-256"):
+        digest = base64.b64encode(hashlib.sha256(blob).digest()).decode("ascii")
+        return digest.rstrip("=") == rest.rstrip("=")
+    pairs = (rest if kind.upper() == "MD5" else text).lower()
+    if re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){15}", pairs):
+        digest = hashlib.md5(blob, usedforsecurity=False).hexdigest()
+        return digest == pairs.replace(":", "")
+    return None
+
+
+def _with_fingerprint(
+    host: Host, shown: Sequence[HostKey]
+) -> Union[HostKey, KeyProblem]:
+    fingerprint = host.fingerprint or ""
+    if not shown:
+        return KeyProblem(
+            f"{host.name} showed no SSH host key on {host.address} port {host.port}",
+            "see that the host runs, and that its sshd can be reached from here",
+        )
+    verdicts = {key: has_fingerprint(key, fingerprint) for key in shown}
+    for key, verdict in verdicts.items():
+        if verdict:
+            return key
+    if None in verdicts.values():
+        return KeyProblem(
+            f"the fingerprint that the engine has of {host.name} is of no form that is "
+            f"known here: {fingerprint}",
+            _FETCH_AGAIN,
+        )
+    return KeyProblem(
+        f"{host.name} does not show the host key that the engine knows: none of its "
+        f"keys has the fingerprint {fingerprint}",
+        f"find out why, for it may be another machine; if it was installed anew: "
+        f"{_FETCH_AGAIN}",
+    )
+
+
+def _decoded(text: str) -> Optional[bytes]:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An engine as plain data, and the status that a host reports.
+
+What is true of an engine, as plain data: what decisions look at.
+
+Read by :mod:`ovirt_rdma.engine_sdk_tools.reader`. Statuses are the API's words
+(``up``, ``maintenance``); None where the engine said nothing or a word that the SDK
+does not know, which is no status and never the one that is waited for.
+
+What ``ovirt-rdma-host status -o json`` printed on a host, held against a form before
+anything is decided from it. Pure.
+
+Only what this side reads is looked at: a host's document has more, and a newer one may
+have more again. What a part leaves out counts as not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from jsonschema import Draft7Validator, ValidationError
+
+from ovirt_rdma.host.system.json_codec import kind
+
+# Domains whose data are files below a mount: they have a storage connection of their
+# own (StorageType.isFileDomain in the engine).
+FILE_TYPES = ("nfs", "posixfs", "glusterfs", "localfs")
+
+# Statuses that are not an adjective by themselves, as they follow "is".
+_STATUS_WORDS = {
+    "contend": "contending",
+    "error": "in error",
+    "install_failed": "in the status 'install failed'",
+    "maintenance": "in maintenance",
+    "mixed": "in a mixed status",
+    "non_operational": "non-operational",
+    "non_responsive": "non-responsive",
+    "reboot": "rebooting",
+    "unknown": "in an unknown status",
+}
+
+
+def status_words(status: Optional[str]) -> str:
+    """Return a status of the API as it follows "is": ``in maintenance``, ``up``."""
+    if status is None:
+        return _STATUS_WORDS["unknown"]
+    return _STATUS_WORDS.get(status, status.replace("_", " "))
+
+
+def status_label(status: Optional[str]) -> str:
+    """Return a status of the API as it stands in a table: ``maintenance``."""
+    if status in ("non_operational", "non_responsive"):
+        return _STATUS_WORDS[status]
+    return (status or "unknown").replace("_", " ")
+
+
+@dataclass(frozen=True)
+class StorageConnection:
+    """A row of the engine's storage connections, of a file domain.
+
+    ``nfs_version`` is the API's word (``v4_2``, ``auto``), None where none is set.
+    ``mount_options`` is the engine's text, "" for none. ``timeo`` in deciseconds.
+    """
+
+    id: str
+    type: str
+    address: Optional[str] = None
+    path: Optional[str] = None
+    nfs_version: Optional[str] = None
+    mount_options: str = ""
+    timeo: Optional[int] = None
+    retrans: Optional[int] = None
+    vfs_type: Optional[str] = None
+
+    @property
+    def export(self) -> str:
+        """``SERVER:/PATH``, or the path alone where there is no server."""
+        return f"{self.address}:{self.path}" if self.address else str(self.path)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A storage domain; ``data_center`` is the id of the one it is attached to.
+
+    ``type`` is data, iso, export or image; ``storage_type`` nfs, posixfs, ...
+    ``status`` is what the data center says of it; ``unattached`` without one.
+    ``connection`` is None for domains that are not on files. ``hosted_engine`` is
+    known of domains on files.
+    """
+
+    id: str
+    name: str
+    type: str
+    storage_type: str
+    data_center: Optional[str] = None
+    status: Optional[str] = None
+    master: bool = False
+    hosted_engine: bool = False
+    connection: Optional[StorageConnection] = None
+
+
+@dataclass(frozen=True)
+class DataCenter:
+    """A data center; ``version`` as ``4.7``."""
+
+    id: str
+    name: str
+    status: Optional[str] = None
+    version: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster; ``version`` as ``4.7``. ``upgrade_in_progress`` is what whoever
+    upgrades its hosts one by one has told the engine, and a flag that stays if they
+    are killed.
+    """
+
+    id: str
+    name: str
+    data_center: Optional[str] = None
+    version: Optional[str] = None
+    upgrade_in_progress: bool = False
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A host's nic. ``mac`` has 20 bytes for IPoIB. ``speed_bps`` in bit/s.
+
+    ``bond_ports`` are the names of a bond's ports, ``bond_mode`` the word of the
+    option ``mode`` (``1`` or ``active-backup``). ``vlan_of`` is the name of the nic
+    that this one is a VLAN on, None where it is none. ``unmanaged`` is the name of a
+    network on it that the host's cluster does not have.
+    """
+
+    id: str
+    name: str
+    mac: Optional[str] = None
+    mtu: Optional[int] = None
+    status: Optional[str] = None
+    speed_bps: Optional[int] = None
+    address: Optional[str] = None
+    netmask: Optional[str] = None
+    network: Optional[str] = None
+    bond_ports: tuple[str, ...] = ()
+    bond_mode: Optional[str] = None
+    vlan_of: Optional[str] = None
+    unmanaged: Optional[str] = None
+
+    @property
+    def infiniband(self) -> bool:
+        """Whether its MAC has InfiniBand's 20 bytes (RFC 4391, 9.1.1)."""
+        return self.mac is not None and self.mac.count(":") == 19
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What the engine compares of a network on a host (``mtu``: expected, actual)."""
+
+    name: str
+    expected: Optional[str]
+    actual: Optional[str]
+    in_sync: bool
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A network on a host's nic; ``network`` and ``nic`` are ids.
+
+    ``addresses`` as ``192.0.2.7/24``; ``properties`` are the custom ones.
+    """
+
+    id: str
+    network: str
+    nic: Optional[str] = None
+    addresses: tuple[str, ...] = ()
+    in_sync: Optional[bool] = None
+    reported: tuple[Reported, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A VDSM hook that the engine knows of: its event and checksum."""
+
+    name: str
+    event: str
+    checksum: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host; ``spm`` is the API's word (``spm``, ``none``, ``contending``).
+
+    ``vms`` counts every virtual machine on it, also those that are paused, start or
+    migrate: maintenance has to move each of them. ``fingerprint`` and ``public_key``
+    are the SSH host key's, as far as the engine reports them. ``nics``,
+    ``attachments`` and ``hooks`` are None where they were not asked for.
+    """
+
+    id: str
+    name: str
+    address: str
+    cluster: str
+    status: Optional[str] = None
+    spm: Optional[str] = None
+    vms: int = 0
+    port: int = 22
+    fingerprint: Optional[str] = None
+    public_key: Optional[str] = None
+    hosted_engine: bool = False
+    nics: Optional[tuple[Nic, ...]] = None
+    attachments: Optional[tuple[Attachment, ...]] = None
+    hooks: Optional[tuple[Hook, ...]] = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """A logical network; ``vm`` whether virtual machines use it (bridged).
+
+    ``mtu`` 0 is the engine's default, 1500. ``clusters`` has a row a cluster that it
+    is in: (id, required, usages).
+    """
+
+    id: str
+    name: str
+    data_center: Optional[str] = None
+    mtu: int = 0
+    vm: bool = True
+    vlan: Optional[int] = None
+    clusters: tuple[ClusterNetwork, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClusterNetwork:
+    """A logical network in a cluster; ``usages`` are the API's words."""
+
+    cluster: str
+    required: bool
+    usages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What was read of one engine, at one time. ``version`` as ``4.5.7``.
+
+    ``connections`` are all storage connections, also of no domain. ``networks`` is
+    None where they were not asked for. ``problems`` are sentences on what could not
+    be read.
+    """
+
+    url: str
+    version: Optional[str] = None
+    data_centers: tuple[DataCenter, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    domains: tuple[Domain, ...] = ()
+    connections: tuple[StorageConnection, ...] = ()
+    networks: Optional[tuple[Network, ...]] = None
+    problems: tuple[str, ...] = ()
+
+    def hosts_of(self, data_center: str) -> tuple[Host, ...]:
+        """The hosts of a data center, by its id, in the engine's order."""
+        inside = {c.id for c in self.clusters if c.data_center == data_center}
+        return tuple(host for host in self.hosts if host.cluster in inside)
+
+
+Schema = dict[str, Any]
+
+# "sha256:" and 64 digits; and a sentence of ours, with the mistakes of a policy.
+_DIGEST: Schema = {"type": ["string", "null"], "maxLength": 100}
+_SENTENCE: Schema = {"type": ["string", "null"], "maxLength": 10_000}
+_WORD: Schema = {"type": ["string", "null"], "maxLength": 100}
+
+STATUS_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "enabled": {"type": ["object", "null"], "properties": {"mode": _WORD}},
+        "package": {
+            "type": ["object", "null"],
+            "maxProperties": 20,
+            "additionalProperties": {"type": "boolean"},
+        },
+        "running": {"type": ["object", "null"], "properties": {"program": _WORD}},
+        "policy": {
+            "type": ["object", "null"],
+            "properties": {
+                "loaded": {"type": ["boolean", "null"]},
+                "digest": _DIGEST,
+                "problem": _SENTENCE,
+                "fix": _SENTENCE,
+            },
+        },
+    },
+}
+_NOUNS = {"object": "an object", "string": "a string", "boolean": "true or false"}
+
+
+def status_mistake(document: object) -> Optional[str]:
+    """Return what is wrong with a status document, None where it is in order: which
+    key, and what it is. The value itself is never shown, it may have any length.
+    """
+    return next(_mistakes(document), None)
+
+
+def _mistakes(document: object) -> Iterator[str]:
+    for error in Draft7Validator(STATUS_SCHEMA).iter_errors(document):
+        path = ".".join(ascii(key)[1:-1][:40] for key in error.absolute_path)
+        yield f"{path or 'it'} {_what(error)}"
+
+
+def _what(error: ValidationError) -> str:
+    if error.validator == "type":
+        wanted: Any = error.validator_value
+        first = wanted if isinstance(wanted, str) else wanted[0]
+        return f"is {kind(error.instance)}, not {_NOUNS[first]}"
+    return "is too long"

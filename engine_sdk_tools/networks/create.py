@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``network create``, carried out: what was made is taken back where a part fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ovirtsdk4 import types
+
+from ovirt_rdma.engine_sdk_tools.api.errors import LostAnswer
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.model import Cluster
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import HadMigration, NetworkPlan
+from ovirt_rdma.engine_sdk_tools.undo import Undo, after_lost, undo
+from ovirt_rdma.host.errors import Problem
+
+
+@dataclass(frozen=True)
+class NetworkMade:
+    """What was done; ``id`` is the network's."""
+
+    id: str
+    made: bool
+    joined: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+
+def create_network(
+    session: Session, plan: NetworkPlan, listener: Listener
+) -> NetworkMade:
+    """Do what ``plan`` says.
+
+    Raises Problem where a part failed; what was made by then is removed, and the
+    message says what could not be.
+    """
+    listener.plan((plan.name,), len(plan.calls))
+    undoing: list[Undo] = []
+    try:
+        if plan.network is None:
+            network = _made(session, plan, listener)
+            undoing.append(_remove(network, plan.name))
+        else:
+            network = plan.network.id
+        joined = []
+        for cluster in plan.join:
+            _step(session, plan.joining(network, cluster), listener)
+            joined.append(cluster.name)
+            # Given back after the network has left: the last is undone first.
+            undoing += [
+                _give_back(h) for h in plan.had_migration if h.cluster == cluster
+            ]
+            undoing.append(_leave(network, cluster, plan.name))
+        for cluster in plan.require:
+            _step(session, plan.requiring(network, cluster), listener)
+    except Problem as error:
+        raise undo(session, undoing, listener).told(error) from error
+    required = tuple(cluster.name for cluster in plan.require)
+    return NetworkMade(network, plan.network is None, tuple(joined), required)
+
+
+def _made(session: Session, plan: NetworkPlan, listener: Listener) -> str:
+    call = plan.make()
+    listener.begin(call.doing, plan.name)
+    try:
+        made = session.perform(call)
+        found = str(made.id)
+    except LostAnswer as lost:
+        found = after_lost(lost, lambda: _found(session, plan))
+    listener.end(call.doing, plan.name)
+    return found
+
+
+def _found(session: Session, plan: NetworkPlan) -> str:
+    """Return the id of the network that was made although the answer was lost."""
+    path = f"datacenters/{plan.data_center}/networks"
+    for network in session.read(Read(path, "reading the networks")):
+        if network.name == plan.name:
+            return str(network.id)
+    return ""
+
+
+def _step(session: Session, call: Call, listener: Listener) -> Any:
+    listener.begin(call.doing, call.about)
+    try:
+        done = session.perform(call)
+    except LostAnswer as lost:
+        # Both are idempotent where they are read back; asked again, the engine says so.
+        after_lost(lost, lambda: _is_so(session, call))
+        done = None
+    listener.end(call.doing, call.about)
+    return done
+
+
+def _is_so(session: Session, call: Call) -> bool:
+    cluster = call.path.split("/")[1]
+    wanted = call.words["network"]
+    network = wanted.id or call.path.split("/")[-1]
+    path = f"clusters/{cluster}/networks"
+    for found in session.read(Read(path, "reading the cluster's networks")):
+        if found.id == network:
+            return bool(found.required) == bool(wanted.required)
+    return False
+
+
+def _remove(network: str, name: str) -> Undo:
+    doing = f"removing the network {name} again"
+    call = Call(f"networks/{network}", "remove", doing, {}, name)
+    return Undo(call, f"remove the network {name}")
+
+
+def _leave(network: str, cluster: Cluster, name: str) -> Undo:
+    doing = f"taking the network {name} out of the cluster {cluster.name} again"
+    path = f"clusters/{cluster.id}/networks/{network}"
+    by_hand = f"take the network {name} out of the cluster {cluster.name}"
+    return Undo(Call(path, "remove", doing, {}, name), by_hand)
+
+
+def _give_back(had: HadMigration) -> Undo:
+    name, cluster = had.network.name, had.cluster
+    doing = f"making {name} the migration network of {cluster.name} again"
+    path = f"clusters/{cluster.id}/networks/{had.network.id}"
+    usages = [types.NetworkUsage(word) for word in had.usages]
+    words = {"network": types.Network(usages=usages)}
+    by_hand = f"make {name} the migration network of {cluster.name}"
+    return Undo(Call(path, "update", doing, words, name), by_hand)

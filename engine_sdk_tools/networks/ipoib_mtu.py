@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The largest MTU that each IPoIB netdev of a host can have, from its facts. Pure.
+
+The engine holds a network's MTU against the netdev's exactly, so a number that the
+kernel takes and stays below leaves the network out of sync for good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.model import CONNECTED, DATAGRAM, Policy
+from ovirt_rdma.host.rules.infiniband.limits import (
+    CONNECTED_MTU,
+    GROUP_MTUS,
+    datagram_limit,
+    no_connected_mode,
+)
+from ovirt_rdma.host.rules.infiniband.settings import MTU, settings_of
+from ovirt_rdma.host.rules.view import Interface, View
+
+
+@dataclass(frozen=True)
+class NetdevMtu:
+    """``mtu`` in bytes, None where the host does not tell; ``because`` is a clause on
+    what sets it. ``pci`` is the adapter's address. ``no_mode`` says, as a clause, why
+    the mode that was asked about cannot be, "" where it can.
+    """
+
+    netdev: str
+    mtu: Optional[int]
+    because: str
+    pci: Optional[str] = None
+    child: bool = False
+    no_mode: str = ""
+
+
+def ipoib_mtus(facts: Facts, mode: Optional[str] = None) -> dict[str, NetdevMtu]:
+    """Return the limit of each IPoIB netdev, by name.
+
+    ``mode`` is the transport mode that they are to get (``connected``, ``datagram``);
+    None: the one that they are in.
+    """
+    view = View(facts, Policy())
+    return {one.name: _limit(view, one, mode) for one in view.ipoib}
+
+
+def pci_of(facts: Facts) -> dict[str, str]:
+    """Return the PCI address behind each netdev that has one, by the netdev's name."""
+    devices = {device.name: device for device in facts.rdma_devices}
+    found = {}
+    for netdev in facts.netdevs:
+        device = devices.get(netdev.rdma_device or "")
+        pci = netdev.pci or (device.pci if device else None)
+        if pci:
+            found[netdev.name] = pci.address
+    return found
+
+
+def _limit(view: View, one: Interface, mode: Optional[str]) -> NetdevMtu:
+    pci = one.device.pci.address if one.device.pci else None
+    now = one.netdev.ipoib.mode if one.netdev.ipoib else None
+    wanted = mode if mode in (CONNECTED, DATAGRAM) else now
+    mtu: Optional[int] = None
+    because = "the host does not tell its transport mode"
+    if wanted == CONNECTED:
+        cannot = no_connected_mode(view, one)
+        if not cannot:
+            because = "it is in connected mode"
+            if now != CONNECTED:
+                because = "connected mode is asked for"
+            return NetdevMtu(one.name, CONNECTED_MTU, because, pci, one.is_child)
+        mtu, _ = _datagram(view, one)
+        because = f"no connected mode here, as {cannot}"
+        return NetdevMtu(one.name, mtu, because, pci, one.is_child, cannot)
+    if wanted == DATAGRAM:
+        mtu, because = _datagram(view, one)
+    return NetdevMtu(one.name, mtu, because, pci, one.is_child)
+
+
+def _datagram(view: View, one: Interface) -> tuple[Optional[int], str]:
+    limit = datagram_limit(one)
+    if limit is None:
+        return None, "neither port nor link tell their MTU (ibv_devinfo)"
+    mtu = one.netdev.mtu
+    if mtu in GROUP_MTUS and mtu < limit.mtu and _stays_below(view, one):
+        return mtu, (
+            "the subnet manager's broadcast group gives no more, although "
+            f"{limit.because}"
+        )
+    return limit.mtu, f"in datagram mode, {limit.because}"
+
+
+def _stays_below(view: View, one: Interface) -> bool:
+    """Whether the netdev's present MTU, one that a group can give, is not what its
+    profile or network asks for: then it is the group's.
+    """
+    now = one.netdev.ipoib.mode if one.netdev.ipoib else None
+    if now != DATAGRAM or one.netdev.carrier is False:
+        return False
+    kept = settings_of(view, one).value(MTU) or ""
+    asked = [int(kept)] if kept.isdecimal() else []
+    if one.network and one.network.mtu:
+        asked.append(one.network.mtu)
+    return one.netdev.mtu not in asked

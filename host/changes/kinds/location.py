@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Where a change is, by what stays when netdevs are renamed; and what the netdev of a
+place is called now.
+
+An IPoIB netdev is known by its port's GUID, the last 8 bytes of its address (the other
+12 change), and a P_Key child by its P_Key too; any other by its PCI function and port.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ovirt_rdma.host.changes.kinds.base import Host
+from ovirt_rdma.host.changes.kinds.model import Place
+from ovirt_rdma.host.changes.kinds.properties import netdev_of, port_mtu_of, with_netdev
+from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Netdev
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.model import partition_read
+from ovirt_rdma.host.rules.base import PROFILE, Change
+from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
+from ovirt_rdma.host.system.tree import FileTree
+
+NET_CLASS = "/sys/class/net"
+_GUID_BYTES = 8
+_ADDRESS_BYTES = 20
+
+
+def place_of(change: Change, facts: Facts) -> Optional[Place]:
+    """Return the place of ``change`` by the facts that it was planned from; None where
+    it is not about a netdev or adapter. Pure.
+
+    That of a write to ``create_child`` is the parent's. A netdev that the plan is to
+    make, ``ib0.8001``, is known by its parent, which is there.
+    """
+    port = port_mtu_of(change)
+    if port:
+        return Place(pci=port[0], port=port[1])
+    name = netdev_of(change)
+    if name is None:
+        return None
+    by_name = {netdev.name: netdev for netdev in facts.netdevs}
+    if name in by_name:
+        return _place(by_name[name])
+    head, dot, digits = name.rpartition(".")
+    pkey = f"0x{digits}"
+    parents = [n for n in facts.netdevs if dot and n.name[:PARENT_LENGTH] == head]
+    for parent in parents:
+        if parent.type == ARPHRD_INFINIBAND and partition_read(pkey) is not None:
+            return Place(netdev=name, guid=_guid(parent.address), pkey=pkey)
+    return Place(netdev=name)
+
+
+def _place(netdev: Netdev) -> Place:
+    child = netdev.ipoib is not None and netdev.ipoib.parent is not None
+    return Place(
+        netdev=netdev.name,
+        guid=_guid(netdev.address) if netdev.type == ARPHRD_INFINIBAND else None,
+        pkey=netdev.ipoib.pkey if netdev.ipoib and child else None,
+        pci=netdev.pci.address if netdev.pci else None,
+        port=netdev.rdma_port,
+    )
+
+
+def _guid(address: str) -> Optional[str]:
+    """Return the GUID in an IPoIB netdev's address; None where there is none, or only
+    zeros, as VFs have that were given none.
+    """
+    parts = address.strip().lower().split(":")
+    guid = ":".join(parts[-_GUID_BYTES:])
+    known = len(parts) == _ADDRESS_BYTES and guid.strip("0:")
+    return guid if known else None
+
+
+def present_name(host: Host, place: Place) -> Optional[str]:
+    """Return the netdev that is at ``place`` now; None where there is none. Reads /sys
+    only.
+
+    Of several the one that still has its old name is meant. A child that ``ip link``
+    made shows no P_Key in /sys: it is known by its old name.
+    """
+    tree = FileTree(host.root)
+    found = [name for name in tree.names(NET_CLASS) if _is_at(tree, name, place)]
+    if place.netdev in found:
+        return place.netdev
+    return found[0] if found else None
+
+
+def present_target(host: Host, change: Change, place: Optional[Place]) -> Change:
+    """Return ``change`` with the present name of its netdev in the target; as it is
+    where nothing is at ``place``.
+    """
+    if place is None or netdev_of(change) is None:
+        return change
+    name = present_name(host, place)
+    return with_netdev(change, name) if name else change
+
+
+def is_empty(host: Host, change: Change, place: Optional[Place]) -> bool:
+    """Whether the netdev that ``change`` is about is not there any more. One that has
+    got its name meanwhile, as ib1 is called ib0 without the first adapter, is another.
+    """
+    if place is None or change.kind == PROFILE or netdev_of(change) is None:
+        return False
+    return present_name(host, place) is None
+
+
+def netdevs_of_pci(host: Host, address: str) -> dict[str, int]:
+    """Return the netdevs of a PCI function, with the port of each, from 1."""
+    tree = FileTree(host.root)
+    return {
+        name: _port(tree, name)
+        for name in tree.names(NET_CLASS)
+        if _pci(tree, name) == address
+    }
+
+
+def _is_at(tree: FileTree, name: str, place: Place) -> bool:
+    folder = f"{NET_CLASS}/{name}"
+    if tree.is_folder(f"{folder}/bonding"):  # it has the address of a member
+        return False
+    if place.guid is not None:
+        same = _guid(tree.text(f"{folder}/address") or "") == place.guid
+        return same and _is_of_pkey(tree, name, place)
+    if place.pci is None or place.pkey is not None:
+        return name == place.netdev
+    same = _pci(tree, name) == place.pci
+    return same and place.port in (None, _port(tree, name), _only_port(tree, place))
+
+
+def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
+    """Whether the netdev is the child that ``place`` says; the base if it says none."""
+    files = tree.names(f"{NET_CLASS}/{name}")
+    if place.pkey is None:
+        return "create_child" in files
+    if "create_child" in files or "parent" not in files:
+        return "create_child" not in files and name == place.netdev
+    pkey = partition_read(tree.text(f"{NET_CLASS}/{name}/pkey"))
+    return pkey is not None and pkey == partition_read(place.pkey)
+
+
+def _pci(tree: FileTree, name: str) -> Optional[str]:
+    """Return the PCI address of a netdev's device; it may be on a device below it, as
+    virtio's are.
+    """
+    device = tree.real_path(f"{NET_CLASS}/{name}/device")
+    parts = device.parts[::-1] if device else ()
+    return next((part for part in parts if part.count(":") == 2), None)
+
+
+def _port(tree: FileTree, name: str) -> int:
+    text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
+    return int(text) + 1 if text.isdecimal() and len(text) < 6 else 1
+
+
+def _only_port(tree: FileTree, place: Place) -> Optional[int]:
+    """Return ``place.port`` where the PCI function has one netdev only, whose port is
+    the device's only one whatever dev_port says.
+    """
+    names = tree.names(NET_CLASS)
+    alone = [name for name in names if _pci(tree, name) == place.pci]
+    return place.port if len(alone) == 1 else None

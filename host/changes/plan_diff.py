@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the changes of a step alter, as the lines of a unified diff. Pure.
+
+Files get diff(1)'s own form. Settings, which have no lines, are shown in its manner:
+what they belong to, and the value before and after.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+
+from ovirt_rdma.host.rules.base import (
+    FILE,
+    MODULE,
+    OFFLOAD,
+    PROFILE,
+    SYSFS,
+    UNIT,
+    Change,
+)
+
+# As diff(1) names a file that is not there, and says that a last line has no end.
+_NOTHING = "/dev/null"
+_NO_NEWLINE = "\\ No newline at end of file"
+
+_TITLES = {
+    SYSFS: "{}",
+    PROFILE: "NetworkManager profile {}",
+    OFFLOAD: "ethtool -K {}",
+    MODULE: "module {}",
+    UNIT: "systemd unit {}",
+}
+
+
+def diff(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield the lines for ``changes``, in their order, without line ends.
+
+    Changes of one profile or netdev that follow each other are shown as one.
+    """
+    for (kind, target), group in itertools.groupby(
+        changes, key=lambda change: (change.kind, change.target)
+    ):
+        if kind == FILE:
+            for change in group:
+                yield from _file(change)
+        else:
+            yield from _settings(_TITLES[kind].format(target), list(group))
+
+
+def _file(change: Change) -> Iterator[str]:
+    before, after = change.before, change.after
+    found = difflib.unified_diff(
+        _lines(before or ""),
+        _lines(after or ""),
+        _NOTHING if before is None else change.target,
+        _NOTHING if after is None else change.target,
+    )
+    for line in found:
+        yield line.rstrip("\n")
+        if not line.endswith("\n"):
+            yield _NO_NEWLINE
+
+
+def _lines(text: str) -> list[str]:
+    # Not str.splitlines, to which a form feed ends a line.
+    return list(io.StringIO(text))
+
+
+def _settings(title: str, changes: Sequence[Change]) -> Iterator[str]:
+    new = all(change.before is None for change in changes)
+    yield f"--- {_NOTHING if new else title}"
+    yield f"+++ {title}"
+    for change in changes:
+        if change.before is not None and change.before == change.after:
+            yield " " + _setting(change, change.before)  # written to keep it
+            continue
+        for sign, value in (("-", change.before), ("+", change.after)):
+            if value is not None:
+                yield sign + _setting(change, value)
+
+
+def _setting(change: Change, value: str) -> str:
+    return f"{change.name}: {value}" if change.name else value

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A plan as a file, and the values it was made from.
+
+What a plan rests on: the values of the host for which its steps were decided. Pure.
+
+A saved plan carries them, so that a reviewer sees what was true, and a later run that
+it is true no more. What a change itself replaces stands in the change (``before``).
+
+A plan as JSON and back: what ``plan -o json`` prints and ``plan --out`` saves.
+
+Strict on the way in, as facts files are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts.devices import Adapter, Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.policy.model import partition_read
+from ovirt_rdma.host.rules.base import Step
+from ovirt_rdma.host.rules.infiniband.children import in_order, table_entry
+from ovirt_rdma.host.rules.view import Interface, View
+from ovirt_rdma.host.system.files import write_atomically
+from ovirt_rdma.host.system.json_codec import (
+    Records,
+    UnreadableJson,
+    WrongRecord,
+    kind,
+    plain,
+    read_json,
+)
+
+# The feature that the rules about TSO look at.
+_TSO = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value by its place in the facts: ``netdevs.ib0.mtu``, ``2044``.
+
+    None where the host has none, or does not tell.
+    """
+
+    name: str
+    value: Optional[str]
+
+
+def values_read(view: View, steps: Iterable[Step]) -> tuple[Value, ...]:
+    """Return what ``steps`` rest on: the state of what each is about, and of what is
+    behind that.
+
+    No address and no counter is among them: those change while nothing changes.
+    """
+    found: dict[str, Optional[str]] = {}
+    steps = list(steps)
+    # Looked up for each step; a host may have thousands of P_Key children.
+    interfaces = {one.name: one for one in view.interfaces} if steps else {}
+    planned = {one.name: one for one in in_order(view) if one.planned} if steps else {}
+    adapters = {one.pci.address: one for one in view.facts.adapters}
+    modules = view.facts.modules
+    known_modules = {*modules.loaded, *(modules.available or ())}
+    for step in steps:
+        subject = step.subject
+        found.update(_of_netdev(view.netdev(subject)))
+        found.update(_of_interface(interfaces.get(subject)))
+        found.update(_of_planned(view, planned.get(subject)))
+        found.update(_of_device_or_port(view, subject))
+        found.update(_of_adapter(adapters.get(subject)))
+        if subject in known_modules:
+            found[f"modules.{subject}.loaded"] = _text(subject in modules.loaded)
+    return tuple(Value(name, value) for name, value in found.items())
+
+
+_Pairs = Iterator[tuple[str, Optional[str]]]
+
+
+def _of_device_or_port(view: View, subject: str) -> _Pairs:
+    name, _, number = subject.partition("/")
+    device = view.device(name)
+    if device is not None:
+        yield from _of_device(device)
+        for port in device.ports:
+            if not number or str(port.number) == number:
+                yield from _of_port(device, port)
+
+
+def _of_netdev(netdev: Optional[Netdev]) -> _Pairs:
+    if netdev is None:
+        return
+    place = f"netdevs.{netdev.name}"
+    yield f"{place}.driver", netdev.driver
+    yield f"{place}.mtu", _text(netdev.mtu)
+    if netdev.ipoib:
+        yield f"{place}.ipoib.mode", netdev.ipoib.mode
+        yield f"{place}.ipoib.pkey", netdev.ipoib.pkey
+        yield f"{place}.ipoib.parent", netdev.ipoib.parent
+    for offload in netdev.offloads:
+        if offload.name in _TSO:
+            yield f"{place}.offloads.{offload.name}", "on" if offload.on else "off"
+
+
+def _of_interface(interface: Optional[Interface]) -> _Pairs:
+    if interface is None:
+        return
+    yield from _of_device(interface.device)
+    yield from _of_port(interface.device, interface.port)
+    yield from _of_adapter(interface.adapter)
+    network = interface.network
+    yield f"ovirt_networks.{interface.name}", network.name if network else None
+    yield f"ovirt_networks.{interface.name}.mtu", _text(network and network.mtu)
+
+
+def _of_planned(view: View, child: Optional[Interface]) -> _Pairs:
+    """Yield what a P_Key child that the plan makes rests on: parent and partition."""
+    if child is None or child.netdev.ipoib is None:
+        return
+    yield from _of_netdev(view.netdev(child.parent or ""))
+    yield from _of_device(child.device)
+    yield from _of_port(child.device, child.port)
+    pkey = partition_read(child.netdev.ipoib.pkey)
+    if pkey is not None:
+        place = f"rdma_devices.{child.device.name}.ports.{child.port.number}"
+        yield f"{place}.pkeys.0x{pkey:04x}", table_entry(child.port, pkey)
+
+
+def _of_device(device: RdmaDevice) -> _Pairs:
+    place = f"rdma_devices.{device.name}"
+    yield f"{place}.driver", device.driver
+    yield f"{place}.firmware", device.firmware
+    yield f"{place}.hw_rev", device.hw_rev
+
+
+def _of_port(device: RdmaDevice, port: RdmaPort) -> _Pairs:
+    place = f"rdma_devices.{device.name}.ports.{port.number}"
+    yield f"{place}.guid", port.guid
+    yield f"{place}.link_layer", port.link_layer
+    yield f"{place}.state", port.state
+    yield f"{place}.max_mtu", _text(port.max_mtu)
+    yield f"{place}.active_mtu", _text(port.active_mtu)
+
+
+def _of_adapter(adapter: Optional[Adapter]) -> _Pairs:
+    if adapter is None:
+        return
+    place = f"adapters.{adapter.pci.address}"
+    yield f"{place}.device", adapter.pci.device
+    yield f"{place}.revision", adapter.pci.revision
+    yield f"{place}.driver", adapter.driver
+    for number, port_type in enumerate(adapter.port_types, 1):
+        yield f"{place}.port_types.{number}", port_type
+    for number, mtu in enumerate(adapter.port_mtus, 1):
+        yield f"{place}.port_mtus.{number}", _text(mtu)
+
+
+def _text(value: object) -> Optional[str]:
+    return None if value is None else str(value).lower()
+
+
+SCHEMA_VERSION = 1
+KIND = "plan"
+
+# A plan is meant to be carried out by root: nobody else may change it, and it names
+# storage that not everybody need know.
+FILE_MODE = 0o600
+
+_MAKE = "ovirt-rdma-host plan --out FILE"
+_FIX = f"make it anew, on the host it is about: {_MAKE}"
+
+
+class PlanFileProblem(Problem):
+    """The file is no plan file of this schema version, or cannot be written."""
+
+
+@dataclass(frozen=True)
+class PlannedBy:
+    """The policy that a plan follows: where it is from, and its ``sha256:`` digest."""
+
+    source: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps for one host, refused ones too, and what they rest on.
+
+    ``made_at`` is ISO 8601 in UTC.
+    """
+
+    hostname: str
+    kernel_release: str
+    made_at: str
+    policy: PlannedBy
+    steps: tuple[Step, ...] = ()
+    values: tuple[Value, ...] = ()
+
+
+def to_json_dict(plan: Plan) -> dict[str, Any]:
+    """Return the plan as dicts, lists, strings and None, after ``schema_version`` and
+    ``kind``; each step has its ``id`` first.
+    """
+    data = plain(plan)
+    data["steps"] = [{"id": step.id, **plain(step)} for step in plan.steps]
+    return {"schema_version": SCHEMA_VERSION, "kind": KIND, **data}
+
+
+def from_json_dict(data: object, where: str) -> Plan:
+    """Return the plan in ``data``, as :func:`to_json_dict` made it.
+
+    ``where`` names the source in errors. Raises PlanFileProblem with the key path of
+    what is wrong.
+    """
+    if not isinstance(data, dict):
+        raise PlanFileProblem(f"{where}: not a plan, {kind(data)} at the top", _FIX)
+    for key, wanted in (("schema_version", SCHEMA_VERSION), ("kind", KIND)):
+        if data.get(key) != wanted or isinstance(data[key], bool):
+            shown = ascii(data[key]) if key in data else "missing"
+            raise PlanFileProblem(f"{where}: {key} is {shown}, not {wanted!r}", _FIX)
+    rest = {key: data[key] for key in data if key not in ("schema_version", "kind")}
+    ids: list[object] = []
+    if isinstance(data.get("steps"), list):
+        rest["steps"] = [_without_id(step, ids) for step in data["steps"]]
+    try:
+        plan = Records("the plan").read(Plan, rest)
+    except WrongRecord as wrong:
+        raise PlanFileProblem(f"{where}: {wrong}", _FIX) from None
+    for number, (step, found) in enumerate(zip(plan.steps, ids)):
+        if step.id != found:
+            raise PlanFileProblem(
+                f"{where}: steps[{number}].id is {found!a}, not {step.id!a}", _FIX
+            )
+    return plan
+
+
+def load(path: Union[str, Path]) -> Plan:
+    """Return the plan in a file.
+
+    Raises PlanFileProblem where it cannot be read, is not JSON or not a plan.
+    """
+    where = f"plan file {path}"
+    try:
+        data = read_json(path)
+    except UnreadableJson as error:
+        fix = _FIX if error.is_file else f"give the name of a file made with: {_MAKE}"
+        raise PlanFileProblem(f"{where} {error}", fix) from None
+    return from_json_dict(data, where)
+
+
+def save(plan: Plan, path: Path) -> None:
+    """Write ``plan`` to ``path``, whole or not at all, readable by its owner only.
+
+    Only a plan file, of any version, or an empty file is replaced. Raises
+    PlanFileProblem for any other, and where the file cannot be written.
+    """
+    if not _may_replace(path):
+        raise PlanFileProblem(
+            f"{path} is there and is no plan file: it is not overwritten",
+            "give the name of a new file, or of an older plan",
+        )
+    text = json.dumps(to_json_dict(plan), indent=2) + "\n"
+    try:
+        write_atomically(path, text.encode("ascii"), FILE_MODE)
+    except OSError as error:
+        raise PlanFileProblem(
+            f"{path}: the plan cannot be saved: {error.strerror or error}",
+            "give the name of a file in a folder that you may write to",
+        ) from None
+
+
+def _may_replace(path: Path) -> bool:
+    try:
+        if not path.exists() and not path.is_symlink():
+            return True
+        if path.is_file() and not path.stat().st_size:
+            return True  # as mktemp leaves it
+        data = read_json(path) if path.is_file() else None
+    except (OSError, UnreadableJson):
+        return False
+    return isinstance(data, dict) and data.get("kind") == KIND and "steps" in data
+
+
+def _without_id(step: object, ids: list[object]) -> object:
+    if not isinstance(step, dict):
+        return step
+    ids.append(step.get("id"))
+    return {key: value for key, value in step.items() if key != "id"}

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The one class through which a host is read; it changes nothing and never raises
+for what it finds there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional, Union
+
+from ovirt_rdma.host.collect.hcas import read_adapters
+from ovirt_rdma.host.collect.modules import read_modules, with_module_details
+from ovirt_rdma.host.collect.netdev_details import with_rdma_details
+from ovirt_rdma.host.collect.netdev_users import (
+    read_netdev_uses,
+    read_storage_sessions,
+    unknown_ways,
+)
+from ovirt_rdma.host.collect.netdevs import read_netdevs, with_owners
+from ovirt_rdma.host.collect.network_manager import read_network_manager
+from ovirt_rdma.host.collect.ovirt_networks import read_ovirt_networks
+from ovirt_rdma.host.collect.parsers import degraded_marks, iproute
+from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO, MOUNTSTATS, nfs_mounts
+from ovirt_rdma.host.collect.partitions import read_partitions
+from ovirt_rdma.host.collect.rdma import (
+    RDMA_CLASS,
+    read_rdma_devices,
+    with_port_details,
+)
+from ovirt_rdma.host.collect.software import read_booted_at, read_software, read_uptime
+from ovirt_rdma.host.collect.tools import Tools, not_for_ever
+from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
+from ovirt_rdma.host.facts.model import (
+    UNKNOWN,
+    CmId,
+    DegradedMark,
+    Facts,
+    Modules,
+    NfsMount,
+    Route,
+)
+from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
+from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
+from ovirt_rdma.host.system.tree import FileTree, Problems
+
+# ip(8): "If an error was reported by the kernel, the exit status is 2."
+_KERNEL_SAID_NO = 2
+_KERNEL_PREFIXES = ("RTNETLINK answers: ", "Error: ")
+
+
+class HostReader:
+    """Reads the host whose files are below ``root``.
+
+    Tools are run through ``run``; by default on this machine (``root`` is ``/``)
+    for real, and below any other root not at all: then what only they know is
+    absent. Every method but ``facts`` takes a list to which it adds sentences about
+    what it could not read. Reads are fresh each time; nothing is kept.
+    """
+
+    def __init__(
+        self, root: Union[str, Path] = "/", run: Optional[Runner] = None
+    ) -> None:
+        self._tree = FileTree(root)
+        if run is None and self._tree.root == Path("/"):
+            run = run_command
+        self._tools = Tools(run, str(self._tree.root))
+
+    def facts(self, routes_to: Sequence[str] = ()) -> Facts:
+        """Return the whole snapshot, with the routes to the server addresses
+        ``routes_to``, to the servers of all NFS mounts, and to those of block storage
+        whose session does not tell its way.
+        """
+        run = self._tools.run and not_for_ever(self._tools.run)
+        return HostReader(self._tree.root, run)._snapshot(routes_to)
+
+    def _snapshot(self, routes_to: Sequence[str]) -> Facts:
+        problems: list[str] = []
+        mounts = self.nfs_mounts(problems)
+        # At once: with the mounts' ages it tells when they were made.
+        uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
+        devices = with_port_details(
+            self._tree, self._tools, self.rdma_devices(problems), problems
+        )
+        netdevs = with_rdma_details(
+            self._tree, self._tools, self.netdevs(problems), devices, problems
+        )
+        manager = read_network_manager(self._tools, netdevs, devices, problems)
+        release = self.kernel_release(problems)
+        modules = with_module_details(
+            self._tree, release, read_modules(self._tree, release, problems), problems
+        )
+        sessions = read_storage_sessions(self._tree, problems)
+        servers = [*routes_to, *(mount.address for mount in mounts if mount.address)]
+        servers += unknown_ways(sessions)
+        routes = tuple(
+            route
+            for server in dict.fromkeys(servers)
+            for route in (self.route(server, problems),)
+            if route
+        )
+        facts = Facts(
+            hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
+            kernel_release=release,
+            uptime_s=uptime_s,
+            booted_at=booted_at,
+            adapters=read_adapters(self._tree, devices, problems),
+            rdma_devices=devices,
+            netdevs=with_owners(self._tree, netdevs, manager),
+            network_manager=manager,
+            ovirt_networks=read_ovirt_networks(self._tree, problems),
+            routes=routes,
+            modules=modules,
+            software=read_software(self._tree, self._tools, release, problems),
+            nfs_mounts=mounts,
+            cm_ids=self.cm_ids(problems),
+            degraded_marks=self.degraded_marks(problems),
+        )
+        return replace(
+            facts,
+            netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
+            problems=tuple(dict.fromkeys(problems)),
+        )
+
+    def mount_facts(self, problems: Problems = None, cm_ids: bool = True) -> Facts:
+        """Return what is known of the NFS mounts, and nothing else but the times.
+
+        Without ``cm_ids`` no tool is run.
+        """
+        problems = _list(problems)
+        mounts = self.nfs_mounts(problems)
+        return Facts(
+            hostname=UNKNOWN,
+            kernel_release=UNKNOWN,
+            uptime_s=self.uptime(problems),
+            booted_at=self.booted_at(problems),
+            nfs_mounts=mounts,
+            cm_ids=self.cm_ids(problems) if cm_ids else None,
+            degraded_marks=self.degraded_marks(problems),
+            problems=tuple(dict.fromkeys(problems)),
+        )
+
+    def partitions(self, problems: Problems = None) -> Facts:
+        """Return what is known of P_Key tables and IPoIB netdevs, and nothing else;
+        reads /sys, and runs ``ip`` where P_Key children have no files there.
+        """
+        return read_partitions(self._tree, self._tools, _list(problems))
+
+    def rdma_devices(self, problems: Problems = None) -> tuple[RdmaDevice, ...]:
+        """Return the RDMA devices; reads /sys only."""
+        return read_rdma_devices(self._tree, _list(problems))
+
+    def netdevs(self, problems: Problems = None) -> tuple[Netdev, ...]:
+        """Return the netdevs; runs ``ip`` once for their addresses."""
+        problems = _list(problems)
+        found = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
+        return read_netdevs(self._tree, iproute.links(found or []), problems)
+
+    def modules(self, problems: Problems = None) -> Modules:
+        """Return the modules that concern RDMA and NFS; reads /proc and /lib."""
+        problems = _list(problems)
+        return read_modules(self._tree, self.kernel_release(problems), problems)
+
+    def nfs_mounts(self, problems: Problems = None) -> tuple[NfsMount, ...]:
+        """Return the NFS mounts of this process's namespace; reads /proc only, so
+        it does not wait for a server that is gone.
+        """
+        problems = _list(problems)
+        mountinfo = self._tree.data(MOUNTINFO, problems) or b""
+        mountstats = self._tree.data(MOUNTSTATS, problems) or b""
+        return nfs_mounts(mountinfo, mountstats, problems)
+
+    def degraded_marks(self, problems: Problems = None) -> tuple[DegradedMark, ...]:
+        """Return what vdsmd has noted on mounts; nothing where it never had to."""
+        problems = _list(problems)
+        if not self._tree.has(DEGRADED_JSON, others=RUN_MOUNTS):
+            return ()
+        data = self._tree.data(DEGRADED_JSON, problems, others=RUN_MOUNTS)
+        try:
+            return () if data is None else degraded_marks.from_json(data)
+        except ValueError as odd:
+            problems.append(f"{DEGRADED_JSON} is of no use: {odd}")
+            return ()
+
+    def route(self, address: str, problems: Problems = None) -> Optional[Route]:
+        """Return how the kernel reaches an IP address (``fe80::1%eth0`` too).
+
+        None where that cannot be told; "no route" is a Route with a problem.
+        """
+        problems = _list(problems)
+        plain, _, scope = address.partition("%")
+        try:
+            ipaddress.ip_address(plain)
+        except ValueError:
+            problems.append(f"no route is known to {address!a}: not an IP address")
+            return None
+        argv = ["ip", "-j", "route", "get", plain]
+        if scope:  # /proc shows an index, to which ip gives a name of its own
+            argv += ["oif", f"if{scope}" if scope.isdecimal() else scope]
+        try:
+            found = self._tools.rows(argv, problems, raised_status=_KERNEL_SAID_NO)
+        except CommandFailed as no:
+            return Route(address, problem=_kernel_words(str(no)))
+        if found is None:
+            return None
+        route = iproute.route(address, found)
+        if route is None:
+            problems.append(f"{' '.join(argv)} shows no route")
+        return route
+
+    def cm_ids(self, problems: Problems = None) -> Optional[tuple[CmId, ...]]:
+        """Return the RDMA CM ids, or None where they cannot be told.
+
+        Without an RDMA device there are none (and ``rdma`` fails).
+        """
+        if not self._tree.names(RDMA_CLASS):
+            return ()
+        argv = ["rdma", "-j", "resource", "show", "cm_id"]
+        found = self._tools.rows(argv, _list(problems))
+        return None if found is None else iproute.cm_ids(found)
+
+    def uptime(self, problems: Problems = None) -> float:
+        """Return the seconds since boot; 0.0 where they cannot be read."""
+        return read_uptime(self._tree, _list(problems))
+
+    def booted_at(self, problems: Problems = None) -> Optional[int]:
+        """Return when the host booted, in seconds since 1970, UTC; None where that
+        cannot be read.
+        """
+        return read_booted_at(self._tree, _list(problems))
+
+    def kernel_release(self, problems: Problems = None) -> str:
+        """Return the running kernel's release, as ``uname -r`` has it."""
+        return self._tree.text("/proc/sys/kernel/osrelease", problems) or UNKNOWN
+
+
+def _list(problems: Problems) -> list[str]:
+    return [] if problems is None else problems
+
+
+def _kernel_words(text: str) -> str:
+    for prefix in _KERNEL_PREFIXES:
+        if text.startswith(prefix):
+            return text[len(prefix) :]
+    return text

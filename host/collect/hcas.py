@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""HCAs on the PCI bus, and their ports' settings.
+
+The bus device behind an RDMA device or a netdev: PCI identity and driver.
+
+PCI functions that are RDMA adapters, or could be, from /sys/bus/pci/devices.
+
+A hypervisor has hundreds of functions, most of them VFs: of those that are no adapter
+only vendor and class are read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+from ovirt_rdma.host.facts.devices import Adapter, PciIdentity, RdmaDevice
+from ovirt_rdma.host.facts.model import UNKNOWN
+from ovirt_rdma.host.system.tree import FileTree
+
+# domain:bus:device.function; VMD and Hyper-V use domains of five digits and more.
+_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_NODE = re.compile(r"[0-9]{1,6}")
+
+
+def read_pci(tree: FileTree, folder: str) -> Optional[PciIdentity]:
+    """Return the PCI function that ``folder``/device leads to, or None.
+
+    The function is the device itself or its parent (virtio, and the sub-functions
+    of mlx5); a USB adapter is not taken for the PCI host controller it hangs off.
+    """
+    place = tree.real_path(f"{folder}/device")
+    if place is None:
+        return None
+    for function, link in ((place, "device"), (place.parent, "device/..")):
+        if _ADDRESS.fullmatch(function.name):
+            ids = [
+                tree.text(f"{folder}/{link}/{name}") or UNKNOWN
+                for name in ("vendor", "device", "revision")
+            ]
+            return PciIdentity(function.name, *ids)
+    return None
+
+
+def read_driver(tree: FileTree, folder: str) -> Optional[str]:
+    """Return the driver bound to ``folder``/device, or None where there is none."""
+    place = tree.real_path(f"{folder}/device/driver")
+    return place.name if place else None
+
+
+def read_numa_node(tree: FileTree, device: str) -> Optional[int]:
+    """Return the NUMA node of a bus device's folder; None where it has none (-1)."""
+    text = tree.text(f"{device}/numa_node")
+    return int(text) if text and _NODE.fullmatch(text) else None
+
+
+PCI_DEVICES = "/sys/bus/pci/devices"
+
+_MELLANOX = "0x15b3"
+# PCI base class and subclass, include/linux/pci_ids.h. Omni-Path is a "fabric
+# controller"; old HCAs are InfiniBand controllers on the serial bus.
+_NETWORK = "0x02"
+_INFINIBAND = "0x0207"
+_FABRIC = "0x0208"
+_SERIAL_INFINIBAND = "0x0c06"
+_CLASS = re.compile(r"0x[0-9a-f]{6}")
+_COUNT = re.compile(r"[0-9]{1,6}")
+# Of drivers/net/ethernet/mellanox/mlx4/main.c, which has at most two ports.
+_MLX4_PORTS = (1, 2)
+
+
+def read_adapters(
+    tree: FileTree, devices: tuple[RdmaDevice, ...], problems: list[str]
+) -> tuple[Adapter, ...]:
+    """Return the adapters by PCI address; see :class:`Adapter` for which.
+
+    An adapter that goes away meanwhile is left out, with a sentence.
+    """
+    with_rdma = {device.pci.address for device in devices if device.pci}
+    adapters = []
+    for address in tree.names(PCI_DEVICES):
+        folder = f"{PCI_DEVICES}/{address}"
+        odd: list[str] = []
+        vendor = tree.text(f"{folder}/vendor", odd)
+        code = tree.text(f"{folder}/class", odd)
+        if address in with_rdma or _may_be_adapter(vendor, code):
+            adapter = _adapter(tree, address, vendor, code, odd)
+        elif odd:
+            adapter = None
+        else:
+            continue
+        if odd and not tree.is_folder(folder):
+            problems.append(f"PCI device {address} went away while it was being read")
+            continue
+        problems.extend(odd)
+        if adapter:
+            adapters.append(adapter)
+    return tuple(adapters)
+
+
+def _may_be_adapter(vendor: Optional[str], code: Optional[str]) -> bool:
+    code = code or ""
+    if code.startswith((_INFINIBAND, _FABRIC, _SERIAL_INFINIBAND)):
+        return True
+    return vendor == _MELLANOX and code.startswith(_NETWORK)
+
+
+def _adapter(
+    tree: FileTree,
+    address: str,
+    vendor: Optional[str],
+    code: Optional[str],
+    problems: list[str],
+) -> Adapter:
+    folder = f"{PCI_DEVICES}/{address}"
+    if code is not None and not _CLASS.fullmatch(code):
+        problems.append(f"{folder}/class reads {code!a}, not a class code")
+        code = None
+    device, revision = (
+        tree.text(f"{folder}/{name}", problems) or UNKNOWN
+        for name in ("device", "revision")
+    )
+    driver = tree.link_name(f"{folder}/driver")
+    physfn = tree.link_name(f"{folder}/physfn")
+    max_vfs = None if physfn else _count(tree, f"{folder}/sriov_totalvfs", problems)
+    ports: list[tuple[str, int]] = []
+    if driver == "mlx4_core":
+        ports = _mlx4_ports(tree, folder, problems)
+    return Adapter(
+        pci=PciIdentity(address, vendor or UNKNOWN, device, revision),
+        class_code=code or UNKNOWN,
+        driver=driver,
+        numa_node=read_numa_node(tree, folder),
+        physical_function=physfn,
+        vfs=(
+            _count(tree, f"{folder}/sriov_numvfs", problems)
+            if max_vfs is not None
+            else None
+        ),
+        max_vfs=max_vfs,
+        port_types=tuple(kind for kind, _ in ports),
+        port_mtus=tuple(mtu for _, mtu in ports),
+    )
+
+
+def _mlx4_ports(
+    tree: FileTree, folder: str, problems: list[str]
+) -> list[tuple[str, int]]:
+    """Return type and IB MTU by port; the MTU is 0 for an Ethernet port.
+
+    There the file means nothing, and reading it makes the kernel log a warning.
+    """
+    names = set(tree.names(folder, problems))
+    ports = []
+    for number in _MLX4_PORTS:
+        if f"mlx4_port{number}" not in names:
+            continue
+        path = f"{folder}/mlx4_port{number}"
+        kind = tree.text(path, problems) or UNKNOWN
+        mtu = None if "eth" in kind else _count(tree, f"{path}_mtu", problems)
+        ports.append((kind, mtu or 0))
+    return ports
+
+
+def _count(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
+    """Return the number in a file; None where there is no such file."""
+    text = tree.text(path)
+    if text is None:
+        return None
+    if not _COUNT.fullmatch(text):
+        problems.append(f"{path} reads {text!a}, not a number")
+        return None
+    return int(text)

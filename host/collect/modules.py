@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Kernel modules: loaded, available, loaded at boot, with their options.
+
+modprobe.d(5) and the kernel's command line, read as kmod reads them
+(libkmod/libkmod-config.c): what they say of modules that concern RDMA and NFS.
+
+Kernel modules that concern RDMA and NFS: loaded, built in, available.
+
+What has modules loaded at boot: modules-load.d(5), the kernel's command line, and
+rdma-core's lists, which its rdma-load-modules@ units load for hardware that is there.
+
+Where modules come from, their options, and what loads them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ovirt_rdma.host.collect.conf_folders import conf_texts, folders_named
+from ovirt_rdma.host.facts.model import (
+    LoadLine,
+    ModprobeLine,
+    ModuleFile,
+    ModuleParameter,
+    Modules,
+)
+from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
+from ovirt_rdma.host.system.tree import FileTree
+
+COMMAND_LINE = "/proc/cmdline"
+
+# True: something has to follow the module's name. A newer kmod has weakdep too.
+_COMMANDS = {
+    "alias": True,
+    "blacklist": False,
+    "install": True,
+    "options": True,
+    "remove": True,
+    "softdep": True,
+    "weakdep": True,
+}
+# How many words count after the module's name; modprobe ignores more.
+_WORDS_TAKEN = {"alias": 1, "blacklist": 0}
+# What follows names modules, so that the line may be about them.
+_NAMES_OTHERS = frozenset(("alias", "softdep", "weakdep"))
+_BLANK = re.compile(r"[\t ]+")
+# The first one is the kernel's own: module_blacklist in kernel/module.
+_BLACKLISTS = ("module_blacklist", "modprobe.blacklist")
+
+
+def read_modprobe_lines(
+    tree: FileTree, problems: list[str]
+) -> tuple[ModprobeLine, ...]:
+    """Return the lines in the order in which modprobe reads them; later options of
+    a module add to earlier ones, and the last of the same name is in force.
+    """
+    found: list[ModprobeLine] = []
+    for path, text in conf_texts(tree, folders_named("modprobe.d"), ".conf", problems):
+        found += modprobe_lines(path, text, problems)
+    return (*found, *command_line_options(command_line(tree, problems)))
+
+
+def modprobe_lines(path: str, text: str, problems: list[str]) -> list[ModprobeLine]:
+    """Return a file's lines that concern us.
+
+    A line that modprobe ignores although it is about such a module gets a sentence,
+    and so does one that names no module at all.
+    """
+    found = []
+    for number, line in _joined(text):
+        plain = line.strip("\t ")
+        if not plain or plain.startswith("#"):
+            continue
+        words = _BLANK.split(plain, maxsplit=2)
+        command, name, text_after = (*words, "", "")[:3]
+        text_after = text_after.strip()
+        if command in _WORDS_TAKEN:
+            text_after = " ".join(_BLANK.split(text_after)[: _WORDS_TAKEN[command]])
+        why = ""
+        if command in _COMMANDS and not name:
+            why = f"{command} of no module"
+        elif not _concerns(command, name, text_after):
+            continue
+        elif command not in _COMMANDS:
+            why = f"it has no command {command!a}"
+        elif _COMMANDS[command] and not text_after:
+            why = f"nothing follows {command} {name}"
+        if why:
+            problems.append(f"{path} line {number} is ignored by modprobe: {why}")
+        else:
+            found.append(
+                ModprobeLine(path, number, command, module_name(name), text_after)
+            )
+    return found
+
+
+def command_line(tree: FileTree, problems: list[str]) -> list[str]:
+    """Return the kernel's parameters; quotes keep blanks together and stay in the
+    value, as in ``parport.dyndbg="file x"``. A boot loader's quotes around the whole
+    are taken away.
+    """
+    data = tree.data(COMMAND_LINE, problems) or b""
+    words = re.findall(
+        r'(?:"[^"]*"?|[^\s"])+', data.decode("utf-8", "surrogateescape"), re.ASCII
+    )
+    return [
+        word.strip('"') if word[:1] == '"' and word.count('"') <= 2 else word
+        for word in words
+    ]
+
+
+def command_line_options(parameters: list[str]) -> list[ModprobeLine]:
+    """Return ``MODULE.NAME=VALUE`` as options, and both blacklists."""
+    found = []
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name in _BLACKLISTS:
+            found += [("blacklist", module, "") for module in value.split(",")]
+        elif name.count(".") == 1:
+            module, _, option = parameter.partition(".")
+            found.append(("options", module, option))
+    return [
+        ModprobeLine(COMMAND_LINE, 1, command, module_name(module), text)
+        for command, module, text in found
+        if module_name(module) in CONCERNED
+    ]
+
+
+def _concerns(command: str, name: str, text: str) -> bool:
+    words = [name, *(text.split() if command in _NAMES_OTHERS else ())]
+    return any(module_name(word) in CONCERNED for word in words)
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    r"""Give the lines with the numbers of their first ones, ``\`` at an end joining
+    the next. That goes for comments too; before anything else ``\`` vanishes.
+    """
+    start, parts = 1, []
+    for number, line in enumerate(text.split("\n"), 1):
+        pieces = re.split(r"\\(.)", line, flags=re.DOTALL)
+        parts += pieces
+        if pieces[-1].endswith("\\"):
+            parts[-1] = pieces[-1][:-1]
+            continue
+        yield start, "".join(parts)
+        start, parts = number + 1, []
+    if parts:
+        yield start, "".join(parts)
+
+
+LOADED = "/proc/modules"
+
+_FILE = re.compile(r"(.+)\.ko(?:\.[a-z0-9]+)?")
+
+
+def read_modules(tree: FileTree, release: str, problems: list[str]) -> Modules:
+    """Return the modules out of CONCERNED, for the running kernel ``release``.
+
+    Where there is no modules.dep for that kernel, what is available is not known;
+    both that and an unreadable /proc/modules get a sentence in ``problems``.
+    """
+    loaded = _loaded(tree.data(LOADED, problems) or b"")
+    folder = f"/lib/modules/{release}"
+    built_in = _module_files(tree.data(f"{folder}/modules.builtin") or b"")
+    dependencies = tree.data(f"{folder}/modules.dep", problems)
+    return Modules(
+        loaded=_concerned(loaded | built_in),
+        available=None
+        if dependencies is None
+        else _concerned(_module_files(dependencies) | built_in),
+    )
+
+
+def _concerned(names: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(CONCERNED & {module_name(name) for name in names}))
+
+
+def _loaded(data: bytes) -> set[str]:
+    """Read ``name size users dependants state address``; a module that is still
+    loading or on its way out is not loaded.
+    """
+    found = set()
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+        fields = line.split()
+        if fields and (len(fields) < 5 or fields[4] == "Live"):
+            found.add(fields[0])
+    return found
+
+
+def module_paths(data: bytes, folder: str = "") -> dict[str, str]:
+    """Read modules.dep (``path: paths it needs``) or modules.builtin (``path``): the
+    path of each module, under its file's name. depmod writes paths below ``folder``;
+    absolute ones, as other tools write them, lose it.
+
+    A file is name.ko, or compressed: name.ko.xz (EL9), name.ko.zst.
+    """
+    starts = tuple(f"{usr}{folder}/" for usr in ("", "/usr")) if folder else ()
+    found = {}
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+        path = line.partition(":")[0].strip()
+        match = _FILE.fullmatch(posixpath.basename(path))
+        if match:
+            start = next((s for s in starts if path.startswith(s)), "")
+            found[match.group(1)] = path[len(start) :]
+    return found
+
+
+def _module_files(data: bytes) -> set[str]:
+    return set(module_paths(data))
+
+
+RDMA_CORE_LISTS = "/etc/rdma/modules"
+
+_COMMENT = ("#", ";")
+# Names of modules and of their aliases; the kernel's have no other characters.
+_NAME = re.compile(r"[!-~]+")
+# systemd-modules-load.service(8); the second one is read in the initrd.
+_PARAMETERS = ("modules_load", "rd.modules_load")
+
+
+def read_load_lines(tree: FileTree, problems: list[str]) -> tuple[LoadLine, ...]:
+    """Return the lines of all modules, under the kernel's names of them."""
+    found: list[LoadLine] = []
+    for folders in (folders_named("modules-load.d"), (RDMA_CORE_LISTS,)):
+        for path, text in conf_texts(tree, folders, ".conf", problems):
+            found += load_lines(path, text, problems)
+    for parameter in command_line(tree, []):  # its problems are told elsewhere
+        name, _, value = parameter.partition("=")
+        if name in _PARAMETERS:
+            found += [
+                LoadLine(COMMAND_LINE, 1, module_name(module))
+                for module in value.split(",")
+                if _NAME.fullmatch(module)
+            ]
+    return tuple(found)
+
+
+def load_lines(path: str, text: str, problems: list[str]) -> list[LoadLine]:
+    """Return a file's lines; one that is no single name gets a sentence."""
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        name = line.strip()
+        if not name or name.startswith(_COMMENT):
+            continue
+        if _NAME.fullmatch(name):
+            found.append(LoadLine(path, number, module_name(name)))
+        else:
+            problems.append(
+                f"{path} line {number} loads nothing: {name[:60]!a} is no module's name"
+            )
+    return found
+
+
+def with_module_details(
+    tree: FileTree, release: str, modules: Modules, problems: list[str]
+) -> Modules:
+    """Return ``modules`` with what mounting does not ask for.
+
+    ``release`` is the running kernel's. Parameters that can only be written, or not
+    be read for another reason, are left out.
+    """
+    return replace(
+        modules,
+        files=_parameter_files(tree, f"/lib/modules/{release}"),
+        parameters=_parameters(tree, modules.loaded),
+        modprobe_lines=read_modprobe_lines(tree, problems),
+        load_lines=read_load_lines(tree, problems),
+    )
+
+
+def _parameter_files(tree: FileTree, folder: str) -> tuple[ModuleFile, ...]:
+    """Read modules.dep; that it is missing has been said by read_modules."""
+    paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
+    found = (
+        ModuleFile(module_name(name), path)
+        for name, path in paths.items()
+        if module_name(name) in CONCERNED
+    )
+    return tuple(sorted(found, key=lambda file: (file.name, file.path)))
+
+
+def _parameters(tree: FileTree, loaded: tuple[str, ...]) -> tuple[ModuleParameter, ...]:
+    found = []
+    for module in loaded:
+        folder = f"/sys/module/{module}/parameters"
+        for name in tree.names(folder):
+            value = tree.data(f"{folder}/{name}")
+            if value is not None:
+                text = value.decode("utf-8", "surrogateescape").strip()
+                found.append(ModuleParameter(module, name, text))
+    return tuple(found)

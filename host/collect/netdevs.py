@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Netdevs: stack, owners, ports.
+
+Which netdevs are stacked on others. Pure.
+
+Netdevs from /sys/class/net, with what ``ip -j -d addr show`` adds to them.
+
+Which service sets a netdev up: NetworkManager, systemd-networkd or ifupdown.
+
+Each tells what it has taken over below /run, so a configuration file that nothing
+reads does not count.
+
+Which port of which RDMA device a netdev belongs to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Optional
+
+from ovirt_rdma.host.collect.hcas import read_driver, read_pci
+from ovirt_rdma.host.collect.parsers.iproute import IpLink
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS
+from ovirt_rdma.host.facts.devices import (
+    ARPHRD_ETHER,
+    ARPHRD_INFINIBAND,
+    Ipoib,
+    Netdev,
+    NetworkManager,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.facts.model import UNKNOWN
+from ovirt_rdma.host.system.tree import FileTree
+
+
+def with_uppers(netdevs: Sequence[Netdev], names: Iterable[str]) -> set[str]:
+    """Return ``names`` and all netdevs above them: bonds, VLANs, bridges, and P_Key
+    children, which the kernel does not show among the uppers of their parent.
+    """
+    above: dict[str, list[str]] = {n.name: list(n.uppers) for n in netdevs}
+    for netdev in netdevs:
+        if netdev.ipoib and netdev.ipoib.parent:
+            above.setdefault(netdev.ipoib.parent, []).append(netdev.name)
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += above.get(name, ())
+    return found
+
+
+def concerned(netdevs: Sequence[Netdev]) -> set[str]:
+    """Return the names of the netdevs of RDMA ports and of what is stacked on them."""
+    return with_uppers(netdevs, (n.name for n in netdevs if n.rdma_device))
+
+
+NET_CLASS = "/sys/class/net"
+
+
+def read_netdevs(
+    tree: FileTree, links: Mapping[str, IpLink], problems: list[str]
+) -> tuple[Netdev, ...]:
+    """Return all netdevs by name; ``links`` gives addresses and virtual kinds.
+
+    A netdev that goes away meanwhile, or has no readable type or MTU, is left out
+    with a sentence in ``problems``.
+    """
+    netdevs = []
+    for name in tree.names(NET_CLASS, problems):
+        folder = f"{NET_CLASS}/{name}"
+        if not tree.is_folder(folder):  # bonding_masters is a file
+            continue
+        odd: list[str] = []
+        netdev = _netdev(tree, name, links.get(name, IpLink()), odd)
+        if odd and not tree.is_folder(folder):
+            problems.append(f"netdev {name} went away while it was being read")
+            continue
+        problems.extend(odd)
+        if netdev:
+            netdevs.append(netdev)
+    return tuple(netdevs)
+
+
+def _netdev(
+    tree: FileTree, name: str, link: IpLink, problems: list[str]
+) -> Optional[Netdev]:
+    folder = f"{NET_CLASS}/{name}"
+    kind = _number(tree, f"{folder}/type", problems)
+    mtu = _number(tree, f"{folder}/mtu", problems)
+    if kind is None or mtu is None:
+        return None
+    entries = tree.names(folder)
+    return Netdev(
+        name=name,
+        type=kind,
+        mtu=mtu,
+        address=tree.text(f"{folder}/address") or "",
+        operstate=tree.text(f"{folder}/operstate", problems) or UNKNOWN,
+        driver=read_driver(tree, folder) or link.kind,
+        pci=read_pci(tree, folder),
+        uppers=_stacked(entries, "upper_"),
+        lowers=_stacked(entries, "lower_"),
+        addresses=link.addresses,
+    )
+
+
+def _stacked(entries: list[str], prefix: str) -> tuple[str, ...]:
+    return tuple(e[len(prefix) :] for e in entries if e.startswith(prefix))
+
+
+def _number(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
+    text = tree.text(path, problems)
+    if text is None:
+        return None
+    if not text.isdecimal() or len(text) > 10:
+        problems.append(f"{path} reads {text!a}, not a number")
+        return None
+    return int(text)
+
+
+NETWORK_MANAGER = "NetworkManager"
+NETWORKD = "systemd-networkd"
+IFUPDOWN = "ifupdown"
+
+# One file a netdev, named after its index (systemd src/network/networkd-link.c,
+# link_save); NETWORK_FILE is there once a .network file was applied.
+_LINKS = "/run/systemd/netif/links"
+_APPLIED = re.compile(r"^NETWORK_FILE=.", re.MULTILINE)
+# Lines "eth0=eth0" of what ifup brought up (Debian's ifupdown, main.c).
+_IFSTATE = "/run/network/ifstate"
+
+
+def with_owners(
+    tree: FileTree, netdevs: tuple[Netdev, ...], manager: Optional[NetworkManager]
+) -> tuple[Netdev, ...]:
+    """Return ``netdevs`` with the owner of those of RDMA ports and of what is stacked
+    on them; None stays where none of the three has taken a netdev over.
+    """
+    names = concerned(netdevs)
+    managed = manager.managed if manager and manager.running else ()
+    text = tree.text(_IFSTATE) or ""
+    brought_up = {line.partition("=")[0].strip() for line in text.splitlines()}
+    return tuple(
+        replace(netdev, owner=_owner(tree, netdev.name, managed, brought_up))
+        if netdev.name in names
+        else netdev
+        for netdev in netdevs
+    )
+
+
+def _owner(
+    tree: FileTree, name: str, managed: tuple[str, ...], brought_up: set[str]
+) -> Optional[str]:
+    # First, for NetworkManager counts what another service set up among its own.
+    index = tree.text(f"/sys/class/net/{name}/ifindex") or ""
+    if index.isdecimal() and _APPLIED.search(tree.text(f"{_LINKS}/{index}") or ""):
+        return NETWORKD
+    if name in managed:
+        return NETWORK_MANAGER
+    return IFUPDOWN if name in brought_up else None
+
+
+PortOf = tuple[str, int]
+"""An RDMA device and the number of its port, from 1."""
+
+_TYPES = {"InfiniBand": ARPHRD_INFINIBAND, "Ethernet": ARPHRD_ETHER}
+_IWARP = "RNIC"
+# Kinds that are stacked on something: never a port's own netdev.
+_STACKED = ("bond", "bridge", "vlan", "macvlan", "team")
+_DEV_PORT = re.compile(r"[0-9]{1,5}")
+# phys_port_name of a switchdev representor, which stands for a VF or sub-function
+# (Documentation/networking/switchdev.rst).
+_REPRESENTOR = re.compile(r"(?:c\d+)?pf\d+(?:(?:vf|sf)\d+)?")
+
+
+def read_netdev_ports(
+    tree: FileTree,
+    netdevs: tuple[Netdev, ...],
+    devices: tuple[RdmaDevice, ...],
+    ipoib: Mapping[str, Ipoib],
+) -> dict[str, PortOf]:
+    """Return netdev names with the port each belongs to.
+
+    A port's netdev is on the same bus device; where that has several, ``dev_port``
+    tells which (an HCA with a port of InfiniBand and one of Ethernet). A device
+    without a netdev on its bus device is looked for by GID and by MAC address.
+    P_Key children belong to their parent's port, and the second port of an mlx5 bond
+    to that of the first: the driver makes one RDMA device of both.
+    """
+    by_name = {netdev.name: netdev for netdev in netdevs}
+    found: dict[str, PortOf] = {}
+    for device in devices:
+        bus = _of_bus_device(tree, device, by_name, ipoib)
+        for port in device.ports:
+            names = bus.get(port.number) or _of_virtual_device(
+                tree, device, port, by_name
+            )
+            found.update((name, (device.name, port.number)) for name in names)
+    for netdev in netdevs:
+        if netdev.name in ipoib and netdev.name not in found:
+            place = _of_parent(netdev, ipoib, found) or _of_guid(netdev, devices)
+            if place:
+                found[netdev.name] = place
+    for netdev in netdevs:
+        if netdev.driver == "mlx5_core" and netdev.name not in found:
+            place = _of_bond(netdev, by_name, found)
+            if place:
+                found[netdev.name] = place
+    return found
+
+
+def _of_bus_device(
+    tree: FileTree,
+    device: RdmaDevice,
+    by_name: Mapping[str, Netdev],
+    ipoib: Mapping[str, Ipoib],
+) -> dict[int, list[str]]:
+    """Return the netdevs of the bus device of ``device``, by port."""
+    ports = {port.number: _TYPES.get(port.link_layer) for port in device.ports}
+    found: dict[int, list[str]] = {}
+    for name in tree.names(f"{RDMA_CLASS}/{device.name}/device/net"):
+        netdev = by_name.get(name)
+        if netdev is None or (name in ipoib and ipoib[name].parent):
+            continue
+        text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
+        number = int(text) + 1 if _DEV_PORT.fullmatch(text) else 1
+        if len(ports) == 1:
+            (number,) = ports
+        if ports.get(number) == netdev.type:
+            found.setdefault(number, []).append(name)
+    for number, names in found.items():
+        if len(names) > 1:
+            own = [name for name in names if not _is_representor(tree, name)]
+            found[number] = own or names
+    return found
+
+
+def _is_representor(tree: FileTree, name: str) -> bool:
+    text = tree.text(f"{NET_CLASS}/{name}/phys_port_name")  # many have none: an error
+    return text is not None and _REPRESENTOR.fullmatch(text) is not None
+
+
+def _of_virtual_device(
+    tree: FileTree, device: RdmaDevice, port: RdmaPort, by_name: Mapping[str, Netdev]
+) -> list[str]:
+    """Return the Ethernet netdev of a port that has none on its bus device: Soft-RoCE,
+    Soft-iWARP, and devices whose netdev is a PCI function of its own.
+    """
+    if port.link_layer != "Ethernet":
+        return []
+    parent = tree.text(f"{RDMA_CLASS}/{device.name}/parent") or ""  # rxe's
+    if parent in by_name:
+        return [parent]
+    owners = {gid.netdev for gid in port.gids if gid.netdev}
+    if device.node_type == _IWARP:  # the GID begins with the MAC address
+        macs = {gid.gid.replace(":", "")[:12] for gid in port.gids}
+        owners |= {n for n in by_name if by_name[n].address.replace(":", "") in macs}
+    return sorted(
+        name
+        for name in owners
+        if name in by_name
+        and by_name[name].type == ARPHRD_ETHER
+        and by_name[name].driver not in _STACKED
+    )
+
+
+def _of_parent(
+    netdev: Netdev, ipoib: Mapping[str, Ipoib], found: Mapping[str, PortOf]
+) -> Optional[PortOf]:
+    return found.get(ipoib[netdev.name].parent or "")
+
+
+def _of_guid(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> Optional[PortOf]:
+    """Return the port whose GUID is the end of an IPoIB netdev's address."""
+    guid = netdev.address.replace(":", "")[-16:]
+    for device in devices:
+        for port in device.ports:
+            base = next((gid.gid for gid in port.gids if gid.index == 0), "")
+            # VFs that have been given no GUID all have 0.
+            if guid.strip("0") and guid == base.replace(":", "")[-16:]:
+                return device.name, port.number
+    return None
+
+
+def _of_bond(
+    netdev: Netdev, by_name: Mapping[str, Netdev], found: Mapping[str, PortOf]
+) -> Optional[PortOf]:
+    for upper in netdev.uppers:
+        bond = by_name.get(upper)
+        for name in bond.lowers if bond and bond.driver == "bond" else ():
+            other = by_name.get(name)
+            if name in found and other and _slot(other) == _slot(netdev):
+                return found[name]
+    return None
+
+
+def _slot(netdev: Netdev) -> Optional[str]:
+    """Return the PCI address without the function: that of the whole adapter."""
+    return netdev.pci.address.partition(".")[0] if netdev.pci else None

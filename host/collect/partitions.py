@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""P_Key tables and IPoIB netdevs, and nothing else: what is looked at again and again
+to see whether a partition has come or gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ovirt_rdma.host.collect.netdev_details import read_ipoib
+from ovirt_rdma.host.collect.netdevs import read_netdev_ports, read_netdevs
+from ovirt_rdma.host.collect.rdma import read_rdma_devices, with_port_details
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.model import UNKNOWN, Facts
+from ovirt_rdma.host.system.tree import FileTree
+
+
+def read_partitions(tree: FileTree, tools: Tools, problems: list[str]) -> Facts:
+    """Return facts in which only RDMA devices and netdevs are read, those without
+    MTUs of ports, IP addresses and offloads.
+
+    Reads /sys; ``ip`` is run only where an IPoIB netdev has no files of its own there.
+    """
+    devices = read_rdma_devices(tree, problems)
+    # ibv_devinfo would tell the MTUs.
+    devices = with_port_details(tree, Tools(None), devices, problems)
+    netdevs = read_netdevs(tree, {}, problems)
+    ipoib = read_ipoib(tree, tools, netdevs, problems)
+    ports = read_netdev_ports(tree, netdevs, devices, ipoib)
+    nowhere = (None, None)
+    placed = (
+        (netdev, *ports.get(netdev.name, nowhere), ipoib.get(netdev.name))
+        for netdev in netdevs
+    )
+    return Facts(
+        hostname=UNKNOWN,
+        kernel_release=UNKNOWN,
+        uptime_s=0.0,
+        rdma_devices=devices,
+        netdevs=tuple(
+            replace(netdev, rdma_device=device, rdma_port=port, ipoib=own)
+            for netdev, device, port, own in placed
+        ),
+        problems=tuple(dict.fromkeys(problems)),
+    )

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""RDMA devices and their ports.
+
+RDMA devices, their ports and GID tables, from /sys/class/infiniband.
+
+The texts are those of the kernel's drivers/infiniband/core/sysfs.c.
+
+What a fabric adds to RDMA devices: identity, MTUs, LIDs, P_Keys.
+
+The texts are those of the kernel's drivers/infiniband/core/sysfs.c and
+cma_configfs.c, and of the drivers' hw_rev, hca_type and board_id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Optional
+
+from ovirt_rdma.host.collect.hcas import read_driver, read_numa_node, read_pci
+from ovirt_rdma.host.collect.parsers.ibverbs import (
+    PortMtus,
+    data_rate_mbps,
+    parse_port_mtus,
+    rate_mbps,
+)
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.devices import Gid, PKey, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.model import UNKNOWN
+from ovirt_rdma.host.system.tree import FileTree
+
+RDMA_CLASS = "/sys/class/infiniband"
+
+_NUMBERED = re.compile(r"(?:\d+:\s*)?([A-Za-z<][^:]*)")
+_GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
+
+
+def read_rdma_devices(tree: FileTree, problems: list[str]) -> tuple[RdmaDevice, ...]:
+    """Return all RDMA devices by name; none where no RDMA module is loaded.
+
+    A device that goes away meanwhile is left out, odd text shown as unknown, each
+    with a sentence in ``problems``.
+    """
+    devices = []
+    for name in tree.names(RDMA_CLASS):
+        odd: list[str] = []
+        device = _device(tree, name, odd)
+        if odd and not tree.is_folder(f"{RDMA_CLASS}/{name}"):
+            problems.append(f"RDMA device {name} went away while it was being read")
+            continue
+        problems.extend(odd)
+        devices.append(device)
+    return tuple(devices)
+
+
+def _device(tree: FileTree, name: str, problems: list[str]) -> RdmaDevice:
+    folder = f"{RDMA_CLASS}/{name}"
+    driver = read_driver(tree, folder)
+    if driver is None and tree.text(f"{folder}/parent"):
+        # Of the drivers without a bus device only rxe has this attribute.
+        driver = "rdma_rxe"
+    ports = []
+    for port in tree.names(f"{folder}/ports", problems):
+        if port.isdecimal():
+            place = f"{folder}/ports/{port}"
+            ports.append(_port(tree, place, int(port), driver, problems))
+        else:
+            problems.append(f"{folder}/ports has a port named {port!a}")
+    return RdmaDevice(
+        name=name,
+        node_type=_word(tree, f"{folder}/node_type", problems),
+        node_guid=tree.text(f"{folder}/node_guid", problems) or UNKNOWN,
+        driver=driver,
+        firmware=tree.text(f"{folder}/fw_ver"),
+        pci=read_pci(tree, folder),
+        ports=tuple(sorted(ports, key=lambda port: port.number)),
+    )
+
+
+def _port(
+    tree: FileTree,
+    folder: str,
+    number: int,
+    driver: Optional[str],
+    problems: list[str],
+) -> RdmaPort:
+    link_layer = tree.text(f"{folder}/link_layer", problems) or UNKNOWN
+    rate = _rate(tree, f"{folder}/rate", problems)
+    return RdmaPort(
+        number=number,
+        state=_word(tree, f"{folder}/state", problems),
+        physical_state=_word(tree, f"{folder}/phys_state", problems),
+        link_layer=link_layer,
+        rate_mbps=rate_mbps(rate) if rate else None,
+        data_rate_mbps=(
+            # Soft-RoCE has no link of its own.
+            data_rate_mbps(rate, link_layer) if rate and driver != "rdma_rxe" else None
+        ),
+        gids=_gids(tree, folder, problems),
+    )
+
+
+def _word(tree: FileTree, path: str, problems: list[str]) -> str:
+    """Return ``ACTIVE`` for ``4: ACTIVE``."""
+    text = tree.text(path, problems)
+    if text is None:
+        return UNKNOWN
+    match = _NUMBERED.fullmatch(text)
+    if not match:
+        problems.append(f"{path} reads {text!a}, not NUMBER: WORD")
+        return UNKNOWN
+    return match.group(1)
+
+
+def _rate(tree: FileTree, path: str, problems: list[str]) -> Optional[str]:
+    """Return ``40 Gb/sec (4X QDR)``; None for a port without a rate."""
+    text = tree.text(path)
+    if text is not None and rate_mbps(text) is None:
+        problems.append(f"{path} reads {text!a}, not a rate in Gb/sec")
+        return None
+    return text
+
+
+def _gids(tree: FileTree, folder: str, problems: list[str]) -> tuple[Gid, ...]:
+    """Return the used entries of a GID table.
+
+    Tables have up to 256 entries, nearly all zero; the attributes of a zero entry
+    give EINVAL, so they are read for the used ones only.
+    """
+    gids = []
+    for name in tree.names(f"{folder}/gids", problems):
+        # An entry may be taken out at any moment: then it reads as zero or fails.
+        text = tree.text(f"{folder}/gids/{name}")
+        if text is None or not text.strip("0:"):
+            continue
+        if not name.isdecimal() or not _GID.fullmatch(text):
+            problems.append(f"{folder}/gids/{name} reads {text!a}, not a GID")
+            continue
+        gids.append(
+            Gid(
+                index=int(name),
+                gid=text,
+                type=tree.text(f"{folder}/gid_attrs/types/{name}"),
+                netdev=tree.text(f"{folder}/gid_attrs/ndevs/{name}"),
+            )
+        )
+    return tuple(sorted(gids, key=lambda gid: gid.index))
+
+
+RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"
+
+_HEX = re.compile(r"0x[0-9a-f]{1,8}")
+_PKEY = re.compile(r"0x[0-9a-f]{4}")
+# Bit 15 says full or limited member; what is left is 0 for an unused entry.
+_PARTITION = 0x7FFF
+_NO_MTUS = PortMtus()
+# hfi1 shows verbs at most 4096, also where Omni-Path's MTU is 8192 or 10240
+# (query_port() of drivers/infiniband/hw/hfi1/verbs.c).
+_SHOWN_AT_MOST = {"hfi1": 4096}
+# Each failure may have taken a tool's whole time limit.
+_MOST_FAILURES = 3
+
+
+def with_port_details(
+    tree: FileTree, tools: Tools, devices: tuple[RdmaDevice, ...], problems: list[str]
+) -> tuple[RdmaDevice, ...]:
+    """Return ``devices`` with what mounting does not ask for.
+
+    A device that goes away meanwhile is left out, odd text shown as None, each with
+    a sentence in ``problems``.
+    """
+    mtus = _mtus(tools, devices, problems)
+    detailed = []
+    for device in devices:
+        odd: list[str] = []
+        found = _port_device(tree, device, mtus, odd)
+        if odd and not tree.is_folder(f"{RDMA_CLASS}/{device.name}"):
+            problems.append(
+                f"RDMA device {device.name} went away while it was being read"
+            )
+            continue
+        problems.extend(odd)
+        detailed.append(found)
+    return tuple(detailed)
+
+
+def _mtus(
+    tools: Tools, devices: tuple[RdmaDevice, ...], problems: list[str]
+) -> dict[tuple[str, int], PortMtus]:
+    """Ask for all devices at once. ``ibv_devinfo`` fails as a whole when it cannot
+    open one of them; then each is asked by itself.
+    """
+    if not devices:
+        return {}
+    failed: list[str] = []
+    text = tools.text(["ibv_devinfo"], failed, optional=True)
+    if text is not None:
+        return parse_port_mtus(text)
+    if not failed:
+        return {}
+    if len(devices) == 1:
+        problems.extend(failed)
+        return {}
+    found: dict[tuple[str, int], PortMtus] = {}
+    failed.clear()
+    for number, device in enumerate(devices):
+        text = tools.text(["ibv_devinfo", "-d", device.name], failed, optional=True)
+        found.update(parse_port_mtus(text or ""))
+        if len(failed) == _MOST_FAILURES and number + 1 < len(devices):
+            left = len(devices) - number - 1
+            failed.append(
+                f"ibv_devinfo was not asked about {left} more RDMA devices: it had "
+                f"failed {_MOST_FAILURES} times"
+            )
+            break
+    problems.extend(failed)
+    return found
+
+
+def _port_device(
+    tree: FileTree,
+    device: RdmaDevice,
+    mtus: Mapping[tuple[str, int], PortMtus],
+    problems: list[str],
+) -> RdmaDevice:
+    folder = f"{RDMA_CLASS}/{device.name}"
+    names = set(tree.names(folder, problems))
+    hw_rev, hca_type, board_id = (
+        _text(tree, f"{folder}/{name}", problems) if name in names else None
+        for name in ("hw_rev", "hca_type", "board_id")
+    )
+    return replace(
+        device,
+        hw_rev=hw_rev,
+        hca_type=hca_type,
+        board_id=board_id,
+        numa_node=read_numa_node(tree, f"{folder}/device"),
+        ports=tuple(
+            _port_facts(
+                tree,
+                device,
+                port,
+                _believable(mtus.get((device.name, port.number)), device.driver),
+                problems,
+            )
+            for port in device.ports
+        ),
+    )
+
+
+def _believable(mtus: Optional[PortMtus], driver: Optional[str]) -> PortMtus:
+    most = _SHOWN_AT_MOST.get(driver or "")
+    if mtus is None:
+        return _NO_MTUS
+    return PortMtus(
+        max_mtu=None if mtus.max_mtu == most else mtus.max_mtu,
+        active_mtu=None if mtus.active_mtu == most else mtus.active_mtu,
+    )
+
+
+def _port_facts(
+    tree: FileTree,
+    device: RdmaDevice,
+    port: RdmaPort,
+    mtus: PortMtus,
+    problems: list[str],
+) -> RdmaPort:
+    folder = f"{RDMA_CLASS}/{device.name}/ports/{port.number}"
+    names = set(tree.names(folder, problems))
+    lid, sm_lid = (
+        _number(tree, f"{folder}/{name}", problems) if name in names else None
+        for name in ("lid", "sm_lid")
+    )
+    ethernet = port.link_layer == "Ethernet"
+    return replace(
+        port,
+        max_mtu=mtus.max_mtu,
+        active_mtu=mtus.active_mtu,
+        lid=lid,
+        sm_lid=sm_lid,
+        guid=None if ethernet else _guid(port),
+        default_gid_type=(
+            _default_gid_type(tree, device.name, port.number, problems)
+            if ethernet
+            else None
+        ),
+        pkeys=(
+            _pkeys(tree, f"{folder}/pkeys", problems)
+            if "pkeys" in names  # iWARP has none
+            else ()
+        ),
+    )
+
+
+def _default_gid_type(
+    tree: FileTree, device: str, port: int, problems: list[str]
+) -> Optional[str]:
+    """Return ``RoCE v2``; None where nobody made the device's folder in configfs.
+
+    Making it would tell, but would change the host.
+    """
+    folder = f"{RDMA_CM_CONFIG}/{device}/ports/{port}"
+    if not tree.is_folder(folder):
+        return None
+    return _text(tree, f"{folder}/default_roce_mode", problems)
+
+
+def _guid(port: RdmaPort) -> Optional[str]:
+    """Return the port GUID: the low half of the GID at index 0.
+
+    A VF has none (all zero) until its physical function gives it one.
+    """
+    first = next((gid for gid in port.gids if gid.index == 0), None)
+    guid = ":".join(first.gid.split(":")[4:]) if first else ""
+    return guid if guid.strip("0:") else None
+
+
+def _number(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
+    """Return 1 for ``0x1``."""
+    text = tree.text(path, problems)
+    if text is None:
+        return None
+    if not _HEX.fullmatch(text):
+        problems.append(f"{path} reads {text!a}, not a hexadecimal number")
+        return None
+    return int(text, 16)
+
+
+def _pkeys(tree: FileTree, folder: str, problems: list[str]) -> tuple[PKey, ...]:
+    """Return the used entries of a P_Key table; most of some 128 are 0x0000."""
+    pkeys = []
+    for name in tree.names(folder, problems):
+        text = tree.text(f"{folder}/{name}", problems)
+        if text is None:
+            continue
+        if not (name.isascii() and name.isdecimal() and _PKEY.fullmatch(text)):
+            problems.append(f"{folder}/{name} reads {text!a}, not a P_Key")
+        elif int(text, 16) & _PARTITION:
+            pkeys.append(PKey(int(name), text))
+    return tuple(sorted(pkeys, key=lambda pkey: pkey.index))
+
+
+def _text(tree: FileTree, path: str, problems: list[str]) -> Optional[str]:
+    """Return a text that a driver may well leave empty, or None."""
+    data = tree.data(path, problems)
+    return data.decode("utf-8", "surrogateescape").strip() or None if data else None

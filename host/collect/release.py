@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Versions: operating system, kernel configuration, packages.
+
+How the running kernel was configured, as far as RDMA and NFS go.
+
+Which distribution a host runs, from os-release(5).
+
+Versions of installed packages, asked of rpm, or of dpkg where rpm has none.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Optional
+
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.model import KernelOption
+from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.tree import FileTree
+
+RUNNING = "/proc/config.gz"
+# A configuration of Linux 6.12 has 0.3 MB.
+MAX_BYTES = 8 << 20
+
+# drivers/infiniband, drivers/net/ethernet/mellanox, net/sunrpc, fs/nfs, fs/configfs
+# and net/dcb in Linux 6.12; without CONFIG_.
+_CORE = "INFINIBAND INFINIBAND_USER_ACCESS INFINIBAND_USER_MAD CONFIGFS_FS DCB"
+_IPOIB = "INFINIBAND_IPOIB INFINIBAND_IPOIB_CM MLX5_CORE_IPOIB"
+_MELLANOX = "MLX4_CORE MLX4_CORE_GEN2 MLX4_INFINIBAND MLX5_CORE MLX5_INFINIBAND"
+_OTHERS = "HFI1 QIB MTHCA IRDMA BNXT_RE CXGB4 QEDR OCRDMA USNIC VMWARE_PVRDMA"
+_SOFT = "RDMA_RXE RDMA_SIW"
+_NFS = "SUNRPC_XPRT_RDMA NFS_FS NFS_V3 NFS_V4"
+_BLOCK = "INFINIBAND_SRP INFINIBAND_ISER NVME_RDMA"
+SYMBOLS = frozenset(f"{_CORE} {_IPOIB} {_MELLANOX} {_SOFT} {_NFS} {_BLOCK}".split()) | {
+    f"INFINIBAND_{name}" for name in _OTHERS.split()
+}
+
+_SET = re.compile(r"^CONFIG_(\w+)=(.*)$", re.MULTILINE | re.ASCII)
+_NOT_SET = re.compile(r"^# CONFIG_(\w+) is not set$", re.MULTILINE | re.ASCII)
+
+
+def read_kernel_config(
+    tree: FileTree, release: str, problems: list[str]
+) -> Optional[tuple[KernelOption, ...]]:
+    """Return the symbols out of SYMBOLS, sorted, or None where there is no
+    configuration of the kernel ``release``.
+
+    A symbol that is not in the result is not in the configuration: this kernel does
+    not have it, or what it depends on is not set.
+    """
+    for path in (
+        f"/boot/config-{release}",
+        f"/lib/modules/{release}/config",  # EL, and images without a /boot of theirs
+        f"/usr/lib/modules/{release}/config",
+        RUNNING,
+    ):
+        data = tree.data(path)
+        if data is None:
+            continue
+        if path == RUNNING:
+            data = _unpacked(path, data, problems)
+        found = parse_kernel_config(data or b"")
+        if found is not None:
+            return found
+        if data is not None:
+            problems.append(f"{path} is no kernel configuration")
+    return None
+
+
+def parse_kernel_config(data: bytes) -> Optional[tuple[KernelOption, ...]]:
+    """Return the symbols out of SYMBOLS; None where ``data`` sets none at all."""
+    text = data[:MAX_BYTES].decode("utf-8", "surrogateescape")
+    values = dict.fromkeys(_NOT_SET.findall(text), "n")
+    values.update(_SET.findall(text))
+    if not values:
+        return None
+    return tuple(
+        KernelOption(name, values[name].strip().strip('"'))
+        for name in sorted(SYMBOLS & values.keys())
+    )
+
+
+def _unpacked(path: str, data: bytes, problems: list[str]) -> Optional[bytes]:
+    """Unpack gzip, but no more than MAX_BYTES."""
+    import zlib  # noqa: PLC0415  (few kernels have the file)
+
+    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        found = stream.decompress(data, MAX_BYTES)
+    except zlib.error as e:
+        problems.append(f"{path} cannot be unpacked: {e}")
+        return None
+    if not stream.eof:
+        why = "it ends too early" if len(found) < MAX_BYTES else "it is far too large"
+        problems.append(f"{path} cannot be unpacked: {why}")
+        return None
+    return found
+
+
+FILES = ("/etc/os-release", "/usr/lib/os-release")
+
+_EL_PLATFORM = re.compile(r"platform:(el\d{1,3})")
+_EL_FAMILY = frozenset(("rhel", "centos"))
+_MAJOR = re.compile(r"\d{1,3}")
+
+
+def read_distribution(tree: FileTree, problems: list[str]) -> Optional[str]:
+    """Return ``el9`` (also for rebuilds of it, and oVirt Node), ``fc40``,
+    ``debian12``; ``debian`` where there is no version (its testing), None where
+    there is no os-release.
+    """
+    for path in FILES:
+        data = tree.data(path)
+        if data is not None:
+            fields = parse_os_release(path, data, problems)
+            return distribution(fields) or None
+    problems.append(f"the distribution is not known: there is no {' or '.join(FILES)}")
+    return None
+
+
+def parse_os_release(path: str, data: bytes, problems: list[str]) -> dict[str, str]:
+    """Return the assignments, unquoted as a shell does; others get a sentence."""
+    found = {}
+    text = data.decode("utf-8", "surrogateescape")
+    for number, line in enumerate(text.split("\n"), 1):
+        plain = line.strip()
+        if not plain or plain.startswith("#"):
+            continue
+        key, is_assignment, value = plain.partition("=")
+        try:
+            words = shlex.split(value)
+        except ValueError:  # a quote that is not closed
+            words = ["", ""]
+        if is_assignment and key.isidentifier() and len(words) < 2:
+            found[key] = "".join(words)
+        else:
+            problems.append(f"{path} line {number} is no assignment: {plain[:60]!a}")
+    return found
+
+
+def distribution(fields: dict[str, str]) -> str:
+    """Return the name that the fields of an os-release make; empty without ``ID``.
+
+    CentOS Stream, RHEL and their rebuilds say ``PLATFORM_ID=platform:el9``. Fedora is
+    like none of them.
+    """
+    platform = _EL_PLATFORM.fullmatch(fields.get("PLATFORM_ID", ""))
+    if platform:
+        return platform.group(1)
+    own, version = fields.get("ID", ""), fields.get("VERSION_ID", "")
+    major = _MAJOR.match(version)
+    if major and _EL_FAMILY & {own, *fields.get("ID_LIKE", "").split()}:
+        return f"el{major.group()}"
+    return f"{'fc' if own == 'fedora' else own}{version}" if own else ""
+
+
+# Both exit with 1 for a package that is not installed; rpm says so on stdout, and
+# has words on stderr for anything else.
+_NOT_INSTALLED = 1
+_RPM_WORDS = "exit status 1"
+_DPKG_WORDS = "no packages found matching"
+
+
+def package_version(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
+    """Return the version, as ``4.50.5.1``, without the distribution's own part; None
+    where it is not installed, or no package tool is there to tell.
+    """
+    return _rpm(tools, package, problems) or _dpkg(tools, package, problems)
+
+
+def _rpm(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
+    argv = ["rpm", "-q", "--qf", r"%{VERSION}\n", package]
+    lines = _answer(tools, argv, _RPM_WORDS, problems).split()
+    return lines[0] if lines else None
+
+
+def _dpkg(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
+    """Of a package that was removed, dpkg may still have the configuration."""
+    argv = ["dpkg-query", "-W", "-f", r"${db:Status-Status}/${Version}\n", package]
+    for line in _answer(tools, argv, _DPKG_WORDS, problems).split():
+        status, _, version = line.partition("/")
+        if status == "installed":  # epoch:upstream-revision, deb-version(7)
+            return version.rpartition(":")[2].rpartition("-")[0] or version
+    return None
+
+
+def _answer(
+    tools: Tools, argv: Sequence[str], not_installed: str, problems: list[str]
+) -> str:
+    try:
+        text = tools.text(argv, problems, optional=True, raised_status=_NOT_INSTALLED)
+    except CommandFailed as no:
+        if not_installed not in str(no):
+            problems.append(f"{' '.join(argv)} failed: {no}")
+        return ""
+    return text or ""

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""VDSM's running daemons, and the SELinux contexts that they run in."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterator
+from typing import Optional
+
+from ovirt_rdma.host.facts.model import SELinux, VdsmDaemon
+from ovirt_rdma.host.paths import LAUNCHER, STOCK_SUPERVDSMD, STOCK_VDSMD
+from ovirt_rdma.host.system.tree import FileTree
+
+_DAEMONS = {
+    LAUNCHER: "vdsmd",
+    STOCK_VDSMD: "vdsmd",
+    STOCK_SUPERVDSMD: "supervdsmd",
+}
+# There only where SELinux is on; "1" or "0" (kernel, security/selinux/selinuxfs.c).
+_ENFORCE = "/sys/fs/selinux/enforce"
+
+
+def running_scripts(
+    tree: FileTree, scripts: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """Yield process id and script of those that Python runs: python3, then the script.
+    In the order of ids, so of several (one stopping, one starting) the lowest first.
+    """
+    wanted = {script.encode(): script for script in scripts}
+    for pid in sorted(int(name) for name in tree.names("/proc") if name.isdecimal()):
+        arguments = (tree.data(f"/proc/{pid}/cmdline") or b"").split(b"\0")
+        if not posixpath.basename(arguments[0]).startswith(b"python"):
+            continue
+        script = next((a for a in arguments[1:] if not a.startswith(b"-")), b"")
+        if script in wanted:
+            yield pid, wanted[script]
+
+
+def read_selinux(tree: FileTree) -> Optional[SELinux]:
+    """Return the mode, and the contexts of VDSM's daemons as far as they run and can be
+    read; None where SELinux is off.
+    """
+    enforce = tree.text(_ENFORCE)
+    if enforce is None:
+        return None
+    found: dict[str, VdsmDaemon] = {}
+    for pid, script in running_scripts(tree, _DAEMONS):
+        context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
+        if context:
+            daemon = VdsmDaemon(_DAEMONS[script], pid, context)
+            found.setdefault(daemon.name, daemon)
+    return SELinux(enforce == "1", tuple(found[name] for name in sorted(found)))

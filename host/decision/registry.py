@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""All rules in order, and the decision: findings and a plan. Pure.
+
+All rules, in the order in which they are shown.
+
+``decide(facts, policy)``: what is right and wrong, and what would change. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ovirt_rdma.host.decision import policy_names
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.rules import (
+    drivers,
+    host,
+    kernel_config,
+    module_options,
+    modules,
+    nfs_rdma,
+    rdma_stack,
+)
+from ovirt_rdma.host.rules.base import FAIL, WARN, Finding, Rule, Step
+from ovirt_rdma.host.rules.infiniband import (
+    bond,
+    mode,
+    partitions,
+    port,
+    profile,
+    receive_buffers,
+)
+from ovirt_rdma.host.rules.infiniband import mtu as ipoib_mtu
+from ovirt_rdma.host.rules.infiniband import tso as ipoib_tso
+from ovirt_rdma.host.rules.roce import flow_control, gid
+from ovirt_rdma.host.rules.roce import mtu as roce_mtu
+from ovirt_rdma.host.rules.roce import tso as roce_tso
+from ovirt_rdma.host.rules.view import View
+
+RULES: tuple[Rule, ...] = (
+    *drivers.RULES,
+    *rdma_stack.RULES,
+    *kernel_config.RULES,
+    *modules.RULES,
+    *modules.WANTED_RULES,
+    *module_options.UNKNOWN_RULES,
+    *module_options.RULES,
+    *host.UNITS_RULES,
+    *policy_names.RULES,
+    *port.RULES,
+    # In the order in which steps have to be carried out: a new port MTU makes all
+    # netdevs of the adapter anew, TSO goes off first where it must be off, a mode sets
+    # an MTU and turns offloads off and on.
+    *receive_buffers.RULES,
+    *profile.RULES,
+    *partitions.RULES,
+    *ipoib_tso.A0_RULES,
+    *mode.RULES,
+    *ipoib_mtu.RULES,
+    *ipoib_mtu.NETWORK_MTU_RULES,
+    *ipoib_tso.RULES,
+    # Last of what changes children: it sees to them from then on.
+    *partitions.FOLLOW_RULES,
+    *bond.RULES,
+    *roce_mtu.RULES,
+    *roce_tso.RULES,
+    *gid.RULES,
+    *flow_control.RULES,
+    *nfs_rdma.RULES,
+    *host.VDSM_RULES,
+    *host.UNREAD_RULES,
+)
+
+
+def rule_by_id(rule_id: str) -> Rule:
+    """Return the rule; its id may be given in any case. Raises KeyError."""
+    return {rule.id: rule for rule in RULES}[rule_id.upper()]
+
+
+_ODD = (host.UNREAD_ID, WARN)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Findings and steps, both in the order of the rules, then of the subjects.
+
+    Steps are in the order in which they have to be carried out.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a finding is FAIL."""
+        return any(finding.verdict == FAIL for finding in self.findings)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Sentences on what could not be read; a step may be missing for that."""
+        return tuple(f.sentence for f in self.findings if (f.rule, f.verdict) == _ODD)
+
+    @property
+    def to_do(self) -> tuple[Step, ...]:
+        """The steps that can be done."""
+        return tuple(step for step in self.steps if not step.refused)
+
+    @property
+    def refused(self) -> tuple[Step, ...]:
+        """The steps that hardware or engine do not allow."""
+        return tuple(step for step in self.steps if step.refused)
+
+
+def decide(facts: Facts, policy: Policy, skip: Collection[str] = ()) -> Decision:
+    """Hold ``facts`` against ``policy`` with every rule whose id is not in ``skip``."""
+    view = View(facts, policy)
+    findings: list[Finding] = []
+    steps: list[Step] = []
+    for rule in RULES:
+        if rule.id in skip:
+            continue
+        for outcome in rule.decide(view):
+            if isinstance(outcome, Step):
+                steps.append(outcome)
+            else:
+                findings.append(outcome)
+    return Decision(tuple(findings), tuple(steps))

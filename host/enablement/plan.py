@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which steps turn a mode on, and which turn everything off. Pure.
+
+The marker is the last thing that enable writes and the last that disable
+removes, so a run that was interrupted is seen and completed by the next one. A
+folder that has to be made is noted first, so disable knows it from one that was there
+before. At every point between, vdsmd starts either as stock or through a whole
+launcher.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ovirt_rdma.host.enablement.state import (
+    ABSENT,
+    BY_LAUNCHER,
+    BY_STOCK,
+    EDITED,
+    MAKE_LINK,
+    MODE_HOST,
+    MODE_NFSMOUNT,
+    MODE_VDSMD,
+    OURS,
+    PRESENT,
+    RELOAD_SYSTEMD,
+    REMOVE_CONF,
+    REMOVE_DIRECTORY,
+    REMOVE_LEFT_OVER,
+    REMOVE_LINK,
+    REMOVE_MARKER,
+    REMOVE_NOTE,
+    RESTART_VDSMD,
+    SAVE_CONF,
+    START_CAPS,
+    WRITE_MARKER,
+    WRITE_NOTE,
+    EnablementRefused,
+    EnablementState,
+    Folder,
+    Step,
+    modes_on,
+    nfsmount_places,
+    own_places,
+    refuse_foreign,
+    refuse_other_mode,
+    vdsmd_places,
+)
+from ovirt_rdma.host.enablement.status import selinux_advice
+from ovirt_rdma.host.paths import (
+    CAPS_UNIT,
+    DROPIN_DIRECTORY,
+    DROPIN_LINK,
+    DROPIN_SOURCE,
+    ENABLED,
+    FOLDER_NOTE,
+    LAUNCHER,
+    NFSMOUNT_FILE,
+    NFSMOUNT_SAVED,
+)
+
+
+def plan_enable(
+    state: EnablementState, restart_vdsmd: bool = False
+) -> tuple[Step, ...]:
+    """Return the steps that put the launcher before vdsmd.
+
+    Raises EnablementRefused where the other mode is on, a package is not whole,
+    something of another stands in our place, or another drop-in replaces vdsmd's
+    ExecStart.
+    """
+    refuse_other_mode(state, MODE_VDSMD)
+    refuse_foreign(*own_places(state), *vdsmd_places(state))
+    for present, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
+        if not present:
+            raise EnablementRefused(
+                f"{path} is missing", "install the package ovirt-rdma-host again"
+            )
+    if state.overrides:
+        raise EnablementRefused(
+            f"{', '.join(state.overrides)} replaces vdsmd's ExecStart too, and systemd "
+            "lets only one drop-in do that",
+            "remove ExecStart from that drop-in, or do without this mode",
+        )
+    steps = _sweep(state)
+    if state.link == ABSENT:
+        if state.directory.state == ABSENT and state.noted_folder != DROPIN_DIRECTORY:
+            sentence = f"note in {FOLDER_NOTE} that {DROPIN_DIRECTORY} is new"
+            steps.append(Step(WRITE_NOTE, FOLDER_NOTE, sentence))
+        sentence = f"link {DROPIN_LINK} to {DROPIN_SOURCE}"
+        steps.append(Step(MAKE_LINK, DROPIN_LINK, sentence))
+    outdated = BY_STOCK
+    # Its drop-in is an old one: systemd has not read the one that is there now.
+    if restart_vdsmd and state.process and selinux_advice(state):
+        outdated = state.process.program
+        steps += _reload(state)
+    elif ABSENT in {state.link, state.marker}:
+        steps += _reload(state)
+    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, outdated))
+
+
+def plan_enable_host(
+    state: EnablementState, restart_vdsmd: bool = False
+) -> tuple[Step, ...]:
+    """Return the steps that let the hooks and units act, and leave NFS alone.
+
+    Raises EnablementRefused where another mode is on, whose hooks act already, or
+    where something of another stands in the marker's place.
+    """
+    refuse_other_mode(state, MODE_HOST)
+    refuse_foreign(*own_places(state))
+    steps = _sweep(state)
+    return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_LAUNCHER))
+
+
+def plan_disable(
+    state: EnablementState, restart_vdsmd: bool = False
+) -> tuple[Step, ...]:
+    """Return the steps that leave vdsmd and mount.nfs as they are shipped.
+
+    A package that is gone does not matter. A file that was edited is kept where
+    mount.nfs does not read it. Raises EnablementRefused where something of another
+    stands in a place of the mode that is on.
+    """
+    on = modes_on(state)
+    refuse_foreign(*own_places(state))
+    if MODE_VDSMD in on:
+        refuse_foreign(*vdsmd_places(state))
+    if MODE_NFSMOUNT in on:
+        refuse_foreign(*nfsmount_places(state))
+    steps = _sweep(state)
+    if state.link == OURS:
+        steps.append(Step(REMOVE_LINK, DROPIN_LINK, f"remove {DROPIN_LINK}"))
+    steps += _remove_folder(state, state.directory, DROPIN_LINK, state.link)
+    if MODE_VDSMD in on:
+        steps += _reload(state)
+    if state.conf == OURS:
+        steps.append(Step(REMOVE_CONF, NFSMOUNT_FILE, f"remove {NFSMOUNT_FILE}"))
+    elif state.conf == EDITED:
+        steps.append(_save_conf(state))
+    steps += _remove_folder(state, state.conf_directory, NFSMOUNT_FILE, state.conf)
+    if state.note == OURS:
+        steps.append(Step(REMOVE_NOTE, FOLDER_NOTE, f"remove {FOLDER_NOTE}"))
+    if state.marker == OURS:
+        steps.append(Step(REMOVE_MARKER, ENABLED, f"remove {ENABLED}"))
+        steps += _tell_caps(state)
+    return (*steps, *_restart(state, restart_vdsmd, BY_LAUNCHER))
+
+
+def _save_conf(state: EnablementState) -> Step:
+    if state.conf_saved:
+        raise EnablementRefused(
+            f"{NFSMOUNT_FILE} was edited, and would be kept as {NFSMOUNT_SAVED}, which "
+            "is there already",
+            "move one of the two away, and run this command again",
+        )
+    sentence = f"keep {NFSMOUNT_FILE}, which was edited, as {NFSMOUNT_SAVED}"
+    return Step(SAVE_CONF, NFSMOUNT_FILE, sentence)
+
+
+def _sweep(state: EnablementState) -> list[Step]:
+    """Remove what runs that were killed have left."""
+    return [
+        Step(REMOVE_LEFT_OVER, path, f"remove {path}, left by a run that was killed")
+        for path in state.left_over
+    ]
+
+
+def _remove_folder(
+    state: EnablementState, folder: Folder, ours: str, whose: str
+) -> list[Step]:
+    """Remove the folder of ``ours`` if we made it and nothing is left in it."""
+    path = Path(ours)
+    removed = {Path(left).name for left in state.left_over}
+    if whose == OURS:
+        removed.add(path.name)
+    if state.noted_folder != str(path.parent) or folder.state != PRESENT:
+        return []
+    if not set(folder.entries) <= removed:
+        return []
+    sentence = f"remove {path.parent}, which is empty now"
+    return [Step(REMOVE_DIRECTORY, str(path.parent), sentence)]
+
+
+def _mark(state: EnablementState) -> list[Step]:
+    if state.marker != ABSENT:
+        return []
+    return [Step(WRITE_MARKER, ENABLED, f"write {ENABLED}"), *_tell_caps(state)]
+
+
+def _tell_caps(state: EnablementState) -> list[Step]:
+    """Have the unit look again, and its timer with it, which at boot does not start on
+    a host without the marker.
+    """
+    if not (state.systemd and state.caps_unit):
+        return []
+    unit = Path(CAPS_UNIT).name
+    return [Step(START_CAPS, unit, f"start {unit}, which tells the engine")]
+
+
+def _reload(state: EnablementState) -> list[Step]:
+    if not state.systemd:
+        return []
+    return [Step(RELOAD_SYSTEMD, "systemd", "make systemd read its units again")]
+
+
+def _restart(state: EnablementState, wanted: bool, outdated: str) -> tuple[Step, ...]:
+    running = state.process is not None and state.process.program == outdated
+    if not (wanted and running and state.systemd):
+        return ()
+    return (Step(RESTART_VDSMD, "vdsmd.service", "restart vdsmd"),)

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The state of enablement, its steps, and when it is refused.
+
+What is there of the modes on a host: read, never changed.
+
+Mode vdsmd is a link that puts the launcher before vdsmd. A marker says that a mode is
+on, and which; mode host is the marker alone, for the hooks and units that act where
+there is one. Mode nfsmount, a file of nfsmount.conf.d, was turned on by earlier
+versions: it is known here so that disable can remove it.
+
+Everything is read below a root directory, so that a fake tree is a test.
+
+What enable and disable are made of: the steps and their ids. Data.
+
+What keeps a mode from being turned on or off: another mode that is on, and things of
+others in our places. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from ovirt_rdma.host.collect.vdsm_processes import read_selinux, running_scripts
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts.model import SELinux
+from ovirt_rdma.host.paths import (
+    CAPS_UNIT,
+    DROPIN_DIRECTORY,
+    DROPIN_LINK,
+    DROPIN_SOURCE,
+    ENABLED,
+    FOLDER_NOTE,
+    LAUNCHER,
+    NFSMOUNT_DIRECTORY,
+    NFSMOUNT_FILE,
+    NFSMOUNT_SAVED,
+    OTHER_DROPIN_DIRECTORIES,
+    STOCK_VDSMD,
+    SYSTEMD_BOOTED,
+    under,
+)
+from ovirt_rdma.host.system.files import unfinished, unfinished_files
+from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.host.system.tree import FileTree
+
+# Whose file stands at a place of ours; EDITED is ours, changed since.
+ABSENT = "absent"
+OURS = "ours"
+EDITED = "edited"
+FOREIGN = "foreign"
+PRESENT = "present"
+
+MODE_VDSMD = "vdsmd"
+# The marker alone: hooks and units act, NFS is as the engine asks for.
+MODE_HOST = "host"
+MODES = (MODE_VDSMD, MODE_HOST)
+# Of earlier versions; can be turned off, not on.
+MODE_NFSMOUNT = "nfsmount"
+# What enable may have made, and disable removes.
+FOLDERS = (DROPIN_DIRECTORY, NFSMOUNT_DIRECTORY)
+MARKER_HEADER = (
+    "# Written by ovirt-rdma-host enable; ovirt-rdma-host disable removes it."
+)
+
+# Which program the running vdsmd was started with.
+BY_LAUNCHER = "launcher"
+BY_STOCK = "stock"
+
+# The file of mode nfsmount starts with these lines and the digest of what follows.
+_CONF_HEADER = b"""\
+# Written by ovirt-rdma-host enable, mode nfsmount; ovirt-rdma-host disable removes it.
+# Do not edit: change /etc/ovirt-rdma/policy.yaml, then: ovirt-rdma-host policy load
+"""
+_SETS_EXEC_START = re.compile(rb"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class VdsmdProcess:
+    """A running vdsmd: its process id, and whether our launcher or stock runs it."""
+
+    pid: int
+    program: str
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder that we put something into: ABSENT, PRESENT or FOREIGN (no plain
+    folder), and the sorted names in it.
+    """
+
+    state: str
+    entries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EnablementState:
+    """What the plans for enable and disable are made from.
+
+    ``marker`` and ``link`` are ABSENT, OURS or FOREIGN; ``marker_mode`` is what a
+    marker of ours says. ``note`` is the same for the note of the folder that enable
+    made, ``noted_folder`` that folder. ``directory`` is vdsmd.service.d,
+    ``conf_directory`` nfsmount.conf.d; ``conf`` whose the file of mode nfsmount in it
+    is, ``conf_saved`` whether an edited one is kept beside it. ``overrides`` are files
+    of others that replace vdsmd's ExecStart too. ``left_over`` are paths of ours that a
+    run that was killed has left. ``selinux`` is None where it is off. ``caps_unit``
+    says whether the unit is installed that tells the hook after_get_caps, ``systemd``
+    whether there is a systemd to reload.
+    """
+
+    marker: str
+    marker_mode: Optional[str]
+    note: str
+    noted_folder: Optional[str]
+    link: str
+    directory: Folder
+    conf: str
+    conf_directory: Folder
+    conf_saved: bool
+    overrides: tuple[str, ...]
+    left_over: tuple[str, ...]
+    launcher: bool
+    dropin: bool
+    process: Optional[VdsmdProcess]
+    selinux: Optional[SELinux]
+    caps_unit: bool
+    systemd: bool
+
+
+def marker_text(mode: str) -> str:
+    """Return what the marker says where ``mode`` is on."""
+    return f"{MARKER_HEADER}\nmode: {mode}\n"
+
+
+_MARKERS = {marker_text(mode).encode(): mode for mode in (*MODES, MODE_NFSMOUNT)}
+
+
+def note_text(folder: str) -> str:
+    """Return what the note says where enable made ``folder``."""
+    return f"{MARKER_HEADER}\nmade: {folder}\n"
+
+
+def read_state(root: Path) -> EnablementState:
+    """Read the state below ``root``. Raises OSError where a place is unreadable."""
+    marker, mode = _one_of(_MARKERS, under(root, ENABLED))
+    folders = {note_text(folder).encode(): folder for folder in FOLDERS}
+    note, noted = _one_of(folders, under(root, FOLDER_NOTE))
+    return EnablementState(
+        marker=marker,
+        marker_mode=mode,
+        note=note,
+        noted_folder=noted,
+        link=_link_state(under(root, DROPIN_LINK)),
+        directory=_folder(under(root, DROPIN_DIRECTORY)),
+        conf=_conf_state(under(root, NFSMOUNT_FILE)),
+        conf_directory=_folder(under(root, NFSMOUNT_DIRECTORY)),
+        conf_saved=under(root, NFSMOUNT_SAVED).exists(),
+        overrides=_overrides(root),
+        left_over=_left_over(root),
+        launcher=under(root, LAUNCHER).is_file(),
+        dropin=under(root, DROPIN_SOURCE).is_file(),
+        process=vdsmd_process(root),
+        selinux=read_selinux(FileTree(root)),
+        caps_unit=under(root, CAPS_UNIT).is_file(),
+        # sd_booted(3): this folder exists exactly where systemd is the init.
+        systemd=under(root, SYSTEMD_BOOTED).is_dir(),
+    )
+
+
+def marker_mode(root: Path) -> Optional[str]:
+    """Return the mode that the marker below ``root`` says is on; None without one of
+    ours, or where it cannot be read.
+    """
+    try:
+        return _one_of(_MARKERS, under(root, ENABLED))[1]
+    except OSError:
+        return None
+
+
+def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
+    """Find the running vdsmd by its command line."""
+    programs = {LAUNCHER: BY_LAUNCHER, STOCK_VDSMD: BY_STOCK}
+    for pid, script in running_scripts(FileTree(root), programs):
+        return VdsmdProcess(pid, programs[script])
+    return None
+
+
+def _one_of(texts: Mapping[bytes, str], path: Path) -> tuple[str, Optional[str]]:
+    """Say whose file stands at ``path``, and for which of ``texts`` it is ours."""
+    if path.is_symlink():
+        return FOREIGN, None
+    try:
+        found = read_file(path)
+    except FileNotFoundError:
+        return ABSENT, None
+    except IsADirectoryError:
+        return FOREIGN, None
+    return (OURS, texts[found]) if found in texts else (FOREIGN, None)
+
+
+def _folder(path: Path) -> Folder:
+    if path.is_symlink():
+        return Folder(FOREIGN)
+    if path.is_dir():
+        return Folder(PRESENT, tuple(sorted(entry.name for entry in path.iterdir())))
+    return Folder(FOREIGN if path.exists() else ABSENT)
+
+
+def _link_state(path: Path) -> str:
+    if path.is_symlink():
+        return OURS if str(path.readlink()) == DROPIN_SOURCE else FOREIGN
+    return FOREIGN if path.exists() else ABSENT
+
+
+def _conf_state(path: Path) -> str:
+    if path.is_symlink():
+        return FOREIGN
+    try:
+        data = read_file(path)
+    except FileNotFoundError:
+        return ABSENT
+    except IsADirectoryError:
+        return FOREIGN
+    if not data.startswith(_CONF_HEADER):
+        return FOREIGN
+    digest, _, body = data[len(_CONF_HEADER) :].partition(b"\n")
+    wanted = f"# content: sha256:{hashlib.sha256(body).hexdigest()}"
+    return OURS if digest == wanted.encode() else EDITED
+
+
+def _left_over(root: Path) -> tuple[str, ...]:
+    """What stands at the places where files and folders of ours are being made."""
+    found: list[Path] = []
+    for path in (ENABLED, FOLDER_NOTE, NFSMOUNT_FILE):
+        if not under(root, path).parent.is_symlink():
+            found += unfinished_files(under(root, path))
+    for folder in (posixpath.dirname(ENABLED), *FOLDERS):
+        place = unfinished(under(root, folder))
+        if place.is_dir() and not place.is_symlink():
+            found.append(place)
+    return tuple(f"/{path.relative_to(root)}" for path in found)
+
+
+def _overrides(root: Path) -> tuple[str, ...]:
+    """Drop-ins of vdsmd.service, other than ours, that set ExecStart.
+
+    A name in an earlier folder hides the same name in a later one.
+    """
+    found: dict[str, str] = {posixpath.basename(DROPIN_LINK): ""}
+    for directory in (DROPIN_DIRECTORY, *OTHER_DROPIN_DIRECTORIES):
+        for path in sorted(under(root, directory).glob("*.conf")):
+            if path.name in found:
+                continue
+            found[path.name] = ""
+            try:
+                content = read_file(path)
+            except OSError:
+                continue  # systemd passes over it as well
+            if _SETS_EXEC_START.search(content):
+                found[path.name] = f"{directory}/{path.name}"
+    return tuple(path for path in found.values() if path)
+
+
+# Step ids; stable, they appear in JSON.
+MAKE_LINK = "make-link"
+WRITE_NOTE = "write-folder-note"
+WRITE_MARKER = "write-marker"
+REMOVE_LINK = "remove-link"
+REMOVE_CONF = "remove-nfsmount-conf"
+SAVE_CONF = "save-nfsmount-conf"
+REMOVE_DIRECTORY = "remove-directory"
+REMOVE_NOTE = "remove-folder-note"
+REMOVE_MARKER = "remove-marker"
+REMOVE_LEFT_OVER = "remove-left-over"
+RELOAD_SYSTEMD = "reload-systemd"
+START_CAPS = "start-caps"
+RESTART_VDSMD = "restart-vdsmd"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change: its stable id, what it acts on, and a sentence about it."""
+
+    id: str
+    target: str
+    sentence: str
+
+
+Places = tuple[tuple[str, str], ...]
+
+
+class EnablementRefused(Problem):
+    """Going on would be unsafe; nothing was changed."""
+
+    exit_code = 4
+
+
+def modes_on(state: EnablementState) -> tuple[str, ...]:
+    """Return the modes of which anything of ours is there, half done or whole."""
+    signs = {
+        MODE_VDSMD: state.link == OURS,
+        MODE_NFSMOUNT: state.conf in {OURS, EDITED},
+        MODE_HOST: False,  # it has the marker only
+    }
+    return tuple(m for m, sign in signs.items() if sign or state.marker_mode == m)
+
+
+def own_places(state: EnablementState) -> Places:
+    """Return where all modes have something: what is there, and the path."""
+    return ((state.marker, ENABLED), (state.note, FOLDER_NOTE))
+
+
+def vdsmd_places(state: EnablementState) -> Places:
+    """The same of mode vdsmd."""
+    return (
+        (state.directory.state, DROPIN_DIRECTORY),
+        (state.link, DROPIN_LINK),
+    )
+
+
+def nfsmount_places(state: EnablementState) -> Places:
+    """The same of mode nfsmount."""
+    return (
+        (state.conf_directory.state, NFSMOUNT_DIRECTORY),
+        (state.conf, NFSMOUNT_FILE),
+    )
+
+
+def refuse_foreign(*places: tuple[str, str]) -> None:
+    """Raise EnablementRefused where something of another stands in one of them."""
+    for found, path in places:
+        if found == FOREIGN:
+            raise EnablementRefused(
+                f"{path} is there already and is not ours",
+                "look what it is for, move it away, and run this command again",
+            )
+
+
+def refuse_untrusted(refused: Sequence[str]) -> None:
+    """Raise EnablementRefused where fapolicyd would not let programs of ours run."""
+    if refused:
+        raise EnablementRefused(
+            f"fapolicyd runs on this host and does not trust {', '.join(refused)}: "
+            "VDSM could not start what it refuses",
+            "install ovirt-rdma-host from its RPM, or run: "
+            + "; ".join(
+                f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
+                for path in refused
+            )
+            + "; fapolicyd-cli --update",
+        )
+
+
+def refuse_other_mode(state: EnablementState, wanted: str) -> None:
+    """Raise EnablementRefused where another mode than ``wanted`` is on.
+
+    Mode nfsmount is not turned off on the way: whoever chose it wanted no code of ours
+    inside vdsmd, and until vdsmd is restarted its exports would be mounted over TCP.
+    """
+    for mode in modes_on(state):
+        if mode != wanted:
+            raise EnablementRefused(
+                f"mode {mode} is on, and only one mode can be",
+                f"ovirt-rdma-host disable, then ovirt-rdma-host enable --mode {wanted}",
+            )

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The largest datagram MTU of IPoIB netdevs, asked of the adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Optional
+
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.netdev_details import with_rdma_details
+from ovirt_rdma.host.collect.rdma import read_rdma_devices, with_port_details
+from ovirt_rdma.host.collect.tools import Tools, not_for_ever
+from ovirt_rdma.host.rules.infiniband.limits import HEADER
+from ovirt_rdma.host.system.commands import Runner, run_command
+from ovirt_rdma.host.system.tree import FileTree
+
+
+def datagram_limits(
+    root: str, names: Collection[str], run: Optional[Runner] = None
+) -> dict[str, int]:
+    """Return the largest datagram MTU in bytes of those of ``names`` whose port tells
+    it (``ibv_devinfo``): more is EINVAL. Never raises for what the host has.
+    """
+    if run is None and root == "/":
+        run = run_command
+    tree, problems = FileTree(root), list[str]()
+    tools = Tools(run and not_for_ever(run), root)
+    devices = with_port_details(
+        tree, tools, read_rdma_devices(tree, problems), problems
+    )
+    found = HostReader(root, run).netdevs(problems)
+    netdevs = with_rdma_details(tree, tools, found, devices, problems)
+    ports = {
+        (device.name, port.number): port for device in devices for port in device.ports
+    }
+    limits = {}
+    for netdev in netdevs:
+        port = ports.get((netdev.rdma_device or "", netdev.rdma_port or 0))
+        if netdev.name in names and port and port.max_mtu:
+            limits[netdev.name] = port.max_mtu - HEADER
+    return limits

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Validate the ``host:`` part beyond the schema. Pure.
+
+PCI addresses, GUIDs and P_Keys as an admin may write them, in the form of the facts.
+
+Pure. Each function raises ValueError with a sentence where the text is none.
+
+The ``host:`` part as data, from what the file says after all checks. Pure.
+
+What a schema cannot say about ``host.interfaces``, and which rules never win.
+
+Pure, over the data as the file has it. A value of the wrong type is passed over
+here: the schema has refused it already.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable, Optional
+
+from ovirt_rdma.host.policy.diagnostics import KeyPath
+from ovirt_rdma.host.policy.model import (
+    CONNECTED,
+    DATAGRAM,
+    ETHERNET,
+    FOLLOW,
+    FULL_MEMBER,
+    INFINIBAND,
+    ON,
+    PARTITIONS_INTERVAL_S,
+    HostPolicy,
+    InterfaceRule,
+    ModuleOption,
+    is_glob,
+    partition,
+)
+from ovirt_rdma.host.policy.validate_modules import (
+    kernel_name,
+    module_mistakes,
+    module_option_mistakes,
+)
+from ovirt_rdma.host.policy.validate_nfs import MOST_COMPARED, glob_mistake
+
+_PCI = re.compile(
+    r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])", re.ASCII
+)
+_PCI_WITHOUT_FUNCTION = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]")
+_GUID_NUMBER = re.compile(r"0x[0-9a-f]{1,16}|[0-9a-f]{16}")
+_GUID_GROUPS = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}|([0-9a-f]{2}:){7}[0-9a-f]{2}")
+_IPOIB_ADDRESS = re.compile(r"([0-9a-f]{2}:){19}[0-9a-f]{2}")
+_GID = re.compile(r"([0-9a-f]{4}:){7}[0-9a-f]{4}")
+_PKEY = re.compile(r"0x[0-9a-f]{1,4}")
+_PKEY_DIGITS = re.compile(r"[0-9a-f]{1,4}")
+_PKEYS_ALLOWED = "allowed: 0x0001 to 0xffff, but not 0x8000"
+
+_DEFAULT_PKEY = 0xFFFF
+
+
+def pci_address(text: str) -> str:
+    """Return a PCI address as ``0000:04:00.0``; ``04:00.0`` is in domain 0000, and so
+    is ``00000000:04:00.0``, the form of some tools.
+    """
+    found = _PCI.fullmatch(text.lower())
+    if found:
+        domain, bus, device, function = found.groups()
+        return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function}"
+    sentence = f"{text!r} is not a PCI address; allowed: 0000:04:00.0 or 04:00.0"
+    if _PCI_WITHOUT_FUNCTION.fullmatch(text.lower()):
+        sentence = f"{text!r} lacks the function; write {text}.0 for the first"
+    raise ValueError(sentence)
+
+
+def port_guid(text: str) -> str:
+    """Return a GUID as ``0002:c903:00fb:1231``.
+
+    Taken are groups of four or of two hex digits, 16 hex digits, and numbers with 0x.
+    """
+    plain = text.lower()
+    if _GUID_NUMBER.fullmatch(plain) or _GUID_GROUPS.fullmatch(plain):
+        digits = plain.removeprefix("0x").replace(":", "").zfill(16)
+        return _in_groups(digits)
+    sentence = (
+        f"{text!r} is not a GUID; allowed: 0002:c903:00fb:1231, 0x0002c90300fb1231"
+    )
+    # Both end with the GUID of the port (RFC 4391 section 9.1.1).
+    for form, kind in ((_IPOIB_ADDRESS, "an IPoIB address"), (_GID, "a GID")):
+        if form.fullmatch(plain):
+            guid = _in_groups(plain.replace(":", "")[-16:])
+            sentence = f"{text!r} is {kind}; write the GUID at its end: {guid}"
+    raise ValueError(sentence)
+
+
+def pkey(text: str) -> str:
+    """Return a P_Key as ``0x8001``. Only hex with 0x is taken: 8001 could be either."""
+    plain = text.lower()
+    if _PKEY.fullmatch(plain):
+        value = f"0x{int(plain, 16):04x}"
+        if partition(value) == 0:
+            raise ValueError(f"{text} is no partition; {_PKEYS_ALLOWED}")
+        return value
+    sentence = f"{text!r} is not a P_Key; {_PKEYS_ALLOWED}"
+    if _PKEY_DIGITS.fullmatch(plain):
+        sentence = f"{text!r} is not a P_Key; write 0x{plain} if it is hex"
+    raise ValueError(sentence)
+
+
+def child_pkey(text: str) -> str:
+    """Return the P_Key of a child that is made with ``text``: a full member's.
+
+    The kernel sets bit 15 itself (drivers/infiniband/ulp/ipoib/ipoib_main.c,
+    create_child).
+    """
+    full = int(pkey(text), 16) | FULL_MEMBER
+    if full == _DEFAULT_PKEY:
+        raise ValueError(
+            f"{text} is the default partition, which needs no child: "
+            "it is the base netdev's"
+        )
+    return f"0x{full:04x}"
+
+
+def _in_groups(digits: str) -> str:
+    return ":".join(digits[start : start + 4] for start in range(0, 16, 4))
+
+
+# How the parts of ``match`` that can be written in several ways become one form.
+NORMAL_FORM = {"pci": pci_address, "guid": port_guid, "pkey": pkey}
+
+
+def interface_name(rule: Mapping[str, Any], number: int) -> str:
+    """Return the admin's name of a rule, or ``interface N``, counted from 1."""
+    return str(rule.get("name", f"interface {number}"))
+
+
+def host_policy(host: Mapping[str, Any]) -> HostPolicy:
+    """Return the policy that a ``host:`` part without mistakes says."""
+    return HostPolicy(
+        interfaces=tuple(
+            _interface(rule, number)
+            for number, rule in enumerate(host.get("interfaces") or (), 1)
+        ),
+        modules=tuple(kernel_name(name) for name in host.get("modules") or ()),
+        module_options=tuple(_options(host.get("module_options") or {})),
+        partitions_interval=host.get("partitions_interval", PARTITIONS_INTERVAL_S),
+    )
+
+
+def _interface(rule: Mapping[str, Any], number: int) -> InterfaceRule:
+    keys = {key: value for key, value in rule.items() if key != "match"}
+    keys.update(
+        {
+            key: NORMAL_FORM[key](value) if key in NORMAL_FORM else value
+            for key, value in rule["match"].items()
+        }
+    )
+    keys["name"] = interface_name(rule, number)
+    keys["pkey_children"] = tuple(map(child_pkey, rule.get("pkey_children") or ()))
+    return InterfaceRule(number=number, **keys)
+
+
+def _options(modules: Mapping[str, Any]) -> Iterator[ModuleOption]:
+    for module, options in modules.items():
+        for name, value in (options or {}).items():
+            yield ModuleOption(kernel_name(module), kernel_name(name), value)
+
+
+Mistake = tuple[KeyPath, str]
+
+# IPoIB's header takes 4 bytes of the IB MTU (RFC 4391 section 6), which is 10240 at
+# most, on Omni-Path; 4096 elsewhere.
+_IPOIB_HEADER = 4
+_MAX_DATAGRAM_MTU = 10240 - _IPOIB_HEADER
+
+_INFINIBAND_ONLY = ("transport_mode", "port_mtu", "pkey_children", "partitions")
+
+
+def host_mistakes(host: object) -> Iterator[Mistake]:
+    """Yield the place and the sentence of every mistake in the ``host:`` part."""
+    if not isinstance(host, dict):
+        return
+    rules = host.get("interfaces")
+    numbers: dict[str, int] = {}
+    for position, rule in enumerate(rules if isinstance(rules, list) else []):
+        if not isinstance(rule, dict):
+            continue
+        path: KeyPath = ("host", "interfaces", position)
+        name = interface_name(rule, position + 1)
+        first = numbers.setdefault(name, position + 1)
+        if first != position + 1:
+            yield (*path, "name"), f"{name!r} is the name of interface {first} already"
+        match = rule.get("match")
+        if match is None and "match" in rule:
+            match = {}
+        if isinstance(match, dict):
+            yield from _match_mistakes(match, (*path, "match"))
+            yield from _layer_mistakes(rule, match, path)
+        yield from _children_mistakes(rule, match, path)
+        yield from _mode_mistakes(rule, path)
+    yield from module_mistakes(host.get("modules"))
+    yield from module_option_mistakes(host.get("module_options"))
+
+
+def never_winning_interfaces(host: HostPolicy) -> Iterator[Mistake]:
+    """Yield the interface rules that an earlier one certainly leaves nothing to, of the
+    first MOST_COMPARED.
+    """
+    rules = host.interfaces[:MOST_COMPARED]
+    for position, later in enumerate(rules):
+        earlier = next((r for r in rules[:position] if _names_all_of(r, later)), None)
+        if earlier is not None:
+            yield (
+                ("host", "interfaces", position),
+                f"{later.name!r} never wins: {earlier.name!r} stands before it and "
+                "names all its netdevs; move it up, or remove it",
+            )
+
+
+def _match_mistakes(match: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
+    if not match:
+        yield (
+            path,
+            "names nothing; write at least one key, such as link_layer: infiniband "
+            "for all InfiniBand ports",
+        )
+    device = match.get("device")
+    if isinstance(device, str) and device:
+        mistake = _device_mistake(device)
+        if mistake:
+            yield (*path, "device"), mistake
+    for key, normal_form in NORMAL_FORM.items():
+        value = match.get(key)
+        if isinstance(value, str):
+            mistake = _refusal(normal_form, value)
+            if mistake:
+                yield (*path, key), mistake
+
+
+def _device_mistake(device: str) -> Optional[str]:
+    port = re.fullmatch(r"([^/]+)/([0-9]+)", device)
+    if port:
+        return f"{device!r} is a port; write device: {port[1]} and port: {port[2]}"
+    if any(c == "/" or c.isspace() or not c.isprintable() for c in device):
+        return f"{device!r} has a character that no RDMA device's name has"
+    if device.count("[") != device.count("]"):
+        return f"{device!r} has a bracket without its partner"
+    return glob_mistake(device)
+
+
+def _layer_mistakes(
+    rule: Mapping[str, Any], match: Mapping[str, Any], path: KeyPath
+) -> Iterator[Mistake]:
+    if match.get("link_layer") != ETHERNET:
+        return
+    places = [(*path, key) for key in _INFINIBAND_ONLY if rule.get(key)]
+    places += [(*path, "match", key) for key in ("guid", "pkey") if match.get(key)]
+    for place in places:
+        yield place, "is for InfiniBand, and match names Ethernet ports; remove it"
+
+
+def _children_mistakes(
+    rule: Mapping[str, Any], match: object, path: KeyPath
+) -> Iterator[Mistake]:
+    children = rule.get("pkey_children")
+    if children and rule.get("partitions") == FOLLOW:
+        yield (
+            (*path, "partitions"),
+            f"{FOLLOW} makes the children of all partitions that the port is in; "
+            "remove it, or pkey_children",
+        )
+    own = match.get("pkey") if isinstance(match, dict) else None
+    if not isinstance(own, str) or _refusal(pkey, own):
+        own = None
+    numbers: dict[str, int] = {}
+    for position, text in enumerate(children if isinstance(children, list) else []):
+        if not isinstance(text, str):
+            continue
+        place = (*path, "pkey_children", position)
+        mistake = _refusal(child_pkey, text)
+        if mistake:
+            yield place, mistake
+            continue
+        first = numbers.setdefault(child_pkey(text), position + 1)
+        if first != position + 1:
+            yield (
+                place,
+                f"{text} is the partition of pkey_children[{first}] already",
+            )
+        elif own is not None and partition(pkey(own)) == partition(text):
+            yield (
+                place,
+                f"{text} is the P_Key of match; a netdev has no child with its own",
+            )
+
+
+def _mode_mistakes(rule: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
+    mode, mtu, port_mtu = (
+        rule.get(key) for key in ("transport_mode", "mtu", "port_mtu")
+    )
+    if mode == CONNECTED and rule.get("tso") == ON:
+        yield (
+            (*path, "tso"),
+            "connected mode has no TSO; write auto, or transport_mode: datagram",
+        )
+    if mode != DATAGRAM or not isinstance(mtu, int) or isinstance(mtu, bool):
+        return
+    if mtu > _MAX_DATAGRAM_MTU:
+        yield (
+            (*path, "mtu"),
+            f"{mtu} is too much for datagram mode, which carries 4092 at most "
+            f"({_MAX_DATAGRAM_MTU} on Omni-Path); write auto, or transport_mode: "
+            "connected",
+        )
+    elif isinstance(port_mtu, int) and mtu > port_mtu - _IPOIB_HEADER:
+        yield (
+            (*path, "mtu"),
+            f"{mtu} is too much for datagram mode with port_mtu: {port_mtu}, which "
+            f"carries {port_mtu - _IPOIB_HEADER}; write auto or less",
+        )
+
+
+def _names_all_of(earlier: InterfaceRule, later: InterfaceRule) -> bool:
+    # Only IPoIB has P_Keys.
+    layer = later.link_layer or (INFINIBAND if later.pkey else None)
+    return (
+        earlier.link_layer in {None, layer}
+        and _names_all_devices_of(earlier.device, later.device)
+        and earlier.pci in {None, later.pci}
+        and earlier.port in {None, later.port}
+        and earlier.guid in {None, later.guid}
+        and (
+            earlier.pkey is None
+            or (
+                later.pkey is not None
+                and partition(earlier.pkey) == partition(later.pkey)
+            )
+        )
+    )
+
+
+def _names_all_devices_of(earlier: Optional[str], later: Optional[str]) -> bool:
+    if earlier in {None, "*", later}:
+        return True
+    # Of two globs that differ nothing is certain.
+    return (
+        earlier is not None
+        and later is not None
+        and not is_glob(later)
+        and fnmatch.fnmatchcase(later, earlier)
+    )
+
+
+def _refusal(form: Callable[[str], str], text: str) -> Optional[str]:
+    try:
+        form(text)
+    except ValueError as error:
+        return str(error)
+    return None

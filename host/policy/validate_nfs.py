@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Validate the ``nfs:`` part beyond the schema. Pure.
+
+What a glob may not say, as fnmatch reads it. Pure.
+
+Which mount options a policy may carry. Pure.
+
+What a rule's ``server:`` may be, and which of two patterns names more. Pure.
+
+What a schema cannot say about the ``nfs:`` part, and which rules never win.
+
+Pure, over the data as the file has it. A value of the wrong type is passed over
+here: the schema has refused it already.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
+
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.policy.diagnostics import KeyPath
+from ovirt_rdma.host.policy.model import (
+    TRANSPORTS,
+    NfsRule,
+    Policy,
+    is_glob,
+    network_of,
+    path_match,
+    server_match,
+)
+
+# A set of characters: a ] that comes first is one of them.
+_SET = re.compile(r"\[!?(\]?[^]]*)\]")
+_RANGE = re.compile(r"(.)-(.)", re.DOTALL)
+
+
+def glob_mistake(glob: str) -> Optional[str]:
+    """Return a sentence where a range such as ``[z-a]`` ends before it begins.
+
+    On Python 3.9 fnmatch cannot read it at all, later ones match nothing.
+    """
+    for characters in _SET.findall(glob):
+        for first, last in _RANGE.findall(characters):
+            if first > last:
+                return (
+                    f"{glob!r} has a range that ends before it begins: {first}-{last}"
+                )
+    return None
+
+
+_BY_TRANSPORT = "say it with transport:"
+_BY_PORT = "say it with port:"
+_BY_PROGRAM = "ovirt-rdma sets it for every export that a rule names"
+_BY_DOMAIN = (
+    "set it in the storage domain (NFS version, retransmissions, timeout), "
+    "the engine sends it"
+)
+_BY_MOUNT = "mount.nfs finds it out"
+_BY_ENGINE = "it is a field of the engine's storage connection"
+
+# What owns an option that a policy must not carry. The engine's words are its
+# NFS_MANAGED_OPTIONS (ConnectStorageToVdsCommand).
+_OWNED_ELSEWHERE = {
+    **dict.fromkeys(
+        ("proto", "rdma", "rdma6", "tcp", "tcp6", "udp", "udp6"), _BY_TRANSPORT
+    ),
+    "port": _BY_PORT,
+    "retry": _BY_PROGRAM,
+    **dict.fromkeys(("timeo", "retrans", "vers", "nfsvers"), _BY_DOMAIN),
+    "minorversion": _BY_DOMAIN,
+    **dict.fromkeys(("addr", "clientaddr", "mountproto"), _BY_MOUNT),
+    **dict.fromkeys(("vfs_type", "protocol_version"), _BY_ENGINE),
+    "bg": "vdsmd would see a mount that does not exist yet",
+}
+_VERSION_WORD = re.compile(r"v[2-4](\.\d+)?")
+
+# NFS_MAX_CONNECTIONS in the kernel's fs/nfs/internal.h.
+_MAX_NCONNECT = 16
+
+
+def option_mistakes(options: str) -> Iterator[str]:
+    """Yield a sentence for everything in ``options`` that a policy may not say."""
+    if not options:
+        return
+    if options.count('"') % 2:
+        yield "has a quote without its partner"
+    seen: set[str] = set()
+    for item in options.split(","):
+        name, _, value = item.partition("=")
+        if not item:
+            yield "has an empty item; write a,b with single commas between options"
+            continue
+        if any(c.isspace() or not c.isprintable() for c in item):
+            yield f"{item!r} has a blank in it; write a,b without blanks"
+            continue
+        if name in seen:
+            yield f"{name} is given twice, and only the last would count"
+        seen.add(name)
+        owner = _OWNED_ELSEWHERE.get(name)
+        if _VERSION_WORD.fullmatch(name):
+            owner = _BY_DOMAIN
+        if owner:
+            yield f"{name} is not for a policy; {owner}"
+        elif name == "nconnect" and not _is_connection_count(value):
+            yield f"{item} is out of range; allowed: nconnect=1 to {_MAX_NCONNECT}"
+
+
+def _is_connection_count(text: str) -> bool:
+    number = text.isascii() and text.isdecimal() and len(text) < 10
+    return number and 1 <= int(text) <= _MAX_NCONNECT
+
+
+_DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
+_NAME_OR_GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
+
+
+def server_mistake(server: str) -> Optional[str]:
+    """Return a sentence where no export's server can be meant by ``server``."""
+    if "%" in server and network_of(server) is not None:
+        address = server.partition("%")[0]
+        return f"{server!r} has a zone; write {address}, it names every zone's"
+    if network_of(server) is not None:
+        return None
+    return _export_mistake(server) or _number_mistake(server) or _name_mistake(server)
+
+
+def names_all_servers_of(earlier: str, later: str) -> bool:
+    """Whether ``earlier`` certainly names every server that ``later`` names.
+
+    Two globs that differ are never certain.
+    """
+    if earlier == "*":
+        return True
+    network = network_of(later)
+    if network is not None:
+        wider = network_of(earlier)
+        return (
+            wider is not None
+            and wider.version == network.version
+            and network.subnet_of(wider)  # type: ignore[arg-type]
+        )
+    if is_glob(later):
+        return earlier.rstrip(".").lower() == later.rstrip(".").lower()
+    return bool(server_match(earlier, Export(later, "/")))
+
+
+def _export_mistake(server: str) -> Optional[str]:
+    if ":/" in server:
+        name, _, path = server.partition(":/")
+        return f"{server!r} is a whole export; write server: {name} and path: /{path}"
+    inner = server[1:-1]
+    if server.startswith("[") and server.endswith("]") and ":" in inner:
+        return f"{server!r} has brackets; write the address without them: {inner}"
+    return None
+
+
+def _number_mistake(server: str) -> Optional[str]:
+    if "/" in server:
+        try:
+            meant = ipaddress.ip_network(server, strict=False)
+        except ValueError:
+            return f"{server!r} is not a network; allowed: 10.20.0.0/24, fd00::/64"
+        address = server.partition("/")[0]
+        return (
+            f"{server!r} is an address inside a network; "
+            f"write {meant} for the network or {address} for the address"
+        )
+    if ":" in server:
+        return (
+            f"{server!r} is not an IPv6 address; allowed: an address such as fd00::1 "
+            "or a network such as fd00::/64 (no globs in IPv6)"
+        )
+    if _DIGITS_AND_DOTS.fullmatch(server):
+        return (
+            f"{server!r} is not an IPv4 address; allowed: an address, "
+            "a network such as 10.20.0.0/24 or a glob such as 10.20.*"
+        )
+    return None
+
+
+def _name_mistake(server: str) -> Optional[str]:
+    if not _NAME_OR_GLOB.fullmatch(server):
+        return (
+            f"{server!r} has a character that no host name has; allowed: letters, "
+            "digits, '.', '-', '_' and the glob characters * ? [ ]"
+        )
+    if server.count("[") != server.count("]"):
+        return f"{server!r} has a bracket without its partner"
+    return glob_mistake(server)
+
+
+Mistake = tuple[KeyPath, str]
+
+# Looking for rules that never win takes the square of their number: 1.5 s for these.
+MOST_COMPARED = 1000
+
+
+def rule_name(rule: Mapping[str, Any], number: int) -> str:
+    """Return the admin's name of a rule, or ``rule N``, counted from 1."""
+    return str(rule.get("name", f"rule {number}"))
+
+
+def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
+    """Yield the place and the sentence of every mistake in the ``nfs:`` part."""
+    if not isinstance(nfs, dict):
+        return
+    defaults = _mapping(nfs.get("defaults"))
+    yield from _options_mistakes(defaults, ("nfs", "defaults"))
+    rules = nfs.get("rules")
+    numbers: dict[str, int] = {}
+    for position, item in enumerate(rules if isinstance(rules, list) else []):
+        if not isinstance(item, dict):
+            continue
+        path: KeyPath = ("nfs", "rules", position)
+        name = rule_name(item, position + 1)
+        first = numbers.setdefault(name, position + 1)
+        if first != position + 1:
+            yield (*path, "name"), f"{name!r} is the name of rule {first} already"
+        if "transport" not in item and "transport" not in defaults:
+            yield (
+                (*path, "transport"),
+                "is missing here and in nfs.defaults; allowed: "
+                + ", ".join(TRANSPORTS),
+            )
+        yield from _rule_mistakes(item, path)
+
+
+def never_winning(policy: Policy) -> Iterator[Mistake]:
+    """Yield the rules that an earlier rule certainly leaves nothing to; each of the
+    first MOST_COMPARED is held against all before it.
+    """
+    rules = policy.nfs.rules[:MOST_COMPARED]
+    for position, later in enumerate(rules):
+        earlier = next((r for r in rules[:position] if _names_all_of(r, later)), None)
+        if earlier is not None:
+            yield (
+                ("nfs", "rules", position),
+                f"{later.name!r} never wins: {earlier.name!r} stands before it and "
+                "names all its exports; move it up, or remove it",
+            )
+
+
+def _rule_mistakes(rule: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
+    server = rule.get("server")
+    if isinstance(server, str) and server:
+        mistake = server_mistake(server)
+        if mistake:
+            yield (*path, "server"), mistake
+    glob = rule.get("path")
+    if isinstance(glob, str) and glob:
+        mistake = _path_mistake(glob)
+        if mistake:
+            yield (*path, "path"), mistake
+    yield from _options_mistakes(rule, path)
+
+
+def _options_mistakes(keys: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
+    options = keys.get("options")
+    if isinstance(options, str):
+        for sentence in option_mistakes(options):
+            yield (*path, "options"), sentence
+
+
+def _path_mistake(glob: str) -> Optional[str]:
+    if glob[0] != "/" and not is_glob(glob[0]):
+        return f"{glob!r} names no export: a path starts with /"
+    mistake = glob_mistake(glob)
+    if mistake:
+        return mistake
+    normal = posixpath.normpath(glob)
+    normal = "/" + normal.lstrip("/") if glob[0] == "/" else normal
+    if normal != glob:
+        return f"{glob!r} names no export: exports are normalised; write {normal}"
+    return None
+
+
+def _names_all_of(earlier: NfsRule, later: NfsRule) -> bool:
+    # A glob names more than its own text; of two that differ nothing is certain.
+    if is_glob(later.path):
+        paths = earlier.path in {"*", later.path}
+    else:
+        paths = path_match(earlier.path, later.path)
+    return paths and names_all_servers_of(earlier.server, later.server)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

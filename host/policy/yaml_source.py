@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""YAML text with source positions and diagnostics.
+
+Values of a policy file that count as they are written, whatever YAML makes of them.
+
+YAML 1.1 takes ``pci: 04:00.0`` for the number 240 and ``tso: on`` for true. Where the
+schema says ``as_written``, the value is the text that stands in the file. Elsewhere a
+number that YAML takes for another one (``mtu: 02044`` is 1060) is a mistake.
+
+YAML text as plain data in which every value knows its line.
+
+Only plain YAML: aliases, tags and repeated keys are mistakes here, because
+each makes a policy mean something else than what it looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import yaml
+
+from ovirt_rdma.host.policy.diagnostics import KeyPath, Remark, key_text
+
+# Octal, hexadecimal and base 60 are left out, and 2_044.
+_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
+
+
+def as_written(
+    data: Any, schema: dict[str, Any], texts: dict[KeyPath, str], path: KeyPath = ()
+) -> Any:
+    """Return ``data`` with its texts from the file where ``schema`` wants them.
+
+    ``texts`` says how each value is written. Nothing stays nothing: a key without a
+    value is not an empty text.
+    """
+    if schema.get("as_written"):
+        return data if data is None else texts.get(path, data)
+    if isinstance(data, dict):
+        known = schema.get("properties", {})
+        others = schema.get("additionalProperties") or {}
+        return {
+            key: as_written(value, known.get(key, others), texts, (*path, key))
+            for key, value in data.items()
+        }
+    if isinstance(data, list):
+        items = schema.get("items", {})
+        return [
+            as_written(value, items, texts, (*path, position))
+            for position, value in enumerate(data)
+        ]
+    return data
+
+
+def misread_numbers(
+    data: Any, texts: dict[KeyPath, str], path: KeyPath = ()
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yield place and sentence of each number in ``data`` that is not written in
+    decimal; ``texts`` says how each is written.
+    """
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from misread_numbers(value, texts, (*path, key))
+    elif isinstance(data, list):
+        for position, value in enumerate(data):
+            yield from misread_numbers(value, texts, (*path, position))
+    elif isinstance(data, (int, float)) and not isinstance(data, bool):
+        text = texts[path]
+        if not _DECIMAL.fullmatch(text):
+            yield path, f"{text} is {data} to YAML; write the number in plain decimal"
+
+
+_QUOTES = "a value that starts with *, & or ! needs quotes"
+
+
+@dataclass
+class YamlDocument:
+    """``data`` is None for an empty document. ``lines`` and ``texts`` say for each
+    value where its key (or list item) starts and, for scalars, how it is written.
+    """
+
+    data: Any = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    texts: dict[KeyPath, str] = field(default_factory=dict)
+    mistakes: list[Remark] = field(default_factory=list)
+
+    def line(self, path: KeyPath) -> int:
+        """Return the line of ``path``, or of what contains it where it is absent."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def read_yaml(text: str) -> YamlDocument:
+    """Read one YAML document; never raises, what is wrong is in ``mistakes``.
+
+    After a mistake of syntax there is no data; after others there is, without
+    the keys concerned, so that the rest can be judged too.
+    """
+    document = YamlDocument()
+    try:
+        node = _composed(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        sentence = f"the character U+{error.character:04X} is not allowed in YAML"
+        document.mistakes.append(Remark(line, "", sentence))
+    except yaml.MarkedYAMLError as error:
+        document.mistakes.append(_syntax_mistake(error))
+    except RecursionError:
+        document.mistakes.append(Remark(None, "", "it is nested too deeply"))
+    else:
+        if node is not None:
+            document.data = _value(node, (), document)
+    return document
+
+
+def _composed(text: str) -> Optional[yaml.Node]:
+    loader = _PlainLoader(text)
+    try:
+        return loader.get_single_node()
+    except (ValueError, OverflowError):
+        # PyYAML's int() and chr(), of "\UFFFFFFFF" and of %YAML with 5000 digits.
+        raise yaml.scanner.ScannerError(
+            None, None, "a number is too large", loader.get_mark()
+        ) from None
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Composes nodes without aliases and without explicit tags."""
+
+    def compose_node(
+        self, parent: Optional[yaml.Node], index: Any
+    ) -> Optional[yaml.Node]:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+            shown = "an alias" if isinstance(event, yaml.AliasEvent) else "a tag"
+            raise yaml.composer.ComposerError(
+                None, None, f"{shown} is not allowed here; {_QUOTES}", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+
+def _syntax_mistake(error: yaml.MarkedYAMLError) -> Remark:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else None
+    sentence = f"not valid YAML: {error.problem or error.context}"
+    if isinstance(error, yaml.composer.ComposerError):
+        if error.context:
+            sentence = "a second YAML document starts here; allowed: one"
+        else:
+            sentence = str(error.problem)
+    elif error.context == "while scanning an alias":
+        sentence += f"; {_QUOTES}"
+    elif error.problem == "mapping values are not allowed here":
+        sentence += "; check the indentation, and quote a value with a colon at its end"
+    elif error.problem and "cannot start any token" in error.problem:
+        sentence += "; indent with blanks only, and quote a value that starts so"
+    return Remark(line, "", sentence)
+
+
+def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
+    document.lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, document)
+    if isinstance(node, yaml.SequenceNode):
+        return [
+            _value(item, (*path, position), document)
+            for position, item in enumerate(node.value)
+        ]
+    document.texts[path] = node.value
+    try:
+        return yaml.constructor.SafeConstructor().construct_object(node)
+    except (ValueError, OverflowError, yaml.constructor.ConstructorError):
+        # YAML 1.1 takes 2001-13-45 for a date, 0b_ for a number, 1:1:1.5 for one to
+        # the base 60 (however long), = for a default.
+        sentence = f"{node.value!r} is not plain text in YAML; write it in quotes"
+        document.mistakes.append(Remark(document.line(path), key_text(path), sentence))
+        return node.value
+
+
+def _mapping(
+    node: yaml.MappingNode, path: KeyPath, document: YamlDocument
+) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if key_node.tag != "tag:yaml.org,2002:str":
+            shown = f"the key {key_node.value}" if _is_scalar(key_node) else "a key"
+            sentence = f"{shown} is not text; write it in quotes"
+            document.mistakes.append(Remark(line, key_text(path), sentence))
+            continue
+        here = (*path, key_node.value)
+        if key_node.value in data:
+            sentence = f"is given twice, first in line {document.lines[here]}"
+            document.mistakes.append(Remark(line, key_text(here), sentence))
+            continue
+        document.lines[here] = line
+        data[key_node.value] = _value(value_node, here, document)
+    return data
+
+
+def _is_scalar(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""KERNEL-01: what the running kernel was configured without, and is needed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ovirt_rdma.host.policy.model import CONNECTED
+from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
+from ovirt_rdma.host.rules.module_loading import is_available
+from ovirt_rdma.host.rules.rdma_stack import wants_nfs_over_rdma
+from ovirt_rdma.host.rules.view import View
+
+ID = "KERNEL-01"
+_OFF = "n"
+_INFINIBAND = "InfiniBand"
+
+
+@dataclass(frozen=True)
+class _Need:
+    """A symbol, the module that it builds (empty: a part of another), what for, and
+    whether the host can do without.
+    """
+
+    symbol: str
+    module: str
+    purpose: str
+    verdict: str
+
+
+def decide(view: View) -> Iterator[Finding]:
+    """Give a finding for each symbol that is off, or one that all are on."""
+    config = view.facts.software.kernel_config
+    if config is None:
+        yield Finding(
+            ID,
+            HOST,
+            SKIP,
+            "no configuration of the running kernel was found",
+            "it is looked for as /boot/config-RELEASE, /lib/modules/RELEASE/config "
+            "and /proc/config.gz",
+        )
+        return
+    # A symbol that a configuration does not have is as good as not set.
+    values = {option.name: option.value for option in config}
+    needs = list(_needs(view))
+    if not needs:
+        yield Finding(ID, HOST, SKIP, "nothing on this host needs an RDMA kernel")
+        return
+    missing = [
+        need
+        for need in needs
+        if values.get(need.symbol, _OFF) == _OFF and not _from_elsewhere(view, need)
+    ]
+    for need in missing:
+        yield Finding(
+            ID,
+            need.symbol,
+            need.verdict,
+            f"this kernel is built without {need.symbol}: {need.purpose}",
+            "use the distribution's kernel, or one built with "
+            f"CONFIG_{need.symbol}=m (y where it is no module)",
+        )
+    if not missing:
+        text = ", ".join(need.symbol for need in needs)
+        yield Finding(ID, HOST, PASS, f"this kernel has {text}")
+
+
+def _needs(view: View) -> Iterator[_Need]:
+    facts = view.facts
+    nfs = wants_nfs_over_rdma(view)
+    if facts.rdma_devices or facts.adapters or nfs:
+        verdict = FAIL if nfs else WARN
+        yield _Need("INFINIBAND", "ib_core", "no RDMA at all", FAIL)
+        yield _Need("SUNRPC_XPRT_RDMA", "rpcrdma", "no NFS over RDMA", verdict)
+        yield _Need(
+            "INFINIBAND_USER_ACCESS",
+            "ib_uverbs",
+            "no RDMA for programs, so no readiness check and no rping",
+            WARN,
+        )
+    if any(p.link_layer == _INFINIBAND for d in facts.rdma_devices for p in d.ports):
+        yield _Need("INFINIBAND_IPOIB", "ib_ipoib", "no IP over InfiniBand", FAIL)
+        wanted = any(
+            rule.transport_mode == CONNECTED for rule in view.policy.host.interfaces
+        )
+        yield _Need(
+            "INFINIBAND_IPOIB_CM",
+            "",
+            "IPoIB has no connected mode",
+            FAIL if wanted else WARN,
+        )
+
+
+def _from_elsewhere(view: View, need: _Need) -> bool:
+    """Whether an out-of-tree build brings what the kernel's own does not."""
+    if not need.module:
+        return False
+    return is_available(view.facts.modules, need.module) is True
+
+
+RULE = Rule(
+    id=ID,
+    title="kernel configuration",
+    what=(
+        "The running kernel should be configured with what this host's adapters and "
+        "policy need: INFINIBAND, SUNRPC_XPRT_RDMA, INFINIBAND_USER_ACCESS; for "
+        "InfiniBand ports also INFINIBAND_IPOIB and INFINIBAND_IPOIB_CM."
+    ),
+    why=(
+        "The kernels of EL9 and EL10 have all of them. Kernels that are built for "
+        "clouds, or by hand, often have not, and then there is simply no ib0, or a "
+        "mount fails with an unhelpful error."
+    ),
+    fix="Boot the distribution's kernel, or build with the named symbols.",
+    sources=(
+        "Linux drivers/infiniband/Kconfig, drivers/infiniband/ulp/ipoib/Kconfig, "
+        "net/sunrpc/Kconfig",
+        "kernel configurations of EL9 5.14 and EL10 6.12",
+    ),
+    decide=decide,
+)
+
+RULES = (RULE,)

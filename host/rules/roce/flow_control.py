@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""ROCE-PFC-01 and ROCE-ECN-01: whether the network below RoCE loses packets.
+
+Warnings only: whether a fabric needs them is a matter of its switches and adapters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ovirt_rdma.host.facts.devices import Dcb
+from ovirt_rdma.host.rules.base import PASS, SKIP, WARN, Finding, Rule
+from ovirt_rdma.host.rules.pci_ids import MLX5
+from ovirt_rdma.host.rules.roce.ports import RocePort, roce_ports, without_roce
+from ovirt_rdma.host.rules.view import Interface, View
+
+PFC, ECN = "ROCE-PFC-01", "ROCE-ECN-01"
+_NOTHING = Dcb()
+_LOSSLESS = "dcb pfc set dev {name} prio-pfc 3:on, for priority 3"
+
+
+def decide_pfc(view: View) -> Iterator[Finding]:
+    """Give a finding about PFC for each netdev of a RoCE port."""
+    yield from _hardware(view, PFC)
+    for interface in _interfaces(view):
+        yield _pfc(interface)
+
+
+def decide_ecn(view: View) -> Iterator[Finding]:
+    """Give a finding about ECN for each netdev of a RoCE port."""
+    yield from _hardware(view, ECN)
+    for interface in _interfaces(view):
+        yield _ecn(interface)
+
+
+def _hardware(view: View, rule: str) -> Iterator[Finding]:
+    """Say why there is nothing to look at, where that is so."""
+    ports = list(roce_ports(view))
+    if not ports:
+        yield without_roce(view, rule)
+    for port in ports:
+        if port.is_soft:
+            sentence = f"{port.name} is Soft-RoCE: it has no flow control of its own"
+            yield Finding(rule, port.name, SKIP, sentence)
+        elif not port.bases:
+            yield Finding(rule, port.name, SKIP, f"{port.name} has no netdev")
+
+
+def _interfaces(view: View) -> Iterator[Interface]:
+    for port in roce_ports(view):
+        yield from _of_hardware(port)
+
+
+def _of_hardware(port: RocePort) -> tuple[Interface, ...]:
+    return () if port.is_soft else port.bases
+
+
+def _pfc(interface: Interface) -> Finding:
+    name, dcb = interface.name, interface.netdev.dcb or _NOTHING
+    paused = bool(dcb.pause_rx or dcb.pause_tx)
+    if dcb.pfc_priorities is None and not paused:
+        sentence = f"whether {name} has priority flow control cannot be told"
+        return Finding(PFC, name, SKIP, sentence, f"dcb pfc show dev {name}")
+    if dcb.pfc_priorities and paused:
+        return Finding(
+            PFC,
+            name,
+            WARN,
+            f"{name} has both PFC (priority {_list(dcb.pfc_priorities)}) and global "
+            "pause, and the adapter does only one of them",
+            f"ethtool -A {name} rx off tx off",
+        )
+    if dcb.pfc_priorities and dcb.trust == "pcp":
+        return Finding(
+            PFC,
+            name,
+            WARN,
+            f"{name} has PFC for priority {_list(dcb.pfc_priorities)} but takes the "
+            "priority from the VLAN tag: untagged RoCE has priority 0",
+            f"mlnx_qos -i {name} --trust dscp, or a VLAN with an egress priority map",
+        )
+    if dcb.pfc_priorities:
+        sentence = f"{name} has PFC for priority {_list(dcb.pfc_priorities)}"
+        return Finding(PFC, name, PASS, sentence)
+    if paused:
+        sentence = f"{name} has global pause, which stops all traffic of the link"
+        return Finding(PFC, name, PASS, sentence)
+    return Finding(
+        PFC,
+        name,
+        WARN,
+        f"{name} has no flow control: under congestion the switch drops RoCE packets",
+        f"as the switch has it: {_LOSSLESS.format(name=name)}",
+    )
+
+
+def _ecn(interface: Interface) -> Finding:
+    name, dcb = interface.name, interface.netdev.dcb or _NOTHING
+    if dcb.ecn_priorities is None:
+        sentence = f"whether {name} does ECN for RoCE cannot be told"
+        fix = "the vendor's tool for the adapter shows it"
+        if interface.device.driver == MLX5:
+            fix = (
+                f"with MLNX_OFED: grep . /sys/class/net/{name}/ecn/roce_*/enable/*; "
+                "with the kernel's mlx5: cc_params below /sys/kernel/debug/mlx5"
+            )
+        return Finding(ECN, name, SKIP, sentence, fix)
+    without = sorted(set(dcb.pfc_priorities or ()) - set(dcb.ecn_priorities))
+    fix = f"echo 1 > /sys/class/net/{name}/ecn/roce_np/enable/N, and roce_rp"
+    if not dcb.ecn_priorities:
+        sentence = f"{name} does no ECN for RoCE: only PFC, if at all, slows senders"
+        return Finding(ECN, name, WARN, sentence, fix)
+    if without:
+        sentence = f"{name} does PFC but not ECN for priority {_list(without)}"
+        return Finding(ECN, name, WARN, sentence, fix)
+    sentence = f"{name} does ECN for priority {_list(dcb.ecn_priorities)}"
+    return Finding(ECN, name, PASS, sentence)
+
+
+def _list(priorities: Iterable[int]) -> str:
+    return ", ".join(str(priority) for priority in priorities)
+
+
+_DCB_SOURCES = (
+    "dcb-pfc(8), dcb-app(8), ethtool(8)",
+    "Linux drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c, "
+    "drivers/infiniband/hw/mlx5/cong.c",
+    "NVIDIA, RoCE configuration of Onyx and Cumulus switches",
+)
+
+PFC_RULE = Rule(
+    id=PFC,
+    title="priority flow control below RoCE",
+    what=(
+        "The Ethernet ports below RoCE should have PFC on the priority that RoCE uses "
+        "(3, by custom), or global pause, but not both."
+    ),
+    why=(
+        "RoCE sends a lost packet's whole window again, so a switch that drops under "
+        "congestion costs it far more than TCP. PFC makes the sender wait instead. "
+        "The priority comes from the DSCP or from the VLAN tag; untagged packets have "
+        "priority 0 when the tag is trusted. Newer adapters bear some loss, which is "
+        "why this is a warning."
+    ),
+    fix=(
+        "Set it as the switch has it, on every host and on the server: one priority "
+        "for RoCE, PFC on it, trust DSCP, global pause off. dcb and mlnx_qos set it "
+        "until the next boot; keep it in a unit of your own."
+    ),
+    sources=_DCB_SOURCES,
+    decide=decide_pfc,
+)
+
+ECN_RULE = Rule(
+    id=ECN,
+    title="congestion notification for RoCE",
+    what="The priority that RoCE uses should have ECN, on adapter and switch.",
+    why=(
+        "With ECN the switch marks packets before its queue is full, the receiver "
+        "sends congestion notifications, and the sender slows down (DCQCN). PFC alone "
+        "stops whole links and spreads the jam. Packets must be marked as capable of "
+        "ECN: a type of service of 106 is DSCP 26 with that mark "
+        "(default_roce_tos in configfs)."
+    ),
+    fix=(
+        "Enable it for the priority on the adapter and on the switch, there typically "
+        "from 150 to 1500 kB of queue."
+    ),
+    sources=_DCB_SOURCES,
+    decide=decide_ecn,
+)
+
+RULES = (PFC_RULE, ECN_RULE)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""ROCE-GID-01: the GIDs by which RDMA CM finds a RoCE port, and their type."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from ovirt_rdma.host.rules.base import PASS, SKIP, WARN, Finding, Rule
+from ovirt_rdma.host.rules.roce.ports import (
+    RocePort,
+    gid_of,
+    global_addresses,
+    roce_ports,
+    without_roce,
+)
+from ovirt_rdma.host.rules.view import View
+
+ID = "ROCE-GID-01"
+V1, V2 = "IB/RoCE v1", "RoCE v2"
+
+
+def decide(view: View) -> Iterator[Finding]:
+    """Give findings for each RoCE port."""
+    ports = list(roce_ports(view))
+    if not ports:
+        yield without_roce(view, ID)
+    for port in ports:
+        yield from _port(port)
+
+
+def _port(port: RocePort) -> Iterator[Finding]:
+    types = {gid.type for gid in port.port.gids}
+    if not types - {None}:
+        sentence = f"{port.name} shows no GID with a type"
+        yield Finding(ID, port.name, SKIP, sentence, _look(port))
+        return
+    default = port.port.default_gid_type
+    if V2 not in types:
+        yield Finding(
+            ID,
+            port.name,
+            WARN,
+            f"{port.name} does RoCE v1 only: it stays within one Ethernet segment, and "
+            "the server must do v1 too",
+            "many NFS servers do RoCE v2 only; ConnectX-3 Pro and later have it",
+        )
+    elif default == V1:
+        folder = shlex.quote(f"/sys/kernel/config/rdma_cm/{port.device.name}")
+        yield Finding(
+            ID,
+            port.name,
+            WARN,
+            f"RDMA CM uses RoCE v1 on {port.name}, although it can do v2",
+            f"mkdir -p {folder}; echo 'RoCE v2' > "
+            f"{folder}/ports/{port.port.number}/default_roce_mode",
+        )
+    else:
+        said = "" if default is None else f", and RDMA CM uses {default}"
+        yield Finding(ID, port.name, PASS, f"{port.name} does RoCE v2{said}")
+    yield from _addresses(port)
+
+
+def _addresses(port: RocePort) -> Iterator[Finding]:
+    """Hold the addresses of the port's netdevs against its GID table."""
+    gids = {gid.gid.lower() for gid in port.port.gids}
+    if not port.with_address:
+        names = ", ".join(base.name for base in port.bases) or port.name
+        sentence = f"no address is on {names}, nor on a netdev above"
+        fix = "give the storage network an address; RDMA CM finds the port by it"
+        yield Finding(ID, port.name, SKIP, sentence, fix)
+    for netdev in port.with_address:
+        missing = [a for a in global_addresses(netdev) if gid_of(a) not in gids]
+        if missing:
+            yield Finding(
+                ID,
+                netdev.name,
+                WARN,
+                f"{', '.join(missing)} of {netdev.name} is not in the GID table of "
+                f"{port.name}: RDMA CM cannot use it there",
+                f"ip link set {netdev.name} up; {_look(port)}",
+            )
+
+
+def _look(port: RocePort) -> str:
+    folder = f"/sys/class/infiniband/{port.device.name}/ports/{port.port.number}"
+    return f"grep . {folder}/gids/* shows the table"
+
+
+RULE = Rule(
+    id=ID,
+    title="GIDs of RoCE ports",
+    what=(
+        "A RoCE port should have GIDs of type RoCE v2, one for each address of its "
+        "netdev and of the bonds, VLANs and bridges above, and RDMA CM should take v2."
+    ),
+    why=(
+        "RDMA CM finds the port by the GID of the source address; a mount from an "
+        "address without one fails with Protocol error. RoCE v1 is an Ethernet type of "
+        "its own: no router passes it, switches do not tell it apart for PFC and ECN, "
+        "and many servers do not listen to it. The kernel takes v2 where the device "
+        "has it, unless someone set default_roce_mode."
+    ),
+    fix=(
+        "Write RoCE v2 to default_roce_mode of the port in configfs, or take away what "
+        "sets v1 at boot (cma_roce_mode of mlnx-tools, a unit, a udev rule). Put the "
+        "storage address on the port's netdev or on one above it."
+    ),
+    sources=(
+        "Linux drivers/infiniband/core/cma_configfs.c, roce_gid_mgmt.c",
+        "Documentation/ABI/testing/configfs-rdma_cm",
+    ),
+    decide=decide,
+)
+
+RULES = (RULE,)

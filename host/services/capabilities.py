@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the hook after_get_caps adds to the host's capabilities: the file that it reads,
+and when there is one.
+
+The engine's answer to it lasts until it reads the capabilities again, so it says what
+the host is set up for, and never follows a link that comes and goes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Union
+
+from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD, marker_mode
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.paths import CAPS_JSON, POLICY_JSON, under
+from ovirt_rdma.host.policy.store import in_force
+from ovirt_rdma.host.system.files import how_to_mend, write_atomically
+from ovirt_rdma.host.system.safe_file import read_file
+
+SCHEMA_VERSION = 1
+FEATURES = ("NFS_RDMA",)
+# Read by the user vdsm.
+_FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o755
+
+
+def text_of_caps() -> str:
+    """Return what the file says where the host takes NFS over RDMA. Pure."""
+    content = {"schema_version": SCHEMA_VERSION, "additionalFeatures": list(FEATURES)}
+    return json.dumps(content) + "\n"
+
+
+def has_features(root: Union[str, Path]) -> bool:
+    """Whether the host below ``root`` is set up for NFS over RDMA: a mode that mounts
+    so is on, and a policy that can be used is loaded. Mode nfsmount of an earlier
+    version counts: an update alone must not make a host non-operational.
+    """
+    if marker_mode(Path(root)) not in {MODE_VDSMD, MODE_NFSMOUNT}:
+        return False
+    return in_force(under(root, POLICY_JSON)).stored is not None
+
+
+def write_caps(root: Union[str, Path] = "/") -> bool:
+    """Make the file be there, or not, as it should be; return whether that took a
+    change. A file that is right stays as it is.
+
+    Raises Problem where it cannot be written or removed.
+    """
+    path = under(root, CAPS_JSON)
+    wanted = text_of_caps().encode() if has_features(root) else None
+    try:
+        if wanted == _present(path):
+            return False
+        if wanted is None:
+            path.unlink()
+            return True
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.chmod(_DIRECTORY_MODE)
+        write_atomically(path, wanted, _FILE_MODE)
+    except OSError as error:
+        raise Problem(
+            f"{path} cannot be written: {error.strerror}", how_to_mend(error, path)
+        ) from error
+    return True
+
+
+def _present(path: Path) -> Union[bytes, None]:
+    """Return the text of the file; None where there is none. One that vdsm cannot read
+    has the text "".
+    """
+    try:
+        readable = path.stat().st_mode & 0o777 == _FILE_MODE and path.is_file()
+        return read_file(path) if readable else b""
+    except FileNotFoundError:
+        return b"" if path.is_symlink() else None

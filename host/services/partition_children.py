@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Follow P_Keys: which children are missing or obsolete, and the run that changes it.
+
+``partitions: follow``: which P_Key children a host lacks, and which of those that
+it has are for a partition that the port is in no more. Pure.
+
+What the journal says to the follower: which P_Key children our runs made, and
+whether a run is open that it has to wait for. Pure.
+
+Making the P_Key children that a host lacks, and removing those of ours that nobody
+uses and whose partition is gone: what one look of the follower comes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Union
+
+from ovirt_rdma.host.changes.boot import keep_for_boot
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import (
+    DONE,
+    PARTITIONS,
+    PARTLY,
+    Listener,
+    Refused,
+    RunRequest,
+)
+from ovirt_rdma.host.changes.kinds.properties import makes_child
+from ovirt_rdma.host.changes.ledger import Ledger
+from ovirt_rdma.host.changes.prepare import (
+    FactsBefore,
+    Prepared,
+    decided_by,
+    still_planned,
+)
+from ovirt_rdma.host.changes.recover import recover
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.paths import PARTITIONS_UNIT
+from ovirt_rdma.host.policy.model import partition_read
+from ovirt_rdma.host.policy.store import StoredPolicy
+from ovirt_rdma.host.rules.base import Step
+from ovirt_rdma.host.rules.infiniband import partitions
+from ovirt_rdma.host.rules.infiniband.children import (
+    follows,
+    planned_children,
+    table_entry,
+    wanted_children,
+)
+from ovirt_rdma.host.rules.infiniband.settings import P_KEY, bonds_of, lasting_addresses
+from ovirt_rdma.host.rules.view import Interface, View
+from ovirt_rdma.host.system.commands import Runner
+from ovirt_rdma.host.system.lock import one_run
+from ovirt_rdma.host.system.signals import Stop
+
+# Only then has the subnet manager given the port its P_Key table.
+_ACTIVE = "ACTIVE"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The names of children that are to be made (``missing``), and of those whose
+    partition has left the table of an ACTIVE port (``gone``).
+    """
+
+    missing: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+def difference(view: View) -> Difference:
+    """Return how the children of netdevs that follow the P_Key table differ from it.
+
+    A table that could not be read, or of a port that is not ACTIVE, is no reason to
+    take anything away; nor is one of which an entry could not be read, which only the
+    problems of the facts tell.
+    """
+    following = {one.name for one in view.ipoib if follows(one)}
+    return Difference(
+        tuple(c.name for c in planned_children(view) if c.parent in following),
+        tuple(
+            child.name
+            for child in view.ipoib
+            if child.parent in following and _has_left(child)
+        ),
+    )
+
+
+def _has_left(child: Interface) -> bool:
+    own = partition_read(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
+    port = child.port
+    return (
+        own is not None
+        and port.state == _ACTIVE
+        and bool(port.pkeys)
+        and table_entry(port, own) is None
+    )
+
+
+def steps_of(steps: Iterable[Step], children: Iterable[str]) -> tuple[Step, ...]:
+    """Return those of a plan's ``steps`` that are about ``children``, which the same
+    plan makes, and can be done.
+    """
+    names = set(children)
+    return tuple(step for step in steps if step.subject in names and not step.refused)
+
+
+def who_uses(view: View, child: Interface) -> Optional[str]:
+    """Say, as a clause, who uses ``child``, or that somebody has set it up for a use;
+    None where nobody has. ``view`` is of all facts.
+    """
+    if child.uses:
+        return f"it is used by {child.users[0]}"
+    if child.network is not None:
+        return f"it is in the logical network {child.network.name!r}"
+    for bond in bonds_of(view, child):
+        return f"it is a member of {bond}"
+    if child.netdev.uppers:
+        return f"{child.netdev.uppers[0]} is built on it"
+    addresses = lasting_addresses(child.netdev)
+    return f"it has the address {addresses[0]}" if addresses else None
+
+
+def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
+    """Return the id of the step that made ``child``, as long as that is held; None
+    where no run of ours did, or it made another child of that name.
+    """
+    own = partition_read(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
+    step = f"{partitions.ID}/{child.name}"
+    for entry in ledger.held:
+        if entry.act.step != step:
+            continue
+        for change in entry.act.changes:
+            makes = change.name == P_KEY or makes_child(change)
+            if makes and partition_read(change.after) == own:
+                return step
+    return None
+
+
+def open_run(ledger: Ledger) -> str:
+    """Say, as a sentence, which run has to be brought to an end first, or nothing.
+
+    One of the follower's own that was interrupted does not count: nobody but it and
+    the new children has to do with that.
+    """
+    if ledger.awaiting:
+        return (
+            f"run {ledger.awaiting.number} awaits confirmation; children follow the "
+            "P_Key table again after ovirt-rdma-host confirm, or revert"
+        )
+    run = ledger.interrupted
+    if run and run.begin.by != PARTITIONS_UNIT:
+        return (
+            f"run {run.number} ({run.begin.by or run.begin.verb}) was interrupted; "
+            "children follow the P_Key table again after ovirt-rdma-host apply, or "
+            "revert"
+        )
+    return ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it: ``sentences`` are what is not as it should be, or was left.
+
+    ``failed`` names the children that could not be made. ``waits``: a run of somebody
+    else is open, so nothing was looked at.
+    """
+
+    sentences: tuple[str, ...] = ()
+    failed: frozenset[str] = frozenset()
+    waits: bool = False
+
+
+class ChildrenRun:
+    """Brings the children of the host below ``root`` to what ``policy`` wants. It is
+    read with tools run through ``run``, and changed through ``host``. ``listener`` is
+    told what was done, and ``stop`` ends it between two children. For one use.
+    """
+
+    def __init__(
+        self,
+        root: Union[str, Path],
+        run: Optional[Runner],
+        host: HostEffects,
+        policy: StoredPolicy,
+        *,
+        listener: Listener,
+        stop: Stop,
+    ) -> None:
+        self._root, self._run = root, run
+        self._policy = policy
+        self._listener = listener
+        self._stop = stop
+        self._host = host
+        self._journal = Journal(root)
+        # Read before the lock is taken, where it is known that they are needed.
+        self._facts = FactsBefore(root, run)
+        self._sentences: list[str] = []
+
+    def recover_own(self) -> str:
+        """Take back what a follower that was killed left; return why not all of it
+        could be, or nothing. An open run of somebody else is left alone.
+
+        Raises as :meth:`bring`.
+        """
+        with one_run(self._root, by=PARTITIONS_UNIT):
+            ledger = self._journal.ledger()
+            ours = ledger.interrupted and not open_run(ledger)
+            return self._recover() if ours else ""
+
+    def bring(self, seen: Difference, alone: Collection[str] = ()) -> Outcome:
+        """Make and remove what ``seen`` names, as far as that is still so once all of
+        the host has been read. New children are made in one run together, but for
+        those in ``alone``, which have failed before: each in its own.
+
+        Raises LockHeld, and Problem for a journal or a lock that cannot be used.
+        """
+        self._facts()
+        with one_run(self._root, by=PARTITIONS_UNIT):
+            ledger = self._journal.ledger()
+            waits = open_run(ledger)
+            if waits:
+                return Outcome((waits,), waits=True)
+            if ledger.interrupted:  # one of this follower's own
+                why = self._recover()
+                if why:
+                    return Outcome((why,))
+            prepared = decided_by(self._facts(), self._policy)
+            view = View(prepared.facts, self._policy.policy)
+            now = difference(view)
+            self._sentences = list(_not_made(view, seen.missing))
+            failed = self._make(prepared, now.missing, alone)
+            for name in seen.gone:
+                if name in now.gone and not self._stop.wait(0):
+                    self._remove(view, name)
+            self._keep_for_boot()
+        return Outcome(tuple(self._sentences), frozenset(failed))
+
+    def _recover(self) -> str:
+        """Take back what an interrupted run did; return why not all of it could be.
+        Raises Refused where a child is used by now.
+        """
+        now = self._host.now()
+        result = recover(self._host, self._journal, now, self._listener, self._facts)
+        self._keep_for_boot()
+        if result is None or result.outcome == PARTLY:
+            return result.sentence if result else "a run is open"
+        self._listener.note(result.sentence)
+        return ""
+
+    def _keep_for_boot(self) -> None:
+        """Let children that no profile keeps be made again at the next boot."""
+        trouble = keep_for_boot(self._root, self._journal)
+        if trouble:
+            self._sentences.append(trouble)
+
+    def _make(
+        self, prepared: Prepared, names: Collection[str], alone: Collection[str]
+    ) -> set[str]:
+        """Make the children ``names``; return those that could not be."""
+        together = [name for name in names if name not in alone]
+        apart = [name for name in names if name in alone]
+        if len(together) < 2 or self._one_run(prepared, together):
+            apart = [*together, *apart]
+        failed = set()
+        for name in apart:
+            if self._stop.wait(0):
+                break
+            why = self._one_run(prepared, [name])
+            if why:
+                failed.add(name)
+                self._sentences.append(f"{name} could not be made: {why}")
+        return failed
+
+    def _one_run(self, prepared: Prepared, names: Collection[str]) -> str:
+        """Make children in one run; return why they could not be, or nothing."""
+        request = RunRequest(
+            PARTITIONS,
+            PARTITIONS_UNIT,
+            self._policy.digest,
+            prepared.facts,
+            prove=lambda: still_planned(self._root, self._run, self._policy),
+        )
+        steps = steps_of(prepared.decision.to_do, names)
+        kept = _Kept()
+        try:
+            result = apply_steps(self._host, self._journal, steps, request, kept)
+        except Refused as refused:
+            return refused.one_line
+        if result.outcome != DONE:
+            return result.sentence
+        kept.tell(self._listener)
+        return ""
+
+    def _remove(self, view: View, name: str) -> None:
+        """Remove a child whose partition is gone, if it is ours and of no use."""
+        child = next(one for one in view.ipoib if one.name == name)
+        why = who_uses(view, child)
+        step = made_by(self._journal.ledger(), child)
+        if step is None:
+            why = "no run of ours made it"
+        if step and not why:
+            why = self._revert(view, step)
+        pkey = child.netdev.ipoib.pkey if child.netdev.ipoib else None
+        sentence = f"partition {pkey} has left the P_Key table, and {name}"
+        if why:
+            self._sentences.append(f"{sentence} is left: {why}")
+        else:
+            self._listener.note(f"{sentence} was removed")
+
+    def _revert(self, view: View, step: str) -> str:
+        """Take back the step that made a child, and what was set in it since; return
+        why that could not be, or nothing.
+        """
+        try:
+            result = revert(
+                self._host,
+                self._journal,
+                view.facts,
+                _Kept(),
+                only=step,
+                by=PARTITIONS_UNIT,
+            )
+        except Refused as refused:
+            return refused.one_line
+        left = [f"{one.what}: {one.why}" for one in result.left]
+        return "; ".join(left) if left or result.outcome == DONE else result.sentence
+
+
+class _Kept:
+    """A run's listener that tells what was done only once all of it is proved."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[str, str, str]] = []
+        self._notes: list[str] = []
+
+    def doing(self, step_id: str, sentence: str) -> None:
+        """Say nothing."""
+
+    def done(self, step_id: str, before: str, after: str) -> None:
+        """Keep it."""
+        self._done.append((step_id, before, after))
+
+    def note(self, sentence: str) -> None:
+        """Keep it."""
+        self._notes.append(sentence)
+
+    def tell(self, listener: Listener) -> None:
+        """Tell all of it."""
+        for one in self._done:
+            listener.done(*one)
+        for sentence in self._notes:
+            listener.note(sentence)
+
+
+def _not_made(view: View, names: Collection[str]) -> Iterator[str]:
+    """Say of the children ``names`` why the plan does not make them."""
+    for child in wanted_children(view):
+        if child.name in names and child.refused:
+            fix = f" ({child.fix})" if child.fix else ""
+            yield f"{child.name} is not made: {child.refused}{fix}"

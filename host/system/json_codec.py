@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Read JSON strictly; dataclasses to JSON and back.
+
+Reading JSON that others wrote, strictly: whatever is wrong with it is a sentence.
+
+Frozen dataclasses as JSON values and back, strictly: facts files, plan files.
+
+Fields are strings, numbers, booleans, Optional, ``tuple[X, ...]`` and dataclasses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import (
+    Any,
+    Callable,
+    NoReturn,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from ovirt_rdma.host.system.safe_file import read_named
+
+# More than any 64-bit number has. Python refuses 4301 digits, but not everywhere, and
+# what is computed of 4300 of them.
+_MOST_DIGITS = 20
+
+
+class UnreadableJson(Exception):
+    """The file gives no JSON value; the text goes on from the file's name.
+
+    ``is_file`` says whether it could be read at all.
+    """
+
+    def __init__(self, words: str, *, is_file: bool = True) -> None:
+        super().__init__(words)
+        self.is_file = is_file
+
+
+def read_json(
+    path: Union[str, Path], read: Callable[[Union[str, Path]], bytes] = read_named
+) -> object:
+    """Return the value in a JSON file, in UTF-8, read by ``read``. Raises
+    UnreadableJson.
+    """
+    try:
+        text = read(path).decode("utf-8")
+    except OSError as e:
+        words = f"cannot be read: {e.strerror or e}"
+        raise UnreadableJson(words, is_file=False) from None
+    except UnicodeDecodeError as e:
+        raise UnreadableJson(f"is not JSON: byte {e.start} is not UTF-8") from None
+    return json_value(text)
+
+
+def json_value(text: str) -> object:
+    """Return the value in JSON text. Raises UnreadableJson, also for what RFC 8259 does
+    not have (NaN) or leaves open: a key given twice, a number too large.
+    """
+    try:
+        value: object = json.loads(
+            text,
+            parse_int=_whole,
+            parse_float=_finite,
+            parse_constant=_no_number,
+            object_pairs_hook=_object,
+        )
+    except json.JSONDecodeError as e:
+        place = f"line {e.lineno} column {e.colno}"
+        raise UnreadableJson(f"{place} is not JSON: {e.msg}") from None
+    except RecursionError:
+        raise UnreadableJson("is nested too deeply") from None
+    return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits.lstrip("-")) > _MOST_DIGITS:
+        raise UnreadableJson("has a number too long")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise UnreadableJson("has a number too large")
+    return value
+
+
+def _no_number(word: str) -> NoReturn:
+    raise UnreadableJson(f"is not JSON: it has {word}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise UnreadableJson("has a key twice in one object")
+    return found
+
+
+_Record = TypeVar("_Record")
+
+Check = Callable[[Any, Mapping[str, Any]], tuple[str, str]]
+"""Gets a dataclass and its values; returns a key and what is wrong with its value, or
+two empty texts.
+"""
+
+
+class WrongRecord(ValueError):
+    """The data is not what the dataclass asks for; the text says where, and what."""
+
+
+def plain(value: Any) -> Any:
+    """Return a dataclass as dicts, lists, strings, numbers and None, in field order."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in _hints(type(value))}
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Turns JSON values into what a dataclass's type hints ask for.
+
+    ``noun`` is what sentences call the whole: ``the facts``.
+    """
+
+    noun: str
+    check: Check = lambda cls, values: ("", "")
+
+    def read(self, cls: type[_Record], data: object) -> _Record:
+        """Return ``data`` as a ``cls``.
+
+        Raises WrongRecord with the key path of the first thing that is wrong: a
+        missing or unknown key, a wrong type.
+        """
+        return cast("_Record", self._instance(cls, data, ""))
+
+    def _instance(self, cls: Any, data: object, path: str) -> object:
+        if not isinstance(data, Mapping):
+            _refuse(path, f"is {kind(data)}, not an object")
+        hints = _hints(cls)
+        for key in data:
+            if key not in hints:
+                _refuse(_join(path, key), f"is no key of {self.noun}")
+        for key in hints:
+            if key not in data:
+                _refuse(_join(path, key), "is missing")
+        before = f"{path}." if path else ""
+        values = {
+            key: self._value(hint, data[key], before + key)
+            for key, hint in hints.items()
+        }
+        odd, words = self.check(cls, values)
+        if words:
+            _refuse(_join(path, odd), words)
+        return cls(**values)
+
+    def _value(self, hint: Any, data: object, path: str) -> object:
+        form, inner = _form(hint)
+        if form is Union:
+            return None if data is None else self._value(inner, data, path)
+        if form is tuple:
+            if not isinstance(data, list):
+                _refuse(path, f"is {kind(data)}, not an array")
+            return tuple(
+                self._value(inner, entry, f"{path}[{index}]")
+                for index, entry in enumerate(data)
+            )
+        if form is object:
+            return self._instance(inner, data, path)
+        return _scalar(inner, data, path)
+
+
+def kind(value: object) -> str:
+    """Return what JSON calls the kind of a value: ``an object``."""
+    if value is None:
+        return "null"
+    if isinstance(value, (dict, Mapping)):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return "an array"
+    if isinstance(value, str):
+        return "a string"
+    return "true or false" if isinstance(value, bool) else "a number"
+
+
+def _scalar(hint: Any, data: object, path: str) -> object:
+    if isinstance(data, bool) and hint is not bool:  # an int to Python, not to JSON
+        _refuse(path, f"is true or false, not {_WANTED[hint]}")
+    if hint is float and isinstance(data, (int, float)):
+        # JSON has no limit for numbers, Python reads 1e999 as infinite.
+        if not abs(data) <= sys.float_info.max:
+            _refuse(path, "is a number too large")
+        return float(data)
+    if not isinstance(data, hint):
+        _refuse(path, f"is {kind(data)}, not {_WANTED[hint]}")
+    return data
+
+
+def _refuse(path: str, what: str) -> NoReturn:
+    raise WrongRecord(f"{path} {what}" if path else f"it {what}")
+
+
+@functools.cache
+def _form(hint: Any) -> tuple[Any, Any]:
+    """Return Union, tuple, object or None, and what is in it: of Optional[X] and
+    ``tuple[X, ...]`` X, of a dataclass itself, of anything else too.
+    """
+    origin = get_origin(hint)
+    if origin is Union:
+        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
+        return Union, inner
+    if origin is tuple:
+        return tuple, get_args(hint)[0]
+    return (object if dataclasses.is_dataclass(hint) else None), hint
+
+
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls)  # evaluates strings: slow for hundreds of GIDs
+
+
+_WANTED = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+
+
+def _join(path: str, key: object) -> str:
+    name = str(key) if str(key).isidentifier() else ascii(key)
+    return f"{path}.{name}" if path else name

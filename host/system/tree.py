@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# ruff: noqa: PTH112, PTH115, PTH119, PTH208
+"""/proc, /sys and /lib below a root folder, read so that nothing there can raise, wait,
+or fill the memory.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Optional, Union
+
+from ovirt_rdma.host.system.safe_file import (
+    is_there,
+    names_of_others,
+    read_file,
+    read_file_of_others,
+)
+
+Problems = Optional[list[str]]
+"""Where sentences about what could not be read go; None drops them."""
+
+
+class FileTree:
+    """The files of one host. Paths are absolute on that host: ``/sys/class/net``.
+
+    Kernel text may hold any bytes; they survive as surrogateescape.
+    """
+
+    def __init__(self, root: Union[str, Path]) -> None:
+        self.root = Path(root)
+        # Paths as text: a host may have 10,000 files to read, and a Path takes longer
+        # to make than a file of /sys to read.
+        self._prefix = str(self.root).rstrip("/")
+
+    def data(
+        self, path: str, problems: Problems = None, *, others: str = ""
+    ) -> Optional[bytes]:
+        """Return the bytes of a file, or None with a sentence in ``problems``.
+        ``others`` is the folder on the way to it that others than root may write, if
+        there is one.
+        """
+        try:
+            if others:
+                return read_file_of_others(self._below(others), self._below(path))
+            return read_file(self._below(path))
+        except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+            _say(problems, path, e)
+            return None
+
+    def text(self, path: str, problems: Problems = None) -> Optional[str]:
+        """Return a file's text without surrounding white space.
+
+        None, with a sentence in ``problems``, where it is unreadable or empty.
+        """
+        data = self.data(path, problems)
+        if data is None:
+            return None
+        text = data.decode("utf-8", "surrogateescape").strip()
+        if not text and problems is not None:
+            problems.append(f"{path} is empty")
+        return text or None
+
+    def names(
+        self, folder: str, problems: Problems = None, *, others: str = ""
+    ) -> list[str]:
+        """Return the sorted names in a folder; none where it is unreadable. ``others``
+        as for :meth:`data`.
+        """
+        try:
+            if others:
+                return names_of_others(self._below(others), self._below(folder))
+            return sorted(os.listdir(self._below(folder)))
+        except (OSError, ValueError) as e:
+            _say(problems, folder, e)
+            return []
+
+    def has(self, path: str, *, others: str) -> bool:
+        """Whether something is at ``path``; ``others`` as for :meth:`data`."""
+        return is_there(self._below(others), self._below(path))
+
+    def is_folder(self, path: str) -> bool:
+        """Whether ``path`` is a folder or a link to one."""
+        try:
+            return os.path.isdir(self._below(path))
+        except (OSError, ValueError):
+            return False
+
+    def real_path(self, link: str) -> Optional[Path]:
+        """Return where a link leads in the end, or None where it leads nowhere."""
+        try:
+            return Path(self._below(link)).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError):  # RuntimeError: a loop, < 3.13
+            return None
+
+    def link_name(self, link: str) -> Optional[str]:
+        """Return the last name in a link, as ``mlx5_core`` of ``.../driver``; None for
+        what is no link.
+        """
+        try:
+            return os.path.basename(os.readlink(self._below(link)))
+        except (OSError, ValueError):
+            return None
+
+    def _below(self, path: str) -> str:
+        return f"{self._prefix}/{path.lstrip('/')}"
+
+
+def _say(problems: Problems, path: str, error: Exception) -> None:
+    if problems is not None:
+        words = error.strerror if isinstance(error, OSError) else None
+        problems.append(f"{path} cannot be read: {words or error}")

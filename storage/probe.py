@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ask the network about a server: its address, its TCP port, its RDMA listener.
+
+Everything here ends by its deadline: names are resolved, and RDMA connections
+tried, in child processes that are killed then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import selectors
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import IO, Optional
+
+from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer, run_command
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
+
+# pyverbs belongs to the system's Python, whichever Python runs us.
+SYSTEM_PYTHON = "/usr/bin/python3"
+PROBE = Path(__file__).with_name("rdma_cm_probe.py")
+# For the child to load Python and pyverbs on a busy host, before the clock starts.
+STARTUP_TIMEOUT_S = 30.0
+
+_STEP = "listener"
+_asking: dict[str, threading.Lock] = {}
+
+
+def resolve(server: str, timeout_s: float) -> tuple[str, ...]:
+    """Return the addresses of ``server``, none where its name does not resolve.
+
+    The order is getaddrinfo's, as mount.nfs uses it. An address is returned as
+    it is. The name service gets ``timeout_s`` seconds.
+    """
+    with contextlib.suppress(ValueError):
+        return (str(ipaddress.ip_address(server)),)
+    try:
+        found = run_command(["getent", "ahosts", "--", server], timeout_s)
+    except CommandFailed:
+        return ()
+    # A line for each socket type: ADDRESS TYPE [NAME].
+    first_words = [line.split()[0] for line in found.splitlines() if line.split()]
+    return tuple(dict.fromkeys(first_words))
+
+
+def tcp_answers(address: str, port: int, timeout_s: float) -> bool:
+    """Whether ``address`` accepts a TCP connection on ``port`` in time."""
+    try:
+        with socket.create_connection((address, port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+def rdma_listener(address: str, port: int, timeout_s: float) -> Step:
+    """Say whether ``address`` accepts RDMA CM connections on ``port``.
+
+    The ``timeout_s`` seconds count from the child's ready signal. The verdict is
+    UNKNOWN where the child cannot tell, for want of pyverbs above all.
+    """
+    # Two at once would be in each other's way; see PAUSES_S of the probe.
+    with _asking.setdefault(address, threading.Lock()):
+        return _ask_listener(address, port, timeout_s)
+
+
+def _ask_listener(address: str, port: int, timeout_s: float) -> Step:
+    command = [SYSTEM_PYTHON, "-I", str(PROBE), address, str(port)]
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError as error:
+        return Step(_STEP, UNKNOWN, f"the RDMA probe cannot run: {error}")
+    try:
+        return _answer(child.stdout, address, port, timeout_s)
+    finally:
+        child.kill()
+        # One that hangs in the kernel is reaped later; nobody waits for that.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=1)
+
+
+def _answer(
+    stdout: Optional[IO[bytes]], address: str, port: int, timeout_s: float
+) -> Step:
+    if stdout is None:
+        raise ValueError("the probe was started without a pipe")
+    with stdout, contextlib.closing(_LineReader(stdout.fileno())) as lines:
+        ready = lines.next_line(STARTUP_TIMEOUT_S)
+        if ready != "ready":
+            return Step(_STEP, UNKNOWN, "the RDMA probe did not start in time")
+        answer = lines.next_line(timeout_s)
+    if answer is None:
+        return Step(
+            _STEP,
+            NOT_READY,
+            f"{address} did not answer an RDMA connection within {timeout_s:g} s",
+            "check that the server is up and its RDMA device is ACTIVE",
+        )
+    return step_of(answer, address, port)
+
+
+def mountd(address: str, timeout_s: float) -> Step:
+    """Say whether rpcbind knows mountd and mountd answers, as NFS 3 needs.
+
+    Asks by rpcinfo(8), whose null call goes the way that mount.nfs goes.
+    """
+    name = "mountd"
+    fix = (
+        "on the server start rpcbind and nfs-mountd, and open TCP port 111 and "
+        "mountd's port in the firewall"
+    )
+    netid = "tcp6" if ":" in address else "tcp"
+    try:
+        run_command(["rpcinfo", "-T", netid, address, "mountd"], timeout_s)
+    except NoAnswer:
+        return Step(name, NOT_READY, f"rpcbind on {address} does not answer", fix)
+    except CommandFailed as error:
+        if error.returncode is None:
+            return Step(name, UNKNOWN, f"rpcinfo cannot run: {error}")
+        detail = f"mountd on {address} does not answer: {error}"
+        return Step(name, NOT_READY, detail, fix)
+    return Step(name, READY, f"rpcbind and mountd on {address} answer")
+
+
+def step_of(answer: str, address: str, port: int) -> Step:
+    """Turn the probe's answer line into a step; an odd one is UNKNOWN."""
+    try:
+        data = json.loads(answer)
+        verdict, detail = data["verdict"], str(data["detail"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        verdict, detail = "", ""
+    if not detail:
+        return Step(_STEP, UNKNOWN, f"the RDMA probe answered {answer!r}")
+    if verdict == "listening":
+        return Step(_STEP, READY, detail)
+    if verdict == "refused":
+        return Step(_STEP, NOT_READY, detail, server_side_fix(port))
+    if verdict == "no route":
+        return Step(
+            _STEP, NOT_READY, detail, f"check the RDMA path to {address}: rdma link"
+        )
+    install = "install python3-pyverbs to know beforehand"
+    return Step(_STEP, UNKNOWN, detail, install if verdict == "no pyverbs" else "")
+
+
+def server_side_fix(port: int) -> str:
+    """Say what makes a Linux NFS server listen on RDMA ``port`` (nfs.conf(5))."""
+    return (
+        "check the rule's port, and that the server's NFS service runs; on a Linux "
+        "server put rdma=y and "
+        f"rdma-port={port} into the [nfsd] part of /etc/nfs.conf, then systemctl "
+        "restart nfs-server"
+    )
+
+
+class _LineReader:
+    """Lines off a pipe, each with its own deadline."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._buffer = b""
+        # Not select(2): vdsmd may have more than 1024 files open.
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        self._selector.close()
+
+    def next_line(self, timeout_s: float) -> Optional[str]:
+        """Return the next line, None at the deadline, or "" when the child ended."""
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._selector.select(left):
+                return None
+            data = os.read(self._descriptor, 4096)
+            if not data:
+                return ""
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode("utf-8", "replace")

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What all connections of one vdsmd share.
+
+Servers whose RDMA mounts failed lately, so that one failure decides for all.
+
+One call at a time for each local path: two do not mount twice, nor does one unmount
+what another is mounting.
+
+Why an export that a rule names is not mounted.
+
+What all connections of one vdsmd share.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Optional
+
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.storage.degraded import DegradedMarks
+from ovirt_rdma.storage.server_readiness import Surroundings
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An RDMA mount failed ``at`` a time of the memory's clock, for a ``reason``;
+    ``fix`` is what to do about it, empty where nobody knows.
+    """
+
+    at: float
+    reason: str
+    fix: str = ""
+
+
+class FailureMemory:
+    """The last failure of each server, by any key. Safe for several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failures: dict[Hashable, tuple[Failure, float]] = {}
+
+    def remember(self, key: Hashable, reason: str, fix: str, seconds: float) -> None:
+        """Keep ``reason`` and ``fix`` for ``seconds``."""
+        now = self._clock()
+        with self._lock:
+            self._failures[key] = (Failure(now, reason, fix), now + seconds)
+
+    def recall(self, key: Hashable) -> Optional[Failure]:
+        """Return the failure, or None when there is none or it is too old."""
+        now = self._clock()
+        with self._lock:
+            failure, until = self._failures.get(key, (None, now))
+            if now >= until:
+                self._failures.pop(key, None)
+                return None
+            return failure
+
+
+class StillUnderWay(Exception):
+    """Another call for the path has not ended in time."""
+
+
+@dataclass
+class _Call:
+    """A call under way; ``error`` is what it raised, once it is ``over``."""
+
+    tries: Hashable
+    error: Optional[Exception] = None
+    over: bool = False
+
+
+class PathLocks:
+    """The calls under way, by local path. Safe for several threads.
+
+    ``changed`` is notified when a call ends.
+    """
+
+    def __init__(self, changed: Optional[threading.Condition] = None) -> None:
+        self._changed = changed or threading.Condition()
+        self._calls: dict[str, _Call] = {}
+
+    def run(
+        self,
+        path: str,
+        do: Callable[[], None],
+        timeout_s: float,
+        tries: Hashable = None,
+    ) -> None:
+        """Call ``do`` once no other call for ``path`` is under way.
+
+        ``tries`` says what is tried: where a call that was waited for tried the same
+        and failed, its error is raised, and ``do`` is not called. Raises StillUnderWay
+        after ``timeout_s``, and what ``do`` raises.
+        """
+        until = time.monotonic() + timeout_s
+        mine = _Call(tries)
+        with self._changed:
+            while path in self._calls:
+                other = self._calls[path]
+                while not other.over:
+                    left_s = until - time.monotonic()
+                    if left_s <= 0:
+                        raise StillUnderWay
+                    self._changed.wait(left_s)
+                if other.error and tries is not None and other.tries == tries:
+                    raise other.error
+            self._calls[path] = mine
+        try:
+            do()
+        except Exception as error:
+            mine.error = error
+            raise
+        finally:
+            with self._changed:
+                mine.over = True
+                del self._calls[path]
+                self._changed.notify_all()
+
+
+class ConnectRefused(Exception):
+    """The export is not mounted; the text says why, and what to do."""
+
+
+def refused(export: Export, sentence: str, fix: str) -> ConnectRefused:
+    """Return the refusal of ``export`` for the reason ``sentence``."""
+    return ConnectRefused(f"{export}: {sentence}{hint(fix)}")
+
+
+def hint(fix: str) -> str:
+    """Return ``fix`` as the end of a sentence, empty where there is none."""
+    return f"; fix: {fix}" if fix else ""
+
+
+# A second call for one local path waits this long for the first, which may take so
+# long: mount.nfs begins its last try after two minutes at most (nfs(5), retry=), a try
+# on a server that hangs is two calls of 40 s (VDSM's timeo=100,retrans=3; measured),
+# and VDSM's access check gives up after 60 s (irs/process_pool_timeout). The engine
+# itself waits for 180 s (vdsTimeout).
+WAIT_FOR_OTHER_S = 300.0
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One a process; safe for several threads.
+
+    ``not_taken_back`` are local paths of mounts that broke a rule's promise and
+    could not be unmounted; ``marks`` are those that run over the wrong transport.
+    """
+
+    surroundings: Surroundings
+    failures: FailureMemory = field(default_factory=FailureMemory)
+    locks: PathLocks = field(default_factory=PathLocks)
+    wait_for_other_s: float = WAIT_FOR_OTHER_S
+    marks: DegradedMarks = field(default_factory=DegradedMarks)
+    not_taken_back: set[str] = field(default_factory=set)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Hooks around VDSM's network setup.
+
+The network request that VDSM hands to a hook in a file.
+
+before_vdsm_start and after_network_setup: the steps that nobody notices; all else
+becomes a line in the host's log.
+
+before_network_setup: refuse what InfiniBand cannot do, set the mode that a network
+asks for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Optional
+
+from ovirt_rdma.host.network_setup import validate
+from ovirt_rdma.host.network_setup.request import (
+    Link,
+    NetworkRequest,
+    parsed,
+    read_links,
+)
+from ovirt_rdma.host.network_setup.validate import without_auto
+from ovirt_rdma.host.services.hook_runs import live_run
+from ovirt_rdma.host.system.safe_file import read_file
+from ovirt_rdma.vdsm_hooks.deadline import STOP, Answer
+from ovirt_rdma.vdsm_hooks.syslog_line import say
+
+# VDSM common/hooks.py
+VARIABLE = "_hook_json"
+
+
+def network_request() -> Optional[NetworkRequest]:
+    """Return it; None where there is none, or none of VDSM's form."""
+    try:
+        data = read_file(os.environ[VARIABLE])
+        return parsed(json.loads(data.decode("utf-8")))
+    except (KeyError, OSError, ValueError, RecursionError):
+        return None
+
+
+def before_vdsm_start(root: str) -> Answer:
+    """Do them for the whole host; also while VMs run and domains are mounted."""
+    point = "before_vdsm_start"
+    live_run(root or "/", point, lambda text: say(point, text))
+    return Answer()
+
+
+def after_network_setup(root: str) -> Answer:
+    """Do them for the netdevs that VDSM has just set up; the engine has seen by now
+    that it still reaches the host, so nothing may touch a link.
+    """
+    point = "after_network_setup"
+    request = network_request()
+    if request is None or request.rollback:
+        return Answer()
+    netdevs = read_links(root, request.netdevs)
+    if netdevs:
+        live_run(root or "/", point, lambda text: say(point, text), netdevs)
+    return Answer()
+
+
+POINT = "before_network_setup"
+
+
+def work(root: str) -> Answer:
+    """Return GO_ON, or STOP with a sentence for the engine's event log. A request that
+    is a rollback, or that cannot be read, goes on.
+    """
+    request = network_request()
+    if request is None:
+        say(POINT, "VDSM's request cannot be read: it goes on unchecked")
+        return Answer()
+    if request.rollback:
+        return Answer()
+    links = read_links(root, request.netdevs)
+    if not validate.concerns_ipoib(links):
+        return Answer()
+    refused = _refusal(root, request, links)
+    wanted = validate.wanted_modes(request, links)
+    if wanted and not refused:
+        from ovirt_rdma.host.services.hook_runs import set_modes  # noqa: PLC0415
+
+        refused = set_modes(root or "/", wanted, POINT, lambda text: say(POINT, text))
+        # What "auto" came to decides about the MTU.
+        links = read_links(root, request.netdevs)
+        refused = refused or _refusal(root, without_auto(request), links)
+    if not refused:
+        return Answer()
+    say(POINT, f"refused: {refused}")
+    return Answer(STOP, refused)
+
+
+def _refusal(root: str, request: NetworkRequest, links: Mapping[str, Link]) -> str:
+    asked = validate.in_question(request, links)
+    if not asked:
+        return validate.refusal(request, links)
+    from ovirt_rdma.host.network_setup.limits import datagram_limits  # noqa: PLC0415
+
+    limits = datagram_limits(root or "/", asked)
+    return validate.refusal(request, links, limits)
