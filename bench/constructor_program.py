@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyperf
-from vdsm_under_test import load_vdsm
+from support.storage.vdsm_under_test import load_vdsm
 
 from bench import thousand_rules
 from bench.constructor import CASES, CHOICE, PROGRAM, STOCK

@@ -18,10 +18,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine_door import DoubleDoor, report_document
 from engine_double import EngineDouble, World, sample_world
 from engine_double.answers import Answer
 from engine_double.hooks import hook
+from support.engine.engine_door import DoubleDoor, report_document
 
 from bench.rounds import CHECKOUT
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyperf
-import vdsm_source
+from support.storage import vdsm_source
 
 from bench.hook_cost import (
     CAPS,

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from host_fake_hosts import NFS_MODULES, RDMA_MODULES
-from host_fake_root import FakeRoot, Pci
+from support.fakes.fake_hosts import NFS_MODULES, RDMA_MODULES
+from support.fakes.fake_root import FakeRoot, Pci
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.dump import to_json

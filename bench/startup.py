@@ -25,7 +25,9 @@ VERBS = ("--help", "facts", "plan", "nfs list", "status")
 # Issue 3: how many times a bare Python the help may take.
 LIMIT = 3.0
 
-IMPORTS_TEST = "tests/cli/test_host_command.py::test_light_verbs_load_no_heavy_modules"
+IMPORTS_TEST = (
+    "tests/cli/host/test_host_command.py::test_light_verbs_load_no_heavy_modules"
+)
 
 _VERSION = "import platform; print(platform.python_version())"
 

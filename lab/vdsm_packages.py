@@ -97,7 +97,10 @@ def _archive(with_double: bool) -> bytes:
     else:
         for name in _LIBRARIES:
             _add_library(archive, name)
-    for path in (CHECKOUT / "lab/vdsm_daemon_main.py", tests / "vdsm_access.py"):
+    for path in (
+        CHECKOUT / "lab/vdsm_daemon_main.py",
+        tests / "support/storage/vdsm_access.py",
+    ):
         archive.add(path.read_bytes(), f"{VDSM}/{path.name}")
     return archive.content()
 

@@ -47,40 +47,14 @@ settings.register_profile(
 
 # Of the developer's machine only: the lab, the benchmarks, the tools, and what reads
 # our own sources.
-_DEVELOPERS = ["lab", "bench", "tools", "test_architecture.py"]
+_DEVELOPERS = ["lab", "bench", "selftest", "test_architecture.py"]
 collect_ignore = _DEVELOPERS if sys.version_info < (3, 11) else []
 
 # What runs on hypervisors and engine machines and nowhere else, and what starts their
-# programs time and again: tests of these files, and those marked `hypervisor`, are left
+# programs time and again: tests marked `hypervisor` are left
 # to the Pythons of EL9 and EL10 where `make test` has one of them.
 _HYPERVISORS = ((3, 9), (3, 12))
 _LEFT_TO_THEM = _SHARED_OUT and sys.version_info[:2] not in _HYPERVISORS
-_ONLY_THERE = (
-    "cli/test_apply_verb.py",
-    "cli/test_confirm_verb.py",
-    "cli/test_domain_",
-    "cli/test_enablement_verbs.py",
-    "cli/test_engine_",
-    "cli/test_login_verb.py",
-    "cli/test_network_verbs.py",
-    "cli/test_policy_fleet_verbs.py",
-    "cli/test_revert_verb.py",
-    "cli/test_run_streams.py",
-    "cli/test_unit_verbs.py",
-    "engine/",
-    "host/effects/",
-    "host/test_enablement",
-    "host/test_ib_fabric_facts.py",
-    "host/test_reader",
-    "storage/test_connection.py",
-    "storage/test_degraded_connect.py",
-    "storage/test_launcher",
-    "storage/test_network_probe.py",
-    "storage/test_rdma_cm_probe.py",
-    "storage/test_shared_transport.py",
-    "storage/test_vdsm_contract",
-    "vdsm_hooks/",
-)
 
 
 def pytest_report_header() -> list[str]:
@@ -95,15 +69,10 @@ def pytest_collection_modifyitems(
         return
     kept, left = [], []
     for one in items:
-        (left if _only_there(one) else kept).append(one)
+        (left if one.get_closest_marker("hypervisor") else kept).append(one)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
-
-
-def _only_there(item: pytest.Item) -> bool:
-    path = item.path.relative_to(Path(__file__).parent).as_posix()
-    return path.startswith(_ONLY_THERE) or bool(item.get_closest_marker("hypervisor"))
 
 
 _NUMBERS = itertools.count()

@@ -166,10 +166,10 @@ def test_no_module_imports_itself_in_a_circle():
 @pytest.mark.parametrize(
     "oracle",
     [
-        "host/change_places.py",
-        "host/memory_host.py",
-        "host/rules/ipoib_kernel.py",
-        "host/rules/ipoib_undo.py",
+        "support/host/change_places.py",
+        "support/host/memory_host.py",
+        "support/host/ipoib_kernel.py",
+        "support/host/ipoib_undo.py",
     ],
 )
 def test_the_oracle_of_effects_has_data_of_the_product_and_no_code(oracle):

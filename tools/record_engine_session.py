@@ -37,9 +37,9 @@ DOCUMENT = TOP / "docs" / "engine-session.md"
 # The tests' own double and door; as pytest finds them.
 sys.path[:0] = [str(TOP / "tests")]
 
-from engine_door import DoubleDoor, HttpDoor  # noqa: E402
 from engine_double import EngineDouble, SimHook, World, sample_world  # noqa: E402
 from engine_double.serve import serve_hosts  # noqa: E402
+from support.engine.engine_door import DoubleDoor, HttpDoor  # noqa: E402
 
 from ovirt_rdma.cli.engine import conversion_run, session  # noqa: E402
 from ovirt_rdma.cli.engine import main as engine_command  # noqa: E402

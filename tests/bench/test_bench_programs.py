@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import run_process
+from support.command_line import run_process
 
 pytest.importorskip("pyperf", reason="make selftest has it")
 

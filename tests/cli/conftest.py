@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import pytest
-from changes_wanted import POLICY
-from command_line import Result, run
-from host_fake_changes import changing
-from host_fake_hosts import connectx3_ib, soft_roce
-from host_fake_timers import Timers
-from vdsm_fixtures import loaded_vdsm
+from support.command_line import Result, run
+from support.fakes.fake_changes import changing
+from support.fakes.fake_hosts import connectx3_ib, soft_roce
+from support.fakes.fake_timers import Timers
+from support.host.changes_wanted import POLICY
+from support.storage.vdsm_fixtures import loaded_vdsm
 
 from ovirt_rdma.cli.host import decision, runs
 from ovirt_rdma.host.collect.collector import HostReader

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from engine_command_line import access
 from engine_double import EngineDouble, sample_world
+from support.engine.engine_command_line import access
 
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from odd_files import KINDS, SAID, bounded, put
+from support.odd_files import KINDS, SAID, bounded, put
 
 from ovirt_rdma.host.paths import DEGRADED_JSON, DROPIN_LINK, DROPIN_SOURCE, under
 

@@ -5,12 +5,12 @@ import io
 import json
 import sys
 
-import command_line
 import pytest
 import yaml
-from command_line import NO_RDMA, RXE, run_on_terminal, run_process
 from hypothesis import given
 from hypothesis import strategies as st
+from support import command_line
+from support.command_line import NO_RDMA, RXE, run_on_terminal, run_process
 
 from ovirt_rdma.cli.output import Screen, count
 

@@ -9,11 +9,11 @@ import re
 import sys
 
 import pytest
-from command_line import run_on_terminal
-from engine_command_line import access
-from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
 from engine_double.serve import serve_hosts
+from support.command_line import run_on_terminal
+from support.engine.engine_command_line import access
+from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine.progress import JsonProgress
 from ovirt_rdma.cli.engine.settings import _log_to
@@ -46,7 +46,7 @@ def is_shown(text: str, *parts: str) -> None:
 
 
 def program(monkeypatch, *words: str) -> None:
-    monkeypatch.setattr("command_line.COMMAND", (sys.executable, *words))
+    monkeypatch.setattr("support.command_line.COMMAND", (sys.executable, *words))
 
 
 PROGRESS = f"""
@@ -142,7 +142,7 @@ def test_a_result(monkeypatch):
 
 BUGS = """
 import os, threading
-from ovirt_rdma.cli import {command} as command
+from ovirt_rdma.cli.{command} import main as command
 odd = {odd!a}
 def bug(*words, **more):
     def in_thread():
@@ -161,7 +161,7 @@ command.main({words!r})
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("host_command", ["explain"]), ("engine_command", ["gate", "status"])],
+    [("host", ["explain"]), ("engine", ["gate", "status"])],
 )
 def test_tracebacks_of_bugs(monkeypatch, command, words):
     text = BUGS.format(command=command, words=words, odd=STEERS)
@@ -194,7 +194,7 @@ def test_a_push(site, monkeypatch, tmp_path, form):
     policy = tmp_path / "policy.yaml"
     policy.write_text("version: 1\n")
     path = ":".join(path for path in sys.path if path)
-    program(monkeypatch, "-m", "engine_door", double.url)
+    program(monkeypatch, "-m", "support.engine.engine_door", double.url)
     shown = run_on_terminal(
         *("policy", "push", str(policy), "--hosts", "*", "-o", form),
         columns=300, typed="y\n", **access(double), PYTHONPATH=path,

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import pytest
-from engine_command_line import Clock
 from engine_double import EngineDouble, behaviours, sample_world
-from engine_sessions import open_session
+from support.engine.engine_command_line import Clock
+from support.engine.engine_sessions import open_session
 
 
 def pytest_generate_tests(metafunc):

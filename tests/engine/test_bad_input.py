@@ -18,8 +18,6 @@ import sys
 from unittest import mock
 
 import pytest
-from engine_command_line import run_engine
-from engine_door import DoubleDoor
 from engine_double import (
     AnswerLost,
     Conflict,
@@ -32,6 +30,8 @@ from engine_double import (
     Timeout,
     sample_world,
 )
+from support.engine.engine_command_line import run_engine
+from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import conversion_run, session
 from ovirt_rdma.cli.engine.settings import settings_of
@@ -39,6 +39,8 @@ from ovirt_rdma.engine_sdk_tools.conversion import state_file
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.model import status_words
 from ovirt_rdma.host.system.files import write_atomically
+
+pytestmark = pytest.mark.hypervisor
 
 ME = "--username admin@internal --password-file password"
 DATA1 = "nfs1.example.com:/exports/data1"

@@ -10,13 +10,15 @@ import shlex
 from contextlib import ExitStack
 
 import pytest
-from engine_command_line import run_engine
-from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
+from support.engine.engine_command_line import run_engine
+from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import NEW
+
+pytestmark = pytest.mark.hypervisor
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DATA1 = "nfs1.example.com:/exports/data1"

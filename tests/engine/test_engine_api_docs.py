@@ -10,12 +10,14 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from engine_command_line import access
-from engine_door import DoubleDoor, status_document
 from engine_double import EngineDouble, sample_world
+from support.engine.engine_command_line import access
+from support.engine.engine_door import DoubleDoor, status_document
 
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.facts import dump
+
+pytestmark = pytest.mark.hypervisor
 
 PAGE = Path(__file__).parents[2] / "docs" / "engine-api.md"
 PACKAGE = "ovirt_rdma.engine_sdk_tools"

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import ovirtsdk4 as sdk
 import pytest
-from command_line import run
-from engine_door import DoubleDoor, HttpDoor, status_document
 from engine_double import EngineDouble, SimNic, sample_world
 from engine_double.serve import serve_hosts, served
+from support.command_line import run
+from support.engine.engine_door import DoubleDoor, HttpDoor, status_document
 
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.facts import dump
@@ -20,7 +20,7 @@ from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.storage.readiness import READY, local_steps
 from ovirt_rdma.storage.review import review_all
 
-pytestmark = pytest.mark.selftest
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
 DATA1 = "nfs1.example.com:/exports/data1"
 PREFER = """\

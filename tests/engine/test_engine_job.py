@@ -16,6 +16,8 @@ from ovirt_rdma.engine_sdk_tools.job import (
     is_open,
 )
 
+pytestmark = pytest.mark.hypervisor
+
 TITLE = "ovirt-rdma: convert domain data1 to rdma (7)"
 
 

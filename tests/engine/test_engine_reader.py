@@ -7,12 +7,14 @@ from contextlib import closing
 import pytest
 from engine_double import EngineDouble, Status, sample_world
 from engine_double.hooks import hook
-from engine_sessions import open_session
 from ovirtsdk4.readers import HostReader
 from ovirtsdk4.xml import XmlReader
+from support.engine.engine_sessions import open_session
 
 from ovirt_rdma.engine_sdk_tools.model import ClusterNetwork
 from ovirt_rdma.engine_sdk_tools.reader import host_of, read_engine
+
+pytestmark = pytest.mark.hypervisor
 
 
 def read(world, clock, **what):

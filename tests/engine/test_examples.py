@@ -10,13 +10,15 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from engine_command_line import Clock, access
-from engine_door import DoubleDoor
 from engine_double import EngineDouble, sample_world
+from support.engine.engine_command_line import Clock, access
+from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api import settings as state_folder
 from ovirt_rdma.engine_sdk_tools.hosts import ansible
+
+pytestmark = pytest.mark.hypervisor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVER = "nfs1.example.com"

@@ -12,6 +12,8 @@ from ovirt_rdma.engine_sdk_tools.names import (
     listed,
 )
 
+pytestmark = pytest.mark.hypervisor
+
 
 def domain(name: str, center: str | None, at: str = "") -> Domain:
     return Domain(at or f"id-{name}-{center}", name, "data", "nfs", center)

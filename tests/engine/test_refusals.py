@@ -7,6 +7,8 @@ import pytest
 
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, check
 
+pytestmark = pytest.mark.hypervisor
+
 FEW = ["host01: no", "host02: no"]
 MANY = [f"host{number:02}: no" for number in range(1, 6)]
 

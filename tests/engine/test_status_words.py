@@ -9,6 +9,8 @@ from ovirtsdk4 import types
 from ovirt_rdma.engine_sdk_tools.fleet.cells import status_cell
 from ovirt_rdma.engine_sdk_tools.model import Host, status_label, status_words
 
+pytestmark = pytest.mark.hypervisor
+
 # Words that are no adjective: "the host is maintenance".
 _NOUNS = ("maintenance", "error", "reboot", "install_failed", "contend", "mixed")
 

@@ -3,7 +3,7 @@
 
     double.fail_next("POST", "/hosts/.*/activate", DropConnection(applied=True))
 
-What the SDK makes of each is tried in tests/engine/test_session.py.
+What the SDK makes of each is tried in tests/engine/api/test_session.py.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class _Named:
 
 def serve_hosts(double: EngineDouble, door: Any) -> None:
     """Serve what ``door`` tells and does beside the engine's API, for HttpDoor."""
-    from engine_door import report_document
+    from support.engine.engine_door import report_document
 
     def answer(
         method: str, target: str, headers: Mapping[str, str], raw: bytes
@@ -58,7 +58,7 @@ def serve_hosts(double: EngineDouble, door: Any) -> None:
 @contextlib.contextmanager
 def served(arguments: Optional[Sequence[str]] = None) -> Iterator[EngineDouble]:
     """The double that the program's ``arguments`` ask for, started."""
-    from engine_door import DoubleDoor
+    from support.engine.engine_door import DoubleDoor
 
     parser = argparse.ArgumentParser(prog="engine_double.serve")
     parser.add_argument("--hosts", type=int, default=12)

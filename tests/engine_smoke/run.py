@@ -76,7 +76,7 @@ def remove_what_is_left(wishes: Wishes, door: Any = None, fast: bool = False) ->
 def _of_tests(wishes: Wishes, door: Any, fast: bool) -> tuple[Any, bool]:
     if wishes.hosts != DOUBLE:
         return door, fast
-    from engine_door import HttpDoor
+    from support.engine.engine_door import HttpDoor
 
     return HttpDoor(wishes.url), True
 

@@ -14,7 +14,7 @@ from typing import Any, Optional
 from unittest import mock
 
 import requests
-from engine_command_line import Clock, Result
+from support.engine.engine_command_line import Clock, Result
 
 from engine_smoke.notes import PREFIX, Notes
 from engine_smoke.wishes import DOUBLE, SSH, Wishes

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from host_fake_root import FakeRoot
-from vdsm_fixtures import loaded_vdsm
+from support.fakes.fake_root import FakeRoot
+from support.storage.vdsm_fixtures import loaded_vdsm
 
 __all__ = ["loaded_vdsm"]
 

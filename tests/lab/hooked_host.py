@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from changed_host import JOURNAL, ChangedHost
-from hook_host import network, setup
+from support.host.hook_host import network, setup
 
 from lab import installed_host, vdsm_packages
 from lab.guest import Guest

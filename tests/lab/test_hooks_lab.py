@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hook_host import network, setup
 from hooked_host import BOUNDED, FABRIC, TSO, HookedHost, asking, hooked_host
+from support.host.hook_host import network, setup
 
 from lab import installed_host
 

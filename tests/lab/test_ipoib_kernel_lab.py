@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import ipoib_kernel
 import pytest
+from support.host import ipoib_kernel
 
 from lab import modules
 from lab.guest import Guest

@@ -3,8 +3,8 @@
 enable, status and disable say what is so.
 
 Without SELinux: Debian's policy has no type for VDSM's programs, so that a guest would
-show nothing of EL's domains. tests/storage/test_selinux_domain.py holds ExecStart to
-those.
+show nothing of EL's domains. tests/storage/vdsm/test_selinux_domain.py compares
+ExecStart with those.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ NAMED, OTHER = "10.99.0.1:/srv/rdma", "10.99.0.1:/srv/other"
 STOCK_VDSM = """
 import json, sys
 from pathlib import Path
-from vdsm_under_test import load_vdsm
+from support.storage.vdsm_under_test import load_vdsm
 
 vdsm = load_vdsm()
 base = Path("/rhev/data-center/mnt")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 from changed_host import KILLED
-from hook_host import network, setup
 from hooked_host import POLICY, TSO, HookedHost, asking, hooked_host
+from support.host.hook_host import network, setup
 
 OPTIONS = "  module_options:\n    ib_ipoib: {recv_queue_size: 512}\n"
 APPLIED = {

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_kernel import REFUSED, WRONG_OPTION, FakeKernel
-from vdsm_under_test import VdsmUnderTest, definition
+from support.storage.fake_kernel import REFUSED, WRONG_OPTION, FakeKernel
+from support.storage.vdsm_under_test import VdsmUnderTest, definition
 
 from ovirt_rdma.host.collect.collector import HostReader
 

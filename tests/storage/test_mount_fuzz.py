@@ -14,8 +14,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutation import mutated
-from nfs_mount_text import last_value, named_transport
+from support.mutation import mutated
+from support.storage.nfs_mount_text import last_value, named_transport
 
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Route

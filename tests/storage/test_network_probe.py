@@ -16,6 +16,8 @@ from ovirt_rdma.storage import probe as network_probe
 from ovirt_rdma.storage.probe import mountd, rdma_listener, resolve, tcp_answers
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
 
+pytestmark = pytest.mark.hypervisor
+
 
 @pytest.fixture
 def probe(tmp_path, monkeypatch):

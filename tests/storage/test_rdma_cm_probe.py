@@ -12,6 +12,8 @@ import pytest
 
 from ovirt_rdma.storage import rdma_cm_probe
 
+pytestmark = pytest.mark.hypervisor
+
 # enum rdma_cm_event_type of librdmacm (rdma_cma.h).
 EVENTS = {
     "ADDR_RESOLVED": 0,

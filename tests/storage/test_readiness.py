@@ -4,7 +4,12 @@
 from __future__ import annotations
 
 import pytest
-from host_fake_hosts import connectx3_ib, connectx5_roce, soft_roce, without_rdma
+from support.fakes.fake_hosts import (
+    connectx3_ib,
+    connectx5_roce,
+    soft_roce,
+    without_rdma,
+)
 
 from ovirt_rdma.storage.readiness import (
     NOT_READY,

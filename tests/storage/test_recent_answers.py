@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fake_network import FakeNetwork
+from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
 from ovirt_rdma.storage.recent_answers import BURST_GAP_S, LONGEST_S, RecentAnswers

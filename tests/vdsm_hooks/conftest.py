@@ -6,8 +6,8 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from hook_host import HookHost
-from vdsm_under_test import load_vdsm
+from support.host.hook_host import HookHost
+from support.storage.vdsm_under_test import load_vdsm
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hook_host import ENTRIES, NAME, HookHost
+from support.host.hook_host import ENTRIES, NAME, HookHost
 
 from ovirt_rdma.host.paths import CAPS_JSON, under
 from ovirt_rdma.host.services.capabilities import text_of_caps

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hook_host import ENTRIES, NAME, POINTS, PYTHON, network, setup
+from support.host.hook_host import ENTRIES, NAME, POINTS, PYTHON, network, setup
 
 from ovirt_rdma.host.paths import CAPS_JSON
 

@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from hook_host import ENTRIES, NAME, POINTS
+from support.host.hook_host import ENTRIES, NAME, POINTS
 
 from ovirt_rdma.host.network_setup.request import MODE_PROPERTY
 from ovirt_rdma.host.network_setup.validate import MODES
 from ovirt_rdma.vdsm_hooks.main import LIMITS_S
+
+pytestmark = pytest.mark.hypervisor
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/hooks.md"
 

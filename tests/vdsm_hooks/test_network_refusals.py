@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hook_host import network, setup
+from support.host.hook_host import network, setup
 
 pytestmark = pytest.mark.hypervisor
 

@@ -6,8 +6,8 @@ them, on a fake host without tools and NetworkManager.
 from __future__ import annotations
 
 import pytest
-from hook_host import network, setup
-from host_fake_hosts import connectx3_ib
+from support.fakes.fake_hosts import connectx3_ib
+from support.host.hook_host import network, setup
 
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under

@@ -10,7 +10,7 @@ import typing
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ipoib_host import child, host, netdev, network, policy, port, profile
+from support.host.ipoib_host import child, host, netdev, network, policy, port, profile
 
 from ovirt_rdma.host.decision.registry import RULES, decide, rule_by_id
 from ovirt_rdma.host.facts import model as facts_module

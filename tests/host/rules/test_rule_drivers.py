@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rule_cases import adapter, facts, findings, ib_device, modprobe, pci
+from support.host.rule_cases import adapter, facts, findings, ib_device, modprobe, pci
 
 from ovirt_rdma.host.facts.model import KernelOption
 from ovirt_rdma.host.rules.drivers import RULE

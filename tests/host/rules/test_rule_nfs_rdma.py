@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from rule_cases import (
+from support.host.rule_cases import (
     REQUIRE_RDMA,
     facts,
     files,

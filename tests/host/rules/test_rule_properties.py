@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rule_cases import load_line, modprobe
+from support.host.rule_cases import load_line, modprobe
 
 from ovirt_rdma.host.decision.registry import RULES as TABLE
 from ovirt_rdma.host.facts.devices import (

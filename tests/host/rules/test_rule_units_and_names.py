@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rule_cases import (
+from support.host.rule_cases import (
     RDMA_CORE_UNITS,
     ethernet,
     facts,

@@ -1,0 +1,503 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""domain convert, revert and heal, from the command line to the engine double."""
+
+from __future__ import annotations
+
+import contextlib
+
+import ovirtsdk4
+import pytest
+from engine_double import (
+    AnswerLost,
+    EngineDouble,
+    SimConnection,
+    SimDomain,
+    new_id,
+    sample_world,
+)
+from engine_double.host_life import begin_activation
+from engine_double.jobs import add as add_job
+from engine_double.jobs import jobs_of
+from ovirtsdk4 import types
+from support.engine.engine_command_line import Result, run_engine
+from support.engine.engine_door import DoubleDoor
+
+from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+
+pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
+
+EXPORT = "nfs1.example.com:/exports/data1"
+ROLLING = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
+
+
+@pytest.fixture(autouse=True)
+def state_files(tmp_path, monkeypatch):
+    """States are kept here, not where root's are."""
+    folder = tmp_path / "states"
+    monkeypatch.setattr(conversion_run, "states", lambda: StateFolder(folder))
+    return folder
+
+
+class Site:
+    """A double with hosts, and the command on it."""
+
+    def __init__(self, capsys, double, world):
+        self._capsys = capsys
+        self.double = double
+        self.world = world
+        self.door = DoubleDoor(world)
+
+    def run(self, *words: str) -> Result:
+        result = run_engine(self._capsys, self.double, self.door, *words)
+        assert self.double.strict_errors == []
+        return result
+
+    def transports(self, export: str = EXPORT):
+        return [host.mounts.get(export) for host in self.world.hosts.values()]
+
+
+@pytest.fixture
+def site(capsys):
+    """Makes sites."""
+    with contextlib.ExitStack() as open_ones:
+
+        def make(**words) -> Site:
+            world = sample_world(
+                **{"hosts": 2, "domains": ("data1",), "addon": True, **words}
+            )
+            double = open_ones.enter_context(EngineDouble(world))
+            return Site(capsys, double, world)
+
+        yield make
+
+
+def test_convert_rolling_and_revert(site):
+    made = site()
+    done = made.run(*ROLLING, "-o", "json")
+    assert done.code == 0, done
+    assert done.document["stage"] == "converted"
+    assert set(made.transports()) == {"rdma"}
+    row = made.world.connection_of("data1")
+    assert row.mount_options == "proto=rdma,port=20049"
+    (event,) = [e for e in made.world.log.events if e.origin == "ovirt-rdma"]
+    assert event.description == "Domain data1 is converted to RDMA"
+    again = made.run(*ROLLING)
+    assert (again.code, again.out) == (0, "Nothing to do: data1 is on RDMA.\n")
+    back = made.run("domain", "revert", "data1", "-y")
+    assert back.code == 0, back
+    assert "Domain data1 is mounted as before." in back.out
+    assert set(made.transports()) == {"tcp"}
+    assert not made.world.connection_of("data1").mount_options
+    assert "Nothing to revert" in made.run("domain", "revert", "data1", "-y").out
+
+
+def test_a_dry_run_shows_every_call_and_policy_and_changes_nothing(site, state_files):
+    made = site()
+    shown = made.run(*ROLLING, "--dry-run").out
+    assert not made.double.changes()
+    assert not state_files.exists()
+    order = [line for line in shown.splitlines() if line[:1].isdigit()]
+    assert order[:3] == [
+        "1. pushing the policy to host02",
+        "2. moving host02 to maintenance",
+        "3. activating host02",
+    ]
+    assert order[-2] == "6. activating host01"
+    assert "PUT /storageconnections/" in shown
+    assert "?force=true" in shown
+    assert "transport: require-rdma" in shown
+    document = made.run(*ROLLING, "--dry-run", "-o", "json").document
+    assert [c["doing"] for c in document["calls"]] == [x[3:].strip() for x in order]
+
+
+def test_offline(site):
+    made = site(domains=("data1",), iso=False)
+    words = ("domain", "convert", "data1", "--to", "rdma", "-y")
+    made.run(*words).refused(4, "takes the whole data center down", "--rolling")
+    done = made.run(*words, "--allow-datacenter-down", "--no-job")
+    assert done.code == 0, done
+    assert set(made.transports()) == {"rdma"}
+
+
+def test_a_failure_is_taken_back(site):
+    made = site()
+    made.world.host("host02").stuck_vms = made.world.host("host02").vms = ["vm1"]
+    done = made.run(*ROLLING)
+    assert done.code == 6, done
+    assert "Domain data1 is as before" in done.out
+    assert made.world.host("host02").policy_text == ""
+    assert made.world.host("host02").status == "up"
+
+
+def test_some_hosts_done_some_not(site):
+    made = site(hosts=3)
+    made.door.fail_push["host03"] = "the disk is full"
+    done = made.run(*ROLLING)
+    assert done.code == 5, done
+    assert "the disk is full" in done.out
+    assert made.transports() == ["tcp", "rdma", "tcp"]
+    made.door.fail_push.clear()
+    assert made.run(*ROLLING).code == 0
+    assert set(made.transports()) == {"rdma"}
+
+
+def test_the_command_that_is_shown_goes_on(site):
+    """Also where the data center has no other domain."""
+    made = site(hosts=3, iso=False)
+    made.door.fail_push["host03"] = "the disk is full"
+    done = made.run(*ROLLING, "--policy-rule", "prefer-rdma")
+    shown = "domain convert data1 --to rdma --rolling --policy-rule prefer-rdma"
+    assert f"next: ovirt-rdma {shown}" in " ".join(done.out.split())
+    made.door.fail_push.clear()
+    done = made.run(*ROLLING[:-2], "--batch", "2", "-y")
+    assert done.code == 0, done
+    assert f"it goes on as it was begun: ovirt-rdma {shown}" in (
+        " ".join(done.err.split())
+    )
+    assert set(made.transports()) == {"rdma"}
+
+
+def cut_off(made, monkeypatch):
+    """A rolling conversion that is interrupted at its first activation."""
+
+    def interrupted(self, call, **words):
+        if call.method == "activate":
+            raise KeyboardInterrupt
+        return perform(self, call, **words)
+
+    perform = Session.perform
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "perform", interrupted)
+        done = made.run(*ROLLING)
+    assert done.code == 130, done
+    return done
+
+
+def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(site, monkeypatch):
+    made = site()
+    done = cut_off(made, monkeypatch)
+    said = " ".join(done.err.split())
+    assert "host02 is in maintenance for this, or on the way" in said
+    assert "goes on (ovirt-rdma domain convert data1 --to rdma --rolling)" in said
+    assert "'ovirt-rdma domain revert data1' takes all of it back" in said
+    (job,) = jobs_of(made.world).values()
+    assert job.status == "started"
+    *_, last = job.steps.values()
+    assert "host02 is in maintenance for this" in last.description
+    # The next run goes on with the same task.
+    assert made.run(*ROLLING).code == 0
+    assert [one.status for one in jobs_of(made.world).values()] == ["finished"]
+
+
+def test_an_answer_that_is_lost(site):
+    made = site()
+    made.double.fail_next("POST", "/activate", AnswerLost())
+    assert made.run(*ROLLING).code == 0
+
+
+def test_all_offenders_are_named(site):
+    made = site(hosts=4)
+    made.world.host("host01").status = "non_operational"
+    made.world.host("host02").addon = False
+    made.world.host("host03").rdma_ready = False
+    made.world.host("host04").status = "down"
+    made.world.host("host04").reachable = False
+    done = made.run(*ROLLING)
+    done.refused(3, "host01 is non-operational", "host02", "host03", "host04 is down")
+    assert not made.double.changes()
+
+
+def test_a_host_that_is_down_is_left_out_by_name(site):
+    made = site(hosts=3)
+    there = made.world.host("host03")
+    there.status, there.reachable, there.mounts = "down", False, {}
+    made.run(*ROLLING).refused(3, "host03 is down", "--without host03")
+    assert not made.double.changes()
+    done = made.run(*ROLLING, "--without", "host03")
+    assert done.code == 0, done
+    assert "warning: host03 is left out and was not checked" in done.err
+    assert "Domain data1 is converted to RDMA, without host03." in done.out
+    assert "left out" in done.out
+    again = "next: ovirt-rdma domain convert data1 --to rdma --rolling"
+    assert again in " ".join(done.out.split())
+    (host,) = [
+        one
+        for one in made.run(*ROLLING, "--without", "host03", "-o", "json").document[
+            "hosts"
+        ]
+        if one["host"] == "host03"
+    ] or [None]
+    assert host is None or host["outcome"] == "left out"
+    # It comes back, and mounts by the engine's options; the same command does the rest.
+    there.reachable, there.status = True, "maintenance"
+    begin_activation(made.world, there, None)
+    made.world.settle()
+    assert made.run(*ROLLING).code == 0
+    assert "require-rdma" in there.policy_text
+    assert set(made.transports()) == {"rdma"}
+    assert made.run("domain", "revert", "data1", "-y").code == 0
+    assert made.transports() == ["tcp", "tcp", "tcp"]
+
+
+def test_a_take_over_that_is_refused_ends_nobodys_task(site, tmp_path, monkeypatch):
+    made = site()
+    cut_off(made, monkeypatch)
+    monkeypatch.setattr(
+        conversion_run, "states", lambda: StateFolder(tmp_path / "elsewhere")
+    )
+    made.world.host("host01").rdma_ready = False
+    assert made.run(*ROLLING, "--take-over").code == 3
+    assert made.run(*ROLLING[:-1], "--take-over").code in (3, 4)
+    assert [job.status for job in jobs_of(made.world).values()] == ["started"]
+
+
+def test_without_a_task_it_ends_the_one_of_an_earlier_run(site, monkeypatch):
+    made = site()
+    cut_off(made, monkeypatch)
+    assert made.run(*ROLLING, "--no-job").code == 0
+    assert [job.status for job in jobs_of(made.world).values()] == ["finished"]
+
+
+def test_a_domain_that_is_gone_or_renamed_since_it_was_cut_off(site, monkeypatch):
+    made = site(domains=("data1", "other"))
+    made.world.connection_of("other").address = "nfs2.example.com"
+    for host in made.world.hosts.values():
+        host.mounts["nfs2.example.com:/exports/other"] = host.mounts.pop(
+            "nfs1.example.com:/exports/other"
+        )
+    cut_off(made, monkeypatch)
+    domain = made.world.domain("data1")
+    domain.name = "data1-new"
+    other = ("domain", "convert", "other", "--to", "rdma", "--rolling", "-y")
+    made.run(*other).refused(4, "ovirt-rdma domain convert data1-new --to rdma")
+    row = made.world.connections.pop(domain.connection)
+    del made.world.domains[domain.id]
+    for host in made.world.hosts.values():
+        host.mounts.pop(row.export, None)
+    done = made.run("domain", "revert", "data1", "-y")
+    assert done.code == 0, done
+    assert {host.policy_text for host in made.world.hosts.values()} == {""}
+    assert {host.status for host in made.world.hosts.values()} == {"up"}
+    assert made.run(*other).code == 0
+
+
+def test_a_host_that_is_not_there_is_not_left_out(site):
+    made = site()
+    made.run(*ROLLING, "--without", "host9").refused(3, "no host host9")
+
+
+def test_pinned_machines_are_told_before_the_first_host_goes(site):
+    made = site(hosts=3)
+    there = made.world.host("host03")
+    there.vms, there.pinned_vms = ["vm1", "vm2"], ["vm2"]
+    made.run(*ROLLING).refused(3, "pinned to it: vm2", "--without host03")
+    made.world.cluster("cl1").upgrade_in_progress = True
+    made.run(*ROLLING).refused(3, "cluster cl1 is being upgraded")
+    assert not made.double.changes()
+
+
+def test_the_engines_own_reason_is_shown(site):
+    """Its answer has none: its events do."""
+    made = site(hosts=3)
+    there = made.world.host("host02")
+    there.vms, there.unscheduled_vms = ["vm1", "vm2"], ["vm1"]
+    done = made.run(*ROLLING)
+    assert done.code == 6, done
+    assert "HTTP 400" not in done.err
+    assert "cannot be switched to maintenance: not all goes away" in done.err
+    assert "host02 is not evacuated: 1 virtual machine stayed on it" in done.out
+    assert {host.status for host in made.world.hosts.values()} == {"up"}
+
+
+def test_other_domains_of_the_server_hold_the_connection(site):
+    made = site(domains=("data1", "data2"))
+    made.run(*ROLLING).refused(
+        3, "uses one connection for all NFS 4.2 mounts", "convert them together"
+    )
+    both = ("domain", "convert", "data1", "data2", *ROLLING[3:])
+    assert made.run(*both).code == 0
+    assert set(made.transports("nfs1.example.com:/exports/data2")) == {"rdma"}
+
+
+def test_what_cannot_be_converted(site):
+    made = site(hosted_engine=True)
+    posix = SimConnection(new_id("p"), "posixfs", "nas", "/p", vfs_type="nfs")
+    made.world.connections[posix.id] = posix
+    centre = made.world.data_center("dc1").id
+    made.world.domains["p"] = SimDomain(
+        "p", "posix1", "data", "posixfs", posix.id, centre, "active"
+    )
+    words = ("--to", "rdma", "--rolling", "-y")
+    refused = made.run("domain", "convert", "hosted_storage", *words)
+    refused.refused(4, "hosted engine's domain", "--set-shared-config")
+    refused = made.run("domain", "convert", "posix1", *words)
+    refused.refused(4, "of type posixfs", "create an NFS domain")
+    made.run("domain", "convert", "data", *words).refused(2, "did you mean data1?")
+
+
+def test_machines_that_run_on_a_domain_that_goes_down(site):
+    made = site(domains=("data1", "data2"))
+    made.world.domain("data2").running_vms = ["vm1", "vm2"]
+    words = ("domain", "convert", "data2", "--to", "rdma", "-y")
+    made.run(*words).refused(3, "vm1, vm2")
+    assert not made.double.changes()
+
+
+def test_another_run_here_and_elsewhere(site, state_files):
+    made = site()
+    centre = made.world.data_center("dc1").id
+    with StateFolder(state_files).only_run(centre):
+        made.run(*ROLLING).refused(75, "another run")
+    domain = made.world.domain("data1").id
+    user, password = next(iter(made.world.passwords.items()))
+    connection = ovirtsdk4.Connection(made.double.url, user, password)
+    text = f"ovirt-rdma: convert domain data1 to rdma ({domain})"
+    job = types.Job(description=text, auto_cleared=True)
+    connection.system_service().jobs_service().add(job)
+    connection.close()
+    made.run(*ROLLING).refused(75, "open task", "--take-over")
+    assert made.run(*ROLLING, "--take-over").code == 0
+
+
+def test_a_broken_state_file_is_left_and_said(site, state_files):
+    made = site()
+    assert made.run(*ROLLING).code == 0
+    (path,) = state_files.glob("*.json")
+    broken = path.read_text().replace('"to": "rdma"', '"to": "tcp"')
+    path.write_text(broken)
+    made.run("domain", "revert", "data1", "-y").refused(1, str(path), "keep a copy")
+    path.write_text(broken[:100])
+    made.run(*ROLLING).refused(1, "is not JSON")
+    assert path.read_text() == broken[:100]
+
+
+def test_nobody_is_asked_without_a_terminal(site):
+    made = site()
+    made.run(*ROLLING[:-1]).refused(4, "--assume-yes")
+    assert not made.double.changes()
+    made.run("domain", "revert", "data1", "-y").refused(4, "no record")
+
+
+def test_by_the_engines_options_without_the_add_on(site):
+    made = site(addon=False)
+    words = (*ROLLING, "--engine-options")
+    done = made.run(*words)
+    assert done.code == 0, done
+    assert "reboots" in done.err
+    assert "not proven" in done.out
+    assert set(made.transports()) == {"rdma"}
+    made.run(*ROLLING).refused(3, "has no command ovirt-rdma-host")
+
+
+def test_again_for_a_host_that_was_down_and_a_revert_of_both(site):
+    """The record of what was before the first is kept, also where the second fails."""
+    made = site(hosts=3, addon=False)
+    there = made.world.host("host02")
+    there.status, there.reachable, there.mounts = "down", False, {}
+    words = (*ROLLING, "--engine-options", "--no-job")
+    assert made.run(*words).code == 0
+    there.status, there.reachable = "up", True
+    there.mounts = {EXPORT: "tcp"}
+    there.vms = there.stuck_vms = ["vm1"]
+    done = made.run(*words)
+    assert "host02 is not evacuated" in " ".join(done.out.split()), done
+    assert made.transports() == ["rdma", "tcp", "rdma"]
+    there.vms = there.stuck_vms = []
+    assert made.run(*words).code == 0
+    assert set(made.transports()) == {"rdma"}
+    done = made.run("domain", "revert", "data1", "-y", "--no-job")
+    assert done.code == 0, done
+    assert set(made.transports()) == {"tcp"}
+    assert not made.world.connection_of("data1").mount_options
+
+
+def test_a_second_one_that_failed_does_not_hide_the_first_from_a_revert(site):
+    made = site(hosts=3)
+    late = made.world.hosts.pop(made.world.host("host03").id)
+    assert made.run(*ROLLING, "--no-job").code == 0
+    made.world.hosts[late.id] = late
+    made.door.fail_push["host03"] = "the disk is full"
+    done = made.run(*ROLLING, "--no-job")
+    assert "the disk is full" in done.out, done
+    assert made.transports() == ["rdma", "rdma", "tcp"]
+    made.door.fail_push.clear()
+    done = made.run("domain", "revert", "data1", "-y", "--no-job")
+    assert done.code == 0, done
+    assert set(made.transports()) == {"tcp"}
+    assert not made.world.connection_of("data1").mount_options
+    assert (
+        "Nothing to revert"
+        in made.run("domain", "revert", "data1", "-y", "--no-job").out
+    )
+
+
+def test_one_of_two_that_were_converted_together_again(site):
+    made = site(domains=("data1", "data2"), hosts=3)
+    late = made.world.hosts.pop(made.world.host("host03").id)
+    both = ("domain", "convert", "data1", "data2", *ROLLING[3:], "--no-job")
+    assert made.run(*both).code == 0
+    made.world.hosts[late.id] = late
+    # Its mounts of data2 come along: they have one record.
+    assert made.run("domain", "convert", "data2", *ROLLING[3:], "--no-job").code == 0
+    data2 = EXPORT.replace("data1", "data2")
+    assert set(made.transports()) == set(made.transports(data2)) == {"rdma"}
+    assert made.run("domain", "revert", "data2", "-y", "--no-job").code == 0
+    assert set(made.transports()) == set(made.transports(data2)) == {"tcp"}
+
+
+def degraded(made: Site) -> None:
+    """A third host stayed on RDMA."""
+    policy = (
+        "version: 1\nnfs:\n  rules:\n"
+        "    - {server: nfs1.example.com, transport: prefer-rdma}\n"
+    )
+    for host in made.world.hosts.values():
+        host.policy_text = policy
+        host.mounts[EXPORT] = "rdma"
+    for name in ("host01", "host03"):
+        made.world.host(name).mounts[EXPORT] = "tcp"
+
+
+def test_heal(site):
+    made = site(hosts=3)
+    assert made.run("domain", "heal", "-y").out.startswith("Nothing to heal")
+    degraded(made)
+    done = made.run("domain", "heal", "-y")
+    assert done.code == 0, done
+    assert set(made.transports()) == {"rdma"}
+    moved = [seen for seen in made.double.changes() if "deactivate" in seen.path]
+    ids = [made.world.host(name).id for name in ("host03", "host01")]
+    assert [seen.path.split("/")[2] for seen in moved] == ids
+
+
+def test_heal_leaves_what_maintenance_would_not_mend(site):
+    made = site(hosts=3)
+    degraded(made)
+    made.world.host("host01").rdma_ready = False
+    done = made.run("domain", "heal", "data1", "-y")
+    assert done.code == 0, done
+    assert "host01 is left as it is: the RDMA port" in done.err
+    assert made.transports() == ["tcp", "rdma", "rdma"]
+    done = made.run("domain", "heal", "data1", "-y")
+    assert done.code == 3
+
+
+def test_heal_waits_for_a_conversion_elsewhere(site):
+    made = site(hosts=3)
+    degraded(made)
+    text = f"ovirt-rdma: convert domain data1 to rdma ({made.world.domain('data1').id})"
+    add_job(made.world, text)
+    made.run("domain", "heal", "-y").refused(75, "open task", "--take-over")
+    assert made.run("domain", "heal", "-y", "--take-over").code == 0
+
+
+def test_heal_stops_where_it_does_not_help(site):
+    made = site(hosts=3)
+    degraded(made)
+    made.world.export(EXPORT).rdma = False
+    done = made.run("domain", "heal", "-y")
+    assert done.code == 1, done
+    assert made.world.host("host03").status == "up"
+    assert made.transports() == ["tcp", "rdma", "tcp"]

@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What holds for every verb of ovirt-rdma: help, words, packages, streams."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from unittest import mock
+
+import pytest
+from support.command_line import run_on_terminal
+from support.engine.engine_command_line import run_engine
+
+from ovirt_rdma.cli.engine import login, session
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
+from ovirt_rdma.cli.engine.progress import JsonProgress
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.matrix import (
+    FAIL,
+    NONE,
+    OK,
+    UNKNOWN,
+    Axis,
+    Cell,
+    Matrix,
+)
+
+pytestmark = pytest.mark.hypervisor
+
+VERBS = (
+    "login",
+    "domain list",
+    "domain create",
+    "domain convert",
+    "domain revert",
+    "domain heal",
+    "domain verify",
+    "network create",
+    "network attach",
+    "hosts list",
+    "hosts check",
+    "policy push",
+    "policy diff",
+    "gate status",
+)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_each_verb(capsys, verb):
+    shown = run_engine(capsys, None, None, *verb.split(), "--help")
+    assert shown.code == 0
+    for part in ("exit codes:", "examples:", f"ovirt-rdma {verb}", "--engine-url URL"):
+        assert part in shown.out
+    assert "--password " not in shown.out  # never on a command line
+
+
+def test_help_loads_none_of_the_engines_libraries():
+    program = (
+        "import sys; from ovirt_rdma.cli.engine.main import main;"
+        "main(sys.argv[1:]);"
+        "print([m for m in ('ovirtsdk4', 'pycurl', 'requests', 'rich', 'yaml')"
+        " if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, "domain", "convert", "--help"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "say which verb: login, domain, network, hosts, policy, gate"),
+        ("domain", "say which verb: list, create, convert, revert, heal, verify"),
+        ("domains", "invalid choice: 'domains'"),
+        ("domain convert", "required: NAME, --to"),
+        ("domain convert d --to ib", "invalid choice: 'ib'"),
+        ("domain convert d --to rdma --batch 0", "it takes 1 to 100 hosts"),
+        ("domain convert d --to rdma --batch x", "'x' is no number of hosts"),
+        ("domain create d --datacenter a", "required: --export"),
+        ("network create n", "required: --datacenter"),
+        ("network create n --datacenter a --mtu 99999", "neither auto nor an MTU"),
+        ("network attach n --hosts a,,b", "'a,,b' has an empty name"),
+        ("hosts list --password x", "unknown words: --password x"),
+        ("hosts list --config-file", "expected one argument"),
+        ("hosts list --root /x", "unknown words: --root /x"),
+        ("login --fingerprint x", "--fingerprint is of a CA that is fetched"),
+    ],
+)
+def test_wrong_words(capsys, words, said):
+    run_engine(capsys, None, None, *words.split()).refused(2, said)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("ovirtsdk4.types", "python3-ovirt-engine-sdk4"),
+        ("requests", "python3-requests"),
+    ],
+)
+def test_a_package_that_is_lacking_is_named(capsys, monkeypatch, name, package):
+    def lacking(words, screen):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(login, "login", lacking)
+    found = run_engine(capsys, None, None, "login")
+    found.refused(1, f"this machine lacks {package}", f"dnf install {package}")
+
+
+def test_a_module_of_ours_that_is_lacking_is_a_bug(capsys, monkeypatch):
+    def lacking(words, screen):
+        raise ModuleNotFoundError("No module named 'x'", name="x")
+
+    monkeypatch.setattr(login, "login", lacking)
+    run_engine(capsys, None, None, "login").refused(1, "this is a bug")
+
+
+def test_what_a_verb_is_given(capsys, monkeypatch):
+    seen = {}
+
+    def verb(words, screen):
+        seen.update(door=words.door, screen=words.screen is screen)
+        words.at_end.callback(lambda: seen.update(ended=True))
+        return 5
+
+    monkeypatch.setattr(login, "login", verb)
+    assert main(["login"], door="the door") == 5
+    assert seen == {"door": "the door", "screen": True, "ended": True}
+
+
+@pytest.mark.parametrize("words", ["hosts list", "domain list", "login"])
+def test_without_an_engine(capsys, words):
+    run_engine(capsys, None, None, *words.split()).refused(1, "no engine is named")
+
+
+def test_without_a_user_or_a_password(capsys, monkeypatch):
+    monkeypatch.setenv("OVIRT_URL", "engine.example.com")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    run_engine(capsys, None, None, "login").refused(1, "no user is named for engine")
+    words = ("login", "--username", "a@internal")
+    found = run_engine(capsys, None, None, *words)
+    found.refused(1, "no password for a@internal at engine", "--password-file")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "the first line of"), ("\nsecret", "the first line of"), (None, "cannot be")],
+)
+def test_a_password_file_that_is_none(capsys, tmp_path, text, said):
+    file = tmp_path / "pw"
+    if text is not None:
+        file.write_text(text)
+    words = ("login", "--password-file", str(file), "--engine-url", "e")
+    found = run_engine(capsys, None, None, *words)
+    found.refused(1, said)
+    assert "secret" not in found.err
+
+
+@pytest.mark.parametrize("text", [None, "no certificate"])
+def test_a_ca_file_that_is_none(capsys, tmp_path, text):
+    file = tmp_path / "ca.pem"
+    if text is not None:
+        file.write_text(text)
+    words = ("login", "--ca-file", str(file), "--engine-url", "e", "--username", "u")
+    run_engine(capsys, None, None, *words).refused(1, str(file))
+
+
+def test_nobody_is_asked_without_a_terminal(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(session.Declined, match="no terminal") as caught:
+        session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])
+    assert caught.value.exit_code == 4
+    session.approve(Namespace(assume_yes=True), Screen(), ["a plan"])
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("", False)]
+)
+def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    ask = Namespace(assume_yes=False)
+    if goes:
+        session.approve(ask, Screen(), ["host01 goes down"])
+    else:
+        with pytest.raises(session.Declined, match="declined"):
+            session.approve(ask, Screen(), ["host01 goes down"])
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "host01 goes down\nGo on? [y/N] ")
+
+
+def test_ctrl_c_at_the_question(monkeypatch, capsys):
+    monkeypatch.setattr(Screen, "asked", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    with pytest.raises(KeyboardInterrupt):
+        session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])
+    assert "note: nothing was changed" in capsys.readouterr().err
+
+
+CALLS = (
+    Call("hosts/7", "deactivate", "moving h to maintenance", {"reason": "a"}, "h"),
+)
+
+
+def test_the_calls_of_a_dry_run(capsys):
+    screen = Screen()
+    session.show_calls(screen, CALLS)
+    session.show_calls(screen, ())
+    screen.flush()
+    assert capsys.readouterr().out.splitlines() == [
+        "1. moving h to maintenance",
+        "   POST /hosts/7/deactivate",
+        "   <action>",
+        "     <reason>a</reason>",
+        "   </action>",
+        "Nothing would be sent to the engine.",
+    ]
+
+
+def test_the_calls_as_a_document(capsys):
+    screen = Screen("json")
+    session.show_calls(screen, CALLS, hosts=["h"])
+    screen.flush()
+    found = json.loads(capsys.readouterr().out)
+    (call,) = found.pop("calls")
+    assert found == {
+        "schema_version": 1,
+        "kind": "calls",
+        "dry_run": True,
+        "hosts": ["h"],
+    }
+    assert (call["method"], call["path"], call["about"]) == (
+        "POST",
+        "/hosts/7/deactivate",
+        "h",
+    )
+
+
+def a_matrix():
+    good, bad = Cell(OK, "rdma"), Cell(FAIL, "tcp", "it is on TCP", "heal it")
+    silent = Cell(UNKNOWN, "", "no report")
+    hosts = ("h1", "h2", "h3", "h4", "h5", "h6")
+    rows = [(good, bad), *[(bad, silent)] * 4, (good, Cell(NONE, ""))]
+    return Matrix(
+        "domains",
+        tuple(map(Axis, hosts)),
+        (Axis("data1", "7"), Axis("data2")),
+        tuple(rows),
+        ("Read from facts.",),
+    )
+
+
+def test_a_matrix_as_a_table(capsys):
+    screen = Screen()
+    show_matrix(screen, a_matrix())
+    screen.flush()
+    assert capsys.readouterr().out.splitlines() == [
+        "HOST  data1     DATA2",
+        "h1    rdma      FAIL tcp",
+        *[f"h{number}    FAIL tcp  ?" for number in (2, 3, 4, 5)],
+        "h6    rdma      -",
+        "",
+        "FAIL h1, h2, h3, h4 and 1 more: it is on TCP",
+        "fix: heal it",
+        "",
+        "? h2, h3, h4, h5: no report",
+        "",
+        "Read from facts.",
+    ]
+
+
+def test_a_matrix_as_a_document():
+    found = matrix_document(a_matrix())
+    assert found["worst"] == "fail"
+    assert found["columns"] == [
+        {"name": "data1", "id": "7"},
+        {"name": "data2", "id": ""},
+    ]
+    assert found["cells"][0][1] == {
+        "verdict": "fail",
+        "text": "tcp",
+        "sentence": "it is on TCP",
+        "fix": "heal it",
+        "source": "host",
+    }
+
+
+def work(listener):
+    listener.plan(("h1", "h2"), 3)
+    listener.begin("maintenance", "h1")
+    listener.note("the engine is away")
+    listener.end("maintenance", "h1", "it has [x] machines")
+    listener.begin("the row")
+    listener.end("the row")
+    listener.close()
+
+
+def test_progress_as_json_lines(capsys):
+    work(JsonProgress(Screen(), clock=lambda: 7.0))
+    out, err = capsys.readouterr()
+    events = [json.loads(line) for line in err.splitlines()]
+    assert out == ""
+    assert {event.pop("at") for event in events} == {7.0}
+    assert events[0] == {"event": "plan", "hosts": ["h1", "h2"], "steps": 3}
+    assert events[1] == {"event": "begin", "step": "maintenance", "host": "h1"}
+    assert events[3]["problem"] == "it has [x] machines"
+    assert [one["event"] for one in events][4:] == ["begin", "end"]
+
+
+PROGRESS = """
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.engine.progress import engine_progress
+one = engine_progress(Screen())
+print(type(one).__name__)
+one.plan(("host01",), 2)
+one.begin("maintenance", "host01")
+one.end("maintenance", "host01", "it has [x] machines")
+one.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind", "colours"),
+    [
+        ({}, "TerminalProgress", True),
+        ({"NO_COLOR": "1"}, "TerminalProgress", False),
+        ({"TERM": "dumb"}, "JsonProgress", False),
+    ],
+)
+def test_progress_on_a_terminal(monkeypatch, environment, kind, colours):
+    monkeypatch.setattr(
+        "support.command_line.COMMAND", (sys.executable, "-c", PROGRESS)
+    )
+    shown = run_on_terminal(**environment)
+    assert kind in shown
+    assert "it has [x] machines" in shown
+    assert ("\x1b[3" in shown) == colours

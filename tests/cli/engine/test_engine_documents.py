@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""docs/matrix.md names the documents that ovirt-rdma prints, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ovirt_rdma.cli.engine import main
+
+pytestmark = pytest.mark.hypervisor
+
+TOP = Path(__file__).parents[3]
+KIND = re.compile(r'(?:screen\.document\(\s*|_KIND = )"([a-z-]+)"')
+VERB = re.compile(r'"engine\.(\w+):\w+"')
+
+
+def test_every_kind_of_document_is_told():
+    folder = Path(main.__file__).parent
+    words = "".join(one.read_text() for one in folder.glob("*arguments.py"))
+    names = {*VERB.findall(words), "matrix"}
+    text = "".join((folder / f"{name}.py").read_text() for name in names)
+    _, _, section = (TOP / "docs/matrix.md").read_text().partition("## The other ")
+    rows = re.findall(r"^\| (`.+?`) \|", section, re.M)
+    told = {word for row in rows for word in re.findall(r"`([a-z-]+)`", row)}
+    assert told - {"kind"} == set(KIND.findall(text))

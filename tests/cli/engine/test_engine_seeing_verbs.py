@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The verbs of ``ovirt-rdma`` that only look: domains, hosts, the gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from engine_double.faults import Status
+from engine_double.features import register
+from engine_double.hooks import hook
+from support.engine.engine_command_line import run_engine
+from support.engine.engine_door import DoubleDoor
+
+from ovirt_rdma.cli.engine import hosts as hosts_verbs
+from ovirt_rdma.cli.engine import session
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
+from ovirt_rdma.host.facts.dump import to_json
+
+pytestmark = pytest.mark.hypervisor
+
+HOOKS = Path(__file__).parents[3] / "vdsm_hooks"
+RULE = (
+    "version: 1\nnfs:\n  rules:\n"
+    "  - name: nas\n    server: nfs1.example.com\n    path: /exports/data1\n"
+    "    transport: prefer-rdma\n"
+)
+
+
+@pytest.fixture
+def site(capsys, tmp_path, monkeypatch):
+    """Three hosts with the add-on, data1 over RDMA on two of them as their policy says,
+    data2 over TCP; a call of the command in it.
+    """
+    monkeypatch.setattr(session, "POLICY_YAML", str(tmp_path / "none.yaml"))
+    monkeypatch.setattr(hosts_verbs, "INSTALLED", str(HOOKS))
+    world = sample_world(hosts=3, iso=True, iscsi=True, addon=True)
+    for name in ("host01", "host02", "host03"):
+        host = world.host(name)
+        host.policy_text = RULE
+        host.hooks = [hook(p, NAME, (HOOKS / p / NAME).read_bytes()) for p in POINTS]
+        if name != "host03":
+            host.mounts["nfs1.example.com:/exports/data1"] = "rdma"
+    with EngineDouble(world) as double:
+
+        def call(*words, door=True):
+            way = DoubleDoor(world) if door else None
+            return run_engine(capsys, double, way, *words)
+
+        call.world, call.double = world, double
+        yield call
+        assert double.strict_errors == []
+        assert not any(seen.changes for seen in double.requests)
+
+
+def cells(document):
+    """The matrix of a document by row and column name: verdict and text."""
+    return {
+        row["name"]: {
+            column["name"]: (cell["verdict"], cell["text"])
+            for column, cell in zip(document["columns"], line)
+        }
+        for row, line in zip(document["rows"], document["cells"])
+    }
+
+
+def test_list_counts_what_is_asked_and_used(site):
+    result = site("domain", "list")
+    assert result.code == 0
+    lines = {
+        line.split()[0]: " ".join(line.split()) for line in result.out.splitlines()
+    }
+    assert set(lines) == {"DOMAIN", "data1", "data2", "iso"}
+    assert lines["data1"].endswith("tcp rdma 3 rdma 2, tcp 1")
+    assert lines["data2"].endswith("tcp tcp 3 tcp 3")
+    assert "data (master) active nfs1.example.com:/exports/data1 4.2" in lines["data1"]
+
+
+def test_list_without_a_way_to_hosts_is_the_engines_word(site):
+    found = site("domain", "list", "-o", "json", door=False).document
+    assert found["kind"] == "domain-list"
+    assert found["hosts_asked"] is False
+    first = found["domains"][0]
+    assert (first["name"], first["engine_asks"], first["hosts"]) == ("data1", "tcp", [])
+    assert "IN USE" not in site("domain", "list", door=False).out
+
+
+def test_list_of_a_data_center(site):
+    assert site("domain", "list", "--datacenter", "dc1").code == 0
+    site("domain", "list", "--datacenter", "dc").refused(
+        2, "there is no data center 'dc'", "did you mean dc1?"
+    )
+
+
+def test_verify_fails_where_rdma_is_asked_for_and_not_used(site):
+    result = site("domain", "verify", "-o", "json")
+    assert result.code == 3
+    found = cells(result.document)
+    assert found["host01"]["data1"] == ("ok", "rdma")
+    assert found["host03"]["data1"] == ("fail", "tcp")
+    assert found["host03"]["data2"] == ("ok", "tcp")
+    assert set(found["host01"]) == {"data1", "data2", "iso"}
+    assert result.document["worst"] == "fail"
+
+
+def test_verify_of_what_is_as_asked_is_0(site):
+    result = site("domain", "verify", "data2", "iso")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[0].split() == ["HOST", "data2", "iso"]
+
+
+def test_verify_names_host_reason_and_cure(site):
+    out = site("domain", "verify", "data1").out
+    assert "FAIL host03: data1 runs over tcp" in out
+    assert "rule 'nas' prefers RDMA" in out
+    assert "fix: ovirt-rdma domain heal data1" in out
+
+
+def test_silent_host_is_unknown_and_never_good(site):
+    site.world.host("host02").reachable = False
+    result = site("domain", "verify", "data2")
+    assert result.code == 3
+    assert "? host02: host02.example.com does not answer over SSH" in result.out
+
+
+def test_without_a_way_to_hosts_all_is_unknown(site):
+    result = site("domain", "verify", "data2", door=False)
+    assert result.code == 3
+    assert result.out.count("? unknown") == 3
+    assert "note: the hosts were not asked" in result.err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("dta1", "did you mean data1"),
+        ("block1", "block1 is on iscsi, not NFS"),
+    ],
+)
+def test_wrong_domain(site, name, words):
+    site("domain", "verify", name).refused(2, words)
+
+
+def test_verify_from_a_folder_of_dumps(site, tmp_path):
+    reports = DoubleDoor(site.world).reports(list(site.world.hosts.values()))
+    for name in ("host01", "host02"):
+        (tmp_path / f"{name}.facts.json").write_text(to_json(reports[name].facts))
+    words = ("domain", "verify", "data1", "--facts-dir", str(tmp_path))
+    result = site(*words, "-o", "json", door=False)
+    found = cells(result.document)
+    assert result.code == 3
+    assert found["host01"]["data1"] == ("ok", "rdma")
+    assert found["host03"]["data1"] == ("unknown", "unknown")
+    site("domain", "verify", "--facts-dir", "/nonexistent", door=False).refused(
+        1, "/nonexistent: No such file"
+    )
+
+
+def test_hosts_list_has_hooks_and_ipoib_nics(site):
+    site.world.host("host02").status = "maintenance"
+    out = site("hosts", "list", door=False).out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[1] == "host01 host01.example.com dc1 cl1 up (SPM) 0 4 of 4 ib0"
+    assert "maintenance" in lines[2]
+    first = site("hosts", "list", "-o", "json", door=False).document["hosts"][0]
+    assert sorted(first["hooks"]) == sorted(POINTS)
+    assert first["ipoib_nics"][0]["mtu"] == 2044
+
+
+def test_hosts_check_knows_our_hooks_by_their_checksum(site):
+    site.world.host("host02").hooks[0].checksum = "0" * 64
+    site.world.host("host03").hooks = []
+    found = cells(site("hosts", "check", "-o", "json").document)
+    assert [row["hooks"] for row in found.values()] == [
+        ("ok", "ok"),
+        ("fail", "differ"),
+        ("fail", "missing"),
+    ]
+    assert found["host01"]["enabled"] == ("ok", "vdsmd")
+    assert found["host01"]["running"] == ("ok", "launcher")
+    assert found["host01"]["rdma ports"][0] == "ok"
+
+
+def test_hosts_check_tells_drift(site, tmp_path):
+    site.world.host("host02").policy_text = RULE.replace("prefer", "require")
+    found = cells(site("hosts", "check", "-o", "json").document)
+    assert [row["policy"][0] for row in found.values()] == ["ok", "fail", "ok"]
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(site.world.host("host02").policy_text)
+    result = site("hosts", "check", "host02", "--policy", str(mine), "-o", "json")
+    assert cells(result.document)["host02"]["policy"][0] == "ok"
+
+
+def test_hosts_check_of_some_hosts(site):
+    result = site("hosts", "check", "host*2", "-o", "json")
+    assert list(cells(result.document)) == ["host02"]
+    site("hosts", "check", "host9").refused(2, "no host is called 'host9'")
+
+
+def test_hosts_check_wants_a_policy_in_order(site, tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("version: 1\nnfs: 3\n")
+    site("hosts", "check", "--policy", str(mine)).refused(1, "mine.yaml:2: nfs")
+
+
+def test_gate_of_a_cluster_where_nothing_is_set(site):
+    result = site("gate", "status", door=False)
+    assert result.code == 0
+    assert "register it for cluster level 4.7 by SQL (docs/gate.md)" in result.out
+
+
+def test_gate_that_is_enabled(site):
+    feature = register(site.world, "NFS_RDMA", "4.7")[0]
+    site.world.cluster("cl1").features = {feature.id}
+    result = site("gate", "status", door=False)
+    assert "hosts are held to it" in result.out
+    assert "The engine forgets it at any change" in result.out
+    site.world.host("host03").hooks = []
+    found = site("gate", "status", "-o", "json", door=False).document["clusters"][0]
+    assert (found["registered"], found["enabled"]) == (True, True)
+    assert found["hooked"] == ["host01", "host02"]
+
+
+def test_gate_of_a_level_that_the_engine_does_not_have(site):
+    site.double.fail_next("GET", "^/clusterlevels/4.7/", Status(404))
+    result = site("gate", "status", door=False)
+    assert result.code == 0
+    assert "cl1: this engine does not know cluster level 4.7, and so" in result.out
+    assert "administrator" not in result.out + result.err
+
+
+def test_gate_that_this_user_may_not_see(site):
+    site.double.fail_next("GET", "^/clusterlevels/", Status(403))
+    site("gate", "status", door=False).refused(
+        1, "features of cluster level 4.7", "SuperUser"
+    )
+
+
+def test_hosts_list_counts_every_machine(site):
+    host = site.world.host("host02")
+    host.vms, host.inactive_vms = ["vm1", "vm2", "vm3"], ["vm2", "vm3"]
+    hosts = site("hosts", "list", "-o", "json", door=False).document["hosts"]
+    assert [one["vms"] for one in hosts] == [0, 3, 0]

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How work that breaks off is said, here and in the engine."""
+
+from __future__ import annotations
+
+import contextlib
+from argparse import Namespace
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from engine_double.faults import ServiceUnavailableHtml
+from engine_double.jobs import jobs_of
+from support.engine.engine_command_line import Clock
+from support.engine.engine_sessions import open_session
+
+from ovirt_rdma.cli.engine.session import work
+from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.host.errors import Problem
+
+pytestmark = pytest.mark.hypervisor
+
+
+@pytest.fixture
+def double():
+    with EngineDouble(sample_world(hosts=1)) as made:
+        yield made
+
+
+def broke_off(double, error):
+    """Let ``error`` go through work; return the clock."""
+    clock = Clock()
+    with open_session(double, clock) as session, contextlib.ExitStack() as at_end:
+        words = Namespace(no_job=False, at_end=at_end)
+        session.listener.note = words.note = Screen().message
+        with (
+            pytest.raises(type(error)),
+            work(words, Screen(), session, "make it", go_on="go on so"),
+        ):
+            raise error
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "event"),
+    [
+        (KeyboardInterrupt(), "make it was interrupted; go on so", "was interrupted"),
+        (ZeroDivisionError(), "make it broke off; go on so", "broke off"),
+        (Problem("no space"), "", "make it failed: no space"),
+    ],
+)
+def test_what_breaks_off_is_said_and_its_job_ends(double, capsys, error, said, event):
+    broke_off(double, error)
+    assert said in capsys.readouterr().err
+    (job,) = jobs_of(double.world).values()
+    assert job.status == "failed"
+    (told,) = [one for one in double.world.log.events if one.origin == "ovirt-rdma"]
+    assert event in told.description
+
+
+def test_ctrl_c_does_not_wait_for_an_engine_that_is_away(double, capsys):
+    double.fail_next("POST", "/jobs/[^/]*/end|/events", ServiceUnavailableHtml, times=9)
+    clock = broke_off(double, KeyboardInterrupt())
+    assert clock.slept == []
+    err = capsys.readouterr().err
+    assert err.index("was interrupted; go on so") < err.index("stays open")
+
+
+def test_the_end_of_work_waits_for_an_engine_that_is_away(double):
+    double.fail_next("POST", "/jobs/[^/]*/end", ServiceUnavailableHtml, times=3)
+    clock = broke_off(double, Problem("no space"))
+    assert clock.slept
+    (job,) = jobs_of(double.world).values()
+    assert job.status == "failed"

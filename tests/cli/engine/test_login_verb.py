@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``login``, over TLS with a CA of our own on the loopback."""
+
+from __future__ import annotations
+
+import io
+import json
+import ssl
+import subprocess
+import sys
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from engine_double.faults import ServiceUnavailableHtml, Status
+
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, same_fingerprint
+from ovirt_rdma.host.errors import Problem
+
+pytestmark = pytest.mark.hypervisor
+
+USER, PASSWORD = "admin@ovirt@internalsso", "secret"
+
+
+def openssl(folder, *words):
+    done = subprocess.run(
+        ["openssl", *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory):
+    """A folder with ca.pem and other-ca.pem, and server.pem, which ca.pem signed for
+    127.0.0.1.
+    """
+    folder = tmp_path_factory.mktemp("pki")
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    for name in ("ca", "other-ca"):
+        openssl(
+            folder, "req", "-x509", *key, "-keyout", f"{name}.key", "-out",
+            f"{name}.pem", "-days", "2", "-subj", f"/O=example.com/CN={name}",
+            "-addext", "keyUsage = critical,cRLSign,keyCertSign",
+        )  # fmt: skip
+    openssl(
+        folder, "req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj",
+        "/CN=engine",
+    )  # fmt: skip
+    # As the engine's packaging/pki/cert.template.in: Python 3.13 is strict.
+    (folder / "more").write_text(
+        "authorityKeyIdentifier = keyid:always,issuer:always\n"
+        "basicConstraints = CA:false\n"
+        "keyUsage = critical,digitalSignature,keyEncipherment\n"
+        "extendedKeyUsage = critical,serverAuth,clientAuth\n"
+        "subjectAltName = IP:127.0.0.1\n"
+    )
+    openssl(
+        folder, "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey",
+        "ca.key", "-CAcreateserial", "-extfile", "more", "-days", "2", "-out",
+        "server.pem",
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def engine(pki):
+    """The double over TLS; ``ca_pem`` is what it says its CA is."""
+    world = sample_world(hosts=1)
+    world.ca_pem = (pki / "ca.pem").read_text()
+    made = EngineDouble(world)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki / "server.pem", pki / "server.key")
+    made._server.socket = context.wrap_socket(made._server.socket, server_side=True)
+    with made:
+        made.tls_url = made.url.replace("http:", "https:")
+        yield made
+        assert made.strict_errors == []
+
+
+@pytest.fixture
+def login(engine, capsys, monkeypatch, tmp_path):
+    """Run ``ovirt-rdma login`` with an empty settings folder, and a password file."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    password = tmp_path / "password"
+    password.write_text(f"{PASSWORD}\n")
+    password.chmod(0o600)
+
+    def run(*words, user=USER):
+        capsys.readouterr()
+        access = ("--engine-url", engine.tls_url, "--password-file", str(password))
+        code = main(["login", *access, "--username", user, *words])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    run.settings = tmp_path / "config" / "ovirt-rdma.conf"
+    run.cas = tmp_path / "config" / "ovirt-rdma"
+    run.capsys = capsys
+    return run
+
+
+def fingerprint(pki, name="ca"):
+    words = ("x509", "-noout", "-fingerprint", "-sha256", "-in", f"{name}.pem")
+    return openssl(pki, *words).strip()
+
+
+def test_logs_in_with_a_fetched_ca(login, engine, pki):
+    code, out, err = login("--fetch-ca", "--fingerprint", fingerprint(pki))
+    assert code == 0, err
+    assert "subject      O=example.com, CN=ca\n" in err
+    assert fingerprint(pki).partition("=")[2] in err
+    assert out.startswith("Logged in to 127.0.0.1:")
+    (ca_file,) = login.cas.iterdir()
+    assert login.settings.stat().st_mode & 0o777 == 0o600
+    text = login.settings.read_text()
+    assert PASSWORD not in text
+    assert text.splitlines()[2:] == [
+        "[default]",
+        f"engine_url = {engine.tls_url}",
+        f"username = {USER}",
+        f"cafile = {ca_file}",
+    ]
+    # What it wrote is enough now, but for the password.
+    code, out, err = login("-o", "json")
+    found = json.loads(out)
+    assert (found["kind"], found["section"], found["ca_file"]) == (
+        "login",
+        "default",
+        str(ca_file),
+    )
+    assert found["engine_version"].startswith("4.5")
+    assert engine.sso.logins == engine.sso.logouts == 2
+
+
+def test_a_ca_that_nobody_knows_is_refused(login):
+    code, out, err = login()
+    assert (code, out) == (1, "")
+    assert "is not trusted: " in err
+    assert "--fetch-ca" in err
+    assert not login.settings.exists()
+
+
+def test_another_ca_than_the_one_given(login, pki):
+    code, _, err = login("--fetch-ca", "--fingerprint", fingerprint(pki, "other-ca"))
+    assert code == 4
+    assert "not the CA with the fingerprint that was given" in err
+    assert not login.settings.exists()
+    assert not login.cas.exists()
+
+
+def test_a_ca_that_is_not_the_one_of_the_server(login, engine, pki):
+    engine.world.ca_pem = (pki / "other-ca.pem").read_text()
+    code, _, err = login("--fetch-ca", "--fingerprint", fingerprint(pki, "other-ca"))
+    assert code == 1
+    assert "is not trusted" in err
+    assert not login.cas.exists()
+
+
+@pytest.mark.parametrize("answer", ["y\n", "n\n", None])
+def test_the_ca_is_confirmed(login, monkeypatch, answer):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    if answer is not None:
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    code, _, err = login("--fetch-ca")
+    assert code == (0 if answer == "y\n" else 4)
+    assert ("Is this the engine's CA?" in err) == (answer is not None)
+    assert login.settings.exists() == (answer == "y\n")
+
+
+def test_a_ca_that_changed_is_shown(login, engine, pki):
+    login("--fetch-ca", "--fingerprint", fingerprint(pki))
+    engine.world.ca_pem = (pki / "other-ca.pem").read_text()
+    code, _, err = login("--fetch-ca")
+    assert code == 4
+    was = next(line for line in err.splitlines() if "it was" in line)
+    assert fingerprint(pki).partition("=")[2] in was
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"user": "nobody"}, "logging in as nobody failed"),
+        ({"health": Status(500, html=True)}, "it is not well: HTTP 500"),
+        ({"health": ServiceUnavailableHtml}, "it is not well: HTTP 503"),
+        ({"api": Status(403, "No.")}, "reading the engine's version failed"),
+    ],
+)
+def test_a_login_that_fails_writes_nothing(login, engine, pki, change, said):
+    if "health" in change:
+        engine.fail_next("GET", "/services/health", change["health"])
+    if "api" in change:
+        engine.fail_next("GET", "^/$", change["api"])
+    words = ("--fetch-ca", "--fingerprint", fingerprint(pki))
+    code, out, err = login(*words, user=change.get("user", USER))
+    assert (code, out) == (1, "")
+    assert said in err
+    assert not login.settings.exists()
+    assert not login.cas.exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<html>", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----"]
+)
+def test_a_ca_that_is_none(login, engine, text):
+    engine.world.ca_pem = text
+    code, _, err = login("--fetch-ca")
+    assert code == 1
+    assert "is no certificate" in err
+
+
+def test_a_certificate_that_is_of_no_ca(pki):
+    with pytest.raises(Problem, match="no certificate of a CA"):
+        ca_of((pki / "server.pem").read_text())
+
+
+def test_sections_side_by_side(login, engine, pki):
+    ca = ("--ca-file", str(pki / "ca.pem"))
+    login.settings.parent.mkdir()
+    login.settings.write_text("# mine\n[other]\nengine_url = https://other.example\n")
+    assert login(*ca, "--config", "prod", "--save-password")[0] == 0
+    text = login.settings.read_text()
+    assert text.startswith(
+        "# mine\n[other]\nengine_url = https://other.example\n\n[prod]"
+    )
+    assert f"password = {PASSWORD}" in text
+    code, _, err = login(*ca, "--config", "other")
+    assert code == 1
+    assert "section [other]" in err
+    assert "is of another engine, https://other.example" in err
+    assert login.settings.read_text() == text
+    # Without --save-password again: the one that is there and good stays.
+    assert login("--config", "prod")[0] == 0
+    assert f"password = {PASSWORD}" in login.settings.read_text()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("AB:" * 31 + "AB", "ab" * 32, True),
+        ("sha256 Fingerprint=" + "AB:" * 31 + "AB", "ab" * 32, True),
+        ("ab" * 31, "ab" * 31, False),
+        ("", "", False),
+        ("ab" * 32, "ac" * 32, False),
+    ],
+)
+def test_fingerprints_as_people_write_them(one, other, same):
+    assert same_fingerprint(one, other) == same

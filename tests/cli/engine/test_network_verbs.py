@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from support.engine.engine_command_line import run_engine
+from support.engine.engine_door import DoubleDoor
+
+pytestmark = pytest.mark.hypervisor
+
+CREATE = ("network", "create", "storage", "--datacenter", "dc1")
+ATTACH = ("network", "attach", "storage", "--hosts", "*", "--nic-match", "ib0")
+SPAN = ("--addresses", "10.20.0.11/24")
+
+
+@pytest.fixture
+def double():
+    with EngineDouble(sample_world(hosts=3, addon=True)) as made:
+        for host in made.world.hosts.values():
+            host.nic("ib0").mtu = 4092
+        yield made
+        assert made.strict_errors == []
+
+
+@pytest.fixture
+def run(capsys, double):
+    door = DoubleDoor(double.world)
+    return lambda *words: run_engine(capsys, double, door, *words)
+
+
+@pytest.fixture
+def network(run, double):
+    assert run(*CREATE, "--assume-yes", "--no-job").code == 0
+    double.requests.clear()
+    return double.world.network("storage")
+
+
+def test_create_takes_the_mtu_from_the_hosts(run, double):
+    result = run(*CREATE, "--assume-yes")
+
+    assert result.code == 0
+    assert double.world.network("storage").mtu == 4092
+    assert "Network storage (new), MTU 4092: ib0 of host01 sets it" in result.out
+    assert "In cl1, not required there." in result.out
+
+
+def test_create_dry_run(run, double):
+    result = run(*CREATE, "--mtu", "2044", "--dry-run", "-o", "json")
+
+    document = result.document
+    assert (document["kind"], document["mtu"]) == ("network-create", 2044)
+    assert [call["method"] for call in document["calls"]] == ["POST", "POST"]
+    assert "<usages/>" in document["calls"][0]["body"].replace(" ", "").replace(
+        "<usages></usages>", "<usages/>"
+    )
+    assert double.changes() == []
+
+
+def test_create_again_has_nothing_to_do(run, double, network):
+    result = run(*CREATE)
+
+    assert result.code == 0
+    assert "nothing to do" in result.out
+    assert double.changes() == []
+
+
+def test_create_refuses_what_a_host_cannot(run, double):
+    run(*CREATE, "--mtu", "9000", "--assume-yes").refused(
+        3, "host01: ib0 can have at most 4092, not 9000", "host03"
+    )
+
+
+def test_attach_dry_run_shows_the_table(run, double, network):
+    result = run(*ATTACH, *SPAN, "--dry-run")
+
+    assert result.code == 0
+    lines = [line.split()[:4] for line in result.out.splitlines()[:4]]
+    assert lines == [
+        ["HOST", "NIC", "ADDRESS", "DO"],
+        ["host01", "ib0", "10.20.0.11/24", "attach"],
+        ["host02", "ib0", "10.20.0.12/24", "attach"],
+        ["host03", "ib0", "10.20.0.13/24", "attach"],
+    ]
+    assert "<commit_on_success>true</commit_on_success>" in result.out
+    assert double.changes() == []
+
+
+def test_attach(run, double, network):
+    result = run(*ATTACH, *SPAN, "--assume-yes", "--batch", "2")
+
+    assert result.code == 0
+    assert "Network storage is on 3 of 3 hosts." in result.out
+    assert double.world.host("host03").nic("ib0").address == "10.20.0.13"
+    ends = [e for e in result.events if e["event"] == "end"]
+    assert {e["host"] for e in ends} == {"host01", "host02", "host03"}
+    said = [e.description for e in double.world.log.events]
+    assert "network storage is on 3 of 3 hosts" in said
+
+
+def test_attach_by_a_plan_file(run, double, network, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("host01: 10.20.0.31/24\nhost02: 10.20.0.32/24\n")
+    words = ("network", "attach", "storage", "--hosts", "host01,host02")
+
+    result = run(*words, "--nic-match", "ib0", "--addresses", str(plan), "-y")
+
+    assert result.code == 0
+    assert double.world.host("host02").nic("ib0").address == "10.20.0.32"
+
+
+def test_attach_again_has_nothing_to_do(run, double, network):
+    run(*ATTACH, *SPAN, "--assume-yes")
+    before = len(double.changes())
+
+    result = run(*ATTACH, *SPAN)
+
+    assert result.code == 0
+    assert "Nothing to do" in result.out
+    assert len(double.changes()) == before
+
+
+def test_attach_where_one_host_fails(run, double, network):
+    double.world.host("host02").cut_off = True
+
+    result = run(*ATTACH, *SPAN, "--assume-yes", "-o", "json")
+
+    assert result.code == 5
+    assert [row["outcome"] for row in result.document["hosts"]] == [
+        "done",
+        "as before",
+        "not begun",
+    ]
+    assert "Reverting back" in result.document["hosts"][1]["sentence"]
+    said = [e for e in double.world.log.events if "1 of 3" in (e.description or "")]
+    assert said[0].severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("--addresses", "nowhere.yaml"), 2, "nowhere.yaml cannot be read"),
+        (("--addresses", "10.20.0.300/24"), 2, "is no range"),
+        ((*SPAN, "--connectivity-timeout", "0"), 2, "1 to 120"),
+        ((*SPAN, "--property", "a=1", "--property", "a=2"), 2, "given twice"),
+        ((*SPAN, "--property", "ipoib_mode=connected"), 3, "engine-config -s"),
+        ((*SPAN, "--bond", "active-backup"), 3, "a bond takes 2"),
+    ],
+)
+def test_attach_with_wrong_words(run, double, network, words, code, sentence):
+    run(*ATTACH, *words, "--assume-yes").refused(code, sentence)
+    assert double.changes() == []
+
+
+def test_required_later(run, double, network):
+    first = run(*CREATE, "--required-later", "--assume-yes")
+    assert "host01, host02, host03 must have it first" in first.err
+    run(*ATTACH, *SPAN, "--assume-yes")
+
+    result = run(*CREATE, "--required-later", "--assume-yes")
+
+    assert "Required in cl1 from now on." in result.out
+    assert double.world.cluster("cl1").networks[network.id].required

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``policy push`` and ``policy diff``."""
+
+from __future__ import annotations
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from support.engine.engine_command_line import run_engine
+from support.engine.engine_door import DoubleDoor
+
+pytestmark = pytest.mark.hypervisor
+
+MINE = (
+    "version: 1\nnfs:\n  rules:\n"
+    "  - server: nfs1.example.com\n    transport: prefer-rdma\n"
+)
+
+
+@pytest.fixture
+def site(capsys, tmp_path):
+    """Three hosts with the add-on and an empty policy; a call of the command there."""
+    world = sample_world(hosts=3, addon=True)
+    door = DoubleDoor(world)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(MINE)
+    with EngineDouble(world) as double:
+
+        def call(*words, door=door):
+            words = [str(policy) if word == "FILE" else word for word in words]
+            return run_engine(capsys, double, door, *words)
+
+        call.world, call.double, call.door, call.policy = world, double, door, policy
+        yield call
+        assert double.strict_errors == []
+
+
+PUSH = ("policy", "push", "FILE", "--hosts")
+
+
+def changes(site):
+    return [seen for seen in site.double.requests if seen.changes]
+
+
+def test_push_puts_it_on_all_and_shows_it_in_the_engine(site):
+    result = site(*PUSH, "host*", "-y")
+    assert result.code == 0
+    assert "in force on 3 of 3 hosts" in result.out
+    assert {one.policy_text for one in site.world.hosts.values()} == {MINE}
+    assert [(seen.method, seen.path.rpartition("/")[2]) for seen in changes(site)] == [
+        ("POST", "jobs"),
+        ("POST", "steps"),
+        ("POST", "end"),
+        ("POST", "end"),
+        ("POST", "events"),
+    ]
+
+
+def test_push_without_a_job(site):
+    assert site(*PUSH, "host01", "-y", "--no-job").code == 0
+    assert changes(site) == []
+    assert [host for host, _ in site.door.pushes] == ["host01"]
+
+
+def test_push_that_fails_on_some(site):
+    site.door.fail_push["host02"] = "the disk is full"
+    result = site(*PUSH, "host01,host02", "-y", "-o", "json")
+    assert result.code == 5
+    first, second = result.document["hosts"]
+    assert (first["done"], first["digest"]) == (True, result.document["digest"])
+    assert (second["done"], second["problem"]) == (False, "the disk is full")
+
+
+def test_push_that_fails_on_all(site):
+    site.world.host("host01").reachable = False
+    result = site(*PUSH, "host01", "-y")
+    assert result.code == 1
+    assert "does not answer over SSH" in result.out
+
+
+def test_push_asks_and_does_nothing_without_a_terminal(site):
+    site(*PUSH, "host01").refused(4, "there is no terminal to ask on")
+    assert (site.door.pushes, changes(site)) == ([], [])
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_dry_run_says_what_would_change(site, form):
+    site.world.host("host02").policy_text = MINE
+    site.world.host("host03").reachable = False
+    result = site(*PUSH, "host*", "--dry-run", "-o", form)
+    assert result.code == 0
+    assert (site.door.pushes, changes(site)) == ([], [])
+    if form == "json":
+        listed = result.document["hosts"]
+        assert [one["change"] for one in listed] == ["changed", "same", "unknown"]
+    else:
+        assert "1 host changed: host01" in result.out
+        assert "Nothing was sent" in result.out
+
+
+def test_broken_policy_is_told_before_anybody_is_asked(site):
+    site.policy.write_text("version: 1\nnfs: {rules: [{server: 7}]}\n")
+    site(*PUSH, "host01", "-y").refused(1, "policy.yaml:2")
+    assert site.double.requests == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        (("hst01", "-y"), 2, "did you mean host01"),
+        (("host01", "-y", "--facts-dir", "."), 2, "through a folder of dumps"),
+    ],
+)
+def test_wrong_words(site, words, code, part):
+    site(*PUSH, *words).refused(code, part)
+
+
+def test_push_that_breaks_off_ends_the_job(site, monkeypatch):
+    def cut(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(site.door, "push_policy", cut)
+    result = site(*PUSH, "host01", "-y")
+    assert result.code == 130
+    assert "those that it did not reach keep theirs" in result.err
+    (end,) = [s.body for s in changes(site) if s.path.endswith("/end")]
+    assert "<succeeded>false</succeeded>" in end
+
+
+def test_diff_finds_drift(site):
+    site.world.host("host02").policy_text = MINE
+    result = site("policy", "diff", "FILE", "--diff")
+    assert result.code == 3
+    assert "FAIL host01, host03: its policy is sha256:" in result.out
+    assert "+    transport: prefer-rdma" in result.out
+    assert site("policy", "diff", "FILE", "--hosts", "host02").code == 0
+
+
+def test_diff_as_a_document(site):
+    site.world.host("host03").reachable = False
+    result = site("policy", "diff", "FILE", "-o", "json")
+    assert result.code == 3
+    verdicts = {one["host"]: one["verdict"] for one in result.document["hosts"]}
+    assert verdicts == {"host01": "drift", "host02": "drift", "host03": "unknown"}

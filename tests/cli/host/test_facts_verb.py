@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+from support.command_line import FACTS
+from support.fakes.fake_hosts import connectx5_roce, soft_roce
+from support.host.facts_of_everything import EVERYTHING, HCA, PF
+
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.devices import (
+    Adapter,
+    PciIdentity,
+    PKey,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.facts.model import Facts
+
+SHOWN = FACTS.parent / "facts_of_everything.txt"
+
+
+@pytest.fixture
+def shown(call, tmp_path):
+    """What people see of facts."""
+
+    def show(facts):
+        path = tmp_path / "shown.json"
+        path.write_text(dump.to_json(facts))
+        result = call("facts", "--facts", str(path))
+        assert (result.code, result.err) == (0, "")
+        return result.out
+
+    return show
+
+
+def test_everything_that_a_host_can_have(shown):
+    _, _, text = SHOWN.read_text().partition("\n")  # below the licence
+    assert shown(EVERYTHING) == text
+
+
+def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
+    vf = EVERYTHING.adapters[1]
+    vfs = tuple(
+        replace(
+            vf, pci=replace(vf.pci, address=f"0000:{n // 256 + 5:02x}:{n % 256:02x}.0")
+        )
+        for n in range(508)
+    )
+    text = shown(replace(EVERYTHING, adapters=(PF, *vfs)))
+    assert "3 of 8 (508 vfio-pci)\n" in text
+    assert len(text.splitlines()) < 100
+
+
+def test_a_vf_without_its_physical_function_has_a_line(shown):
+    """In a virtual machine."""
+    text = shown(Facts("vm", "6.1", 1.0, adapters=(EVERYTHING.adapters[1],)))
+    assert "0000:04:00.1  ConnectX-3 virtual function (15b3:1004 rev 00)" in text
+
+
+def test_a_long_p_key_table_is_cut(shown):
+    pkeys = tuple(PKey(n, f"0x{0x8001 + n:04x}") for n in range(128))
+    port = replace(HCA.ports[0], pkeys=pkeys)
+    text = shown(replace(EVERYTHING, rdma_devices=(replace(HCA, ports=(port,)),)))
+    assert "0x800b, 0x800c, and 116 more\n" in text
+
+
+def test_odd_text_in_a_facts_file_is_shown_as_it_is(shown):
+    port = RdmaPort(1, "", "", "InfiniBand", pkeys=(PKey(0, "many"),))
+    device = RdmaDevice("x", "CA", "", ports=(port,))
+    adapter = Adapter(PciIdentity("here", "", "", ""), "")
+    text = shown(Facts("hv1", "6.1", 1.0, adapters=(adapter,), rdma_devices=(device,)))
+    assert "x       1     many\n" in text
+
+
+def test_what_cannot_be_told_is_a_dash_or_no_column(shown):
+    device = RdmaDevice("a", "CA", "unknown", ports=(RdmaPort(1, "x", "y", "z"),))
+    other = replace(device, name="b", driver="mlx5_core")
+    text = shown(Facts("hv1", "6.1", 1.0, rdma_devices=(device, other)))
+    assert "DEVICE  DRIVER\na       -\nb       mlx5_core\n" in text
+    assert "DEVICE  PORT  STATE  LINK LAYER\na       1     x (y)  z\n" in text
+    assert "None" not in text
+
+
+@pytest.mark.parametrize("path", sorted(FACTS.glob("*.json")), ids=lambda p: p.stem)
+def test_json_is_the_facts_file_again(call, path):
+    result = call("facts", "--facts", str(path), "-o", "json")
+    assert result.out == path.read_text()
+    assert list(result.document)[:2] == ["schema_version", "kind"]
+    as_yaml = call("facts", "--facts", str(path), "-o", "yaml")
+    assert yaml.safe_load(as_yaml.out) == result.document
+
+
+def test_a_host_without_anything(host):
+    result = host("facts")
+    assert result.code == 0
+    assert "RDMA ports: none\n" in result.out
+    assert "NFS mounts: none\n" in result.out
+    assert "could not be read\n" in result.out
+    assert host("facts", "-o", "json").document["rdma_devices"] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (59.9, "0 min"),
+        (3600 * 2 + 61, "2 h 1 min"),
+        (86400, "1 day 0 h"),
+        (2 * 86400 + 3600, "2 days 1 h"),
+    ],
+)
+def test_uptime(call, tmp_path, seconds, shown):
+    facts = replace(soft_roce(tmp_path).reader().facts(), uptime_s=seconds)
+    path = tmp_path / "f.json"
+    path.write_text(dump.to_json(facts))
+    lines = call("facts", "--facts", str(path)).out.splitlines()
+    assert [line.split(maxsplit=2)[2] for line in lines if line[:6] == "up for"] == [
+        shown
+    ]
+
+
+def test_bytes_that_are_no_utf8_and_terminal_controls_do_not_reach_the_terminal(
+    call, tmp_path
+):
+    root = connectx5_roce(tmp_path)
+    root.nfs_mount("nas:/\udcff", "/mnt/\x1b[2J\udcff")
+    path = tmp_path / "f.json"
+    path.write_text(dump.to_json(root.reader().facts()))
+    shown = call("facts", "--facts", str(path)).out
+    assert "/mnt/\\x1b[2J\\udcff" in shown
+    assert shown.replace("\n", "").isprintable()
+    dumped = call("facts", "--facts", str(path), "-o", "json")
+    assert dumped.document["nfs_mounts"][0]["mountpoint"] == "/mnt/\x1b[2J\udcff"
+    as_yaml = yaml.safe_load(call("facts", "--facts", str(path), "-o", "yaml").out)
+    assert as_yaml == json.loads(dumped.out)

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What holds for every verb: exit codes, streams, help, start-up."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.command_line import COMMAND, NO_RDMA, RXE, run_process
+
+from ovirt_rdma.cli.host import facts
+from ovirt_rdma.host import __version__
+
+VERBS = (
+    "facts",
+    "check",
+    "plan",
+    "apply",
+    "confirm",
+    "revert",
+    "history",
+    "explain",
+    "policy check",
+    "policy load",
+    "policy show",
+    "nfs list",
+    "nfs check",
+    "nfs mount-options",
+    "enable",
+    "disable",
+    "status",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            "",
+            "say which verb: facts, check, plan, apply, confirm, revert, history, "
+            "explain, policy, nfs, enable, disable, status",
+        ),
+        ("policy", "say which verb: check, load, show"),
+        ("nfs", "say which verb: list, check, mount-options"),
+        ("mount", "invalid choice: 'mount'"),
+        ("nfs mount", "invalid choice: 'mount'"),
+        ("nfs check", "required: SERVER:/PATH"),
+        ("nfs check nas", "export 'nas' has no server before a colon"),
+        ("nfs check :/e", "has no server before a colon"),
+        ("nfs check nas:data", "no rule names what is written otherwise"),
+        ("nfs mount-options nas:e", "the path 'e' is not absolute"),
+        ("nfs mount-options fd00::1:/e", "an IPv6 address needs brackets"),
+        ("policy show --export nas", "has no server before a colon"),
+        ("nfs check nas:/e --nfs-version 5", "invalid choice: '5'"),
+        ("nfs list --exit", "unknown words: --exit"),
+        ("nfs list extra", "unknown words: extra"),
+        ("facts -o xml", "invalid choice: 'xml'"),
+        ("facts --route-to nas", "--route-to 'nas' is not an IP address"),
+        (f"facts --facts {RXE} --route-to 10.0.0.1", "leave out one of them"),
+        ("check extra", "unknown words: extra"),
+        ("check --skip NO-SUCH-01", "there is no rule 'NO-SUCH-01'"),
+        ("explain", "say which rule, or --list"),
+        ("enable --mode nfs", "there is no mode 'nfs' in this version"),
+        ("enable --facts x", "takes no facts file"),
+        ("disable --facts", "takes no facts file"),
+        ("policy load --facts x", "takes no facts file"),
+        ("apply --facts x", "takes no facts file"),
+        ("confirm --facts x", "takes no facts file"),
+        ("revert --facts x", "takes no facts file"),
+        ("apply a b", "unknown words: b"),
+        ("apply --confirm-timeout 9", "it takes 10 to 86400 seconds, not 9\n"),
+        ("apply --confirm-timeout 86401", "10 to 86400 seconds, not 86401\n"),
+        (
+            f"apply --confirm-timeout {'9' * 5000}",
+            "seconds, not 99999999999999999999\n",
+        ),
+        ("apply --confirm-timeout 2m", "'2m' is no number of seconds"),
+        ("apply --allow", "unknown words: --allow"),
+        ("confirm 7", "unknown words: 7"),
+        ("history 7", "unknown words: 7"),
+        ("unit", "say which verb: netdev, recover, unconfirmed, partitions, caps"),
+        ("unit netdev", "required: NAME"),
+        ("unit unconfirmed x", "invalid int value: 'x'"),
+    ],
+)
+def test_wrong_words(call, words, sentence):
+    call(*words.split()).refused(2, sentence)
+
+
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [
+        ("facts --facts", "--facts"),
+        ("check --facts", "--facts"),
+        ("plan --facts", "--facts"),
+        ("plan --out", "--out"),
+        ("plan --policy", "--policy"),
+        ("nfs list --facts", "--facts"),
+        ("nfs check nas:/e --facts", "--facts"),
+        ("nfs mount-options nas:/e --facts", "--facts"),
+        ("nfs list --policy", "--policy"),
+        ("nfs check nas:/e --policy", "--policy"),
+        ("nfs mount-options nas:/e --policy", "--policy"),
+        ("policy show --policy", "--policy"),
+        ("policy check", "FILE"),
+        ("policy load", "FILE"),
+        ("apply", "PLANFILE"),
+    ],
+)
+def test_an_empty_file_name_does_not_stand_for_the_default(call, words, argument):
+    call(*words.split(), "").refused(2, f"{argument}: the file name is empty")
+
+
+def test_wrong_words_of_a_verb_point_to_its_help(call):
+    result = call("nfs", "list", "x")
+    assert result.err.endswith("fix: see ovirt-rdma-host nfs list --help\n")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_each_verb_has_exit_codes_and_an_example(call, verb):
+    shown = call(*verb.split(), "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert "exit codes: 0 " in shown.out
+    assert f"examples:\n  ovirt-rdma-host {verb}" in shown.out
+    assert "--root" not in shown.out
+
+
+def test_help_and_version(call):
+    shown = call("--help")
+    assert shown.code == 0
+    for words in (
+        "facts",
+        "check",
+        "plan",
+        "apply",
+        "confirm",
+        "revert",
+        "history",
+        "explain",
+        "policy",
+        "nfs",
+        "enable",
+        "disable",
+        "status",
+        "130",
+    ):
+        assert words in shown.out
+    assert "unit" not in shown.out
+    assert call("--version").out == f"ovirt-rdma-host {__version__}\n"
+
+
+BROKEN_FACTS = [
+    ("", "line 1 column 1 is not JSON"),
+    ('{"schema_version": 9}', "schema_version is 9, this version reads only 1"),
+    ('{"schema_version": 1, "kind": "status"}', "kind is 'status', not 'facts'"),
+    ('{"schema_version": 1, "kind": "facts"}', "hostname is missing"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), BROKEN_FACTS)
+@pytest.mark.parametrize(
+    "verb", ["facts", "check", "plan", "nfs list", "nfs check 10.0.0.1:/e"]
+)
+def test_broken_facts(host, verb, text, sentence):
+    path = host.root / "facts.json"
+    path.write_text(text)
+    host(*verb.split(), "--facts", str(path)).refused(1, str(path), sentence, "fix: ")
+
+
+BROKEN_POLICIES = [
+    (b"version: 2\n", ":1: version: 2 is not known; allowed: 1"),
+    (b"version: 1\nnfs: [1\n", ":3: not valid YAML"),
+    (b"version: 1\n# \xff\n", ":2: the byte 0xff is not UTF-8"),
+    (
+        b"version: 1\nnfs:\n  rules:\n    - server: nas\n      transport: rdma\n",
+        ":5: nfs.rules[1].transport",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), BROKEN_POLICIES)
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "check --policy",
+        "plan --policy",
+        "policy show --policy",
+        "nfs list --policy",
+        "nfs check 10.0.0.1:/e --policy",
+        "nfs mount-options 10.0.0.1:/e --policy",
+        "policy load",
+    ],
+)
+def test_broken_policy(host, verb, text, sentence):
+    path = host.root / "p.yaml"
+    path.write_bytes(text)
+    host(*verb.split(), str(path)).refused(1, f"{path}{sentence}")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "check",
+        "plan",
+        "policy show",
+        "nfs list",
+        "nfs check 10.0.0.1:/e",
+        "nfs mount-options s:/e",
+    ],
+)
+def test_broken_stored_policy(host, verb):
+    path = host.root / "var/lib/ovirt-rdma/policy.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    host(*verb.split()).refused(
+        1, "the stored policy is broken", "fix: load the policy again"
+    )
+
+
+def test_an_error_after_output_leaves_stdout_empty(call, monkeypatch):
+    def half_way(words, screen):
+        screen.line("half of it")
+        raise RuntimeError("the disk\nis gone")
+
+    monkeypatch.setattr(facts, "show", half_way)
+    monkeypatch.delenv("OVIRT_RDMA_DEBUG", raising=False)
+    result = call("facts")
+    result.refused(
+        1,
+        "this is a bug, please report it: RuntimeError: the disk\\nis gone",
+        "OVIRT_RDMA_DEBUG=1",
+    )
+    monkeypatch.setenv("OVIRT_RDMA_DEBUG", "1")
+    result = call("facts")
+    assert (result.code, result.out) == (1, "")
+    assert "Traceback" in result.err
+    assert "half_way" in result.err
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    shell = f"{sys.executable} -m ovirt_rdma.cli.host.main"
+    for words in (f"facts --facts {RXE} -o json", "--help"):
+        done = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {shell} {words} | true"],
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_exit_code_survives_a_reader_that_leaves_early(tmp_path):
+    policy = tmp_path / "p.yaml"
+    policy.write_text(REQUIRE)
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["nfs", "list", "--exit-code", "--facts", NO_RDMA, "--policy", str(policy)]
+    result = run_process(*words, stdout=writing)
+    os.close(writing)
+    assert (result.code, result.err) == (3, "")
+
+
+REQUIRE = """\
+version: 1
+nfs:
+  rules:
+    - server: 10.0.0.1
+      transport: require-rdma
+"""
+
+
+def test_a_full_disk_is_a_sentence():
+    with Path("/dev/full").open("wb") as full:
+        result = run_process("facts", "--facts", RXE, stdout=full)
+    result.refused(1, "the result cannot be written to stdout: No space left on device")
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "1,2"])
+def test_closed_streams(closed):
+    close = " ".join(f"{number}>&-" for number in closed.split(","))
+    done = subprocess.run(
+        ["bash", "-c", f"{' '.join(COMMAND)} facts --facts {RXE} {close}"],
+        capture_output=True,
+        check=False,
+    )
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == (1 if "1" in closed else 0)
+
+
+def test_interrupt_ends_quietly(tmp_path):
+    fifo = tmp_path / "p.yaml"
+    os.mkfifo(fifo)
+    child = subprocess.Popen(
+        [*COMMAND, "policy", "show", "--policy", str(fifo)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    writer = _open_for_reader(fifo)
+    out, err = _interrupted(child)
+    os.close(writer)
+    assert (child.returncode, out, err) == (130, b"", b"")
+
+
+def _interrupted(child: subprocess.Popen) -> tuple[bytes, bytes]:
+    # Again and again: a signal right before a read starts does not end that read.
+    for _ in range(20):
+        child.send_signal(signal.SIGINT)
+        try:
+            return child.communicate(timeout=1)
+        except subprocess.TimeoutExpired:
+            continue
+    child.kill()
+    return child.communicate()
+
+
+def _open_for_reader(fifo) -> int:
+    """Open a FIFO for writing once another process reads it."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:  # ENXIO: nobody reads yet
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "forbidden"),
+    [
+        ("--help", "yaml jsonschema subprocess ovirt_rdma.host.collect.collector"),
+        # Each is a part of what the help may take (make bench).
+        ("--help", "json pathlib shutil typing"),
+        (f"facts --facts {RXE}", "yaml jsonschema socket"),
+        (f"nfs list --facts {RXE}", "yaml jsonschema"),
+        ("nfs list", "yaml jsonschema"),
+        ("check", "yaml jsonschema"),
+        ("plan", "yaml jsonschema"),
+        ("explain --list", "yaml jsonschema subprocess"),
+        # What only another verb needs.
+        ("--help", "ovirt_rdma.cli.host.arguments ovirt_rdma.storage"),
+        ("status", "yaml jsonschema"),
+        ("policy show", "yaml jsonschema"),
+    ],
+)
+def test_light_verbs_load_no_heavy_modules(words, forbidden):
+    script = (
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "from ovirt_rdma.cli.host.main import main\n"
+        f"main({words.split()!r})\n"
+        f"found = set({forbidden.split()!r}) & set(sys.modules) - before\n"
+        "sys.exit(f'loaded: {found}' if found else 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False
+    )
+    # The machine of the test may lack what a host has.
+    lines = done.stderr.splitlines()
+    others = [line for line in lines if not line.startswith(b"note: ")]
+    assert (done.returncode, others) == (0, [])

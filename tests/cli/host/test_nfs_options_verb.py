@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import ExitStack, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from support.command_line import NO_RDMA, RXE
+from support.fakes.fake_hosts import soft_roce
+from support.storage.fake_network import FakeNetwork
+
+from ovirt_rdma.cli.host import nfs
+from ovirt_rdma.cli.host.main import main
+from ovirt_rdma.host.facts import dump as facts_file
+from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.policy.model import TRANSPORTS
+from ovirt_rdma.storage.mount_options import ENGINE_REFUSES, VERSIONS
+from ovirt_rdma.storage.readiness import READY, UNKNOWN
+from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.vdsm import compat
+from ovirt_rdma.storage.vdsm.context import FailureMemory, Shared
+from ovirt_rdma.storage.vdsm.launch import install
+
+
+def policy_file(folder, transport, **more):
+    rule = {"server": "10.0.0.0/8", "transport": transport, **more}
+    path = Path(folder) / "p.yaml"
+    path.write_text(json.dumps({"version": 1, "nfs": {"rules": [rule]}}))
+    return str(path)
+
+
+def test_no_rule(host, no_network):
+    result = host("nfs", "mount-options", "10.0.0.1:/e", "--nfs-version", "4.2")
+    assert (result.code, result.err) == (0, "")
+    assert (
+        result.out
+        == """\
+options    soft,nosharecache,timeo=100,retrans=3,nfsvers=4,minorversion=2
+transport  stock
+why        no rule names this export: stock
+policy     no policy is loaded
+"""
+    )
+
+
+def test_rule_that_prefers_rdma(host, no_network):
+    path = policy_file(host.root, "prefer-rdma", options="nconnect=4")
+    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path, "--facts", RXE]
+    result = host(*words, "--nfs-version", "4.2", "--engine-options", "tcp,rsize=65536")
+    assert result.code == 0
+    lines = [line.split(None, 1) for line in result.out.splitlines()]
+    start = "soft,nosharecache,timeo=100,retrans=3,nfsvers=4,minorversion=2,"
+    assert lines[0][1] == (
+        f"{start}rsize=65536,nconnect=4,proto=rdma,port=20049,retry=0"
+    )
+    assert ["fallback", f"{start}rsize=65536,nconnect=4,proto=tcp,retry=0"] in lines
+    assert [
+        "note",
+        "the engine's tcp is set aside: the rule says prefer-rdma",
+    ] in lines
+
+
+def test_refused(host, no_network):
+    path = policy_file(host.root, "require-rdma")
+    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path]
+    result = host(*words, "--facts", NO_RDMA)
+    assert result.code == 3
+    assert (
+        result.out
+        == f"""\
+options    none, the mount is refused
+transport  none
+why        rule 1 says require-rdma (server 10.0.0.1 is in 10.0.0.0/8, any path), but \
+this host has no RDMA device
+fix        check that the adapter's driver is loaded: rdma link
+policy     {path}
+"""
+    )
+    refused = host(*words, "--facts", NO_RDMA, "-o", "json")
+    assert refused.code == 3
+    document = refused.document
+    assert (document["kind"], document["options"]) == ("nfs-mount-options", None)
+
+
+def test_degraded(host, no_network):
+    path = policy_file(host.root, "prefer-rdma")
+    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path, "-o", "json"]
+    result = host(*words, "--facts", NO_RDMA)
+    assert result.code == 0
+    assert result.document["degraded"] is True
+    assert "proto=tcp" in result.document["options"]
+    assert result.document["fix"] == (
+        "check that the adapter's driver is loaded: rdma link"
+    )
+
+
+def test_ipv6(host, no_network):
+    path = policy_file(host.root, "require-rdma", server="fd00::/64")
+    words = ["nfs", "mount-options", "[fd00::1]:/e", "--policy", path, "--facts", RXE]
+    assert "proto=rdma6," in host(*words).out
+
+
+def test_a_name_that_the_facts_do_not_know(host, no_network):
+    path = policy_file(host.root, "require-rdma", server="nas")
+    words = ["nfs", "mount-options", "nas:/e", "--policy", path, "--facts", RXE]
+    shown = host(*words).out
+    assert "warning    the address of nas is not known, taken to be IPv4\n" in shown
+    assert "fix        give the server's address in place of its name\n" in shown
+
+
+def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
+    path = policy_file(host.root, "require-rdma")
+    words = ["nfs", "mount-options", "10.0.0.9:/e", "--policy", path, "--facts", RXE]
+    result = host(*words)
+    assert result.code == 0
+    fix = "make the facts file with --route-to 10.0.0.9"
+    assert f"fix        {fix}\n" in result.out
+    assert host(*words, "-o", "json").document["fix"] == fix
+
+
+def test_a_tcp_rule_asks_for_no_rdma(host, monkeypatch):
+    network = FakeNetwork()
+    around = Surroundings(soft_roce(host.root / "r").reader(), network)
+    monkeypatch.setattr(nfs, "Surroundings", lambda _: around)
+    path = policy_file(host.root, "tcp")
+    assert host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path).code == 0
+    assert network.asked == [("resolve", "10.0.0.1")]
+
+
+def test_a_live_host(host, monkeypatch):
+    network = FakeNetwork()
+    network.rdma[("10.0.0.1", 20049)] = READY
+    around = Surroundings(soft_roce(host.root / "r").reader(), network)
+    monkeypatch.setattr(nfs, "Surroundings", lambda _: around)
+    path = policy_file(host.root, "require-rdma")
+    result = host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path)
+    assert "proto=rdma,port=20049,retry=0" in result.out
+    assert "unknown" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("options", "sentences"),
+    [
+        ("x" * 501, ["have 501 characters; the engine stores at most 500"]),
+        ("timeo=1,vers=3", ["the engine refuses timeo, vers"]),
+        ("vers=3," + "x" * 500, ["at most 500", "the engine refuses vers"]),
+        ("port=rdma", ["mount option 'port=rdma' has no valid port"]),
+        ("port=65536", ["no valid port"]),
+    ],
+)
+def test_options_that_the_engine_or_mount_refuses(call, options, sentences):
+    words = ["nfs", "mount-options", "nas:/e", "--engine-options", options]
+    call(*words).refused(2, *sentences)
+
+
+@pytest.mark.parametrize(
+    ("export", "options", "words"),
+    [
+        ("nas:/e", "rdma,proto=tcp", "rdma and proto=tcp contradict each other"),
+        ("nas:/e", "port=1,port=2", "mount would silently use port=2"),
+        ("nas:/e", "rdma,port=20049", "RDMA without a rule"),
+        ("nas:/e", "port=20049", "the transport is TCP"),
+        ("[fd00::1]:/e", "rdma,port=20049", "write proto=rdma6"),
+        ("10.0.0.1:/e", "proto=rdma6,port=20049", "write proto=rdma"),
+    ],
+)
+def test_what_stock_vdsm_passes_on_silently_is_said(host, export, options, words):
+    asked = ["nfs", "mount-options", export, "--engine-options", options]
+    result = host(*asked)
+    assert result.code == 0
+    assert f",{options},nolock\n" in result.out
+    [line] = [line for line in result.out.splitlines() if words in line]
+    assert line.startswith("warning ")
+    document = host(*asked, "-o", "json").document
+    assert any(words in warning for warning in document["warnings"])
+
+
+@pytest.mark.parametrize("options", ["", "tcp,port=2049,hard", "nconnect=4"])
+def test_no_warning_without_need(host, options):
+    asked = ["nfs", "mount-options", "nas:/e", "--engine-options", options]
+    assert "warning" not in host(*asked).out
+
+
+# What VDSM passes to mount is what the command says.
+
+WORDS = st.sampled_from(
+    [
+        *("rdma", "proto=rdma", "proto=rdma6", "tcp", "proto=tcp", "proto=udp"),
+        *("port=20049", "port=2049", "port=0", "retry=5", "hard", "soft", "lock"),
+        *("nolock", "nconnect=4", "rsize=1024", "rsize=2048", "", "ac", "noac", "bg"),
+    ]
+) | st.from_regex(r"[a-z]{1,6}(=[a-z0-9]{0,4})?", fullmatch=True).filter(
+    lambda word: word.partition("=")[0] not in (*ENGINE_REFUSES, "port")
+)
+ENGINE_OPTIONS = st.lists(WORDS, max_size=6).map(",".join)
+RULE_OPTIONS = st.sampled_from(["", "nconnect=8", "rsize=4096,wsize=4096", "hard,lock"])
+
+
+@given(
+    engine_options=ENGINE_OPTIONS,
+    version=st.sampled_from(VERSIONS),
+    server=st.sampled_from(["10.0.0.1", "[fd00::1]", "nas"]),
+    transport=st.sampled_from([*TRANSPORTS, "no rule"]),
+    rule_options=RULE_OPTIONS,
+    port=st.sampled_from([20049, 20050]),
+    has_port=st.booleans(),
+)
+def test_vdsm_passes_exactly_that_to_mount(
+    loaded_vdsm,
+    engine_options,
+    version,
+    server,
+    transport,
+    rule_options,
+    port,
+    has_port,
+):
+    # Only vdsmd can resolve a name, and with that find its port down.
+    assume(server != "nas" or has_port)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(loaded_vdsm.fresh(folder / "mnt"))
+        kernel = stack.enter_context(loaded_vdsm.fake_mounts(folder / "root"))
+        site = soft_roce(kernel.root)
+        site.route("fd00::1", "eth0", "fd00::2")
+        if not has_port:
+            site.write("/sys/class/infiniband/rxe0/ports/1/state", "1: DOWN")
+        rule = {"transport": transport, "options": rule_options, "port": port}
+        named = server.strip("[]") if transport != "no rule" else "another"
+        rule["transport"] = transport if transport != "no rule" else "tcp"
+        path = policy_file(folder, **{**rule, "server": named})
+        facts = folder / "facts.json"
+        dump = site.reader().facts(["10.0.0.1", "fd00::1"])
+        facts.write_text(facts_file.to_json(dump))
+        network = FakeNetwork()
+        network.names["nas"] = ("10.0.0.1",)
+        network.rdma = {
+            (address, port): UNKNOWN
+            for address in ("10.0.0.1", "fd00::1")
+            for port in (20049, 20050)
+        }
+        network.tcp = {(a, p) for a in ("10.0.0.1", "fd00::1") for p in (111, 2049)}
+        network.tcp |= {(a, p) for a, _ in network.tcp for p in (0, 20049, 20050)}
+
+        words = ["nfs", "mount-options", f"{server}:/e", "--policy", path]
+        words += ["--nfs-version", version, "--facts", str(facts), "-o", "json"]
+        words.append(f"--engine-options={engine_options}")
+        with redirect_stdout(StringIO()) as out:
+            code = main(words)
+        said = json.loads(out.getvalue())
+
+        policy = load_policy_file(path).policy
+        around = Surroundings(site.reader(), network, sleep=lambda _: None)
+        shared = Shared(around, FailureMemory())
+        install(compat.load(), InForce(policy), shared)
+        kernel.addresses["nas"] = "10.0.0.1"
+        for each in ("10.0.0.1", "fd00::1", "nas"):
+            kernel.fail(each)  # so that the fallback is tried too
+        loaded_vdsm.connect(
+            {
+                "id": "1",
+                "connection": f"{server}:/e",
+                "protocol_version": version,
+                "mnt_options": engine_options,
+            }
+        )
+        passed = [call.options for call in kernel.mounts]
+        expected = [said["options"], said["fallback"]]
+        assert passed == [string for string in expected if string is not None]
+        assert code == (3 if not passed else 0)
+
+
+class InForce:
+    def __init__(self, policy):
+        self.policy = policy
+
+    def current(self):
+        return self.policy

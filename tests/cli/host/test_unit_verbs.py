@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What our systemd units run; the timer's is in test_confirm_verb."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.command_line import COMMAND
+from support.host.changes_wanted import modes
+
+from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_text
+from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, under
+
+pytestmark = pytest.mark.hypervisor
+
+UNIT = Path(__file__).parents[3] / "host/systemd/ovirt-rdma-partitions.service"
+
+
+@pytest.fixture
+def booted(ready):
+    """A host that was made ready and booted since."""
+    assert ready("apply").code == 0
+    ready.fake.reboot()
+    assert modes(ready) == ["datagram", "datagram"]
+    return ready
+
+
+def test_a_netdev_that_comes_gets_what_apply_had_set(booted):
+    for name in ("ib0", "ib1"):
+        assert booted("unit", "netdev", name).code == 0
+    assert modes(booted) == ["connected", "connected"]
+    assert booted.fake.text("ib0", "mtu") == "65520"
+    assert booted("plan", "--exit-code").code == 0
+
+
+def test_a_netdev_of_which_nothing_is_held(booted):
+    result = booted("unit", "netdev", "eth9")
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_boot_settings_that_cannot_be_used(booted):
+    under(booted.root, BOOT_JSON).write_text("{")
+    result = booted("unit", "netdev", "ib0")
+    assert (result.code, result.out) == (1, "")
+    assert "ovirt-rdma-host apply writes it anew" in result.err
+
+
+@pytest.mark.parametrize("words", [["apply"], ["unit", "recover"]])
+def test_lost_boot_settings_are_written_anew(ready, words):
+    ready("apply")
+    wanted = under(ready.root, BOOT_JSON).read_bytes()
+    for text in (None, "{"):
+        under(ready.root, BOOT_JSON).unlink()
+        if text:
+            under(ready.root, BOOT_JSON).write_text(text)
+        assert ready(*words).code == 0
+        assert under(ready.root, BOOT_JSON).read_bytes() == wanted
+
+
+def test_boot_settings_that_cannot_be_written_are_said(ready):
+    under(ready.root, BOOT_JSON).mkdir(parents=True)
+    result = ready("apply")
+    assert result.code == 0
+    assert result.err.startswith(f"note: {under(ready.root, BOOT_JSON)} ")
+    assert modes(ready) == ["connected", "connected"]
+
+
+def test_nothing_to_recover(ready):
+    result = ready("unit", "recover")
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_caps(ready):
+    assert ready("unit", "caps").code == 0
+    assert not under(ready.root, CAPS_JSON).exists()
+    under(ready.root, ENABLED).parent.mkdir(parents=True)
+    under(ready.root, ENABLED).write_text(marker_text(MODE_VDSMD))
+    result = ready("unit", "caps")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert "NFS_RDMA" in under(ready.root, CAPS_JSON).read_text()
+
+
+STOPPED_EARLY = """
+import os
+import signal
+import sys
+from ovirt_rdma.cli.host import main as host_command, units as unit_verbs
+unit_verbs.as_root = lambda *words: os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(host_command.main(["unit", "partitions"]))
+"""
+
+
+def test_partitions_stopped_before_they_are_at_work_have_not_failed():
+    """systemd takes death by SIGTERM for a clean end, and an exit code for none."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_EARLY],
+        check=False,
+        capture_output=True,
+        timeout=120,
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert f"SuccessExitStatus={done.returncode}\n" in UNIT.read_text()
+
+
+def test_partitions_end_with_sigterm(ready):
+    child = subprocess.Popen(
+        [*COMMAND, "unit", "partitions", "--root", str(ready.root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        # At work, it has taken the signals for itself.
+        said = child.stderr.readline()
+        child.terminate()
+        out, err = child.communicate(timeout=120)
+    finally:
+        child.kill()
+    assert (child.returncode, out) == (0, b"")
+    assert b"follows no partitions" in said + err

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the engine gives as an id becomes no other path: of a file, of a URL."""
+
+from __future__ import annotations
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from support.engine.engine_command_line import Clock
+from support.engine.engine_sessions import open_session
+
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import (
+    StateFileProblem,
+    StateFolder,
+)
+
+pytestmark = pytest.mark.hypervisor
+
+ODD = [
+    "../../../etc/evil",
+    "/../../../../etc/evil2",
+    "",
+    ".",
+    "a\x00b",
+    "1" * 35,
+    "../../../../../../../../../../../abc",
+    "1" * 36 + "\n",
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_lock_is_named_after_an_id(tmp_path, odd):
+    folder = tmp_path / "states"
+    with (
+        pytest.raises(StateFileProblem, match="an id that is none"),
+        StateFolder(folder).only_run(odd),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["../hosts", "a/../../b", "a?b=c", "a#b", "a%2fb", "a\r\nX: y", "a/", "/a", "é"],
+)
+@pytest.mark.parametrize("change", [False, True])
+def test_a_url_has_ids_in_it(odd, change):
+    with (
+        EngineDouble(sample_world(hosts=1)) as double,
+        open_session(double, Clock()) as session,
+        pytest.raises(EngineProblem, match="an id that is none"),
+    ):
+        if change:
+            session.perform(Call(f"hosts/{odd}", "deactivate", "moving a host"))
+        else:
+            session.read(Read(f"hosts/{odd}", "reading a host", "get"))
+    assert double.requests == []

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The session against the double: patience, lost answers, logins."""
+
+from __future__ import annotations
+
+import threading
+from unittest import mock
+
+import pytest
+from engine_double.faults import (
+    AnswerLost,
+    Conflict,
+    DropConnection,
+    Locked,
+    NoContentType,
+    ServiceUnavailableHtml,
+    Status,
+    Timeout,
+)
+from ovirtsdk4 import types
+from support.engine.engine_sessions import Notes, open_session
+
+from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection, _PromptMulti
+from ovirt_rdma.engine_sdk_tools.api.errors import (
+    BROKEN,
+    BUSY,
+    CONFLICT,
+    DENIED,
+    INVALID,
+    LOCKED,
+    MISSING,
+    TIMEOUT,
+    UNAVAILABLE,
+    UNREACHABLE,
+    EngineProblem,
+    LostAnswer,
+    TimeoutProblem,
+)
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.requests_sent import EngineApi
+from ovirt_rdma.engine_sdk_tools.api.session import AT_ONCE, Session
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
+
+pytestmark = pytest.mark.hypervisor
+
+HOSTS = Read("hosts", "reading the hosts")
+
+
+def down(double, host="host02"):
+    made = double.world.host(host)
+    return Call(f"hosts/{made.id}", "deactivate", f"moving {host} to maintenance")
+
+
+def refused(session, asked):
+    act = session.read if isinstance(asked, Read) else session.perform
+    with pytest.raises(EngineProblem) as caught:
+        act(asked)
+    return caught.value
+
+
+def test_reads_an_engine(session):
+    assert [one.name for one in session.read(HOSTS)] == ["host01", "host02", "host03"]
+
+
+def test_reads_many_in_order_and_names_what_is_not_there(session, double):
+    ids = [one.id for one in double.world.hosts.values()] * 5
+    reads = [Read(f"hosts/{one}", "reading a host", "get") for one in [*ids, "none"]]
+    *found, missing = session.read_all(reads)
+    assert [one.id for one in found] == ids
+    assert (missing.kind, missing.doing) == (MISSING, "reading a host")
+    assert "no such object" in str(missing)
+
+
+def test_reads_many_at_a_time(double, session, monkeypatch):
+    session.read(HOSTS)  # logged in
+    # None is answered before that many are there.
+    together = threading.Barrier(AT_ONCE)
+    spring = double.traps.spring
+
+    def meet(*request):
+        together.wait(60)
+        return spring(*request)
+
+    monkeypatch.setattr(double.traps, "spring", meet)
+    assert [len(found) for found in session.read_all([HOSTS] * 2 * AT_ONCE)] == (
+        [3] * 2 * AT_ONCE
+    )
+    assert not together.broken
+
+
+def test_an_error_of_one_of_many_is_raised(double, session):
+    double.fail_next("GET", "/clusters$", Status(400, "Bad."))
+    with pytest.raises(EngineProblem, match=r"reading clusters failed.*Bad$"):
+        session.read_all([HOSTS, Read("clusters", "reading clusters"), HOSTS])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ServiceUnavailableHtml,
+        DropConnection,
+        Status(503, html=True),
+        # The engine's server starts: its API is not there yet.
+        Status(404, html=True),
+    ],
+)
+def test_a_read_survives_an_engine_that_is_away(double, session, fault):
+    session.read(HOSTS)
+    double.fail_next("GET", "/hosts$", fault, times=3)
+    assert len(session.read(HOSTS)) == 3
+    (note,) = session.listener.notes
+    assert note.startswith("reading the hosts failed: the ")
+    assert note.endswith("trying again for up to 300 s")
+
+
+def test_reads_survive_a_restart_with_one_note(double, session):
+    session.read(HOSTS)
+    double.restart(down_for_requests=5)
+    assert len(session.read_all([HOSTS] * 6)) == 6
+    assert len(session.listener.notes) == 1
+
+
+def test_patience_ends(double, session, clock):
+    session.read(HOSTS)
+    double.fail_next("GET", "/hosts$", ServiceUnavailableHtml, times=1000)
+    began = clock.now
+    assert refused(session, HOSTS).kind == UNAVAILABLE
+    assert 290 < clock.now - began < 320
+    assert len(session.listener.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        (Conflict("Something."), CONFLICT, "says: Something"),
+        (Locked, LOCKED, "currently in progress"),
+        (Status(400, "No good."), INVALID, "says: No good"),
+        (Status(403, "No."), DENIED, "says: No"),
+        (Status(404, empty=True), MISSING, "it has no such object"),
+        (Status(500, "Oh."), BROKEN, "says: Oh (HTTP 500)"),
+        (
+            Status(200, html=True),
+            BROKEN,
+            "not an engine's API: HTTP 200 with text/html",
+        ),
+        (NoContentType, BROKEN, "HTTP 200 with no Content-Type"),
+    ],
+)
+def test_what_a_read_is_told_at_once(double, session, fault, kind, said):
+    double.fail_next("GET", "/hosts$", fault)
+    problem = refused(session, HOSTS)
+    assert problem.kind == kind
+    assert str(problem).startswith("reading the hosts failed: ")
+    assert said in str(problem)
+    assert session.listener.notes == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        AnswerLost,
+        DropConnection,
+        ServiceUnavailableHtml(applied=True),
+        NoContentType(applied=True),
+    ],
+)
+def test_a_change_whose_answer_is_lost_is_sent_once(double, session, fault):
+    session.read(HOSTS)
+    double.fail_next("POST", "/deactivate$", fault)
+    with pytest.raises(LostAnswer, match="may have done it all the same"):
+        session.perform(down(double))
+    assert len(double.changes()) == 1
+    assert session.performed == []
+
+
+def test_a_change_waits_for_a_lock_to_go(double, session):
+    double.fail_next("POST", "/deactivate$", Locked, times=2)
+    session.perform(down(double))
+    assert len(double.changes()) == 3
+    assert session.performed == [down(double)]
+    assert len(session.listener.notes) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cannot switch Host to Maintenance mode. Host has asynchronous running tasks,\n"
+        "wait for operation to complete and retry.",
+        "Another Setup Networks or Host Refresh process in progress on the host.",
+        "VDS_CANNOT_MAINTENANCE_HOST_WITH_RUNNING_OPERATIONS",
+    ],
+)
+def test_a_change_waits_for_tasks_to_end(double, session, clock, text):
+    double.fail_next("POST", "/deactivate$", Conflict(text), times=9)
+    session.perform(down(double))
+    assert len(double.changes()) == 10
+    (note,) = session.listener.notes
+    assert text.split("\n")[0].rstrip(".") in note
+    assert "trying again for up to 1800 s" in note
+
+
+def test_tasks_that_do_not_end(double, session, clock):
+    text = (
+        "Host has asynchronous running tasks, wait for operation to complete and retry"
+    )
+    double.fail_next("POST", "/deactivate$", Conflict(text), times=10_000)
+    before = clock()
+    problem = refused(session, down(double))
+    assert (problem.kind, text in str(problem)) == (BUSY, True)
+    assert 1800 <= clock() - before < 1900
+
+
+def test_a_refusal_without_a_reason_gets_it_from_the_events(double, session):
+    host = double.world.host("host02")
+    host.vms, host.unscheduled_vms = ["vm1", "vm2"], ["vm1"]
+    problem = refused(session, down(double))
+    assert problem.code == 400
+    (said,) = {
+        event.description
+        for event in double.world.log.events
+        if event.severity != "normal" and event.host == host.id
+    }
+    assert said.rstrip(".") in str(problem)
+    assert "HTTP 400" not in str(problem)
+
+
+def test_a_refusal_without_any_reason_says_where_to_look(double, session):
+    double.fail_next("POST", "/deactivate$", Status(400, ""))
+    problem = refused(session, down(double))
+    assert "no reason (HTTP 400)" in str(problem)
+    assert "engine.log" in problem.fix
+
+
+def test_a_change_without_patience_is_refused_at_once(double, session):
+    double.fail_next("POST", "/deactivate$", Locked)
+    with pytest.raises(EngineProblem) as caught:
+        session.perform(down(double), patience_s=0)
+    assert caught.value.kind == LOCKED
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(Status(500), BROKEN), (Status(400), INVALID)]
+)
+def test_a_change_that_is_refused_is_not_lost(double, session, fault, kind):
+    double.fail_next("POST", "/deactivate$", fault)
+    problem = refused(session, down(double))
+    assert (problem.kind, isinstance(problem, LostAnswer)) == (kind, False)
+
+
+def test_a_change_has_our_mark(double, session):
+    session.perform(down(double))
+    (seen,) = double.changes()
+    assert seen.query == {"correlation_id": session.correlation_id}
+    assert len(session.correlation_id) <= 36  # the engine keeps no more
+
+
+def test_a_token_that_expired_is_renewed(double, session):
+    session.read(HOSTS)
+    double.expire_tokens()
+    session.read_all([HOSTS] * 4)
+    session.perform(down(double))
+    assert double.sso.logins == 2
+
+
+def test_what_another_thread_keeps_meanwhile_is_not_taken_up(
+    double, clock, monkeypatch
+):
+    user, password = next(iter(double.world.passwords.items()))
+    api = EngineApi(Settings(double.url, user, password), clock)
+    read = Read("hosts", "reading the hosts")
+    api.ask(read, {}, 60)
+    old = api._connection(fresh=False)
+    other = EngineConnection(api.settings, old.token)
+    api._keep(old)
+    double.expire_tokens()
+    release = EngineConnection.release
+
+    def released(connection):
+        # The other thread's request was answered just before the logins ended.
+        monkeypatch.setattr(EngineConnection, "release", release)
+        api._keep(other)
+        connection.release()
+
+    monkeypatch.setattr(EngineConnection, "release", released)
+    assert len(api.ask(read, {}, 60)) == len(double.world.hosts)
+    assert double.sso.logins == 2
+    api.close()
+
+
+def test_a_token_that_was_given_is_neither_renewed_nor_revoked(double, clock):
+    token = double.sso.new_token()
+    with Session(Settings(double.url, token=token), clock=clock) as session:
+        assert len(session.read(HOSTS)) == 3
+    assert (double.sso.logins, double.sso.logouts) == (0, 0)
+    double.expire_tokens()
+    with Session(Settings(double.url, token=token), clock=clock) as session:
+        problem = refused(session, HOSTS)
+    assert (problem.kind, problem.code) == (DENIED, 401)
+    assert "does not take the token" in str(problem)
+
+
+def test_logs_out_once(double, session):
+    session.read_all([HOSTS] * 3)
+    session.close()
+    session.close()
+    assert (double.sso.logins, double.sso.logouts) == (1, 1)
+
+
+def test_nothing_is_sent_after_it_is_closed(double, session):
+    """A thread that an interrupted run left must neither act nor log in again."""
+    session.read(HOSTS)
+    session.close()
+    asked = len(double.requests)
+    with pytest.raises(EngineProblem, match="closed"):
+        session.perform(Call("hosts/7", "deactivate", "x"))
+    assert (len(double.requests), double.sso.logins) == (asked, 1)
+
+
+def test_a_wrong_password_is_said(double, clock):
+    settings = Settings(double.url, "admin", "no")
+    with Session(settings, clock=clock) as session:
+        problem = refused(session, HOSTS)
+    assert problem.kind == DENIED
+    assert "logging in as admin failed" in str(problem)
+    assert "password is wrong" in str(problem)
+    assert "admin@internal" in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (ServiceUnavailableHtml, UNAVAILABLE),
+        (DropConnection, TIMEOUT),
+        (Status(200, html=True), BROKEN),
+    ],
+)
+def test_a_login_that_fails_is_a_sentence(double, session, fault, kind):
+    double.fail_next("POST", "sso/oauth/token", fault)
+    problem = refused(session, HOSTS)
+    assert problem.kind == kind
+    assert str(problem).startswith("logging in as admin@")
+
+
+def test_an_engine_that_is_not_there_is_said_at_once(clock):
+    settings = Settings("http://127.0.0.1:1/ovirt-engine/api", "a@internal", "x")
+    listener = Notes()
+    for one in (settings, Settings(settings.url, token="t")):
+        session = Session(one, clock=clock, sleep=clock.sleep)
+        session.listener = listener
+        problem = refused(session, HOSTS)
+        assert problem.kind == UNREACHABLE
+        assert "cannot be reached: " in str(problem)
+        assert "onnect" in str(problem)
+    assert (listener.notes, clock.slept) == ([], [])
+
+
+def test_waits_until_a_status_comes(double, session):
+    session.perform(down(double))
+    path = f"hosts/{double.world.host('host02').id}"
+
+    def there(host):
+        return host.status if host.status == types.HostStatus.MAINTENANCE else None
+
+    read = Read(path, "reading host02", "get")
+    assert session.wait_until(read, there, "maintenance of host02", 60.0) is not None
+
+
+def test_waiting_ends_and_says_what_was_seen(double, session, clock):
+    read = Read(f"hosts/{double.world.host('host02').id}", "reading host02", "get")
+    with pytest.raises(TimeoutProblem) as caught:
+        session.wait_until(read, lambda host: None, "maintenance of host02", 60.0)
+    assert caught.value.last == "up"
+    assert str(caught.value) == (
+        "maintenance of host02 is not done after 60 s; last seen: up"
+    )
+    assert sum(clock.slept) >= 60
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Read("hosts", "x", words={"serch": "name=a"}),
+        Read("hosts", "x", words={"search": 7}),
+        Call("hosts", "remove", "x"),
+    ],
+)
+def test_words_that_the_sdk_does_not_know_are_a_bug(session, asked):
+    """The SDK itself takes and forgets them."""
+    with pytest.raises(TypeError):
+        session.read(asked) if isinstance(asked, Read) else session.perform(asked)
+
+
+def test_an_answer_that_does_not_come_in_time(double, clock):
+    """The SDK has no time limit for a login."""
+    with open_session(double, clock, timeout_s=0.03) as session:
+        double.fail_next("POST", "sso/oauth/token", Timeout)
+        assert refused(session, HOSTS).kind == TIMEOUT
+        session.wait_until(HOSTS, len, "logging in", 60.0)
+        double.fail_next("GET", "/hosts$", Timeout)
+        session.read(HOSTS)
+        double.fail_next("POST", "/deactivate$", Timeout(applied=True))
+        with pytest.raises(LostAnswer, match="did not answer in time"):
+            session.perform(down(double))
+    assert len(double.changes()) == 1
+
+
+@pytest.mark.parametrize(("due_ms", "asked_s"), [(30, 0.03), (5000, 1.0), (-1, 1.0)])
+def test_a_time_limit_is_looked_at_when_it_is_due(due_ms, asked_s):
+    """The SDK looks once a second only."""
+    multi = mock.Mock(timeout=lambda: due_ms)
+    _PromptMulti(multi).select(1.0)
+    multi.select.assert_called_once_with(asked_s)

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Where the engine is: what wins over what, and what is wrong in a settings file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.engine_sdk_tools.api.settings import (
+    Flags,
+    IniFile,
+    from_sources,
+    made_folder,
+    sections,
+    settings_file,
+    state_folder,
+    with_section,
+)
+from ovirt_rdma.engine_sdk_tools.api.url import engine_address, engine_url
+from ovirt_rdma.host.errors import Problem
+
+pytestmark = pytest.mark.hypervisor
+
+INI = """\
+# our engines
+[default]
+engine_url = https://one.example.com
+username = file@internal
+password = of%the=file
+cafile = /one.pem
+
+[two]
+engine_url = https://two.example.com/ovirt-engine/api
+username = two@internal
+log_file = /tmp/two.log
+log_level = debug
+"""
+ENVIRON = {
+    "OVIRT_URL": "https://env.example.com/ovirt-engine/api",
+    "OVIRT_USERNAME": "env@internal",
+    "OVIRT_PASSWORD": "of-environ",
+    "OVIRT_CAFILE": "/env.pem",
+}
+
+
+def ini(text=INI, **more):
+    return IniFile("/home-of/ovirt-rdma.conf", text, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("engine.example.com", "https://engine.example.com/ovirt-engine/api"),
+        ("https://engine:8443/", "https://engine:8443/ovirt-engine/api"),
+        ("https://engine/ovirt-engine", "https://engine/ovirt-engine/api"),
+        ("https://engine/ovirt-engine/webadmin/", "https://engine/ovirt-engine/api"),
+        ("https://engine/ovirt-engine/api/", "https://engine/ovirt-engine/api"),
+        ("https://[fd00::1]", "https://[fd00::1]/ovirt-engine/api"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080/ovirt-engine/api"),
+    ],
+)
+def test_an_engine_as_people_write_it(text, url):
+    assert engine_url(text) == url
+    assert engine_url(url) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("http://engine.example.com", "unencrypted"),
+        ("https://admin:pw@engine", "no user and no password"),
+        ("ftp://engine", "no engine's URL"),
+        ("https://", "no engine's URL"),
+        ("https://engine/other", "its path is /other"),
+        ("https://engine/ovirt-engine/api?x=1", "a query"),
+        ("https://engine:port", "no URL"),
+        ("https://[fd00", "no URL"),
+        ("an engine", "a blank"),
+    ],
+)
+def test_what_is_no_engine(text, said):
+    with pytest.raises(Problem, match=said) as caught:
+        engine_url(text)
+    assert "pw" not in str(caught.value)
+
+
+def test_addresses_beside_the_api():
+    url = engine_url("https://engine:8443")
+    assert engine_address(url, "services/health") == (
+        "https://engine:8443/ovirt-engine/services/health"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "file", "url", "user", "password", "ca"),
+    [
+        # The default section, the environment over it, flags over that.
+        ({}, {}, INI, "one", "file", "of%the=file", "/one.pem"),
+        ({}, ENVIRON, INI, "env", "env", "of-environ", "/env.pem"),
+        # The environment's user and password go to the engine that it names only.
+        ({"engine_url": "flag.example.com"}, ENVIRON, INI, "flag", None, None, "/ca"),
+        ({"engine_url": "env.example.com"}, ENVIRON, INI, "env", "env", "of-environ",
+         "/env.pem"),
+        ({"engine_url": "flag.example.com"}, {"OVIRT_PASSWORD": "of-environ"}, None,
+         "flag", None, "of-environ", "/ca"),
+        ({"username": "flag@internal", "password": "p"}, ENVIRON, INI, "env", "flag",
+         "p", "/env.pem"),
+        # A section that is named is over the environment.
+        ({"config": "two"}, ENVIRON, INI, "two", "two", None, "/ca"),
+        ({"config": "two"}, {"OVIRT_PASSWORD": "of-environ"}, INI, "two", "two",
+         "of-environ", "/ca"),
+        ({"config": "default"}, ENVIRON, INI, "one", "file", "of%the=file", "/one.pem"),
+        # The default section's password goes to its own engine only.
+        ({"engine_url": "flag.example.com"}, {}, INI, "flag", None, None, "/ca"),
+        ({"engine_url": "one.example.com"}, {}, INI, "one", "file",
+         "of%the=file", None),
+        # A file with one section needs no [default].
+        ({}, {}, "[x]\nengine_url=one.example.com", "one", None, None, "/ca"),
+        ({}, {"OVIRT_HOSTNAME": "host.example.com"}, None, "host", None, None, "/ca"),
+        # Empty variables are none.
+        ({}, {"OVIRT_URL": "", "OVIRT_HOSTNAME": "host.example.com"}, None, "host",
+         None, None, "/ca"),
+    ],
+)  # fmt: skip
+def test_what_wins(flags, environ, file, url, user, password, ca):
+    file = None if file is None else ini(file)
+    found = from_sources(Flags(**flags), environ, file, "/ca")
+    assert found.url == f"https://{url}.example.com/ovirt-engine/api"
+    assert found.username == (user and f"{user}@internal")
+    assert found.password == password
+    if ca is not None:
+        assert found.ca_file == ca
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "file", "token", "password"),
+    [
+        ({}, {"OVIRT_TOKEN": "t"}, INI, "t", None),
+        ({}, {"OVIRT_TOKEN": "t", "OVIRT_USERNAME": "u"}, INI, "t", None),
+        ({}, {**ENVIRON, "OVIRT_TOKEN": "t"}, None, None, "of-environ"),
+        # It would be another user's.
+        ({"username": "u"}, {"OVIRT_TOKEN": "t"}, INI, None, "of%the=file"),
+        ({"config": "default"}, {"OVIRT_TOKEN": "t"}, INI, None, "of%the=file"),
+    ],
+)
+def test_a_token_or_a_password(flags, environ, file, token, password):
+    environ = {"OVIRT_URL": "one.example.com", **environ}
+    found = from_sources(Flags(**flags), environ, file and ini(file))
+    assert (found.token, found.password) == (token, password)
+
+
+@pytest.mark.parametrize(
+    ("flags", "file", "said", "fix"),
+    [
+        ({}, None, "no engine is named", "OVIRT_URL"),
+        ({}, "[a]\n[b]\n", "no engine is named", "has a, b"),
+        ({"config": "x"}, None, "no settings file for --config x", "login"),
+        ({"config": "tow"}, INI, "has no section [tow]", "did you mean 'two'?"),
+        ({"config": "zzz"}, INI, "has no section [zzz]", "it has default, two"),
+        (
+            {},
+            "[a]\nengine_ulr=x",
+            "[a] has an unknown key 'engine_ulr'",
+            "'engine_url'",
+        ),
+        ({}, "[a]\nqqqq=x", "unknown key 'qqqq'", "the keys are engine_url, "),
+        ({}, "password=secret", "ovirt-rdma.conf:1: there is no section", "[default]"),
+        ({}, "[a]\nsecret", "line 2 is no 'key = value'", ""),
+        ({}, "[a]\n[a]\n", "two sections [a]", ""),
+        ({}, "[a]\nusername=x\nusername=secret", "has username twice", ""),
+        ({}, "[a]\nengine_url=e\nlog_level=debgu", "log_level 'debgu'", "'debug'"),
+    ],
+)
+def test_what_is_wrong_in_a_file(flags, file, said, fix):
+    with pytest.raises(Problem) as caught:
+        from_sources(Flags(**flags), {}, None if file is None else ini(file))
+    assert said in str(caught.value)
+    assert fix in caught.value.fix
+    assert "secret" not in str(caught.value)
+
+
+def test_the_file_of_ovirt_img_may_have_more_keys():
+    text = "[a]\nengine_url=one.example.com\nbuffer_size=7"
+    assert from_sources(Flags(), {}, ini(text, ours=False)).url.startswith(
+        "https://one"
+    )
+
+
+def test_a_password_that_others_may_read_is_a_warning():
+    (warning,) = from_sources(Flags(), {}, ini(open_to_others=True)).warnings
+    assert "chmod 600 /home-of/ovirt-rdma.conf" in warning
+    for file in (ini(), ini("[a]\nengine_url=e", open_to_others=True)):
+        assert from_sources(Flags(), {}, file).warnings == ()
+
+
+def test_no_secret_is_shown():
+    found = from_sources(Flags(password="of-flag"), {"OVIRT_URL": "e.example"}, ini())
+    for one in (found, Flags(password="of-flag"), ini()):
+        assert "of-flag" not in repr(one)
+        assert "of%the" not in repr(one)
+
+
+def test_a_section_is_set_and_the_rest_stays():
+    after = with_section(
+        ini(), "two", {"username": "new", "log_level": None, "password": "a=b # c"}
+    )
+    assert after.text == INI.replace("two@internal", "new").replace(
+        "username = new\nlog_file = /tmp/two.log\nlog_level = debug\n",
+        "log_file = /tmp/two.log\nusername = new\npassword = a=b # c\n",
+    )
+
+
+def test_a_new_file_and_a_new_section():
+    one = with_section(ini(""), "default", {"engine_url": "e"})
+    assert one.text.endswith("[default]\nengine_url = e\n")
+    two = with_section(one, "more", {"engine_url": "f"})
+    assert two.text == f"{one.text}\n[more]\nengine_url = f\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("a]b", "x"), (" ", "x"), ("a", " x"), ("a", "x\n[b]")]
+)
+def test_what_a_settings_file_cannot_hold(name, value):
+    with pytest.raises(Problem, match="cannot be"):
+        with_section(ini(), name, {"password": value})
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "[a]",
+            "[b]",
+            "username = x",
+            "password: y",
+            " more",
+            "# note",
+            "; n",
+            "",
+            "cafile",
+            "engine_url=e",
+            "[a] ; x",
+            "username",
+        ]
+    ),
+    max_size=8,
+)
+
+
+@given(LINES)
+def test_any_file_is_changed_rightly_or_not_at_all(lines):
+    before = ini("\n".join(lines))
+    try:
+        known = sections(before)
+        after = with_section(before, "a", {"username": "new", "password": None})
+    except Problem:
+        return
+    found = sections(after)
+    assert found.pop("a") == {
+        **{k: v for k, v in known.pop("a", {}).items() if k != "password"},
+        "username": "new",
+    }
+    assert found == known
+    for line in lines:
+        if line.startswith(("#", ";", "[b]", "[a]")):
+            assert line in after.text
+
+
+@pytest.mark.parametrize(
+    ("environ", "euid", "state", "settings"),
+    [
+        ({"HOME": "/h"}, 0, "/var/lib/ovirt-rdma/engine", "/h/.config/ovirt-rdma.conf"),
+        ({"HOME": "/h"}, 7, "/h/.local/state/ovirt-rdma", "/h/.config/ovirt-rdma.conf"),
+        ({"HOME": "/h", "XDG_STATE_HOME": "/s", "XDG_CONFIG_HOME": "/c"}, 7,
+         "/s/ovirt-rdma", "/c/ovirt-rdma.conf"),
+        ({"HOME": "/h", "XDG_STATE_HOME": "s", "XDG_CONFIG_HOME": ""}, 7,
+         "/h/.local/state/ovirt-rdma", "/h/.config/ovirt-rdma.conf"),
+    ],
+)  # fmt: skip
+def test_where_files_are(environ, euid, state, settings):
+    assert str(state_folder(environ, euid)) == state
+    assert str(settings_file(environ)) == settings
+
+
+def test_without_a_home(tmp_path):
+    with pytest.raises(Problem, match="XDG_STATE_HOME nor HOME"):
+        state_folder({}, 7)
+    made = made_folder(tmp_path / "a" / "b")
+    assert made.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").touch()
+    with pytest.raises(Problem, match="cannot be made"):
+        made_folder(tmp_path / "file" / "b")

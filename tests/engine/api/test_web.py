@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is read of an engine that is none, or is hostile: so much and no more."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.server
+import threading
+import time
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from engine_double.answers import Answer
+from engine_double.faults import Fault
+from support.engine.engine_command_line import Clock
+from support.engine.engine_sessions import open_session
+
+from ovirt_rdma.engine_sdk_tools.api import auth, connection, errors
+from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, check_health, fetch_ca, log_in
+from ovirt_rdma.engine_sdk_tools.api.errors import BROKEN, TIMEOUT, EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.settings import Settings
+from ovirt_rdma.host.errors import Problem
+
+pytestmark = pytest.mark.hypervisor
+
+# More than is read, but so little that a test which reads it fails, and ends.
+_TOO_MANY = 4 << 20
+_DRIPS, _DRIP_S = 100, 0.05
+
+
+class Server:
+    """An engine that does ``how``; ``asked`` are its requests."""
+
+    def __init__(self, how) -> None:
+        asked = self.asked = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                asked.append(self.path)
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    how(self)
+
+            do_POST = do_GET
+
+            def log_message(self, *words):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def settings(self, **more) -> Settings:
+        url = f"http://127.0.0.1:{self.port}/ovirt-engine/api"
+        return Settings(url, "admin@internal", "secret", **more)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def serve():
+    with contextlib.ExitStack() as servers:
+
+        def made(how) -> Server:
+            server = Server(how)
+            servers.callback(server.close)
+            return server
+
+        yield made
+
+
+def endless(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    for _ in range(_TOO_MANY >> 16):
+        handler.wfile.write(b"x" * (1 << 16))
+
+
+def packed(handler, times=1):
+    body = b"x" * _TOO_MANY
+    for _ in range(times):
+        body = gzip.compress(body)
+    handler.send_response(200)
+    handler.send_header("Content-Encoding", ", ".join(["gzip"] * times))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def packed_twice(handler):
+    packed(handler, times=2)
+
+
+def dripping_body(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(_DRIPS))
+    handler.end_headers()
+    for _ in range(_DRIPS):
+        handler.wfile.write(b"x")
+        time.sleep(_DRIP_S)
+
+
+def dripping_head(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+    for _ in range(_DRIPS):
+        handler.wfile.write(b"x")
+        time.sleep(_DRIP_S)
+    handler.wfile.write(b"\r\nContent-Length: 0\r\n\r\n")
+
+
+ASKING = [fetch_ca, log_in, check_health]
+
+
+@pytest.mark.parametrize("ask", ASKING)
+def test_an_answer_without_end_is_one_sentence(serve, ask):
+    with pytest.raises(EngineProblem, match="more than 1 MiB") as caught:
+        ask(serve(endless).settings())
+    assert caught.value.kind == BROKEN
+
+
+@pytest.mark.parametrize("ask", ASKING)
+@pytest.mark.parametrize("how", [packed, packed_twice])
+def test_an_answer_that_is_packed_is_not_unpacked(serve, ask, how):
+    """Of a few bytes come gigabytes, before any can be counted."""
+    with pytest.raises(EngineProblem, match="packs its answer") as caught:
+        ask(serve(how).settings())
+    assert caught.value.kind == BROKEN
+
+
+@pytest.mark.parametrize("ask", ASKING)
+@pytest.mark.parametrize("how", [dripping_body, dripping_head])
+def test_a_byte_now_and_then_is_no_answer(serve, monkeypatch, ask, how):
+    monkeypatch.setattr(auth, "CONNECT_S", 0.5)
+    with pytest.raises(EngineProblem, match="did not answer in time") as caught:
+        ask(serve(how).settings(timeout_s=0.5))
+    assert caught.value.kind == TIMEOUT
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("ask", ASKING)
+def test_redirections_are_not_followed(serve, ask, code):
+    """The password would follow a 307."""
+    other = serve(endless)
+
+    def elsewhere(handler):
+        handler.send_response(code)
+        handler.send_header("Location", f"http://127.0.0.1:{other.port}/")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    server = serve(elsewhere)
+    with pytest.raises(EngineProblem, match=f"HTTP {code}"):
+        ask(server.settings())
+    assert (len(server.asked), other.asked) == (1, [])
+
+
+class Elsewhere(Fault):
+    """A redirection to ``url``."""
+
+    def __init__(self, code, url):
+        self._answer = Answer(code, b"", "", {"Location": url})
+
+    def answer(self):
+        return self._answer
+
+
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_requests_of_the_api_follow_none_either(serve, code):
+    """The token would."""
+    other = serve(endless)
+    with (
+        EngineDouble(sample_world(hosts=1)) as double,
+        open_session(double, Clock()) as session,
+    ):
+        fault = Elsewhere(code, f"http://127.0.0.1:{other.port}/ovirt-engine/api/hosts")
+        double.fail_next("GET", "/hosts", fault)
+        with pytest.raises(EngineProblem):
+            session.read(Read("hosts", "reading the hosts"))
+    assert other.asked == []
+
+
+class Much(Fault):
+    def answer(self):
+        return Answer(200, b"<hosts>" + b" " * 5000 + b"</hosts>")
+
+
+def test_an_answer_of_the_api_has_a_limit(monkeypatch):
+    monkeypatch.setattr(connection, "MOST_BYTES", 4000)
+    with (
+        EngineDouble(sample_world(hosts=1)) as double,
+        open_session(double, Clock()) as session,
+    ):
+        double.fail_next("GET", "/hosts", Much())
+        with pytest.raises(EngineProblem, match="answers with more than") as caught:
+            session.read(Read("hosts", "reading the hosts"))
+        assert caught.value.kind == BROKEN
+        # The next is counted anew.
+        assert len(session.read(Read("hosts", "reading the hosts"))) == 1
+    assert errors.MOST_BYTES == 64 << 20
+
+
+STEERS = "\x9b2J\u202e\u2028\x7f"
+
+
+class Odd(Fault):
+    def __init__(self, body):
+        self._body = body
+
+    def answer(self):
+        return Answer(200, self._body)
+
+
+@pytest.mark.parametrize(
+    "name", [f"{STEERS}</x>".encode(), b"\x1b]0;PWNED\x07</name>", b"\x9b\xff</name>"]
+)
+def test_an_answer_that_is_no_xml_reaches_no_terminal_raw(capfd, name):
+    """libxml2 writes the line to stderr, past all that is ours."""
+    with (
+        EngineDouble(sample_world(hosts=1)) as double,
+        open_session(double, Clock()) as session,
+    ):
+        body = b"<hosts><host><name>%b</host></hosts></hosts>" % name
+        double.fail_next("GET", "/hosts", Odd(body))
+        with pytest.raises(EngineProblem, match="makes no sense"):
+            session.read(Read("hosts", "reading the hosts"))
+    said = capfd.readouterr().err
+    assert all(c.isprintable() for c in said if c != "\n"), ascii(said)
+
+
+def test_names_are_as_the_engine_has_them():
+    name = f"h\u00e9{STEERS}&<"
+    world = sample_world(hosts=1)
+    world.hosts[next(iter(world.hosts))].name = name
+    with EngineDouble(world) as double, open_session(double, Clock()) as session:
+        (host,) = session.read(Read("hosts", "reading the hosts"))
+    assert host.name == name
+
+
+def test_a_ca_with_letters_in_it_that_no_certificate_has():
+    text = "-----BEGIN CERTIFICATE-----\nMIIBé\n-----END CERTIFICATE-----\n"
+    with pytest.raises(Problem, match="no certificate"):
+        ca_of(text)
+
+
+@pytest.mark.parametrize("word", ["username", "password", "token"])
+def test_words_that_are_no_utf8_are_one_sentence(word):
+    with pytest.raises(Problem, match="is not UTF-8 text"):
+        Settings("https://e/ovirt-engine/api", **{word: "pass\udcff"})
+    with pytest.raises(Problem, match="not ASCII"):
+        Settings("https://e/ovirt-engine/api", token="a\r\nX: y")

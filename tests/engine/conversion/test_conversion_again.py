@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A conversion that has ended is followed by another one to the same goal, for hosts
+that were away or are new: a revert goes back to what was before the first.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.engine.conversion_runs import (
+    BY_ROW,
+    EXPORT,
+    OFFLINE,
+    ROLLING,
+    changed,
+    convert,
+    everything,
+    planned,
+    revert,
+    run,
+    site_of,
+    transports,
+)
+from support.engine.conversion_site import Killed, engine_of
+
+from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED, STOPPED
+from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+
+pytestmark = pytest.mark.hypervisor
+
+OTHER = "nfs2.example.com:/o"
+REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW}
+ALL = pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+
+
+def without_host03(request_, **words):
+    """A site on which host03 comes in after a first conversion, mounted by TCP."""
+    site = site_of(addon=not request_.by_row, **words)
+    before = everything(site)
+    late = site.world.hosts.pop(site.world.host("host03").id)
+    return site, before, late
+
+
+def comes(site, late, transport="tcp"):
+    site.world.hosts[late.id] = late
+    late.mounts = {EXPORT: transport, OTHER: "tcp"}
+
+
+def again(site, request_, *names):
+    """Convert, with what is recorded of the conversion before."""
+    return run(site, planned(site, request_, *names, earlier=[site.stored]).state)
+
+
+@ALL
+def test_a_host_that_is_new_is_taken_and_a_revert_goes_back_to_the_first(request_):
+    site, before, late = without_host03(request_)
+    assert convert(site, request_).stage == CONVERTED
+    comes(site, late)
+    calls = len(site.calls)
+    state = again(site, request_)
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    if request_.rolling:
+        # The others are as they should be.
+        assert {call.about for call in site.calls[calls:]} == {"host03"}
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def test_a_host_that_was_down_and_came_up():
+    """It was counted as left by the first; the row decides."""
+    site = site_of(addon=False)
+    before = everything(site)
+    there = site.world.host("host02")
+    there.status, there.mounts = "down", {}
+    assert convert(site, BY_ROW).stage == CONVERTED
+    there.status, there.mounts = "up", {EXPORT: "tcp", OTHER: "tcp"}
+    assert again(site, BY_ROW).stage == CONVERTED
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def test_a_host_that_came_up_over_the_new_row_by_itself_is_reverted_too():
+    """It was not moved by either conversion, as another one was."""
+    site, before, late = without_host03(BY_ROW, hosts=4)
+    other = site.world.hosts.pop(site.world.host("host04").id)
+    assert convert(site, BY_ROW).stage == CONVERTED
+    comes(site, late, "rdma")
+    comes(site, other)
+    assert again(site, BY_ROW).stage == CONVERTED
+    assert revert(site).stage == REVERTED
+    assert not changed(site, before)
+
+
+@ALL
+def test_again_and_again(request_):
+    site, before, late = without_host03(request_, hosts=4)
+    other = site.world.hosts.pop(site.world.host("host04").id)
+    assert convert(site, request_).stage == CONVERTED
+    for one in (late, other):
+        comes(site, one)
+        assert again(site, request_).stage == CONVERTED
+    assert revert(site).stage == REVERTED
+    assert not changed(site, before)
+
+
+@ALL
+def test_the_second_one_fails_and_the_first_stands(request_):
+    site, before, late = without_host03(request_)
+    assert convert(site, request_).stage == CONVERTED
+    comes(site, late)
+    state = planned(site, request_, earlier=[site.stored]).state
+    late.rdma_ready = False
+    state = run(site, state)
+    assert "host03" in state.why
+    assert [transports(site)[n] for n in ("host01", "host02")] == ["rdma", "rdma"]
+    late.rdma_ready = True
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+@ALL
+def test_cut_off_anywhere_in_the_second_and_reverted_or_gone_on_with(request_):
+    whole, _, late = without_host03(request_)
+    convert(whole, request_)
+    comes(whole, late)
+    start = len(whole.acts)
+    again(whole, request_)
+    for number in range(start, len(whole.acts), 3):
+        for go_on in (False, True):
+            site, before, late = without_host03(request_)
+            convert(site, request_)
+            comes(site, late)
+            site.kill_at = number
+            with pytest.raises(Killed):
+                again(site, request_)
+            site.alive()
+            if go_on and site.stored.stage not in (CONVERTED, STOPPED):
+                told = [site._report(h.name) for h in site.world.hosts.values()]
+                state = run(site, plan_resume(site.stored, engine_of(site), told).state)
+                assert state.stage == CONVERTED, (number, state.why)
+            state = revert(site)
+            assert state.stage == REVERTED, (number, whole.acts[number], state.why)
+            if number > start:
+                # Before its first writing, host03 is nobody's.
+                assert not changed(site, before), (number, whole.acts[number])
+
+
+def test_another_rule_the_second_time():
+    site = site_of()
+    before = everything(site)
+    assert convert(site).stage == CONVERTED
+    prefer = ConversionRequest("rdma", rolling=True, rule="prefer-rdma")
+    assert again(site, prefer).stage == CONVERTED
+    assert "prefer-rdma" in (site.world.host("host02").policy_text or "")
+    assert revert(site).stage == REVERTED
+    assert not changed(site, before)
+
+
+def two_servers(**words):
+    """data2 is on a server of its own, so that its mounts keep no others off RDMA."""
+    site = site_of(domains=("data1", "data2"), **words)
+    row = site.world.connection_of("data2")
+    old, row.address = row.export, "nfs3.example.com"
+    for host in site.world.hosts.values():
+        host.mounts[row.export] = host.mounts.pop(old)
+    return site
+
+
+def test_one_domain_more_the_second_time():
+    site = two_servers()
+    before = everything(site)
+    assert convert(site, ROLLING, "data1").stage == CONVERTED
+    state = again(site, ROLLING, "data1", "data2")
+    assert state.stage == CONVERTED, state.why
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def test_two_that_were_converted_apart_and_then_together():
+    site = two_servers()
+    before = everything(site)
+    late = site.world.hosts.pop(site.world.host("host03").id)
+    apart = [convert(site, ROLLING, name) for name in ("data1", "data2")]
+    site.world.hosts[late.id] = late
+    plan = planned(site, ROLLING, "data1", "data2", earlier=apart[::-1])
+    state = run(site, plan.state)
+    assert state.stage == CONVERTED, state.why
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def test_a_policy_that_was_rewritten_by_hand_since_is_what_comes_back():
+    site = site_of()
+    assert convert(site).stage == CONVERTED
+    theirs = "version: 1\n# by hand\n"
+    site.world.host("host02").policy_text = theirs
+    assert again(site, ROLLING).stage == CONVERTED
+    assert "require-rdma" in (site.world.host("host02").policy_text or "")
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert site.world.host("host02").policy_text == theirs
+    assert site.world.host("host01").policy_text == ""
+
+
+def test_a_row_that_was_set_back_by_hand_since_is_what_comes_back():
+    site = site_of()
+    site.world.connection_of("data1").mount_options = "soft"
+    assert convert(site).stage == CONVERTED
+    site.world.connection_of("data1").mount_options = "hard"
+    assert again(site, ROLLING).stage == CONVERTED
+    assert revert(site).stage == REVERTED
+    assert site.world.connection_of("data1").mount_options == "hard"
+
+
+# -- a revert of a host whose machines stay
+
+
+def test_a_revert_of_a_host_whose_machines_stay_needs_one_run_more():
+    site = site_of()
+    before = everything(site)
+    assert convert(site).stage == CONVERTED
+    there = site.world.host("host02")
+    there.vms, there.stuck_vms = ["vm1"], ["vm1"]
+    state = revert(site)
+    assert state.stage == STOPPED
+    assert "host02 is not evacuated" in state.why
+    there.vms, there.stuck_vms = [], []
+    there.status = "preparing_for_maintenance"
+    site.world.transitions.stop(there.id)
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def test_the_note_of_a_failure_is_one_sentence():
+    notes = []
+    site = site_of()
+    there = site.world.host("host02")
+    there.vms, there.stuck_vms = ["vm1"], ["vm1"]
+
+    class Listener:
+        def note(self, line):
+            notes.append(line)
+
+        def __getattr__(self, name):
+            return lambda *a, **k: None
+
+    run(site, planned(site).state, Listener())
+    *still, note = notes
+    assert {one.partition(", for ")[0] for one in still} == {
+        "still waiting for host02 to be in maintenance"
+    }
+    assert note.endswith("(VM: vm1, Source: host02); it is taken back")

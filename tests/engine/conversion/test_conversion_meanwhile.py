@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A conversion does not have the site for itself: hosts and domains come, go and fail
+while it runs, and others act on them too.
+"""
+
+from __future__ import annotations
+
+import pytest
+from engine_double import SimCluster, new_id
+from support.engine.conversion_runs import (
+    BATCH,
+    EXPORT,
+    OFFLINE,
+    ROLLING,
+    Ear,
+    begin_anew,
+    changed,
+    convert,
+    everything,
+    planned,
+    revert,
+    run,
+    site_of,
+    transports,
+)
+from support.engine.conversion_site import digest_of, engine_of, report_of
+
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    CONVERTED,
+    DONE,
+    FAILED,
+    LEFT,
+    REVERTED,
+    ROLLED_BACK,
+    STOPPED,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.model import status_words
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
+
+pytestmark = pytest.mark.hypervisor
+
+BOTH = pytest.mark.parametrize("request_", [OFFLINE, ROLLING], ids=["offline", "roll"])
+
+
+@BOTH
+def test_a_host_that_is_removed_meanwhile(request_):
+    site = site_of()
+    gone = site.world.host("host02").id
+    site.meanwhile["look"] = lambda: site.world.hosts.pop(gone)
+    state = convert(site, request_)
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    assert state.host("host02").why == "it is no longer in the engine"
+
+
+@BOTH
+def test_a_host_with_the_name_of_the_domain(request_):
+    site = site_of()
+    site.world.host("host02").name = "data1"
+    before = everything(site)
+    assert convert(site, request_).stage == CONVERTED
+    assert set(transports(site).values()) == {"rdma"}
+    assert revert(site).stage == REVERTED
+    assert not changed(site, before)
+
+
+@BOTH
+def test_hosts_and_domains_that_were_renamed_since(request_):
+    site = site_of()
+    before = everything(site)
+    state = convert(site, request_)
+    assert state.stage == CONVERTED
+    site.world.domain("data1").name = "fast1"
+    site.world.host("host02").name = "node2"
+    state = revert(site)
+    assert (state.stage, state.title) == (REVERTED, "fast1")
+    assert site.world.host("node2").mounts[EXPORT] == "tcp"
+    assert site.world.host("node2").policy_text == ""
+    assert site.world.connection_of("fast1").mount_options == ""
+    assert before["data1"] == site.world.domain("fast1").status
+
+
+def away(site, name="host03"):
+    there = site.world.host(name)
+    there.status, there.mounts = "maintenance", {}
+    return there
+
+
+def comes_up(there):
+    there.status = "up"
+    there.mounts = {EXPORT: "tcp", "nfs2.example.com:/o": "tcp"}
+
+
+@BOTH
+def test_a_host_that_somebody_activates_meanwhile_is_converted_too(request_):
+    site = site_of()
+    there = away(site)
+    site.meanwhile["push"] = lambda: comes_up(there)
+    state = convert(site, request_)
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    assert state.host("host03").stage == DONE
+    assert revert(site).stage == REVERTED
+    assert set(transports(site).values()) == {"tcp"}
+    assert there.status == "up"
+
+
+def test_a_host_that_was_left_in_maintenance_and_came_up_is_reverted_too():
+    site = site_of()
+    there = away(site)
+    assert convert(site).host("host03").stage == LEFT
+    comes_up(there)
+    there.mounts[EXPORT] = "rdma"
+    assert revert(site).stage == REVERTED
+    assert set(transports(site).values()) == {"tcp"}
+
+
+@pytest.mark.parametrize("status", ["non_operational", "non_responsive", "down"])
+def test_no_host_is_begun_while_a_converted_one_is_ill(status):
+    site = site_of()
+    ill = site.world.host("host02")
+
+    def falls():
+        ill.status = status
+
+    site.meanwhile["perform moving host03"] = falls
+    state = convert(site)
+    assert state.stage == STOPPED
+    assert f"host02 had come up well, and is {status_words(status)} now" in (state.why)
+    # host03 was under way, and came through it; the SPM was not begun.
+    assert transports(site)["host01"] == "tcp"
+    assert site.world.connection_of("data1").mount_options in (None, "")
+    ill.status = "up"
+    assert begin_anew(site).stage == CONVERTED
+
+
+def test_a_host_that_nothing_was_changed_of_is_not_moved_when_it_fails():
+    site = site_of()
+    state = planned(site).state
+    site.world.host("host02").status = "non_operational"
+    state = run(site, state)
+    assert state.stage == ROLLED_BACK
+    assert "host02 is non-operational" in state.why
+    assert not site.calls
+    assert state.host("host02").stage != FAILED
+
+
+def test_somebody_activates_the_host_first():
+    """The engine's own recovery does that."""
+    site = site_of()
+    there = site.world.host("host02")
+
+    def up():
+        there.status = "up"
+        there.mounts = {EXPORT: "rdma", "nfs2.example.com:/o": "tcp"}
+
+    site.meanwhile["perform activating host02"] = up
+    state = convert(site)
+    assert state.stage == CONVERTED, state.why
+
+
+def test_a_push_that_was_cut_off_before_the_load_is_made_good():
+    """The old text is back on the disk, and the new one still in force."""
+    site = site_of()
+    site.world.host("host02").rdma_ready = True
+    state = planned(site).state
+    site.world.host("host02").rdma_ready = False
+    wanted = state.host("host02").wanted
+
+    def back_but_not_loaded():
+        site.world.host("host02").policy_text = state.host("host02").policy
+        site.in_force["host02"] = wanted
+
+    site.meanwhile["perform activating host02"] = back_but_not_loaded
+    state = run(site, state)
+    assert state.stage == ROLLED_BACK
+    assert digest_of(site.in_force.get("host02", "")) == digest_of("")
+
+
+def test_a_host_that_stays_away_is_named_with_its_status():
+    site = site_of()
+    there = site.world.host("host02")
+
+    def breaks():
+        there.rdma_ready, there.reachable = False, False
+
+    state = planned(site).state
+    site.meanwhile["perform activating host02"] = breaks
+    state = run(site, state)
+    assert state.stage == STOPPED
+    assert state.host("host02").stage == FAILED
+    assert "cannot be asked" in state.host("host02").why
+    now = f"it is {status_words(there.status)} now"
+    assert state.host("host02").why.endswith(now)
+
+
+def test_a_domain_that_is_removed_in_the_middle_does_not_keep_the_others_down():
+    site = site_of(domains=("data1", "data2"))
+    world = site.world
+
+    def removed():
+        gone = world.domain("data2")
+        del world.domains[gone.id]
+        row = world.connections.pop(gone.connection)
+        for host in world.hosts.values():
+            host.mounts.pop(row.export, None)
+
+    site.meanwhile["perform setting the mount options of data1"] = removed
+    state = convert(site, OFFLINE, "data1", "data2")
+    assert state.stage == ROLLED_BACK, state.why
+    assert "data2 or its connection is gone" in state.why
+    assert world.domain("data1").status == "active"
+    assert set(transports(site).values()) == {"tcp"}
+    assert {h.policy_text for h in world.hosts.values()} == {""}
+
+
+def test_an_offline_revert_that_is_refused_changes_nothing():
+    site = site_of()
+    assert convert(site, OFFLINE).stage == CONVERTED
+    before = everything(site)
+    site.world.domain("data1").leases = ["vm7"]
+    state = revert(site)
+    assert (state.stage, "vm7" in state.why) == (STOPPED, True)
+    assert not changed(site, before)
+    site.world.domain("data1").leases = []
+    assert revert(site).stage == REVERTED
+
+
+# -- what is refused before
+
+
+def second_cluster(site, *names):
+    """Move hosts to a cluster of their own."""
+    world = site.world
+    (center,) = (c for c in world.data_centers.values() if c.name == "dc1")
+    cluster = SimCluster(new_id("cluster 2"), "cl2", center.id)
+    world.clusters[cluster.id] = cluster
+    for name in names:
+        world.host(name).cluster = cluster.id
+        world.host(name).vms = ["vm1"]
+
+
+@pytest.mark.parametrize(
+    ("names", "request_", "said"),
+    [
+        (("host03",), ROLLING, "host03 is the only host of its cluster that is up"),
+        (("host02", "host03"), BATCH, "--batch 2 takes host02, host03 at once"),
+        (("host02", "host03"), ROLLING, None),
+        (("host01", "host03"), BATCH, None),
+    ],
+)
+def test_machines_stay_in_their_cluster(names, request_, said):
+    site = site_of()
+    second_cluster(site, *names)
+    if said is None:
+        assert convert(site, request_).stage == CONVERTED
+        return
+    with pytest.raises(ChecksFailed, match=said):
+        planned(site, request_)
+
+
+def test_the_only_host_that_is_up():
+    site = site_of(hosts=1)
+    with pytest.raises(ChecksFailed, match="use --allow-datacenter-down"):
+        planned(site)
+    request = ConversionRequest("rdma", rolling=True, allow_datacenter_down=True)
+    assert any("without storage" in one for one in planned(site, request).warnings)
+    assert convert(site, request).stage == CONVERTED
+    assert transports(site) == {"host01": "rdma"}
+
+
+def test_a_domain_of_two_data_centers():
+    site = site_of(iso=True)
+    engine = engine_of(site)
+    (iso,) = (d for d in engine.domains if d.name == "iso")
+    twice = type(iso)(**{**vars(iso), "data_center": "another"})
+    engine = type(engine)(**{**vars(engine), "domains": (*engine.domains, twice)})
+    with pytest.raises(Refused, match="attached to 2 data centers"):
+        plan_convert(engine, [iso], [], ROLLING)
+
+
+def test_a_policy_that_is_on_the_disk_and_not_in_force():
+    """It would be loaded with the rule, and decide of other exports too."""
+    site = site_of()
+    engine = engine_of(site)
+    domain = next(d for d in engine.domains if d.name == "data1")
+    draft = "version: 1\nnfs:\n  rules:\n    - {server: nas9, transport: tcp}\n"
+    told = []
+    for host in site.world.hosts.values():
+        report = report_of(site.world, host.name)
+        status = {**report.status, "policy": {"loaded": False, "digest": None}}
+        told.append(
+            type(report)(**{**vars(report), "status": status, "policy_text": draft})
+        )
+    with pytest.raises(ChecksFailed) as found:
+        plan_convert(engine, [domain], told, ROLLING)
+    # Said once, for all of them.
+    (sentence,) = found.value.sentences
+    assert sentence.startswith("host02, host03, host01: its policy.yaml is not loaded")
+
+
+# -- other ways
+
+
+@pytest.mark.parametrize("rolling", [True, False], ids=["rolling", "offline"])
+def test_to_tcp_and_back(rolling):
+    site = site_of()
+    assert convert(site).stage == CONVERTED
+    before = everything(site)
+    request = ConversionRequest("tcp", rolling=rolling)
+    state = convert(site, request)
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site).values()) == {"tcp"}
+    assert site.world.connection_of("data1").mount_options == ""
+    for host in site.world.hosts.values():
+        assert "transport: tcp" in (host.policy_text or "")
+    assert planned(site, request).steps == ()
+    assert revert(site).stage == REVERTED
+    assert not changed(site, before)
+
+
+@pytest.mark.parametrize("rolling", [True, False], ids=["rolling", "offline"])
+def test_a_rule_that_allows_tcp_still_has_to_come_up_over_rdma(rolling):
+    request = ConversionRequest("rdma", rolling=rolling, rule="prefer-rdma")
+    site = site_of()
+    before = everything(site)
+    state = planned(site, request).state
+    site.world.host("host02").rdma_ready = False
+    state = run(site, state)
+    assert (state.stage, "over TCP" in state.why) == (ROLLED_BACK, True)
+    assert not changed(site, before)
+    site.world.host("host02").rdma_ready = True
+    assert convert(site, request).stage == CONVERTED
+    assert set(transports(site).values()) == {"rdma"}
+    for host in site.world.hosts.values():
+        assert "transport: prefer-rdma" in (host.policy_text or "")
+
+
+@pytest.mark.parametrize("request_", [OFFLINE, ROLLING, BATCH])
+@pytest.mark.parametrize("fails", [False, True])
+def test_as_much_is_told_as_was_announced(request_, fails):
+    site, ear = site_of(), Ear()
+    state = planned(site, request_).state
+    if fails:
+        site.world.host("host03").rdma_ready = False
+    run(site, state, ear)
+    assert 0.7 * ear.total <= ear.told <= ear.total
+
+
+def test_what_a_revert_does_not_touch_is_said():
+    site = site_of()
+    convert(site)
+    site.world.hosts["new"] = type(site.world.host("host01"))(
+        **{**vars(site.world.host("host02")), "id": "new", "name": "host09"}
+    )
+    plan = plan_revert(site.stored, engine_of(site), [])
+    assert any("host09 came up since" in w for w in plan.warnings)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Conversions of domains that share the kernel's connection to their server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.engine.conversion_runs import (
+    BY_ROW,
+    EXPORT,
+    OFFLINE,
+    ROLLING,
+    changed,
+    convert,
+    everything,
+    planned,
+    reports,
+    revert,
+    site_of,
+    transports,
+)
+from support.engine.conversion_site import engine_of
+
+from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED
+from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+
+pytestmark = pytest.mark.hypervisor
+
+BOTH = ("data1", "data2")
+EXPORTS = [EXPORT.replace("data1", name) for name in BOTH]
+
+
+def shared(transport: str):
+    """A site whose hosts have both domains of a server over ``transport``."""
+    site = site_of(domains=BOTH)
+    for host in site.world.hosts.values():
+        host.mounts.update(dict.fromkeys(EXPORTS, transport))
+    if transport == "rdma":
+        for name in BOTH:
+            row = site.world.connection_of(name)
+            row.mount_options = "proto=rdma,port=20049"
+    return site
+
+
+@pytest.mark.parametrize("request_", [OFFLINE, ROLLING, BY_ROW])
+@pytest.mark.parametrize(("start", "to"), [("tcp", "rdma"), ("rdma", "tcp")])
+def test_one_alone_is_refused_and_both_together_are_converted(request_, start, to):
+    site = shared(start)
+    request = replace(request_, to=to)
+    before = everything(site)
+
+    with pytest.raises(ChecksFailed) as caught:
+        planned(site, request, "data1")
+
+    assert f"{EXPORTS[1]} is mounted over {start.upper()}" in str(caught.value)
+    assert "data1 would come up over that too; convert them together" in str(caught)
+    assert not changed(site, before)
+    state = convert(site, request, *BOTH)
+    assert state.stage == CONVERTED, state.why
+    for export in EXPORTS:
+        assert set(transports(site, export).values()) == {to}
+    assert revert(site).stage == REVERTED
+    for export in EXPORTS:
+        assert set(transports(site, export).values()) == {start}
+
+
+@pytest.mark.parametrize("to", ["rdma", "tcp"])
+def test_one_alone_where_the_other_has_another_version(to):
+    start = {"rdma": "tcp", "tcp": "rdma"}[to]
+    site = shared(start)
+    site.world.connection_of("data2").nfs_version = "v4_1"
+
+    state = convert(site, replace(ROLLING, to=to), "data1")
+
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site, EXPORTS[0]).values()) == {to}
+    assert set(transports(site, EXPORTS[1]).values()) == {start}
+
+
+def test_where_no_host_tells_it_is_a_warning():
+    site = shared("tcp")
+    engine = engine_of(site)
+    domains = {d.name: d for d in engine.domains}
+
+    alone = plan_convert(engine, [domains["data1"]], None, BY_ROW)
+    together = plan_convert(engine, [domains[name] for name in BOTH], None, BY_ROW)
+
+    said = [w for w in alone.warnings if "one connection" in w]
+    assert len(said) == 1
+    assert said[0].startswith(f"data2 ({EXPORTS[1]}) is asked for over TCP by the")
+    assert not [w for w in together.warnings if "one connection" in w]
+
+
+def test_a_domain_that_came_since_is_told_at_a_revert():
+    site = shared("tcp")
+    site.world.domain("data2").data_center = None
+    for host in site.world.hosts.values():
+        host.mounts.pop(EXPORTS[1])
+    convert(site)
+
+    def warnings():
+        return plan_revert(site.stored, engine_of(site), reports(site)).warnings
+
+    assert warnings() == ()
+    site.world.domain("data2").data_center = site.world.data_center("dc1").id
+    site.world.connection_of("data2").mount_options = "proto=rdma"
+    (warning,) = warnings()
+    assert "data2 (nfs1.example.com:/exports/data2) is asked for over RDMA" in warning

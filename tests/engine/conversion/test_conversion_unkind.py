@@ -1,0 +1,631 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Conversions on an engine as it is: what passes is waited for, what is told late is
+waited for, what cannot be is refused before the first host goes.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.engine.conversion_runs import (
+    BATCH,
+    BLIND,
+    BY_ROW,
+    EXPORT,
+    OFFLINE,
+    ROLLING,
+    after,
+    begin_anew,
+    changed,
+    convert,
+    everything,
+    planned,
+    reports,
+    revert,
+    run,
+    site_of,
+    transports,
+)
+from support.engine.conversion_site import Killed, Site, engine_of
+
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
+from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    CONVERTED,
+    FAILED,
+    LEFT,
+    REVERTED,
+    ROLLED_BACK,
+    STOPPED,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on
+from ovirt_rdma.engine_sdk_tools.conversion.plan import (
+    plan_convert,
+    plan_resume,
+    plan_revert,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
+
+pytestmark = pytest.mark.hypervisor
+
+
+class Notes(Silent):
+    """Keeps the notes."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+def lose_event_13(site: Site) -> None:
+    log = site.world.log
+    record = log.record
+    log.record = lambda code, *a, **k: code != 13 and record(code, *a, **k)
+
+
+def away(site: Site) -> list[str]:
+    return [h.name for h in site.world.hosts.values() if h.status != "up"]
+
+
+# -- up comes before the storage is connected
+
+
+@pytest.mark.parametrize("reads", [1, 3, 12])
+@pytest.mark.parametrize("request_", [ROLLING, BATCH, BY_ROW, BLIND])
+def test_up_is_believed_when_the_storage_is_connected(request_, reads):
+    site = site_of(addon=not request_.by_row)
+    site.world.connecting_reads = reads
+    before = everything(site)
+    state = convert(site, request_)
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    assert revert(site).stage == REVERTED
+    site.world.settle()
+    assert not changed(site, before)
+
+
+def test_a_run_that_is_cut_off_while_a_host_connects_its_storage():
+    """The next one finds the host up, and not mounted yet."""
+    whole = site_of()
+    convert(whole)
+    site = site_of()
+    site.world.connecting_reads = 9
+    site.kill_at, site.after = whole.acts.index("perform activating host02"), True
+    with pytest.raises(Killed):
+        convert(site)
+    there = site.world.host("host02")
+    while there.status != "up":
+        site.world.transitions.advance(there.id)
+    assert EXPORT not in there.mounts
+    state = begin_anew(site)
+    assert state.stage == CONVERTED, state.why
+
+
+@pytest.mark.parametrize("reads", [1, 3, 12])
+def test_nobody_can_be_asked_and_no_host_can_mount(reads):
+    """One host at a time, also where only the engine tells; the first is the last."""
+    site = site_of(hosts=4, addon=False)
+    site.world.connecting_reads = reads
+    before = everything(site)
+    state = planned(site, BLIND).state
+    most = []
+    perform = site.perform
+
+    def count_those_away(call, **more):
+        perform(call, **more)
+        most.append(len(away(site)))
+
+    site.perform = count_those_away
+    for host in site.world.hosts.values():
+        host.rdma_ready = False
+    state = run(site, state)
+    assert state.stage == ROLLED_BACK, state.why
+    assert max(most) == 1
+    assert "non-operational" in state.why
+    site.world.settle()
+    assert not changed(site, before)
+
+
+def test_the_engine_never_says_that_the_storage_is_connected():
+    """Its event is lost: the mounts are looked at in the end, where they can be."""
+    site = site_of()
+    lose_event_13(site)
+    assert convert(site).stage == CONVERTED
+    site = site_of(addon=False)
+    lose_event_13(site)
+    state = convert(site, BLIND)
+    assert "event 13" in state.why
+    assert state.stage != CONVERTED
+
+
+def blind_site():
+    """Hosts that cannot be asked, one of which cannot mount; and a state to run."""
+    site = site_of(addon=False)
+    engine = engine_of(site)
+    domains = [d for d in engine.domains if d.name == "data1"]
+    request = ConversionRequest("rdma", by_row=True)
+    state = plan_convert(engine, domains, None, request).state
+    site.world.host("host03").rdma_ready = False
+    return site, state
+
+
+@pytest.mark.engine_does("ATTACH-14")
+@pytest.mark.parametrize("lost", [False, True])
+def test_offline_and_nobody_can_be_asked_a_host_that_cannot_mount_is_told_by_events(
+    lost,
+):
+    """It stays up for minutes: its status says nothing, and the domain is active when
+    its activation is answered.
+    """
+    site, state = blind_site()
+    before = everything(site)
+    if lost:
+        other, again = blind_site()
+        run(other, again)
+        site.kill_at, site.lose = other.acts.index("perform activating data1"), True
+    state = run(site, state)
+    assert state.stage == ROLLED_BACK
+    assert "host03 could not mount it" in state.why
+    assert site.world.host("host03").status == "up"
+    assert "waiting for data1 to be active" not in " ".join(site.acts)
+    site.world.settle()
+    assert not changed(site, before)
+
+
+# -- what passes by itself
+
+
+def test_when_it_is_done_the_data_center_is_at_rest():
+    """While the SPM moves, its domains are unknown, and a revert would be refused."""
+    site = site_of()
+    assert convert(site).stage == CONVERTED
+    assert site.world.data_center("dc1").status == "up"
+    assert {domain.status for domain in site.world.domains.values()} == {"active"}
+
+
+def test_a_data_center_that_does_not_come_to_rest_is_a_note():
+    site = site_of()
+    state = planned(site).state
+    notes = Notes()
+    centre = site.world.data_center("dc1")
+
+    def contends():
+        site.world.transitions.stop(centre.id)
+        centre.status = "contend"
+
+    site.meanwhile["perform setting the mount options"] = contends
+    state = run(site, state, notes)
+    assert state.stage == CONVERTED
+    assert "waiting for the data center to have an SPM" in notes.said[-1]
+    assert "contend" in notes.said[-1]
+
+
+def test_spm_that_cannot_be_stopped_for_a_while():
+    site = site_of()
+    site.world.host("host01").spm_stop_fails = 9
+    notes = Notes()
+    state = run(site, planned(site).state, notes)
+    assert state.stage == CONVERTED, state.why
+    (first, *_) = [one for one in notes.said if "had no effect" in one]
+    assert "SPM did not stop" in first
+    assert "trying again for up to 1800 s" in first
+
+
+def test_spm_that_cannot_be_stopped_at_all():
+    site = site_of()
+    site.world.host("host01").spm_stop_fails = 10_000
+    began = site.now
+    state = convert(site)
+    assert state.stage == STOPPED
+    assert "SPM did not stop" in state.why
+    assert 1800 <= site.now - began < 6000
+    assert not away(site)
+    site.world.host("host01").spm_stop_fails = 0
+    assert begin_anew(site).stage == CONVERTED
+
+
+def test_a_machine_that_no_host_can_take_now():
+    """The answer has no reason; the host goes all the same, when it can."""
+    site = site_of()
+    there = site.world.host("host02")
+    there.vms, there.unscheduled_vms = ["vm1", "vm2"], ["vm1"]
+    notes = Notes()
+    state = planned(site).state
+    perform = site.perform
+
+    def and_make_room(call, **more):
+        try:
+            perform(call, **more)
+        finally:
+            if (call.about, call.method) == ("host02", "deactivate"):
+                there.unscheduled_vms = []
+
+    site.perform = and_make_room
+    state = run(site, state, notes)
+    assert state.stage == CONVERTED, state.why
+    assert any("moving host02 to maintenance failed" in one for one in notes.said)
+
+
+@pytest.mark.parametrize("how", ["unscheduled_vms", "stuck_vms", "manual_vms"])
+def test_a_machine_that_never_leaves(how):
+    site = site_of()
+    before = everything(site)
+    there = site.world.host("host02")
+    there.vms = ["vm1"]
+    setattr(there, how, ["vm1"])
+    if how == "manual_vms":
+        # It goes once, and comes back: only then the engine cannot move it.
+        there.stuck_vms = ["vm1"]
+    began = site.now
+    state = convert(site)
+    assert state.stage == ROLLED_BACK
+    assert "host02 is not evacuated" in state.why
+    assert "gives no reason" not in state.why
+    assert 1500 <= site.now - began < 6 * 3600
+    site.world.settle()
+    assert there.status == "up"
+    there.vms = []
+    assert not changed(site, before)
+
+
+def test_a_long_evacuation_goes_on_as_long_as_machines_leave():
+    site = site_of()
+    there = site.world.host("host02")
+    there.vms = [f"vm{n}" for n in range(8)]
+    there.stuck_vms = list(there.vms)
+    site.world.retry_reads = 20  # 20 minutes, by the site's clock
+    sleep = site.sleep
+
+    def and_let_one_go(seconds):
+        sleep(seconds)
+        if int(site.now) % 1200 < seconds and there.stuck_vms:
+            there.stuck_vms.pop()
+
+    site.sleep = and_let_one_go
+    state = convert(site)
+    assert state.stage == CONVERTED, state.why
+
+
+# -- refused before the first host goes
+
+
+def refused(site: Site, request=ROLLING, **more) -> str:
+    engine = engine_of(site)
+    domains = [d for d in engine.domains if d.name == "data1"]
+    with pytest.raises(ChecksFailed) as caught:
+        plan_convert(engine, domains, reports(site), request, **more)
+    assert not site.calls
+    return str(caught.value)
+
+
+def test_pinned_machines():
+    site = site_of()
+    there = site.world.host("host02")
+    there.vms, there.pinned_vms = ["vm1", "vm2"], ["vm2"]
+    pinned = pinned_on(site, engine_of(site).hosts)
+    assert pinned == {there.id: ["vm2"]}
+    said = refused(site, pinned=pinned)
+    assert "host02" in said
+    assert "vm2" in said
+    assert "--without host02" in said
+
+
+def test_a_cluster_upgrade_under_way():
+    site = site_of()
+    site.world.cluster("cl1").upgrade_in_progress = True
+    assert "cluster cl1 is being upgraded" in refused(site)
+    # Nothing goes to maintenance there.
+    assert planned(site, OFFLINE).steps
+
+
+def test_a_path_with_a_colon():
+    """The engine shows it cut off; only the hosts have it whole."""
+    site = site_of()
+    site.world.connection_of("data1").path = "/exports/data1:2"
+    for host in site.world.hosts.values():
+        host.mounts[f"{EXPORT}:2"] = host.mounts.pop(EXPORT)
+    said = refused(site)
+    assert f"{EXPORT}:2" in said
+    assert "cuts paths at a colon" in said
+
+
+# -- hosts that are left out
+
+
+def without(*names: str, rolling: bool = True) -> ConversionRequest:
+    return ConversionRequest("rdma", rolling=rolling, without=names)
+
+
+def down(site: Site, name: str) -> None:
+    there = site.world.host(name)
+    there.status, there.reachable, there.mounts = "down", False, {}
+
+
+def back(site: Site, name: str) -> None:
+    """It is repaired; it mounts by its own policy, or by the engine's row."""
+    there = site.world.host(name)
+    there.reachable, there.status = True, "maintenance"
+    service = f"hosts/{there.id}"
+    site.perform(Call(service, "activate", "activating it by hand"))
+    site.calls.pop()
+    site.world.settle()
+
+
+@pytest.mark.parametrize("rolling", [True, False], ids=["rolling", "offline"])
+def test_a_host_that_is_down_is_left_out_and_converted_later(rolling):
+    site = site_of()
+    before = everything(site)
+    down(site, "host03")
+    said = refused(site, without(rolling=rolling)) if rolling else "--without host03"
+    assert "--without host03" in said
+    request = without("host03", rolling=rolling)
+    plan = planned(site, request)
+    assert any("host03 is left out" in one for one in plan.warnings)
+    state = run(site, plan.state)
+    assert state.stage == CONVERTED, state.why
+    assert planned(site, request).steps == ()
+    left = state.host("host03")
+    assert (left.stage, left.left_out, left.touched) == (LEFT, True, False)
+    assert site.world.host("host03").policy_text == ""
+    back(site, "host03")
+    assert set(transports(site).values()) == {"rdma"}
+    warned = plan_revert(state, engine_of(site), reports(site)).warnings
+    assert any("host03 came up since, and was not converted" in one for one in warned)
+    # The same command gives it its policy, and has nothing else to do.
+    plan = planned(site, without(rolling=rolling), earlier=[state])
+    state = run(site, plan.state)
+    assert state.stage == CONVERTED
+    assert "require-rdma" in site.world.host("host03").policy_text
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    site.world.settle()
+    assert {n for n in changed(site, before) if n != "host03"} == set()
+    assert site.world.host("host03").policy_text == ""
+
+
+def test_a_host_that_breaks_down_on_its_way_is_left_out_then():
+    site = site_of()
+    state = planned(site).state
+    there = site.world.host("host02")
+
+    def breaks():
+        there.reachable = False
+
+    after(site, "host02", "deactivate", breaks)
+    state = run(site, state)
+    assert state.stage == STOPPED
+    assert state.host("host02").stage == FAILED
+    del site.perform
+    plan = plan_resume(state, engine_of(site), reports(site), ["host02"])
+    state = run(site, plan.state)
+    assert state.stage == CONVERTED, state.why
+    assert state.host("host02").left_out
+    assert transports(site)["host03"] == transports(site)["host01"] == "rdma"
+    # It is back: the same command takes it in.
+    there.reachable = True
+    plan = plan_revert(state, engine_of(site), reports(site))
+    assert any(step.subject == "host02" for step in plan.steps)
+
+
+def test_a_host_in_use_that_is_left_out_is_no_reason_to_begin_again():
+    site = site_of()
+    before = dict(site.world.host("host02").mounts)
+    state = run(site, planned(site, without("host02")).state)
+    assert state.stage == CONVERTED
+    assert site.world.host("host02").mounts == before
+    assert planned(site, without("host02")).steps == ()
+    assert planned(site).steps
+
+
+def test_hosts_that_were_left_out_are_taken_in_when_they_are_back():
+    """One that was down from the first, and one that broke down in its turn."""
+    site = site_of(hosts=4)
+    down(site, "host04")
+    state = planned(site, without("host04")).state
+    site.meanwhile["wait waiting for host02 to be in maintenance"] = lambda: down(
+        site, "host02"
+    )
+    state = run(site, state)
+    assert state.stage == STOPPED
+    spm = site.world.host("host01")
+    spm.vms, spm.stuck_vms = ["vm1"], ["vm1"]
+    plan = plan_resume(state, engine_of(site), reports(site), ["host02"])
+    state = run(site, plan.state)
+    assert state.stage == STOPPED
+    assert [h.name for h in state.hosts if h.left_out] == ["host02", "host04"]
+    spm.vms, spm.stuck_vms = [], []
+    for name in ("host02", "host04"):
+        back(site, name)
+    state = begin_anew(site)
+    assert state.stage == CONVERTED, state.why
+    assert not [h.name for h in state.hosts if h.left_out]
+    for host in site.world.hosts.values():
+        assert "require-rdma" in host.policy_text
+    assert set(transports(site).values()) == {"rdma"}
+    # What was there before its turn began is still known.
+    assert revert(site).stage == REVERTED
+    assert {host.policy_text for host in site.world.hosts.values()} == {""}
+
+
+def test_a_host_that_is_not_there_cannot_be_left_out():
+    site = site_of()
+    assert "there is no host host09" in refused(site, without("host09"))
+    said = refused(site, without("host02", rolling=False))
+    assert "only hosts that are not up can be left out" in said
+
+
+def test_all_hosts_left_out():
+    site = site_of(hosts=1)
+    request = ConversionRequest(
+        "rdma", rolling=True, without=("host01",), allow_datacenter_down=True
+    )
+    assert "no host of the data center is up besides" in refused(site, request)
+
+
+# -- what a reader who knew the engine found
+
+
+def test_a_host_that_stops_responding_on_its_way_is_not_waited_for_for_hours():
+    site = site_of()
+    state = planned(site).state
+    there = site.world.host("host02")
+    there.vms, there.stuck_vms = ["vm1"], ["vm1"]
+
+    def breaks():
+        site.world.transitions.stop(there.id)
+        there.status, there.reachable = "non_responsive", False
+
+    site.meanwhile["wait waiting for host02 to be in maintenance"] = breaks
+    began = site.now
+    state = run(site, state)
+    assert state.stage == STOPPED
+    assert "host02 is non-responsive for 10 minutes" in state.why
+    assert site.now - began < 3600
+
+
+def test_in_a_batch_a_host_that_is_refused_is_no_other_ones():
+    """host03 goes at the same time; the refusal of host02 is final all the same."""
+    site = site_of(hosts=4)
+    before = everything(site)
+    state = planned(site, BATCH).state
+    there = site.world.host("host02")
+    there.vms, there.pinned_vms = ["vm1"], ["vm1"]
+    state = run(site, state)
+    assert state.stage == ROLLED_BACK, state.why
+    assert "vm1" in state.why
+    there.vms = []
+    site.world.settle()
+    for host in site.world.hosts.values():
+        host.vms = []
+    assert not changed(site, before)
+    assert "host03" not in {call.about for call in site.calls}
+
+
+def test_the_reason_of_a_stuck_evacuation_is_not_a_strangers():
+    site = site_of()
+    state = planned(site).state
+    there = site.world.host("host02")
+    there.vms, there.stuck_vms = ["vm1"], ["vm1"]
+
+    def and_somebody_else(seconds):
+        sleep(seconds)
+        site.world.log.record(114, "error", "User bob@internal failed to log in.")
+
+    sleep, site.sleep = site.sleep, and_somebody_else
+    state = run(site, state)
+    assert "bob" not in state.why
+    assert "Migration failed (VM: vm1" in state.why
+
+
+def test_an_image_transfer_is_waited_for_longer_and_named():
+    site = site_of()
+    state = planned(site).state
+    there = site.world.host("host02")
+
+    def keeps():
+        site.world.transitions.stop(there.id)
+
+    after(site, "host02", "deactivate", keeps)
+    began = site.now
+    state = run(site, state)
+    assert "no virtual machine is left on it" in state.why
+    assert "image transfer" in state.why
+    assert site.now - began >= 7200
+
+
+def test_a_revert_does_not_stop_at_a_host_that_is_dead():
+    site = site_of(hosts=4)
+    assert convert(site).stage == CONVERTED
+    down(site, "host02")
+    state = revert(site)
+    assert state.stage == STOPPED
+    assert "host02" in state.why
+    others = {n: t for n, t in transports(site).items() if n != "host02"}
+    assert set(others.values()) == {"tcp"}
+    for name in others:
+        assert site.world.host(name).policy_text == ""
+
+
+def test_a_revert_where_another_machine_has_taken_over_and_gone_on():
+    """Its record knows of one host only; the hosts themselves say what they are."""
+    site = site_of()
+    before = everything(site)
+    site.kill_at, site.after = 7, True
+    with pytest.raises(Killed):
+        convert(site)
+    here = site.stored
+    assert sum(host.touched for host in here.hosts) == 1
+    site.alive()
+    assert run(site, planned(site).state).stage == CONVERTED
+    site.stored = here
+    assert revert(site).stage == REVERTED
+    site.world.settle()
+    assert not changed(site, before)
+
+
+def test_the_lock_is_looked_at_again_while_a_refusal_is_repeated():
+    site = site_of()
+    state = planned(site).state
+    there = site.world.host("host02")
+    there.running_operations = ["a backup"]
+    taken: list[float] = []
+
+    class Lock:
+        def check(self):
+            if taken:
+                raise OtherRun("another run has taken over")
+
+    def take_over(seconds):
+        sleep(seconds)
+        if there.running_operations:
+            there.running_operations = []
+            taken.append(site.now)
+
+    sleep, site.sleep = site.sleep, take_over
+    with pytest.raises(OtherRun):
+        run(site, state, lock=Lock())
+    assert there.status == "up"
+    assert not site.calls
+
+
+def test_nothing_is_left_out_of_what_is_taken_back():
+    site = site_of()
+    convert(site)
+    site.kill_at = len(site.acts) + 3
+    with pytest.raises(Killed):
+        revert(site)
+    with pytest.raises(Refused, match="no host can be left out of that"):
+        plan_resume(site.stored, engine_of(site), reports(site), ["host02"])
+
+
+def test_somebody_else_activates_a_host_right_before_us():
+    """Their event is older than our last look, and is the one."""
+    site = site_of(addon=False)
+    site.world.log.record(30, "normal", "User admin logged in.")
+    state = planned(site, BLIND).state
+    there = site.world.host("host02")
+
+    def somebody_else():
+        back_up = Call(f"hosts/{there.id}", "activate", "by somebody else")
+        site._send(wire_form(back_up), "by somebody else")
+        site.world.settle()
+
+    read = site.read
+
+    def look(read_):
+        waited = "wait waiting for host02 to be in maintenance" in site.acts
+        asks = read_.path == "events" and site.acts[-1] == "write"
+        if asks and waited and there.status == "maintenance" and not done:
+            done.append(True)
+            somebody_else()
+        return read(read_)
+
+    done: list[bool] = []
+    site.read = look
+    began = site.now
+    state = run(site, state)
+    assert state.stage == CONVERTED, state.why
+    assert site.now - began < 1800

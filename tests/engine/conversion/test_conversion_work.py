@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Conversions from beginning to end, on the double's world; killed at every act."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from engine_double import sample_world
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.engine.conversion_runs import (
+    BATCH,
+    BLIND,
+    BY_ROW,
+    EXPORT,
+    OFFLINE,
+    ROLLING,
+    after,
+    begin_anew,
+    changed,
+    convert,
+    everything,
+    planned,
+    reports,
+    revert,
+    run,
+    site_of,
+    transports,
+)
+from support.engine.conversion_site import Killed, Site, engine_of
+
+from ovirt_rdma.engine_sdk_tools.api.request import wire_form
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    BACK,
+    CONVERTED,
+    DONE,
+    FAILED,
+    LEFT,
+    REVERTED,
+    ROLLED_BACK,
+    STOPPED,
+    UNDER_WAY,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+
+pytestmark = pytest.mark.hypervisor
+
+REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW, "batch": BATCH}
+WITH_BLIND = {**REQUESTS, "blind": BLIND}
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+def test_convert_and_revert(request_):
+    site = site_of(addon=not request_.by_row)
+    before = everything(site)
+    plan = planned(site, request_)
+    state = run(site, plan.state)
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    assert site.world.connection_of("data1").mount_options == "proto=rdma,port=20049"
+    assert {h.status for h in site.world.hosts.values()} == {"up"}
+    assert site.world.domain("data1").status == "active"
+    shown = [wire_form(s.call) for s in plan.steps if s.call]
+    assert [wire_form(call) for call in site.calls] == shown
+    # Again: nothing to do.
+    assert planned(site, request_).steps == ()
+    # Back to TCP, and exactly to what was there.
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def points(site: Site, start: int = 0):
+    """Where to cut off: before an act, and at changes whose answer is lost.
+
+    A kill after an act is one before the next. Nothing changes while hosts are asked.
+    """
+    acts = site.acts[start:]
+    found = [(number, False) for number, act in enumerate(acts) if act != "look"]
+    found += [(n, True) for n, act in enumerate(acts) if act.startswith("perform")]
+    return found
+
+
+class Tried:
+    """Where conversions were cut off; ``whole`` is one that was not."""
+
+    def __init__(self, whole: Site, start: int = 0, calls: int = 0):
+        acts = list(enumerate(whole.acts))[start:]
+        self.acts = [one for one in acts if one[1] != "look"]
+        # One answer can be lost for each call that the engine had.
+        self.calls = len(whole.calls) - calls
+        self.killed, self.lost = [], []
+
+    def add(self, site: Site):
+        (self.lost if site.lose else self.killed).append(site.cut)
+
+    def check_all(self):
+        """None is left out: not by a fault of this test either."""
+        assert self.killed == self.acts
+        assert self.lost == [a for a in self.acts if a[1].startswith("perform")]
+        assert len(self.lost) == self.calls > 0
+
+
+def cut_off(request_, point, start: int = 0):
+    """A site that is cut off at a point, counted from the act ``start``."""
+    site = site_of(addon=not request_.by_row)
+    number, lost = point
+    site.kill_at, site.lose = start + number, lost
+    return site
+
+
+# Every point, once: they are run on one Python, with the whole runs (make lab-test).
+@pytest.mark.engine
+@pytest.mark.parametrize("request_", WITH_BLIND.values(), ids=WITH_BLIND)
+def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
+    whole = site_of(addon=not request_.by_row)
+    before = everything(whole)
+    convert(whole, request_)
+    for go_on in (True, False):
+        tried = Tried(whole)
+        for point in points(whole):
+            site = cut_off(request_, point)
+            try:
+                state = convert(site, request_)
+                tried.add(site)
+            except Killed:
+                tried.add(site)
+                if site.stored is None:
+                    continue  # nothing was begun
+                assert site.stored.stage in {*UNDER_WAY, CONVERTED}
+                state = begin_anew(site) if go_on else None
+            site.alive()
+            where = (point, whole.acts[point[0]])
+            if go_on:
+                assert state.stage == CONVERTED, (where, state.why)
+                assert set(transports(site).values()) == {"rdma"}, where
+                assert not [h for h in site.world.hosts.values() if h.status != "up"]
+                continue
+            # From wherever it stands, back to what was there before.
+            state = revert(site)
+            assert state.stage == REVERTED, (where, state.why)
+            assert not changed(site, before), where
+        tried.check_all()
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("request_", WITH_BLIND.values(), ids=WITH_BLIND)
+def test_a_revert_cut_off_anywhere_and_gone_on_with(request_):
+    whole = site_of(addon=not request_.by_row)
+    before = everything(whole)
+    convert(whole, request_)
+    start = len(whole.acts)
+    calls = len(whole.calls)
+    revert(whole)
+    tried = Tried(whole, start, calls)
+    for point in points(whole, start):
+        site = cut_off(request_, point, start)
+        convert(site, request_)
+        try:
+            state = revert(site)
+            tried.add(site)
+        except Killed:
+            tried.add(site)
+            site.alive()
+            state = revert(site)
+        where = (point, whole.acts[start + point[0]])
+        assert state.stage == REVERTED, (where, state.why)
+        assert not changed(site, before), where
+    tried.check_all()
+
+
+@pytest.mark.parametrize("request_", WITH_BLIND.values(), ids=WITH_BLIND)
+@pytest.mark.parametrize("bad", ["host01", "host02", "host03"])
+def test_a_host_that_is_not_ready_after_all(request_, bad):
+    """The first failure ends it; that host comes back as it was."""
+    site = site_of(addon=not request_.by_row)
+    before = everything(site)
+    state = planned(site, request_).state
+    site.world.host(bad).rdma_ready = False
+    old = site.world.host(bad).policy_text
+    state = run(site, state)
+    there = site.world.host(bad)
+    assert (there.status, there.policy_text) == ("up", old)
+    assert there.mounts[EXPORT] == "tcp"
+    assert bad in state.why
+    if request_ is OFFLINE:
+        assert state.stage == ROLLED_BACK
+        assert not changed(site, before)
+        return
+    done = [h.name for h in state.hosts if h.goal != BACK and h.stage == DONE]
+    assert state.stage == (STOPPED if done else ROLLED_BACK)
+    assert all(transports(site)[name] == "rdma" for name in done)
+    assert site.world.connection_of("data1").mount_options in (None, "")
+    assert {h.status for h in site.world.hosts.values()} == {"up"}
+    # Mended, the same command does the rest; or revert undoes all.
+    there.rdma_ready = True
+    state = run(site, plan_resume(state, engine_of(site), reports(site)).state)
+    if done:
+        assert state.stage == CONVERTED
+
+
+def test_a_host_whose_machines_do_not_go_away():
+    site = site_of()
+    site.world.host("host02").vms = ["vm1"]
+    site.world.host("host02").stuck_vms = ["vm1"]
+    state = convert(site)
+    assert "host02 is not evacuated: 1 virtual machine stayed on it" in state.why
+    assert "Migration failed (VM: vm1" in state.why
+    there = site.world.host("host02")
+    assert (there.status, there.policy_text, there.vms) == ("up", "", ["vm1"])
+    assert state.stage == ROLLED_BACK
+
+
+def test_the_spm_is_last_and_a_batch_goes_together():
+    site = site_of(hosts=5)
+    convert(site, BATCH)
+    order = [c.about for c in site.calls if c.method == "deactivate"]
+    assert order == ["host02", "host03", "host04", "host05", "host01"]
+    pairs = [(c.method, c.about) for c in site.calls][:4]
+    assert [m for m, _ in pairs] == ["deactivate"] * 2 + ["activate"] * 2
+
+
+def test_a_host_in_maintenance_gets_the_policy_and_stays():
+    site = site_of()
+    there = site.world.host("host03")
+    there.status, there.mounts = "maintenance", {}
+    state = convert(site)
+    assert state.stage == CONVERTED
+    assert there.status == "maintenance"
+    assert "require-rdma" in (there.policy_text or "")
+    assert state.host("host03").stage == LEFT
+    revert(site)
+    assert there.policy_text == ""
+
+
+def test_the_deactivation_is_refused():
+    site = site_of()
+    before = everything(site)
+    site.world.domain("data1").leases = ["vm7"]
+    state = convert(site, OFFLINE)
+    assert state.stage == ROLLED_BACK
+    assert "vm7" in state.why
+    assert not changed(site, before)
+
+
+def test_a_mount_that_stays_is_ended_before_the_row_is_changed():
+    site = Site(sample_world(hosts=2, domains=("data1",), addon=True))
+    request = ConversionRequest("rdma", allow_datacenter_down=True)
+    state = convert(site, request)
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    # host01 was SPM: the engine leaves the last master's mount there.
+    assert [c.about for c in site.calls if "hosts/" in c.path] == ["host01", "host01"]
+
+
+def test_two_domains_of_a_server_go_together():
+    site = site_of(domains=("data1", "data2"))
+    state = convert(site, ROLLING, "data1", "data2")
+    assert state.stage == CONVERTED
+    assert set(transports(site, EXPORT.replace("data1", "data2")).values()) == {"rdma"}
+    # Each host goes once.
+    assert len([c for c in site.calls if c.method == "deactivate"]) == 3
+
+
+@pytest.mark.parametrize("request_", [OFFLINE, ROLLING], ids=["offline", "rolling"])
+def test_iso_and_export_domains(request_):
+    site = site_of(iso=True, export=True)
+    names = ("data1", "iso", "export")
+    assert len(planned(site, request_, *names).warnings) == 2
+    state = convert(site, request_, *names)
+    assert state.stage == CONVERTED, state.why
+    for name in names:
+        export = EXPORT.replace("data1", name)
+        assert set(transports(site, export).values()) == {"rdma"}
+
+
+def test_a_policy_that_somebody_changed_meanwhile_is_left():
+    site = site_of()
+    state = planned(site).state
+    theirs = "version: 1\n# by hand\n"
+    site.world.host("host02").policy_text = theirs
+    state = run(site, state)
+    assert "somebody changed policy.yaml on host02" in state.why
+    assert site.world.host("host02").policy_text == theirs
+
+
+def test_a_push_that_fails():
+    site = site_of()
+    site.pushes_fail = {"host03"}
+    state = convert(site)
+    assert state.stage == STOPPED
+    assert "no route to host" in state.why
+    assert transports(site) == {"host01": "tcp", "host02": "rdma", "host03": "tcp"}
+
+
+def test_a_host_that_came_in_meanwhile():
+    site = site_of(hosts=3)
+    new = site.world.hosts.pop(site.world.host("host03").id)
+    state = planned(site).state
+    site.world.hosts[new.id] = new
+    state = run(site, state)
+    assert state.stage == STOPPED
+    assert "host03 came into the data center" in state.why
+    assert not site.world.connection_of("data1").mount_options
+    # The same command looks at it, and takes it along.
+    assert begin_anew(site).stage == CONVERTED
+    assert set(transports(site).values()) == {"rdma"}
+
+
+def test_a_host_that_never_comes_up():
+    site = site_of()
+    state = planned(site).state
+    there = site.world.host("host02")
+
+    def breaks():
+        there.reachable = False
+
+    after(site, "host02", "deactivate", breaks)
+    state = run(site, state)
+    assert state.stage == STOPPED
+    assert "host02" in state.why
+    assert state.host("host02").stage == FAILED
+    assert transports(site)["host01"] == "tcp"
+    # Repaired by hand, it is gone on with.
+    del site.perform
+    there.reachable, there.status = True, "up"
+    there.mounts = dict(site.world.host("host01").mounts)
+    assert begin_anew(site).stage == CONVERTED
+
+
+@given(st.data())
+@settings(max_examples=12)
+def test_whatever_happens_it_can_be_taken_back(data):
+    """Hosts that fail in several ways, and kills: every host comes back in the end."""
+    site = site_of(addon=True)
+    request = data.draw(st.sampled_from([OFFLINE, ROLLING, BATCH]))
+    before = everything(site)
+    state = planned(site, request).state
+    names = [host.name for host in site.world.hosts.values()]
+    bad = data.draw(st.sets(st.sampled_from(names)))
+    how = data.draw(st.sampled_from(["rdma", "push", "vms"]))
+    for name in bad:
+        there = site.world.host(name)
+        if how == "rdma":
+            there.rdma_ready = False
+        elif how == "push":
+            site.pushes_fail.add(name)
+        else:
+            there.vms, there.stuck_vms = ["vm"], ["vm"]
+    for _ in range(data.draw(st.integers(0, 3))):
+        if state.stage not in UNDER_WAY:
+            break
+        site.kill_at = len(site.acts) + data.draw(st.integers(0, 40))
+        with contextlib.suppress(Killed):
+            run(site, state)
+        site.alive()
+        state = site.stored or state
+    state = run(site, state)
+    assert state.stage in {CONVERTED, STOPPED, ROLLED_BACK}
+    assert {h.status for h in site.world.hosts.values()} == {"up"}
+    for name in bad:
+        there = site.world.host(name)
+        there.rdma_ready, there.vms, there.stuck_vms = True, [], []
+    site.pushes_fail.clear()
+    if state.stage != ROLLED_BACK:
+        state = revert(site)
+        assert state.stage == REVERTED, state.why
+    for host in site.world.hosts.values():
+        host.vms = []
+    assert not changed(site, before)
+
+
+def test_ipv6_sends_address_and_path():
+    site = site_of()
+    row = site.world.connection_of("data1")
+    old = row.export
+    row.address = "[fd00::1]"
+    for host in site.world.hosts.values():
+        host.mounts[row.export] = host.mounts.pop(old)
+    state = convert(site)
+    assert state.stage == CONVERTED, state.why
+    row = site.world.connection_of("data1")
+    assert row.mount_options == "proto=rdma6,port=20049"
+    assert (row.address, row.path) == ("[fd00::1]", "/exports/data1")
+    sent = site.calls[-1].words["connection"]
+    assert (sent.address, sent.path) == ("[fd00::1]", "/exports/data1")
+    assert site.calls[-1].words["force"] is True
+    assert "host" not in vars(sent) or sent.host is None

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from engine_double.faults import AnswerLost, Conflict, DropConnection, Status
+from support.engine.domain_making import (
+    EXPORT,
+    REQUEST,
+    left,
+    made,
+    planned,
+    with_add_on,
+)
+
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.request import wire_form
+from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+from ovirt_rdma.engine_sdk_tools.undo import TakenBack
+from ovirt_rdma.host.errors import Problem
+
+pytestmark = pytest.mark.hypervisor
+
+
+def refused(session, *sentences, **changes):
+    with pytest.raises(ChecksFailed) as caught:
+        planned(session, request=replace(REQUEST, **changes))
+    for sentence in sentences:
+        assert sentence in str(caught.value)
+    return caught.value
+
+
+def test_it_is_active_and_proven_over_rdma_on_all_hosts(session, double):
+    result = made(session, with_add_on(double))
+
+    domain = double.world.domain("new")
+    row = double.world.connection_of("new")
+    assert (domain.status, domain.id) == ("active", result.id)
+    assert (row.nfs_version, row.mount_options) == ("v4_2", "proto=rdma,port=20049")
+    assert [h.mounts[EXPORT] for h in double.world.hosts.values()] == ["rdma"] * 3
+    assert [(h.host, h.transport) for h in result.hosts] == [
+        ("host01", "rdma"),
+        ("host02", "rdma"),
+        ("host03", "rdma"),
+    ]
+    assert result.exit_code == 0
+
+
+def test_what_is_shown_is_what_is_sent(session, double):
+    plan = planned(session)
+
+    create_domain(session, None, plan, Silent())
+
+    shown = [wire_form(call) for call in plan.calls]
+    row, domain = double.world.connection_of("new").id, double.world.domain("new").id
+    bodies = [
+        f.body.replace('"NEW"', f'"{row if n == 1 else domain}"')
+        for n, f in enumerate(shown)
+    ]
+    sent = double.changes()
+    assert [(s.method, s.path, s.body) for s in sent] == [
+        (f.method, "/" + f.path.lstrip("/"), body) for f, body in zip(shown, bodies)
+    ]
+
+
+def test_a_second_run_has_nothing_to_do(session, double):
+    first = made(session)
+    before = len(double.changes())
+
+    second = made(session)
+
+    assert (second.id, second.made) == (first.id, False)
+    assert len(double.changes()) == before
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_a_run_that_was_killed_is_gone_on_with(session, double, step):
+    plan = planned(session)
+    row = session.perform(plan.connecting())
+    if step > 0:
+        domain = session.perform(plan.adding(row.id))
+    if step > 1:
+        session.perform(plan.attaching(domain.id))
+
+    result = made(session)
+
+    assert double.world.domain("new").status == "active"
+    assert result.id == double.world.domain("new").id
+    assert left(double) == (["new"], [EXPORT])
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("/storagedomains", Status(400, "Problem while trying to mount target")),
+        ("/storagedomains", DropConnection()),
+        ("/datacenters/.*/storagedomains", Conflict("Cannot attach Storage.")),
+    ],
+)
+def test_what_was_made_is_taken_back_where_a_part_fails(session, double, path, fault):
+    plan = planned(session)
+    double.fail_next("POST", f"^{path}$", fault)
+
+    with pytest.raises(TakenBack) as caught:
+        create_domain(session, None, plan, Silent())
+
+    assert left(double) == ([], [])
+    assert "taken back: " in str(caught.value)
+    assert "new" not in [d.name for d in double.world.domains.values()]
+    assert double.world.export(EXPORT).domain is None
+
+
+@pytest.mark.parametrize(
+    "path", ["^/storageconnections$", "^/storagedomains$", "^/datacenters/.*domains$"]
+)
+def test_an_answer_that_is_lost_is_looked_up(session, double, path):
+    double.fail_next("POST", path, AnswerLost())
+
+    result = made(session)
+
+    assert double.world.domain("new").status == "active"
+    assert result.id == double.world.domain("new").id
+
+
+def test_what_cannot_be_taken_back_is_said(session, double):
+    plan = planned(session)
+    double.fail_next("POST", "/datacenters/.*/storagedomains$", Conflict("No."))
+    double.fail_next("DELETE", "/storagedomains/", Conflict("Not now."))
+
+    with pytest.raises(Problem) as caught:
+        create_domain(session, None, plan, Silent())
+
+    assert caught.value.exit_code == 1
+    assert "says: Not now" in str(caught.value)
+    domain = double.world.domain("new").id
+    assert f"the folder {domain} below /exports/new" in caught.value.fix
+    # What it would have removed after that is left too: the engine needs it.
+    assert left(double) == (["new"], [EXPORT])
+
+
+def test_a_host_that_has_it_over_tcp_is_named(session, double):
+    door = with_add_on(double)
+    text = (
+        "version: 1\nnfs:\n  rules:\n    - server: nfs2.example.com\n"
+        "      transport: prefer-rdma\n"
+    )
+    for host in double.world.hosts.values():
+        host.policy_text = text
+    plan = planned(session, door)
+    double.world.host("host02").rdma_ready = False
+
+    result = create_domain(session, door, plan, Silent())
+
+    assert [h.transport for h in result.hosts] == ["rdma", "tcp", "rdma"]
+    assert result.exit_code == 5
+    assert double.world.domain("new").status == "active"
+
+
+def test_an_export_that_holds_a_domain_is_not_imported(session, double):
+    """The engine would make an import of it, and the undo would format it."""
+    double.world.export(EXPORT).domain = "11111111-1111-4111-8111-111111111111"
+
+    with pytest.raises(Problem) as caught:
+        made(session)
+
+    assert "not empty" in str(caught.value)
+    assert left(double) == ([], [])
+    assert double.world.export(EXPORT).domain is not None
+
+
+def test_nor_where_the_host_still_has_it_mounted(session, double):
+    double.world.export(EXPORT).domain = "11111111-1111-4111-8111-111111111111"
+    for host in double.world.hosts.values():
+        host.mounts[EXPORT] = "tcp"
+
+    with pytest.raises(Problem):
+        made(session)
+
+    assert left(double) == ([], [])
+    assert double.world.export(EXPORT).domain is not None
+
+
+def test_the_spm_creates_it(session, double):
+    double.world.host("host01").spm = False
+    double.world.host("host03").spm = True
+
+    assert planned(session).host.name == "host03"
+
+
+def test_an_ipv6_export_gets_brackets_and_rdma6(session, double):
+    made(session, request=replace(REQUEST, export="[fd00::1]:/exports/new"))
+
+    row = double.world.connection_of("new")
+    assert (row.address, row.path) == ("[fd00::1]", "/exports/new")
+    assert row.mount_options == "proto=rdma6,port=20049"
+
+
+def test_tcp_adds_no_options(session, double):
+    made(session, request=replace(REQUEST, transport="tcp", mount_options="nconnect=4"))
+
+    assert double.world.connection_of("new").mount_options == "nconnect=4"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"export": "nfs2:exports"}, "is not absolute"),
+        ({"export": "fd00::1:/x"}, "needs brackets"),
+        ({"export": "[fe80::1%ib0]:/x"}, "zone"),
+        ({"export": "127.0.0.1:/x"}, "on itself"),
+        ({"export": "0.0.0.0:/x"}, "no server can have"),
+        ({"export": "[fe80::1]:/x"}, "link-local"),
+        ({"export": "my_nas:/x"}, "'_'"),
+        ({"export": "nas:/x:y"}, "cuts a path off"),
+        ({"export": "nas:/x y"}, "without blanks"),
+        ({"export": "nas:/" + "x" * 250}, "at most 250"),
+        ({"export": "nfs1.example.com:/exports/data1"}, "domain data1 already"),
+        ({"export": "NFS1.example.com:/exports/data1/"}, "domain data1 already"),
+        ({"name": "data1"}, "there is a domain data1 already"),
+        ({"name": "with blank"}, "not ' '"),
+        ({"name": "x" * 51}, "1 to 50 characters"),
+        ({"nfs_version": "auto"}, "allowed: 3, 4, 4.0, 4.1, 4.2"),
+        ({"mount_options": "timeo=30"}, "the engine refuses timeo"),
+        ({"mount_options": "proto=tcp"}, "ask for tcp, not for RDMA"),
+        ({"mount_options": "hard,soft"}, "contradict each other"),
+        ({"mount_options": "port=0"}, "port=20049"),
+        ({"mount_options": "port=x"}, "has no valid port"),
+        ({"mount_options": "proto=rdma6"}, "proto=rdma, not rdma6"),
+        ({"mount_options": "a b"}, "a blank"),
+        ({"mount_options": "x" * 490}, "at most 500"),
+        ({"mount_options": "rdma", "transport": "tcp"}, "not for TCP"),
+        ({"mount_options": "port=20049", "transport": "tcp"}, "not TCP's"),
+    ],
+)
+def test_refusals(session, double, changes, sentence):
+    error = refused(session, sentence, **changes)
+
+    assert error.exit_code == 3
+    assert double.changes() == []
+
+
+def test_all_offenders_are_named_at_once(session, double):
+    for host in double.world.hosts.values():
+        host.status = "maintenance"
+    double.world.data_center("dc1").status = "maintenance"
+
+    refused(
+        session,
+        "not ' '",
+        "dc1 is in maintenance",
+        "no host of data center dc1 is up",
+        name="a b",
+    )
+
+
+def test_hosts_that_are_not_ready_are_offenders(session, double):
+    door = with_add_on(double)
+    double.world.host("host02").rdma_ready = False
+
+    with pytest.raises(ChecksFailed, match="host02 is not ready for RDMA"):
+        planned(session, door)
+
+
+def test_a_policy_that_says_otherwise_is_an_offender(session, double):
+    door = with_add_on(double)
+    double.world.host("host02").policy_text = (
+        "version: 1\nnfs:\n  rules:\n    - name: old\n      server: nfs2.example.com\n"
+        "      transport: tcp\n"
+    )
+
+    with pytest.raises(ChecksFailed, match=r"host02: rule 'old' .* asks for tcp"):
+        planned(session, door)
+
+
+def test_a_connection_without_a_domain_that_is_another(session, double):
+    plan = planned(session)
+    session.perform(replace(plan, row=replace(plan.row, mount_options="")).connecting())
+
+    refused(session, "without a domain, with v4_2 and no mount options: remove it")
+
+
+def test_silence_is_a_warning(session):
+    assert "nothing is known of host01" in planned(session).warnings[0]

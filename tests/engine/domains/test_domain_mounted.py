@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What ``domain create`` makes of hosts that have not mounted the new domain, and of an
+activation that failed.
+"""
+
+from __future__ import annotations
+
+import pytest
+from engine_double.faults import AnswerLost, Status
+from support.engine.domain_making import EXPORT, left, made, planned, with_add_on
+from support.engine.engine_door import DoubleDoor
+
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+from ovirt_rdma.engine_sdk_tools.domains.mounted import LATER, MountEvents, what_is_open
+from ovirt_rdma.engine_sdk_tools.undo import TakenBack
+from ovirt_rdma.host.errors import Problem
+
+pytestmark = pytest.mark.hypervisor
+
+
+class When(Silent):
+    """Does ``act`` when a step begins, or a note comes, that has ``words``."""
+
+    def __init__(self, words, act):
+        self._words, self._act = words, act
+        self.notes = []
+
+    def begin(self, step, subject=None):
+        if self._words in step:
+            self._act()
+
+    def note(self, sentence):
+        self.notes.append(sentence)
+        if self._words in sentence:
+            self._act()
+
+
+class Busy(DoubleDoor):
+    """``host03`` has mounted the domain at the ``asks``-th time that it is asked."""
+
+    def __init__(self, world, asks):
+        super().__init__(world)
+        self._asks = asks
+
+    def reports(self, hosts, done=None):
+        busy = self.world.host("host03")
+        if EXPORT in busy.mounts or any(host.name == busy.name for host in hosts):
+            self._asks -= 1
+        mount = busy.mounts.pop(EXPORT, "rdma")
+        if self._asks <= 0:
+            busy.mounts[EXPORT] = mount
+        return super().reports(hosts, done)
+
+
+def no_events(double):
+    """The engine does not let this user read events."""
+    double.fail_next("GET", "^/events", Status(403), times=100)
+
+
+def fails(double):
+    """Let the new domain's activation fail."""
+
+    def act():
+        double.world.domain("new").activation_fails = True
+
+    return act
+
+
+def without_domains(double):
+    """The data center has no domain yet."""
+    double.world.data_center("dc1").status = "uninitialized"
+    for domain in double.world.domains.values():
+        domain.data_center, domain.status, domain.master = None, "unattached", False
+
+
+def statuses(double):
+    return [host.status for host in double.world.hosts.values()]
+
+
+@pytest.mark.engine_does("DOMAIN-01")
+def test_a_host_that_the_events_name_takes_all_back(session, double):
+    double.world.host("host03").rdma_ready = False
+
+    with pytest.raises(TakenBack) as caught:
+        made(session)
+
+    said = [e.description for e in double.world.log.events if e.code == 996]
+    assert f"host03 could not mount {EXPORT}, as the engine's events" in str(
+        caught.value
+    )
+    assert said[0] in str(caught.value)
+    assert left(double) == ([], [])
+    assert double.world.export(EXPORT).domain is None
+    # It has stayed up: there is nothing to activate.
+    assert statuses(double) == ["up"] * 3
+    assert not [s for s in double.changes() if s.path.endswith("/activate")]
+
+
+def test_events_on_other_domains_are_not_of_this_one(session, double):
+    log = double.world.log
+    host = double.world.host("host02").id
+
+    def others():
+        log.record(
+            188,
+            "error",
+            "Host host02 failed to connect to the Storage Domains new-old.",
+            host=host,
+        )
+        log.record(
+            188,
+            "error",
+            "Host host02 failed to connect to the Storage Domains data1.",
+            host=host,
+        )
+
+    assert made(session, listener=When("attaching", others)).exit_code == 0
+
+
+def test_events_from_before_are_not_of_this_one(session, double):
+    host = double.world.host("host02").id
+    said = "Host host02 failed to connect to the Storage Domains new."
+    double.world.log.record(188, "error", said, host=host)
+
+    assert made(session).exit_code == 0
+
+
+def test_events_need_no_correlation_id(session, double):
+    """As the engine writes these two."""
+    log, host = double.world.log, double.world.host("host02")
+    why = f"VDSM said of the connection {EXPORT}: no route to host"
+    who = f"Host {host.name} failed to connect to the Storage Domains data1, new."
+
+    def fails():
+        log.record(996, "error", "VDSM said of the connection nfs9:/x: broken pipe")
+        log.record(996, "error", why)
+        log.record(188, "error", who, host=host.id)
+
+    with pytest.raises(TakenBack, match="host02 could not mount") as caught:
+        made(session, listener=When("attaching", fails))
+
+    # The first first.
+    assert f"{why}\n{who}" in str(caught.value)
+    assert "broken pipe" not in str(caught.value)
+
+
+def test_a_host_that_tells_and_is_named_is_not_waited_for(session, double, clock):
+    door = with_add_on(double)
+
+    def breaks():
+        double.world.host("host03").rdma_ready = False
+
+    with pytest.raises(TakenBack) as caught:
+        made(session, door, listener=When("attaching", breaks))
+
+    assert str(caught.value).count("host03 could not mount") == 1
+    assert "did not mount" not in str(caught.value)
+    assert sum(clock.slept) < 60
+
+
+def test_a_host_that_tells_and_has_it_all_the_same_is_good(session, double):
+    """The engine connects twice: the second time may go well."""
+    log, host = double.world.log, double.world.host("host02")
+    said = f"Host {host.name} failed to connect to the Storage Domains new."
+    door = with_add_on(double)
+
+    result = made(
+        session,
+        door,
+        listener=When(
+            "attaching", lambda: log.record(188, "error", said, host=host.id)
+        ),
+    )
+
+    assert [one.transport for one in result.hosts] == ["rdma"] * 3
+
+
+def test_a_host_that_goes_down_with_it_comes_up_again(session, double):
+    double.world.kind.add("DOMAIN-01")
+    double.world.host("host03").rdma_ready = False
+
+    with pytest.raises(TakenBack) as caught:
+        made(session)
+
+    assert f"host03 could not mount {EXPORT} and went non-op" in str(caught.value)
+    assert "as the engine's events say" not in str(caught.value)
+    assert "activating host03 again" in str(caught.value)
+    assert left(double) == ([], [])
+    double.world.settle()
+    assert statuses(double) == ["up"] * 3
+
+
+def test_hosts_go_down_with_the_first_domain_of_a_data_center(session, double):
+    without_domains(double)
+    double.world.host("host03").rdma_ready = False
+
+    with pytest.raises(Problem) as caught:
+        made(session)
+
+    assert f"host03 could not mount {EXPORT} and went non-op" in str(caught.value)
+
+
+def test_a_host_that_tells_that_it_has_not_mounted_it_takes_all_back(
+    session, double, clock
+):
+    door = Busy(double.world, asks=1000)
+    with_add_on(double)
+    no_events(double)
+    plan = planned(session, door)
+
+    with pytest.raises(TakenBack) as caught:
+        create_domain(session, door, plan, Silent())
+
+    assert f"host03 did not mount {EXPORT}, although the engine" in str(caught.value)
+    assert left(double) == ([], [])
+    # It was given time.
+    assert sum(clock.slept) >= 60
+
+
+@pytest.mark.parametrize("asks", [2, 4])
+def test_a_host_that_is_slow_is_asked_again(session, double, asks):
+    with_add_on(double)
+    # The first time is the check before.
+    door = Busy(double.world, asks=1 + asks)
+
+    result = made(session, door)
+
+    assert [one.transport for one in result.hosts] == ["rdma"] * 3
+    assert left(double) == (["new"], [EXPORT])
+
+
+def test_a_host_that_somebody_takes_away_meanwhile_is_no_failure(session, double):
+    door = with_add_on(double)
+    host = double.world.host("host03")
+
+    def away():
+        host.status = "maintenance"
+        host.mounts.clear()
+
+    result = made(session, door, listener=When("proving", away))
+
+    assert left(double) == (["new"], [EXPORT])
+    assert "host03 is in maintenance" in result.hosts[2].sentence
+
+
+def test_hosts_that_nobody_can_ask_are_not_verified(session, double):
+    """No event has come, and the engine itself finds out after minutes only."""
+    result = made(session)
+
+    assert result.exit_code == 0
+    assert result.not_verified == ("host01", "host02", "host03")
+    assert (
+        what_is_open(result.hosts) == f"not verified on host01, host02, host03: {LATER}"
+    )
+    assert "StorageDomainFailureTimeoutInMinutes" in LATER
+
+
+def test_a_host_that_does_not_answer_is_not_verified(session, double):
+    door = with_add_on(double)
+    double.world.host("host02").reachable = False
+
+    result = made(session, door)
+
+    assert result.exit_code == 0
+    assert result.not_verified == ("host02",)
+    assert [one.mounted for one in result.hosts] == [True, None, True]
+
+
+def test_events_that_cannot_be_read_are_said(session, double):
+    no_events(double)
+    listener = When("nothing", lambda: None)
+
+    result = made(session, listener=listener)
+
+    assert result.exit_code == 0
+    assert "no event can tell of hosts that failed: reading the ev" in listener.notes[0]
+
+
+def test_a_domain_that_is_there_and_missing_on_a_host_is_not_taken_back(
+    session, double
+):
+    door = with_add_on(double)
+    made(session, door)
+    double.world.host("host03").mounts.pop(EXPORT)
+
+    result = made(session, door)
+
+    assert (result.made, result.exit_code) == (False, 5)
+    assert left(double) == (["new"], [EXPORT])
+
+
+def test_mount_errors_come_from_the_events(session, double):
+    double.world.export(EXPORT).answers = False
+    double.world.export(EXPORT).rdma = False
+
+    with pytest.raises(Problem) as caught:
+        made(session)
+
+    said = [e.description for e in double.world.log.events if e.code == 996]
+    assert said[0] in str(caught.value)
+    assert left(double) == ([], [])
+
+
+@pytest.mark.engine_does("ATTACH-01")
+def test_an_activation_that_failed_is_taken_back_at_once(session, double, clock):
+    with pytest.raises(TakenBack) as caught:
+        made(session, listener=When("attaching", fails(double)))
+
+    assert "new is attached, but not activated: it is in maint" in str(caught.value)
+    # The engine's own reason.
+    failed = [e for e in double.world.log.events if e.code == 967]
+    assert failed[0].description in str(caught.value)
+    assert left(double) == ([], [])
+    assert sum(clock.slept) < 60
+
+
+def test_so_is_that_of_the_first_domain_of_a_data_center(session, double, clock):
+    """It is the master, and stays inactive."""
+    without_domains(double)
+
+    with pytest.raises(TakenBack) as caught:
+        made(session, listener=When("attaching", fails(double)))
+
+    assert "new is attached, but not activated: it is inactive" in str(caught.value)
+    assert left(double) == ([], [])
+    assert sum(clock.slept) < 60
+
+
+@pytest.mark.parametrize("later", ["active", "maintenance"])
+def test_without_an_answer_maintenance_may_still_pass(
+    session, double, clock, monkeypatch, later
+):
+    """Between attaching and activating the engine shows it too."""
+    double.fail_next("POST", "/datacenters/.*/storagedomains$", AnswerLost())
+
+    def between():
+        domain = double.world.domain("new")
+        double.world.transitions.stop(domain.id)
+        domain.status = "maintenance"
+
+    def sleep(seconds):
+        clock.sleep(seconds)
+        if sum(clock.slept) > 10:
+            double.world.domain("new").status = later
+
+    monkeypatch.setattr(session, "sleep", sleep)
+    listener = When("may have done it all the same", between)
+
+    if later == "active":
+        assert made(session, listener=listener).made
+        return
+    with pytest.raises(TakenBack, match="it is in maintenance"):
+        made(session, listener=listener)
+    assert sum(clock.slept) < 300
+
+
+@pytest.mark.parametrize("name", ["Storage", "Domains", "Host", "host02"])
+def test_a_domain_that_is_called_as_a_word_of_the_message(double, session, name):
+    """Of each failure of a host, whatever domain it was."""
+    log, host = double.world.log, double.world.host("host02").id
+    events = MountEvents(session, name, "nas:/exports/new")
+    said = "Host host02 failed to connect to the Storage Domains"
+    log.record(188, "error", f"{said} data1.", host=host)
+    assert events.failed_hosts() == {}
+    log.record(188, "error", f"{said} data1,{name}.", host=host)
+    assert events.failed_hosts() == {host: "host02"}
+
+
+def test_an_export_whose_name_goes_on_is_another_one(double, session):
+    events = MountEvents(session, "new", "nas:/exports/new")
+    log = double.world.log
+    for path in ("new2", "new/sub", "new.old"):
+        text = f"VDSM said of the connection nas:/exports/{path}: failed"
+        log.record(996, "error", text)
+    assert events.said() == ()
+    log.record(996, "error", "VDSM said of the connection nas:/exports/new: failed")
+    assert len(events.said()) == 1

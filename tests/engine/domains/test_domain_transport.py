@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.engine.told_hosts import (
+    SERVER,
+    connection,
+    domain,
+    engine,
+    facts,
+    host,
+    mount,
+    report,
+    rules,
+    status,
+)
+
+from ovirt_rdma.engine_sdk_tools.domains.list import (
+    DomainRow,
+    OnHost,
+    domain_rows,
+    domains_to_verify,
+)
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
+    Mounts,
+    asked_for,
+    look,
+    nfs_export,
+    row_transport,
+    verify,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
+from ovirt_rdma.engine_sdk_tools.names import NameProblem
+from ovirt_rdma.host.facts.model import CmId
+from ovirt_rdma.host.policy.model import Policy
+
+pytestmark = pytest.mark.hypervisor
+
+EXPORT = f"{SERVER}:/exports/data1"
+RDMA_ROW = "rdma,port=20049"
+
+
+@pytest.mark.parametrize(
+    ("more", "export"),
+    [
+        ({}, EXPORT),
+        ({"path": "/exports//data1/"}, EXPORT),
+        ({"address": "192.0.2.5"}, "192.0.2.5:/exports/data1"),
+        ({"address": "fd00::1"}, "[fd00::1]:/exports/data1"),
+        ({"address": "[fd00::1]"}, "[fd00::1]:/exports/data1"),
+        ({"type": "posixfs", "vfs_type": "nfs4"}, EXPORT),
+        ({"type": "posixfs", "vfs_type": "ceph"}, None),
+        ({"type": "glusterfs"}, None),
+        ({"type": "localfs", "address": None}, None),
+        ({"path": "not absolute"}, None),
+    ],
+)
+def test_export_of_a_row(more, export):
+    found = nfs_export(connection(**more))
+    assert (str(found) if found else None) == export
+
+
+@pytest.mark.parametrize(
+    ("options", "transport"),
+    [
+        ("", "tcp"),
+        ("rdma,port=20049", "rdma"),
+        ("proto=rdma6", "rdma"),
+        ("rdma,proto=tcp", "tcp"),
+        ("nolock,rsize=1048576", "tcp"),
+        ("port=20049", "tcp"),
+    ],
+)
+def test_transport_of_a_row_is_the_option_that_wins(options, transport):
+    assert row_transport(connection(options=options)) == transport
+
+
+@pytest.mark.parametrize(
+    ("told", "row", "asked"),
+    [
+        # No rule, or nothing that would follow one: the row.
+        (report(status=status(mode=None)), "", ("tcp", "the engine's row")),
+        (report(status=status(mode="host")), RDMA_ROW, ("rdma", "the engine's row")),
+        (report(status=status()), RDMA_ROW, ("rdma", "the engine's row")),
+        (
+            report(
+                status=status(rules("tcp", "/other")),
+                policy_text=rules("tcp", "/other"),
+            ),
+            RDMA_ROW,
+            ("rdma", "the engine's row"),
+        ),
+        # A rule wins over the row.
+        (
+            report(
+                status=status(rules("require-rdma")), policy_text=rules("require-rdma")
+            ),
+            "",
+            ("rdma", "rule 'nas'"),
+        ),
+        (
+            report(status=status(rules("tcp")), policy_text=rules("tcp")),
+            RDMA_ROW,
+            ("tcp", "rule 'nas'"),
+        ),
+        # What cannot be told is not guessed.
+        (
+            report(
+                status=status(rules("require-rdma"), mode="nfsmount"),
+                policy_text=rules("require-rdma"),
+            ),
+            "",
+            (None, "it is in mode nfsmount of an earlier version"),
+        ),
+        (report(), "", (None, "the host did not tell its status")),
+        (report(status={"enabled": 7}), "", (None, "its status does not say")),
+        (
+            report(status=status(rules("tcp"))),
+            "",
+            (None, "its policy.yaml did not come along"),
+        ),
+        (
+            report(status=status(rules("tcp")), policy_text=rules("require-rdma")),
+            "",
+            (None, "it has another policy loaded than in its policy.yaml"),
+        ),
+        (
+            report(status=status(rules("tcp")), policy_text="nfs: ["),
+            "",
+            (None, "its policy.yaml is broken: policy.yaml:"),
+        ),
+        (
+            report(status=status(rules("tcp"), problem="it is broken")),
+            "",
+            (None, "the policy that it has loaded is broken"),
+        ),
+        # But an RDMA row is a promise all the same.
+        (report(), RDMA_ROW, ("rdma", "the engine's row")),
+    ],
+)
+def test_what_is_asked_for(told, row, asked):
+    found = asked_for(connection(options=row), policy_of(told))
+    assert found.transport == asked[0]
+    assert found.by.startswith(asked[1])
+
+
+def test_rules_are_not_for_posixfs():
+    text = rules("require-rdma")
+    force = policy_of(report(status=status(text), policy_text=text))
+    assert force.policy != Policy()
+    row = connection(type="posixfs", vfs_type="nfs")
+    assert asked_for(row, force).transport == "tcp"
+
+
+def one(told, its=None, there=None):
+    """The only cell of a host and a domain."""
+    there = there or host()
+    its = its or domain()
+    matrix = verify(engine(there, domains=(its,)), [told], [there], [its])
+    return matrix.cells[0][0]
+
+
+def on(transport, policy=None, **more):
+    return report(
+        facts=facts(mount(EXPORT, transport)),
+        status=status(policy),
+        policy_text=policy,
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "row", "verdict", "text", "words"),
+    [
+        (on("rdma", rules("require-rdma")), "", OK, "rdma", "as rule 'nas' asks"),
+        (on("rdma6", rules("require-rdma")), "", OK, "rdma", "as rule 'nas' asks"),
+        (on("tcp"), "", OK, "tcp", "as the engine's row asks"),
+        (on("tcp", rules("require-rdma")), "", FAIL, "tcp", "asks for RDMA"),
+        (on("tcp", rules("prefer-rdma")), "", FAIL, "tcp", "prefers RDMA"),
+        (on("tcp"), RDMA_ROW, FAIL, "tcp", "but the engine's row asks for RDMA"),
+        (on("rdma", rules("tcp")), "", WARN, "rdma", "asks for TCP"),
+        # The policy is not known: RDMA is proven all the same, TCP may be wrong.
+        (replace(on("rdma"), status=None), "", OK, "rdma", "is not known"),
+        (replace(on("tcp"), status=None), "", UNKNOWN, "tcp", "is not known"),
+        (replace(on("tcp"), status=None), RDMA_ROW, FAIL, "tcp", "asks for RDMA"),
+        # No data is no proof.
+        (report(problem="no answer"), "", UNKNOWN, "unknown", "no answer"),
+        (report(facts=facts()), "", FAIL, "not mounted", "although the host is up"),
+        (
+            report(facts=replace(facts(), problems=("/proc/self/mountinfo: gone",))),
+            "",
+            UNKNOWN,
+            "unknown",
+            "its mounts are not known",
+        ),
+    ],
+)
+def test_cell(told, row, verdict, text, words):
+    cell = one(told, domain(options=row))
+    assert (cell.verdict, cell.text) == (verdict, text)
+    assert words in cell.sentence
+    if verdict == FAIL:
+        assert cell.fix
+
+
+def test_signals_that_disagree_prove_nothing():
+    odd = replace(mount(EXPORT, "rdma"), protocol="tcp")
+    cell = one(report(facts=facts(odd), status=status()), domain(options=RDMA_ROW))
+    assert (cell.verdict, cell.text) == (UNKNOWN, "unproven")
+
+
+@pytest.mark.parametrize(
+    ("its", "there", "verdict"),
+    [
+        (domain(), host(status="maintenance"), NONE),
+        (domain(), host(status=None), NONE),
+        (domain(status="maintenance"), host(), NONE),
+        (domain(type="iso"), host(), WARN),
+        (domain(options=RDMA_ROW, type="iso"), host(), FAIL),
+        (domain(status="inactive"), host(status="non_operational"), FAIL),
+    ],
+)
+def test_domain_that_is_not_mounted(its, there, verdict):
+    cell = one(report(facts=facts(), status=status()), its, there)
+    assert (cell.verdict, cell.text) == (verdict, "not mounted")
+
+
+def test_why_it_fell_back_is_told():
+    text = rules("prefer-rdma")
+    other = mount(f"{SERVER}:/exports/other", "tcp")
+    told = replace(
+        on("tcp", text), facts=facts(replace(mount(EXPORT, "tcp"), port=20049), other)
+    )
+    assert "/exports/other" in one(told).sentence
+
+
+def test_hosts_of_another_data_center_have_nothing_to_show():
+    there, its = host(), domain(data_center="d2")
+    matrix = verify(engine(there, domains=(its,)), [], [there], [its])
+    assert [cell.verdict for cell in matrix.cells[0]] == [NONE]
+    assert matrix.worst == NONE
+
+
+def test_host_that_nobody_asked_is_unknown():
+    there, its = host(), domain()
+    matrix = verify(engine(there, domains=(its,)), [], [there], [its])
+    assert matrix.worst == UNKNOWN
+
+
+def test_domain_in_two_data_centers_is_two_columns():
+    east, west = domain(), domain(data_center="d2")
+    matrix = verify(engine(host(), domains=(east, west)), [], [host()], [east, west])
+    assert [column.name for column in matrix.columns] == [
+        "data1 (dc1)",
+        "data1 (empty)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        (EXPORT, True),
+        ("NFS1.example.com:/exports/data1", True),
+        (f"{SERVER}:/exports/data11", False),
+        ("nfs2.example.com:/exports/data1", False),
+    ],
+)
+def test_mount_is_the_domains_by_its_source(source, found):
+    export = nfs_export(connection())
+    assert (
+        Mounts(facts(mount(source, "tcp")).nfs_mounts).of(export) is not None
+    ) == found
+
+
+def test_ipv6_server_is_the_same_however_it_is_written():
+    export = nfs_export(connection(address="[fd00:0::1]"))
+    assert Mounts(facts(mount("[fd00::1]:/exports/data1", "rdma6")).nfs_mounts).of(
+        export
+    )
+
+
+def test_mount_of_vdsm_goes_before_another():
+    other = replace(mount(EXPORT, "tcp"), mountpoint="/mnt")
+    export = nfs_export(connection())
+    found = Mounts(facts(other, mount(EXPORT, "rdma")).nfs_mounts).of(export)
+    assert found.protocol == "rdma"
+    assert Mounts(facts(other).nfs_mounts).of(export).mountpoint == "/mnt"
+
+
+def test_cm_id_is_part_of_the_proof():
+    ready = mount(EXPORT, "rdma", address="10.0.0.1", port=20049)
+    cm_id = CmId("rxe0", "CONNECT", "[rpcrdma]", None, "10.0.0.1:20049")
+    told = report(facts=replace(facts(ready), cm_ids=(cm_id,)), status=status())
+    found = look(host(), told, [domain()])[0]
+    assert (found.transport, len(found.proof.signals)) == ("rdma", 3)
+
+
+def test_rows_of_the_list():
+    first, block = domain(), domain("b", storage_type="posixfs", connection=None)
+    there = [host("hv1"), host("hv2"), host("hv3")]
+    told = [
+        on("rdma", rules("require-rdma")),
+        on("tcp"),
+        report("hv3", problem="no answer"),
+    ]
+    told = [replace(one, host=h.name) for one, h in zip(told, there)]
+    rows = domain_rows(engine(*there), [first, block], zip(there, told))
+    assert rows[0] == DomainRow(
+        first,
+        "dc1",
+        "tcp",
+        (
+            OnHost("hv1", "rdma", "rule 'nas'", "rdma"),
+            OnHost("hv2", "tcp", "the engine's row", "tcp"),
+            OnHost("hv3", None, "the host did not tell its status", "unknown"),
+        ),
+    )
+    assert rows[0].in_use == {"rdma": 1, "tcp": 1, "unknown": 1}
+    assert rows[1].by_row is None
+
+
+def test_domains_without_a_transport_are_refused_by_name_and_left_out_else():
+    block = domain("block1", storage_type="iscsi", connection=None)
+    spare = domain("spare", data_center=None, status="unattached")
+    site = engine(host(), domains=(domain(), block, spare))
+    assert domains_to_verify(site, []) == [domain()]
+    assert domains_to_verify(site, ["data1", "data1"]) == [domain()]
+    with pytest.raises(NameProblem) as wrong:
+        domains_to_verify(site, ["data1", "block1", "spare"])
+    assert str(wrong.value).splitlines() == [
+        "block1 is on iscsi, not NFS: it has no transport to prove",
+        "spare is in no data center: no host mounts it",
+    ]

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Servers, paths and names that the engine takes, and those that it does not: each was
+tried on an ovirt-engine 4.5.7.
+"""
+
+from __future__ import annotations
+
+import pytest
+from engine_double.answers import Refusal
+from engine_double.connection_rules import check
+from engine_double.world import SimConnection, World
+
+from ovirt_rdma.engine_sdk_tools.domains.export_checks import name_problems, read_export
+
+pytestmark = pytest.mark.hypervisor
+
+TAKEN = [
+    "999.1.2.33:/exports/x",
+    "nas:/exports/x",
+    "n--s.example.com:/exports/x",
+    "192.0.2.10:/exports/x",
+    "192.0.2.010:/exports/x",
+    "[2001:db8::1]:/exports/x",
+    "nas.example.com:/",
+    "nas.example.com:/a.b/.data",
+    "nas.example.com:/a/.data/x",
+    "nas.example.com:/a/data.d",
+    "nas.example.com:/a|b/c",
+    "nas.example.com:/a\\x",
+    "nas.example.com:/a;b",
+    "nas.example.com:/a%20",
+    "nas.example.com:/a_b",
+]
+REFUSED = [
+    ("my_nas.example.com:/exports/x", "no server name with '_'"),
+    ("nas.example.com.:/exports/x", "ends in '.'"),
+    ("nas.data-center:/exports/x", "the last of several has two characters"),
+    ("nas.x:/exports/x", "the last of several has two characters"),
+    ("nas-.example.com:/exports/x", "'-' inside"),
+    ("-nas:/exports/x", "'-' inside"),
+    ("n" * 64 + ":/exports/x", "no server name like"),
+    ("[2001:db8::192.0.2.10]:/exports/x", "write it in hexadecimal digits"),
+    ("nas.example.com:/.data", "whose last part begins with '.'"),
+    ("nas.example.com:/a/.data", "whose last part begins with '.'"),
+    ("nas.example.com:/a/.data/", "whose last part begins with '.'"),
+    ("nas.example.com:/a\\.data", "whose last part begins with '.'"),
+    ("nas.example.com:/a\\", "that ends in '\\'"),
+    ("nas.example.com:/a|b", "whose last part has '|' or '^'"),
+    ("nas.example.com:/a^b", "whose last part has '|' or '^'"),
+]
+
+
+def engine_takes(export):
+    """Whether the engine's double, which is held against the engine, takes it."""
+    server, _, path = export.partition(":/")
+    try:
+        check(World(), SimConnection("r", "nfs", server, f"/{path}"))
+    except Refusal:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("export", TAKEN)
+def test_what_the_engine_takes_is_taken(export):
+    assert read_export(export)[1] == []
+    assert engine_takes(export)
+
+
+@pytest.mark.engine_does("CONN-01")
+@pytest.mark.parametrize(("export", "sentence"), REFUSED)
+def test_what_the_engine_refuses_is_refused_beforehand(export, sentence):
+    (problem,) = read_export(export)[1]
+    assert sentence in problem
+    assert not engine_takes(export)
+
+
+@pytest.mark.parametrize("name", ["data9", "A-b_C", "-", "_x", "9"])
+def test_names_that_the_engine_takes(name):
+    assert list(name_problems(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a.b", "'.'"),
+        ("donn\u00e9es", "'\u00e9'"),
+        ("a\u0664", "\u0664"),
+        ("a+b", "'+'"),
+    ],
+)
+def test_names_that_it_does_not_take(name, shown):
+    (problem,) = name_problems(name)
+    assert shown in problem

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A new domain on a server of which hosts have mounts: does it get its transport?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.engine.engine_door import DoubleDoor
+
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+    DomainRequest,
+    plan_domain_create,
+)
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+
+pytestmark = pytest.mark.hypervisor
+
+SERVER = "nfs1.example.com"
+REQUEST = DomainRequest("new", f"{SERVER}:/exports/new", "dc1")
+RULES = "version: 1\nnfs:\n  rules:\n  - {server: nfs1.example.com, transport: %s}\n"
+
+
+@pytest.fixture
+def door(double):
+    """Of hosts that have data1 and data2 of the server, over TCP with NFS 4.2."""
+    with_rules(double, None)
+    return DoubleDoor(double.world)
+
+
+def with_rules(double, transport):
+    for host in double.world.hosts.values():
+        host.addon, host.policy_text = True, RULES % transport if transport else ""
+
+
+def over(double, transport, *domains):
+    for host in double.world.hosts.values():
+        for name in domains:
+            host.mounts[double.world.connection_of(name).export] = transport
+
+
+def planned(session, door=None, **changes):
+    engine = read_engine(session)
+    reports = door.reports(engine.hosts) if door else {}
+    return plan_domain_create(engine, reports, replace(REQUEST, **changes))
+
+
+def refused(session, door, **changes):
+    with pytest.raises(ChecksFailed) as caught:
+        planned(session, door, **changes)
+    return caught.value
+
+
+def test_mounts_over_tcp_keep_it_off_rdma(session, double, door):
+    error = refused(session, door)
+
+    assert error.exit_code == 3
+    assert (
+        f"host01: data1, data2 keep {REQUEST.export} off RDMA: "
+        f"{SERVER}:/exports/data1 and {SERVER}:/exports/data2 are mounted over TCP, "
+        "and the kernel uses one connection for all NFS 4.2 mounts of a server"
+    ) in error.sentences
+    assert len(error.sentences) == 3
+    assert error.fix == (
+        "first ovirt-rdma domain convert data1 data2 --to rdma; or --nfs-version 4.1"
+    )
+    assert double.changes() == []
+
+
+def test_mounts_over_rdma_keep_it_off_tcp(session, double, door):
+    over(double, "rdma", "data1", "data2")
+    for name in ("data1", "data2"):
+        double.world.connection_of(name).mount_options = "proto=rdma,port=20049"
+
+    error = refused(session, door, transport="tcp")
+
+    assert "data1, data2 keep" in str(error)
+    assert "off TCP" in str(error)
+    assert "convert data1 data2 --to tcp; or --nfs-version 4.1" in error.fix
+
+
+@pytest.mark.parametrize("transport", ["rdma", "tcp"])
+def test_what_has_the_same_transport_is_not_in_the_way(
+    session, double, door, transport
+):
+    over(double, transport, "data1", "data2")
+    for name in ("data1", "data2"):
+        options = "proto=rdma,port=20049" if transport == "rdma" else ""
+        double.world.connection_of(name).mount_options = options
+
+    plan = planned(session, door, transport=transport)
+
+    assert plan.warnings == ()
+    made = create_domain(session, door, plan, Silent())
+    assert {h.transport for h in made.hosts} == {transport}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nfs_version": "4.1"},
+        {"nfs_version": "4.0"},
+        {"nfs_version": "3"},
+        {"export": "nfs2.example.com:/exports/new"},
+    ],
+)
+def test_the_ways_out_lead_out(session, double, door, changes):
+    plan = planned(session, door, **changes)
+
+    assert plan.warnings == ()
+    made = create_domain(session, door, plan, Silent())
+    assert ({h.transport for h in made.hosts}, made.exit_code) == ({"rdma"}, 0)
+
+
+def test_a_version_that_is_held_too_is_no_way_out(session, double, door):
+    double.world.connection_of("data1").nfs_version = "v4_1"
+    double.world.connection_of("data2").nfs_version = "v4_0"
+
+    assert refused(session, door, nfs_version="4.1").fix.endswith("--nfs-version 4.2")
+    over(double, "rdma", "data1")
+    double.world.connection_of("data1").mount_options = "proto=rdma"
+    assert planned(session, door).warnings == ()
+    double.world.connection_of("data1").nfs_version = "v4_2"
+    error = refused(session, door, transport="tcp")
+    assert error.fix.endswith("--nfs-version 4.1")
+
+
+def test_where_they_fell_back_they_are_healed_first(session, double, door):
+    with_rules(double, "prefer-rdma")
+
+    error = refused(session, door)
+
+    assert error.fix.startswith("first ovirt-rdma domain heal data1 data2; or ")
+
+
+def test_a_mount_by_hand(session, double, door):
+    for host in double.world.hosts.values():
+        host.mounts = {f"{SERVER}:/home": "tcp"}
+    # Not asked for, so that nothing else is in the way.
+    for name in ("data1", "data2"):
+        double.world.connection_of(name).mount_options = "proto=rdma"
+
+    error = refused(session, door)
+
+    place = f"/rhev/data-center/mnt/{SERVER}:_home"
+    assert f"the mount at {place} keeps {REQUEST.export} off RDMA" in str(error)
+    assert error.fix == f"first umount {place}; or --nfs-version 4.1"
+
+
+def test_the_hosted_engines_domain_is_not_to_be_converted(session, double, door):
+    for name in ("data1", "data2"):
+        double.world.domain(name).data_center = None
+    double.world.domain("data1").data_center = double.world.data_center("dc1").id
+    double.world.domain("data1").hosted_engine = True
+    for host in double.world.hosts.values():
+        host.hosted_engine = True
+        host.mounts.pop(f"{SERVER}:/exports/data2")
+
+    error = refused(session, door)
+
+    assert "data1 keeps" in str(error)
+    assert error.fix == "--nfs-version 4.1"
+
+
+def test_without_reports_it_is_a_warning(session, double):
+    warnings = planned(session).warnings
+
+    assert "nothing is known of host01, host02, host03" in warnings[0]
+    assert (
+        f"data1 ({SERVER}:/exports/data1) is not asked for over RDMA on host01, "
+        "host02, host03, and the kernel uses one connection for all mounts"
+    ) in warnings[1]
+    assert warnings[1].endswith("data2 --to rdma; or --nfs-version 4.1")
+    assert planned(session, nfs_version="3").warnings == warnings[:1]
+    assert planned(session, transport="tcp").warnings == ()
+
+
+def test_what_a_host_has_not_mounted_is_a_warning(session, double, door):
+    """It will be, and then one of the two has the other's transport."""
+    double.world.domain("data1").status = "maintenance"
+    double.world.domain("data2").data_center = None
+    for host in double.world.hosts.values():
+        host.mounts.clear()
+
+    (warning,) = planned(session, door).warnings
+    assert warning.startswith("data1 (")
+    with_rules(double, "require-rdma")
+    assert planned(session, door).warnings == ()
+
+
+@pytest.mark.parametrize("asked", ["4", "4.2"])
+@pytest.mark.parametrize("there", ["v4", "auto", None])
+def test_a_version_that_is_found_out_at_mounting(session, double, door, asked, there):
+    for name in ("data1", "data2"):
+        double.world.connection_of(name).nfs_version = there
+
+    if asked == "4.2":
+        refused(session, door, nfs_version=asked)
+    else:
+        (warning,) = planned(session, door, nfs_version=asked).warnings
+        assert warning.startswith("data1, data2 may keep")
+        assert "(on host01, host02, host03); first " in warning
+    assert "data1 (" in planned(session, nfs_version=asked).warnings[1]
+
+
+def test_a_run_that_was_killed_is_gone_on_with(session, double, door):
+    """The domain is attached, so it is mounted by now, over whatever it got."""
+    for name in ("data1", "data2"):
+        double.world.connection_of(name).nfs_version = "v4_1"
+    create_domain(session, door, planned(session, door), Silent())
+    for name in ("data1", "data2"):
+        double.world.connection_of(name).nfs_version = "v4_2"
+
+    assert planned(session, door).nothing

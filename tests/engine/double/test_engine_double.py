@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine double's transport: logging in, strictness, faults, and its reads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import ovirtsdk4 as sdk
+import pytest
+import requests
+from engine_double import (
+    AnswerLost,
+    Conflict,
+    DropConnection,
+    EngineDouble,
+    Locked,
+    NoContentType,
+    ServiceUnavailableHtml,
+    Slow,
+    Status,
+    Timeout,
+    World,
+    sample_world,
+)
+from engine_double import double as double_module
+from ovirtsdk4 import types
+
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
+
+USER, PASSWORD = "admin@ovirt@internalsso", "secret"
+
+
+@pytest.fixture
+def world() -> World:
+    return sample_world(hosts=3)
+
+
+@pytest.fixture
+def double(world: World) -> Iterator[EngineDouble]:
+    with EngineDouble(world) as started:
+        yield started
+
+
+def connect(double: EngineDouble, **words: Any) -> Any:
+    words = {"username": USER, "password": PASSWORD, **words}
+    return sdk.Connection(url=double.url, **words)
+
+
+@pytest.fixture
+def system(double: EngineDouble) -> Iterator[Any]:
+    connection = connect(double)
+    yield connection.system_service()
+    connection.close(logout=False)
+
+
+# -- logging in
+
+
+@pytest.mark.engine_does("SSO-03")
+def test_login_and_logout_revoke_the_token(double: EngineDouble) -> None:
+    connection = connect(double)
+    token = connection.authenticate()
+    assert connection.system_service().get().product_info.name == "oVirt Engine"
+    connection.close()
+    assert (double.sso.logins, double.sso.logouts) == (1, 1)
+    headers = {"Authorization": f"Bearer {token}"}
+    assert requests.get(double.url, headers=headers, timeout=60).status_code == 401
+
+
+@pytest.mark.engine_does("SSO-01")
+def test_a_wrong_password_is_an_auth_error(double: EngineDouble) -> None:
+    with pytest.raises(sdk.AuthError, match="access_denied"):
+        connect(double, password="wrong").authenticate()
+
+
+@pytest.mark.engine_does("SSO-02")
+def test_a_token_says_nothing_of_the_session(double: EngineDouble) -> None:
+    words = {
+        "grant_type": "password",
+        "username": USER,
+        "password": PASSWORD,
+        "scope": "ovirt-app-api",
+    }
+    where = double.url[: -len("/api")] + "/sso/oauth/token"
+    reply = requests.post(where, data=words, timeout=60)
+    assert reply.headers["Content-Type"] == "application/json"
+    assert int(reply.json()["exp"]) > 4_000_000_000_000
+
+
+def test_an_expired_token_is_renewed_once_by_the_sdk(
+    double: EngineDouble, system: Any
+) -> None:
+    system.get()
+    double.expire_tokens()
+    assert system.get()
+    assert double.sso.logins == 2
+
+
+@pytest.mark.engine_does("REST-32")
+def test_without_a_token_a_page_of_html_says_401(double: EngineDouble) -> None:
+    reply = requests.get(double.url, timeout=60)
+    assert (reply.status_code, "html" in reply.headers["Content-Type"]) == (401, True)
+    assert "Correlation-Id" not in reply.headers
+
+
+@pytest.mark.engine_does("REST-34")
+def test_actions_and_removals_are_answered_with_their_job(
+    double: EngineDouble, world: World
+) -> None:
+    token = connect(double).authenticate()
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/xml",
+        "Accept": "application/xml",
+    }
+
+    def asked(method: str, path: str, data: str = "") -> tuple[str, bool]:
+        reply = requests.request(
+            method, f"{double.url}{path}", headers=headers, data=data, timeout=60
+        )
+        assert reply.status_code == 200
+        found = ElementTree.fromstring(reply.content)
+        job = found.find("job")
+        named = job is not None and f"/jobs/{job.get('id')}" in job.get("href", "")
+        return f"{found.tag} {found.findtext('status')}", named
+
+    host = f"/hosts/{world.host('host02').id}"
+    assert asked("POST", f"{host}/deactivate", "<action/>") == (
+        "action complete",
+        False,
+    )
+    world.settle()
+    assert asked("POST", f"{host}/activate", "<action/>") == ("action complete", True)
+    domain = world.domain("data2")
+    domain.status = "maintenance"
+    path = f"/datacenters/{domain.data_center}/storagedomains/{domain.id}"
+    assert asked("DELETE", path) == ("action complete", True)
+
+
+@pytest.mark.engine_does("REST-22", "REST-23")
+def test_health_and_certificate(double: EngineDouble, world: World) -> None:
+    world.ca_pem = "-----BEGIN CERTIFICATE-----\n"
+    top = double.url[: -len("/api")]
+    health = requests.get(f"{top}/services/health", timeout=60)
+    assert health.text == "DB Up!Welcome to Health Status!"
+    words = {"resource": "ca-certificate", "format": "X509-PEM-CA"}
+    reply = requests.get(f"{top}/services/pki-resource", params=words, timeout=60)
+    assert reply.text == world.ca_pem
+    assert double.requests == []
+
+
+@pytest.mark.engine_does("REST-36")
+def test_an_action_of_what_is_not_there_is_no_404(
+    system: Any, double: EngineDouble, world: World
+) -> None:
+    host = system.hosts_service().host_service("nope")
+    for act in (host.activate, host.deactivate, host.refresh, host.commit_net_config):
+        with pytest.raises(sdk.Error, match="HTTP response code is 400"):
+            act()
+    centres = system.data_centers_service()
+    centre = centres.data_center_service(world.data_center("dc1").id)
+    domain = centre.storage_domains_service().storage_domain_service("nope")
+    with pytest.raises(sdk.Error, match="HTTP response code is 400"):
+        domain.activate()
+    for remove in (host.setup_networks, domain.remove, domain.get):
+        with pytest.raises(sdk.NotFoundError):
+            remove()
+    assert double.strict_errors == []
+
+
+# -- strictness
+
+PUT_ROW = "/storageconnections/{row}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "named"),
+    [
+        ("GET", "/zork", "", "no GET /zork"),
+        ("PATCH", "/hosts", "", ""),
+        ("GET", "/hosts?zork=1", "", "query word zork"),
+        ("GET", "/hosts?follow=zork", "", "cannot follow zork"),
+        ("GET", "/hosts?search=zork%3D1", "", "cannot search"),
+        ("PUT", f"{PUT_ROW}?force=yes", "<storage_connection/>", "force"),
+        (
+            "PUT",
+            PUT_ROW,
+            "<storage_connection><zork/></storage_connection>",
+            "no element zork",
+        ),
+        (
+            "PUT",
+            PUT_ROW,
+            "<storage_connection><port>1</port></storage_connection>",
+            "no element port",
+        ),
+        (
+            "PUT",
+            PUT_ROW,
+            "<storage_connection><nfs_version>v5</nfs_version></storage_connection>",
+            "nfs_version='v5'",
+        ),
+        ("PUT", PUT_ROW, "<host/>", "is <host>, not <storage_connection>"),
+        ("PUT", PUT_ROW, "", "wants a body"),
+        ("PUT", PUT_ROW, "<storage_conn", "not XML"),
+    ],
+)
+def test_what_the_engine_does_not_know_is_a_mistake(
+    double: EngineDouble, world: World, method: str, path: str, body: str, named: str
+) -> None:
+    token = connect(double).authenticate()
+    url = double.url + path.format(row=world.connection_of("data1").id)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/xml"}
+    reply = requests.request(method, url, data=body, headers=headers, timeout=60)
+    if not named:
+        assert reply.status_code == 501
+        return
+    assert reply.status_code == 500
+    assert len(double.strict_errors) == 1
+    assert named in double.strict_errors[0]
+    assert named in reply.text.replace("&lt;", "<").replace("&gt;", ">")
+
+
+def test_what_is_right_leaves_no_mistake(double: EngineDouble, system: Any) -> None:
+    links = "nics,network_attachments,hooks,statistics"
+    assert len(system.hosts_service().list(follow=links, all_content=True)) == 3
+    assert double.strict_errors == []
+    assert double.requests[0].query == {"all_content": "true", "follow": links}
+
+
+def test_a_followed_data_center_has_its_domains_with_their_statuses(
+    system: Any,
+) -> None:
+    (center,) = system.data_centers_service().list(follow="storage_domains")
+    active = types.StorageDomainStatus.ACTIVE
+    assert [one.status for one in center.storage_domains] == [active, active]
+
+
+def echoed(double: EngineDouble, id_in_header: str = "", query: str = "") -> str:
+    """The correlation id of an answer."""
+    token = connect(double).authenticate()
+    headers = {"Authorization": f"Bearer {token}"}
+    if id_in_header:
+        headers["Correlation-Id"] = id_in_header
+    reply = requests.get(f"{double.url}{query}", headers=headers, timeout=60)
+    found: str = reply.headers.get("Correlation-Id", "")
+    return found
+
+
+@pytest.mark.engine_does("REST-01")
+def test_correlation_id_is_cleaned_and_echoed(double: EngineDouble) -> None:
+    found = echoed(double, "a b/c-_" + "x" * 40)
+    assert found == ("abc-_" + "x" * 40)[:36]
+
+
+@pytest.mark.engine_does("REST-02")
+def test_the_header_goes_before_the_query_word(double: EngineDouble) -> None:
+    assert echoed(double, query="?correlation_id=query") == "query"
+    assert echoed(double, "header", "?correlation_id=query") == "header"
+    assert len(echoed(double)) == 36
+
+
+@pytest.mark.engine_does("REST-03")
+def test_a_missing_object_is_404_without_a_body(double: EngineDouble) -> None:
+    token = connect(double).authenticate()
+    headers = {"Authorization": f"Bearer {token}"}
+    reply = requests.get(f"{double.url}/hosts/nope", headers=headers, timeout=60)
+    assert (reply.status_code, reply.content) == (404, b"")
+    assert "Content-Type" not in reply.headers
+    assert double.strict_errors == []
+
+
+# -- faults
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "text"),
+    [
+        (Conflict, 409, "Cannot do that"),
+        (Locked, 409, "Related operation"),
+        (Status(500), 500, "Internal"),
+        (Status(403), 403, "403"),
+        (Status(502, html=True), None, "text/html"),
+        (ServiceUnavailableHtml, None, "text/html"),
+        (DropConnection, None, "Failed to read response"),
+    ],
+)
+def test_a_fault_happens_once_and_nothing_is_done(
+    double: EngineDouble, system: Any, world: World, fault: Any, code: Any, text: str
+) -> None:
+    host = system.hosts_service().host_service(world.host("host02").id)
+    double.fail_next("POST", "/deactivate", fault)
+    with pytest.raises(sdk.Error, match=text) as caught:
+        host.deactivate()
+    assert caught.value.code == code
+    assert world.host("host02").status == "up"
+    assert double.traps.left() == []
+    host.deactivate()
+    assert world.host("host02").status == "preparing_for_maintenance"
+
+
+def test_a_reply_without_content_type_is_the_sdks_type_error(
+    double: EngineDouble, system: Any
+) -> None:
+    double.fail_next("GET", "/hosts", NoContentType)
+    with pytest.raises(TypeError):
+        system.hosts_service().list()
+
+
+def test_a_lost_answer_leaves_the_change(
+    double: EngineDouble, system: Any, world: World
+) -> None:
+    host = system.hosts_service().host_service(world.host("host02").id)
+    double.fail_next("POST", "/deactivate", AnswerLost)
+    with pytest.raises(sdk.Error, match="Failed to read response"):
+        host.deactivate()
+    assert world.host("host02").status == "preparing_for_maintenance"
+
+
+def test_faults_can_wait_and_come_again(double: EngineDouble, system: Any) -> None:
+    double.fail_next("GET", "^/hosts$", Conflict, times=2, after=1)
+    seen = []
+    for _ in range(4):
+        try:
+            system.hosts_service().list()
+            seen.append(200)
+        except sdk.Error as error:
+            seen.append(error.code)
+    assert seen == [200, 409, 409, 200]
+
+
+def test_no_answer_ends_when_the_double_does(world: World) -> None:
+    double = EngineDouble(world)
+    with double:
+        token = connect(double).authenticate()
+        double.fail_next("GET", "/hosts", Timeout(600))
+        with pytest.raises(requests.Timeout):
+            requests.get(
+                f"{double.url}/hosts",
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=0.05,
+            )
+        started = time.monotonic()
+    # Not the 600 s of the fault.
+    assert time.monotonic() - started < 300
+
+
+def test_a_slow_answer_is_the_engines_own(double: EngineDouble, system: Any) -> None:
+    double.fail_next("GET", "/hosts", Slow(0.02))
+    assert len(system.hosts_service().list()) == 3
+
+
+def test_a_restart_answers_html_and_ends_sessions(
+    double: EngineDouble, system: Any
+) -> None:
+    system.get()
+    double.restart(down_for_requests=2)
+    for _ in range(2):
+        with pytest.raises(sdk.Error, match="text/html"):
+            system.get()
+    assert system.get()
+    assert double.sso.logins == 2
+
+
+# -- reads
+
+
+def test_latency_is_per_call_and_in_parallel(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each waits until all are there.
+    slept, together = [], threading.Barrier(10)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        together.wait(60)
+
+    with EngineDouble(world, latency_s=0.05) as double:
+        connection = connect(double)
+        services = connection.system_service().hosts_service()
+        connection.authenticate()
+        monkeypatch.setattr(double_module.time, "sleep", sleep)
+        waiting = [services.list(wait=False) for _ in range(10)]
+        assert [len(one.wait()) for one in waiting] == [3] * 10
+        monkeypatch.undo()
+        assert slept == [0.05] * 10
+        connection.close(logout=False)
+
+
+def test_hundreds_of_hosts_in_one_call() -> None:
+    with EngineDouble(sample_world(hosts=250)) as double:
+        connection = connect(double)
+        hosts = connection.system_service().hosts_service().list(follow="nics")
+        assert len(hosts) == 250
+        assert {nic.name for nic in hosts[249].nics} >= {"eth0", "ib0"}
+        connection.close(logout=False)
+
+
+def test_links_lead_to_what_was_not_followed(system: Any) -> None:
+    domain = system.storage_domains_service().list(search="name=data1")[0]
+    assert list(domain.storage_connections) == []
+    rows = system._connection.follow_link(domain.storage_connections)
+    assert rows[0].path == "/exports/data1"
+
+
+@pytest.mark.parametrize(
+    ("search", "names"),
+    [
+        ("name=host01", ["host01"]),
+        ("name=host0* and status=up", ["host01", "host03"]),
+        ("status=maintenance", ["host02"]),
+        ('name="host01" or name=host03', ["host01", "host03"]),
+        ("cluster=cl1 and datacenter=dc1 sortby name", ["host01", "host02", "host03"]),
+        ("name=nope", []),
+        ("name!=host01", ["host02", "host03"]),
+    ],
+)
+def test_search(system: Any, world: World, search: str, names: list[str]) -> None:
+    world.host("host02").status = "maintenance"
+    found = system.hosts_service().list(search=search)
+    assert [host.name for host in found] == names
+
+
+def test_max_limits_a_list(system: Any) -> None:
+    assert len(system.hosts_service().list(max=2)) == 2
+
+
+def test_changes_are_seen_before_they_are_answered(
+    double: EngineDouble, system: Any, world: World
+) -> None:
+    seen = []
+    double.on_change = seen.append
+    host = system.hosts_service().host_service(world.host("host02").id)
+    host.deactivate(reason="test")
+    host.get()
+    assert [(one.method, one.path.split("/")[-1]) for one in seen] == [
+        ("POST", "deactivate")
+    ]
+    assert double.changes() == seen
+    assert "<reason>test</reason>" in seen[0].body
+
+
+def test_clients_in_threads_are_served_at_once(double: EngineDouble) -> None:
+    found = []
+
+    def read() -> None:
+        connection = connect(double)
+        found.append(len(connection.system_service().hosts_service().list()))
+        connection.close(logout=False)
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [3] * 8

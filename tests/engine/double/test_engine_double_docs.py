@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""docs/engine-double.md has every behaviour of the double, each with a test of its own.
+
+WRITE_GOLDEN=1 writes the part of it that is made from the table. Where
+OVIRT_RDMA_TEST_ENGINE_SOURCE names a checkout of ovirt-engine 4.5.7, each file that is
+cited has to be there, with so many lines.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from engine_double.behaviours import BEHAVIOURS, ROOTS, Behaviour
+
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
+
+TESTS = Path(__file__).parents[2]
+DOUBLE = TESTS / "engine_double"
+PAGE = TESTS.parent / "docs" / "engine-double.md"
+MARK = (
+    "<!-- From here on made from tests/engine_double/: see "
+    "tests/engine/double/test_engine_double_docs.py. -->\n"
+)
+ID = re.compile(r"[A-Z]+-\d\d")
+SOURCE = re.compile(r"(?P<root>\w+)/(?P<file>[\w./-]+):(?P<first>\d+)(-(?P<last>\d+))?")
+AREAS = {
+    "ATTACH": "Domains in their data center",
+    "CONN": "Storage connections",
+    "DOMAIN": "Domains",
+    "EVENT": "Events",
+    "FEATURE": "Cluster features",
+    "HOST": "Hosts",
+    "JOB": "Jobs",
+    "MAINT": "Hosts: to maintenance",
+    "NET": "Networks",
+    "OPTION": "Engine options",
+    "REST": "The API itself",
+    "SPM": "The storage pool manager",
+    "SSO": "Logging in",
+    "UP": "Hosts: coming up",
+}
+
+
+def test_the_page_has_all_behaviours() -> None:
+    own, mark, made = PAGE.read_text().partition(MARK)
+    assert mark
+    wanted = "\n" + "\n\n".join(_tables()) + "\n"
+    if os.environ.get("WRITE_GOLDEN"):
+        PAGE.write_text(own + MARK + wanted)
+        made = wanted
+    assert made == wanted
+
+
+def test_each_behaviour_has_a_test_that_needs_it() -> None:
+    assert sorted(set(BEHAVIOURS) - set(_marked())) == []
+
+
+def test_each_mark_names_a_behaviour() -> None:
+    assert sorted(set(_marked()) - set(BEHAVIOURS)) == []
+
+
+@pytest.mark.parametrize("one", BEHAVIOURS.values(), ids=list(BEHAVIOURS))
+def test_a_behaviour_has_its_form(one: Behaviour) -> None:
+    assert ID.fullmatch(one.id)
+    assert one.id.partition("-")[0] in AREAS
+    assert one.says.endswith(".")
+    for source in one.sources:
+        found = SOURCE.fullmatch(source)
+        assert found, f"{one.id}: {source} is not ROOT/FILE:LINE"
+        assert found["root"] in ROOTS, f"{one.id}: no root {found['root']}"
+        assert int(found["last"] or found["first"]) >= int(found["first"])
+
+
+@pytest.mark.skipif(
+    not os.environ.get("OVIRT_RDMA_TEST_ENGINE_SOURCE"),
+    reason="OVIRT_RDMA_TEST_ENGINE_SOURCE names no checkout of ovirt-engine 4.5.7",
+)
+def test_the_sources_are_there() -> None:
+    top = Path(os.environ["OVIRT_RDMA_TEST_ENGINE_SOURCE"])
+    wrong = []
+    for one in BEHAVIOURS.values():
+        for source in one.sources:
+            found = SOURCE.fullmatch(source)
+            assert found
+            cited = top / ROOTS[found["root"]] / found["file"]
+            last = int(found["last"] or found["first"])
+            if not cited.is_file() or last > _lines(cited):
+                wrong.append(f"{one.id}: {source}")
+    assert wrong == []
+
+
+# -- what the tests and the double say
+
+
+def _marked() -> Iterator[str]:
+    """The ids of all marks engine_does in the tests."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        text = path.read_text()
+        if "engine_does" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and _is_mark(node.func):
+                yield from (ast.literal_eval(word) for word in node.args)
+
+
+def _is_mark(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "engine_does"
+
+
+@functools.lru_cache(1)
+def _modules() -> dict[str, str]:
+    entry = re.compile(r"\bbehaviour\(\s*\"([A-Z]+-\d\d)\"")
+    return {
+        made: path.stem
+        for path in sorted(DOUBLE.glob("*.py"))
+        for made in entry.findall(path.read_text())
+    }
+
+
+@functools.lru_cache(512)
+def _lines(path: Path) -> int:
+    return len(path.read_text(errors="replace").splitlines())
+
+
+# -- the page
+
+
+def _tables() -> Iterator[str]:
+    found = sorted(BEHAVIOURS.values(), key=lambda one: one.id)
+    yield f"## The behaviours\n\n{len(found)} of them."
+    for area, some in itertools.groupby(found, lambda one: one.id.partition("-")[0]):
+        lines = ["| id | what the engine does | source | module |", "|---|---|---|---|"]
+        yield "\n".join([f"### {AREAS[area]}\n", *lines, *map(_row, some)])
+
+
+def _row(one: Behaviour) -> str:
+    sources = "<br>".join(f"`{source}`" for source in one.sources)
+    says = re.sub(r"([<*|])", r"\\\1", one.says)
+    return f"| {one.id} | {says} | {sources} | `{_modules()[one.id]}` |"

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine double's events of clients: what they want, and which are dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ovirtsdk4 import types
+from support.engine.double_engine import Engine, made, refused
+
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
+
+make = pytest.fixture(made)
+SILENT = r"detail is \"\[\]\""
+
+
+@pytest.fixture
+def engine(make: Any) -> Engine:
+    found: Engine = make()
+    return found
+
+
+def event(custom_id: int = 7, **words: Any) -> types.Event:
+    base = {
+        "origin": "ovirt-rdma",
+        "severity": types.LogSeverity.WARNING,
+        "description": "something",
+    }
+    return types.Event(custom_id=custom_id, **{**base, **words})
+
+
+def add(engine: Engine, *words: Any, **more: Any) -> types.Event:
+    found: types.Event = engine.system.events_service().add(event(*words, **more))
+    return found
+
+
+def test_an_event_is_about_something(engine: Engine) -> None:
+    shown = add(engine, host=types.Host(id=engine.world.host("host01").id))
+    assert (shown.code, shown.host.name) == (9802, "host01")
+    later = add(engine, 8, description="x" * 10_001)
+    assert int(later.id) > int(shown.id)
+    assert (len(later.description), later.description[-3:]) == (10_000, "...")
+
+
+@pytest.mark.engine_does("EVENT-06")
+def test_the_newest_event_comes_first(engine: Engine) -> None:
+    first, second = add(engine, 1), add(engine, 2)
+    events = engine.system.events_service()
+    assert [one.id for one in events.list()] == [second.id, first.id]
+    assert [one.id for one in events.list(from_=int(first.id))] == [second.id]
+    assert [one.id for one in events.list(max=1)] == [second.id]
+
+
+@pytest.mark.engine_does("EVENT-01")
+@pytest.mark.parametrize("missing", ["origin", "severity", "description"])
+def test_what_an_event_wants(engine: Engine, missing: str) -> None:
+    with refused(400, missing):
+        add(engine, **{missing: None})
+
+
+@pytest.mark.engine_does("EVENT-02")
+@pytest.mark.parametrize("origin", ["oVirt", "OVIRT"])
+def test_the_engines_own_origin(engine: Engine, origin: str) -> None:
+    with refused(400, "Illegal Origin"):
+        add(engine, origin=origin)
+
+
+@pytest.mark.engine_does("EVENT-03")
+def test_an_id_is_used_once(engine: Engine) -> None:
+    add(engine)
+    add(engine, origin="another")
+    with refused(400, "custom id already exists"):
+        add(engine)
+
+
+@pytest.mark.engine_does("EVENT-04")
+def test_the_correlation_id_is_that_of_the_body(engine: Engine) -> None:
+    events = engine.system.events_service()
+    events.add(event(), query={"correlation_id": "request"})
+    events.add(event(8, correlation_id="body"), query={"correlation_id": "request"})
+    assert [one.correlation_id for one in events.list()] == ["body", None]
+    assert [e.custom_id for e in events.list(search="correlation_id=body")] == [8]
+
+
+# -- how often
+
+
+@pytest.mark.engine_does("EVENT-05")
+def test_a_flood_rate_of_zero_drops_what_comes_too_soon(engine: Engine) -> None:
+    add(engine, 1, flood_rate=0)
+    engine.world.seconds += 29
+    with refused(400, SILENT):
+        add(engine, 2, flood_rate=0)
+    assert len(engine.world.log.events) == 1
+    engine.world.seconds += 1
+    add(engine, 2, flood_rate=0)
+
+
+@pytest.mark.parametrize("words", [{}, {"flood_rate": 30}, {"flood_rate": 1}])
+def test_events_without_it_are_all_taken(engine: Engine, words: dict[str, int]) -> None:
+    for number in range(3):
+        add(engine, number, **words)
+    assert len(engine.world.log.events) == 3
+
+
+def test_other_severities_and_objects_are_other_events(engine: Engine) -> None:
+    add(engine, 1, flood_rate=0)
+    add(engine, 2, flood_rate=0, severity=types.LogSeverity.NORMAL)
+    about = types.Host(id=engine.world.host("host01").id)
+    add(engine, 3, flood_rate=0, host=about)
+    assert len(engine.world.log.events) == 3
+
+
+@pytest.mark.engine_does("EVENT-05")
+def test_a_dropped_event_sets_the_external_status(engine: Engine) -> None:
+    wrong = types.ExternalStatus.ERROR
+    name = engine.world.host("host01").id
+    add(engine, 1, flood_rate=0, host=types.Host(id=name))
+    about = types.Host(id=name, external_status=wrong)
+    with refused(400, SILENT):
+        add(engine, 2, flood_rate=0, host=about)
+    assert engine.host("host01").get().external_status == wrong

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine double's hosts: coming up, SPM, and domains that some cannot mount."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ovirtsdk4 import types
+from support.engine.double_engine import Engine, made, refused, row
+
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
+
+Status = types.HostStatus
+NEW = "nfs1.example.com:/exports/new"
+make = pytest.fixture(made)
+
+
+@pytest.fixture
+def engine(make: Any) -> Engine:
+    found: Engine = make()
+    return found
+
+
+def seen(engine: Engine, host: str, times: int) -> list[str]:
+    """What the API shows of a host, so many times."""
+    return [engine.host(host).get().status.value for _ in range(times)]
+
+
+def in_maintenance(engine: Engine, host: str = "host02") -> Any:
+    """The world's host, brought to maintenance before the test."""
+    found = engine.world.host(host)
+    found.status = "maintenance"
+    found.mounts.clear()
+    return found
+
+
+def cannot_mount(engine: Engine, host: str, domain: str = "data2") -> Any:
+    """Let ``host`` fail to mount ``domain`` from now on."""
+    engine.by_itself(domain)
+    engine.row(domain).update(row(mount_options="proto=rdma"), force=True)
+    found = engine.world.host(host)
+    found.rdma_ready = False
+    return found
+
+
+# -- coming up
+
+
+@pytest.mark.engine_does("UP-01")
+def test_a_host_is_shown_as_up_before_it_is_connected(engine: Engine) -> None:
+    host = in_maintenance(engine)
+    engine.host("host02").activate()
+    assert seen(engine, "host02", 3) == ["unassigned", "initializing", "up"]
+    assert (host.mounts, 13 in engine.world.log.codes()) == ({}, False)
+    assert seen(engine, "host02", 1) == ["up"]
+    assert sorted(engine.mounted("data1")) == ["host01", "host02", "host03"]
+    assert engine.world.log.codes() == [16, 13]
+
+
+@pytest.mark.engine_does("UP-01")
+def test_a_host_goes_down_from_up_where_it_cannot_connect(engine: Engine) -> None:
+    cannot_mount(engine, "host02")
+    in_maintenance(engine)
+    engine.host("host02").activate()
+    shown = seen(engine, "host02", 6)
+    assert shown[2:] == ["up", "up", "non_operational", "non_operational"]
+    assert 13 not in engine.world.log.codes()
+
+
+def test_a_test_chooses_how_long_connecting_takes(engine: Engine) -> None:
+    in_maintenance(engine)
+    engine.world.connecting_reads = 5
+    engine.host("host02").activate()
+    seen(engine, "host02", 6)
+    assert "host02" not in engine.mounted("data1")
+    seen(engine, "host02", 1)
+    assert "host02" in engine.mounted("data1")
+
+
+@pytest.mark.engine_does("UP-02")
+def test_event_13_has_not_the_id_of_the_activation(engine: Engine) -> None:
+    in_maintenance(engine)
+    engine.host("host02").activate(query={"correlation_id": "mine"})
+    engine.world.settle()
+    ids = {e.code: e.correlation_id for e in engine.world.log.events}
+    assert ids[16] == "mine"
+    assert ids[13] not in ("mine", None)
+
+
+@pytest.mark.engine_does("UP-03")
+def test_a_domain_that_is_inactive_has_to_be_connected(engine: Engine) -> None:
+    engine.world.domain("data2").status = "inactive"
+    cannot_mount(engine, "host02")
+    in_maintenance(engine)
+    engine.host("host02").activate()
+    engine.world.settle()
+    assert engine.world.host("host02").status == "non_operational"
+
+
+@pytest.mark.engine_does("UP-09")
+@pytest.mark.parametrize("kind", ["iso", "export"])
+def test_a_domain_without_disks_may_be_missing(engine: Engine, kind: str) -> None:
+    engine.world.domain("data2").type = kind
+    cannot_mount(engine, "host02")
+    in_maintenance(engine)
+    engine.host("host02").activate()
+    engine.world.settle()
+    assert engine.world.host("host02").status == "up"
+    assert {13, 188, 996} <= set(engine.world.log.codes())
+
+
+@pytest.mark.engine_does("EVENT-24")
+def test_one_event_names_all_domains_that_are_missing(make: Any) -> None:
+    engine = make(domains=("data1", "data2", "data3"))
+    in_maintenance(engine)
+    for name in ("data1", "data2", "data3"):
+        engine.world.export(engine.world.connection_of(name).export).answers = False
+    engine.host("host02").activate()
+    engine.world.settle()
+    told = [e.description for e in engine.world.log.events if e.code == 188]
+    assert [text.rpartition("Domains ")[2] for text in told] == [
+        "data1.",
+        "data2,data3.",
+    ]
+    assert engine.world.log.codes().count(996) == 3
+
+
+@pytest.mark.engine_does("UP-08")
+def test_nothing_is_connected_of_a_data_center_in_maintenance(engine: Engine) -> None:
+    engine.world.data_center("dc1").status = "maintenance"
+    host = in_maintenance(engine)
+    engine.host("host02").activate()
+    engine.world.settle()
+    assert (host.status, host.mounts) == ("up", {})
+
+
+@pytest.mark.engine_does("UP-05")
+def test_the_event_does_not_say_which_domain_it_was(engine: Engine) -> None:
+    cannot_mount(engine, "host02")
+    in_maintenance(engine)
+    engine.host("host02").activate(query={"correlation_id": "mine"})
+    engine.world.settle()
+    last = engine.world.log.events[-1]
+    assert (last.code, last.domain, "data2" in last.description) == (522, None, False)
+    assert engine.world.log.codes()[-3:] == [994, 995, 522]
+
+
+def test_a_host_that_was_mended_comes_up_by_itself(engine: Engine) -> None:
+    host = cannot_mount(engine, "host02")
+    host.reboot()
+    engine.world.settle()
+    assert host.status == "non_operational"
+    host.rdma_ready = True
+    engine.world.recover()
+    engine.world.settle()
+    assert (host.status, engine.mounted("data2")["host02"]) == ("up", "rdma")
+    assert engine.world.log.codes()[-2:] == [9502, 13]
+
+
+@pytest.mark.engine_does("UP-06")
+def test_a_host_that_is_up_is_not_activated(engine: Engine) -> None:
+    in_maintenance(engine)
+    engine.host("host02").activate()
+    assert seen(engine, "host02", 3)[-1] == "up"
+    with refused(409, "Up status"):
+        engine.host("host02").activate()
+
+
+@pytest.mark.engine_does("UP-07")
+def test_a_host_that_does_not_respond_is_not_activated(engine: Engine) -> None:
+    engine.world.host("host02").status = "non_responsive"
+    with refused(409, "non responsive"):
+        engine.host("host02").activate()
+
+
+@pytest.mark.engine_does("UP-04")
+def test_activation_waits_for_the_disconnecting(engine: Engine) -> None:
+    engine.by_itself("data2")
+    engine.host("host02").deactivate()
+    assert seen(engine, "host02", 2)[-1] == "maintenance"
+    engine.row("data2").update(row(mount_options="proto=rdma"), force=True)
+    engine.host("host02").activate()
+    engine.world.settle()
+    # It was mounted anew: the old mount did not stay.
+    assert engine.mounted("data2")["host02"] == "rdma"
+
+
+# -- SPM
+
+
+@pytest.mark.engine_does("SPM-01")
+def test_the_data_center_is_not_up_while_spm_moves(engine: Engine) -> None:
+    engine.host("host01").deactivate()
+    centre = engine.system.data_centers_service().list()
+    found = [engine.system.data_centers_service().list()[0] for _ in range(3)]
+    shown = [one.status.value for one in (*centre, *found)]
+    assert shown == ["up", "problematic", "contend", "up"]
+    assert [h.name for h in engine.world.hosts.values() if h.spm] == ["host02"]
+
+
+@pytest.mark.engine_does("SPM-01")
+def test_the_next_host_contends_for_spm(engine: Engine) -> None:
+    engine.host("host01").deactivate()
+    shown = [engine.host("host02").get().spm.status.value for _ in range(4)]
+    assert shown == ["none", "none", "contending", "spm"]
+
+
+def test_the_first_host_that_comes_is_spm_where_there_is_none(make: Any) -> None:
+    engine = make(hosts=1)
+    engine.host("host01").deactivate()
+    engine.world.settle()
+    assert engine.world.data_center("dc1").status == "problematic"
+    engine.host("host01").activate()
+    engine.world.settle()
+    assert engine.world.host("host01").spm
+    assert engine.world.data_center("dc1").status == "up"
+
+
+# -- a domain that some hosts cannot mount
+
+
+def attached_but_on_host02(engine: Engine) -> None:
+    """Attach a new domain that host02 cannot mount."""
+    made = engine.domains.add(engine.new(mount_options="rdma"))
+    engine.world.host("host02").rdma_ready = False
+    engine.centre().add(types.StorageDomain(id=made.id))
+    for _ in range(3):
+        engine.attached("new").get()
+
+
+@pytest.mark.engine_does("DOMAIN-01")
+def test_a_host_that_misses_a_new_domain_stays_up(engine: Engine) -> None:
+    attached_but_on_host02(engine)
+    assert engine.attached("new").get().status == types.StorageDomainStatus.ACTIVE
+    assert {h.status for h in engine.world.hosts.values()} == {"up"}
+    assert sorted(engine.mounted("new")) == ["host01", "host03"]
+    told = [e for e in engine.world.log.events if e.code == 188]
+    assert {e.host for e in told} == {engine.world.host("host02").id}
+
+
+@pytest.mark.engine_does("DOMAIN-02")
+def test_it_goes_down_when_its_monitoring_times_out(engine: Engine) -> None:
+    attached_but_on_host02(engine)
+    engine.world.domain_monitoring_times_out()
+    states = {h.name: h.status for h in engine.world.hosts.values()}
+    assert states == {"host01": "up", "host02": "non_operational", "host03": "up"}
+    assert engine.world.log.codes()[-1] == 522
+
+
+@pytest.mark.engine_does("DOMAIN-02")
+def test_a_domain_that_no_host_sees_becomes_inactive(engine: Engine) -> None:
+    for host in engine.world.hosts.values():
+        del host.mounts[engine.world.connection_of("data2").export]
+    engine.world.domain_monitoring_times_out()
+    found = engine.attached("data2").get()
+    assert found.status == types.StorageDomainStatus.INACTIVE
+    assert {h.status for h in engine.world.hosts.values()} == {"up"}
+
+
+@pytest.mark.engine_does("DOMAIN-01")
+def test_the_same_holds_for_a_domain_that_is_activated(engine: Engine) -> None:
+    engine.attached("data2").deactivate()
+    engine.world.settle()
+    engine.row("data2").update(row(mount_options="proto=rdma"))
+    engine.world.host("host03").rdma_ready = False
+    engine.attached("data2").activate()
+    assert engine.attached("data2").get().status == types.StorageDomainStatus.ACTIVE
+    assert engine.host("host03").get().status == Status.UP
+
+
+def test_a_host_that_misses_the_master_goes_down_with_it(make: Any) -> None:
+    engine = make(domains=("data1",))
+    engine.attached("data1").deactivate()
+    engine.world.settle()
+    engine.row("data1").update(row(mount_options="proto=rdma"))
+    engine.world.host("host03").rdma_ready = False
+    words = {"correlation_id": "mine"}
+    engine.attached("data1").activate(query=words)
+    engine.world.settle()
+    assert engine.world.host("host03").status == "non_operational"
+    last = engine.world.log.events[-1]
+    assert (last.code, last.correlation_id) == (522, "mine")
+
+
+# -- what is shown beside
+
+
+@pytest.mark.engine_does("HOST-01")
+def test_the_summary_counts_what_is_up_as_active(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.vms, host.inactive_vms = ["vm1", "vm2", "vm3"], ["vm3"]
+    found = engine.host("host02").get().summary
+    assert (found.active, found.migrating, found.total) == (2, 0, 3)
+    engine.host("host02").deactivate()
+    found = engine.host("host02").get().summary
+    assert (found.active, found.migrating, found.total) == (0, 3, 3)
+
+
+@pytest.mark.engine_does("HOST-02")
+def test_an_upgrade_of_a_cluster_is_shown(engine: Engine) -> None:
+    clusters = engine.system.clusters_service()
+    assert not clusters.list()[0].upgrade_in_progress
+    engine.world.cluster("cl1").upgrade_in_progress = True
+    assert clusters.list()[0].upgrade_in_progress
+
+
+@pytest.mark.engine_does("HOST-03")
+def test_a_refresh_needs_a_host_that_can_be_reached(engine: Engine) -> None:
+    engine.host("host02").refresh()
+    engine.world.host("host02").reachable = False
+    with refused(400):
+        engine.host("host02").refresh()
+    assert engine.world.log.codes() == [606, 607]

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine double's way to maintenance: virtual machines, refusals, SPM, storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ovirtsdk4 import types
+from support.engine.double_engine import Engine, made, refused
+
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
+
+make = pytest.fixture(made)
+MINE = {"correlation_id": "mine"}
+
+
+@pytest.fixture
+def engine(make: Any) -> Engine:
+    found: Engine = make()
+    return found
+
+
+def shown(engine: Engine, host: str) -> str:
+    status: str = engine.host(host).get().status.value
+    return status
+
+
+def told(engine: Engine, code: int) -> list[tuple[Any, Any]]:
+    """Host and correlation id of each event with this code."""
+    events = engine.world.log.events
+    return [(e.host, e.correlation_id) for e in events if e.code == code]
+
+
+# -- what is in the way
+
+
+@pytest.mark.engine_does("MAINT-11")
+@pytest.mark.parametrize("status", ["unassigned", "installing", "reboot"])
+def test_a_host_that_is_coming_up_is_not_deactivated(
+    engine: Engine, status: str
+) -> None:
+    engine.world.host("host02").status = status
+    with refused(409, "not operational"):
+        engine.host("host02").deactivate()
+
+
+@pytest.mark.engine_does("MAINT-12")
+def test_a_pinned_machine_is_named(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.vms, host.pinned_vms = ["vm1", "vm2"], ["vm2"]
+    with refused(409, "non-migratable VMs are: vm2"):
+        engine.host("host02").deactivate()
+    assert host.status == "up"
+
+
+def test_what_migrates_how_is_in_the_machines_policy(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.vms = ["vm1", "vm2", "vm3"]
+    host.pinned_vms, host.manual_vms = ["vm2"], ["vm3"]
+    found = engine.system.vms_service().list(search="host=host02")
+    assert {vm.name: vm.placement_policy.affinity.value for vm in found} == {
+        "vm1": "migratable",
+        "vm2": "pinned",
+        "vm3": "user_migratable",
+    }
+
+
+@pytest.mark.engine_does("MAINT-13")
+def test_a_host_in_maintenance_is_not_deactivated(engine: Engine) -> None:
+    engine.world.host("host02").status = "maintenance"
+    with refused(409, "already in Maintenance"):
+        engine.host("host02").deactivate()
+
+
+@pytest.mark.engine_does("MAINT-14")
+def test_a_host_that_contends_for_spm(engine: Engine) -> None:
+    engine.world.host("host02").spm_contending = True
+    assert engine.host("host02").get().spm.status == types.SpmStatus.CONTENDING
+    with refused(409, "contending.*wait for operation to complete and retry"):
+        engine.host("host02").deactivate()
+
+
+@pytest.mark.engine_does("MAINT-15")
+@pytest.mark.parametrize("words", [{"vms": ["vm1"]}, {"spm": True}])
+def test_a_host_that_does_not_respond(engine: Engine, words: dict[str, Any]) -> None:
+    host = engine.world.host("host02")
+    host.status = "non_responsive"
+    for name, value in words.items():
+        setattr(host, name, value)
+    with refused(409, "does not respond"):
+        engine.host("host02").deactivate()
+
+
+@pytest.mark.engine_does("MAINT-16")
+def test_the_spm_with_running_tasks(engine: Engine) -> None:
+    engine.world.domain("data2").tasks = ["copy"]
+    with refused(409, "running tasks,\\nwait for operation to complete and retry"):
+        engine.host("host01").deactivate()
+    engine.host("host02").deactivate()
+
+
+@pytest.mark.engine_does("MAINT-17")
+def test_a_host_with_running_operations(engine: Engine) -> None:
+    engine.world.host("host02").running_operations = ["Copying disk d1"]
+    with refused(409, "Copying disk d1.*wait for the operations to complete"):
+        engine.host("host02").deactivate()
+
+
+@pytest.mark.engine_does("MAINT-18")
+def test_machines_on_the_only_host_that_is_up(make: Any) -> None:
+    engine = make(hosts=1)
+    engine.world.host("host01").vms = ["vm1"]
+    with refused(409, "no other host of its cluster"):
+        engine.host("host01").deactivate()
+    assert engine.world.host("host01").status == "up"
+
+
+@pytest.mark.engine_does("MAINT-20")
+def test_the_engines_own_machine_wants_another_host(make: Any) -> None:
+    engine = make(hosted_engine=True)
+    host = engine.world.host("host02")
+    host.vms, host.hosted_engine_vm = ["HostedEngine"], "HostedEngine"
+    for name in ("host01", "host03"):
+        engine.world.host(name).hosted_engine = False
+    with refused(409, "engine VM"):
+        engine.host("host02").deactivate()
+    engine.world.host("host03").hosted_engine = True
+    engine.host("host02").deactivate()
+
+
+@pytest.mark.engine_does("MAINT-19")
+def test_a_refusal_is_an_event_without_a_host(engine: Engine) -> None:
+    engine.world.host("host02").running_operations = ["Copying disk d1"]
+    with refused(409):
+        engine.host("host02").deactivate(query=MINE)
+    assert told(engine, 14001) == [(None, "mine")]
+
+
+# -- virtual machines that go, and that do not
+
+
+def test_machines_go_to_the_other_hosts(engine: Engine) -> None:
+    engine.world.host("host02").vms = ["vm1", "vm2"]
+    engine.host("host02").deactivate(query=MINE)
+    engine.world.settle()
+    assert engine.world.host("host02").status == "maintenance"
+    names = [engine.world.host(name).vms for name in ("host01", "host03")]
+    assert names == [["vm1"], ["vm2"]]
+    assert told(engine, 620) == [(engine.world.host("host02").id, "mine")]
+
+
+@pytest.mark.engine_does("MAINT-02")
+def test_one_machine_that_cannot_go_fails_the_call(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.vms, host.unscheduled_vms = ["vm1", "vm2"], ["vm2"]
+    with refused(400, r"detail is \"\[\]\""):
+        engine.host("host02").deactivate(query=MINE)
+    assert told(engine, 602) == [(host.id, "mine")]
+    assert told(engine, 620) == []
+    assert shown(engine, "host02") == "preparing_for_maintenance"
+    assert host.vms == ["vm2"]
+
+
+@pytest.mark.engine_does("MAINT-03")
+def test_where_no_machine_can_go_the_schedulers_words_are_there(
+    engine: Engine,
+) -> None:
+    host = engine.world.host("host02")
+    host.vms = host.unscheduled_vms = ["vm1"]
+    with refused(409, "scheduling constraints"):
+        engine.host("host02").deactivate(query=MINE)
+    assert told(engine, 602) == [(host.id, "mine")]
+    assert shown(engine, "host02") == "preparing_for_maintenance"
+
+
+@pytest.mark.engine_does("MAINT-04")
+def test_the_engine_tries_again_with_an_id_of_its_own(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.vms, host.unscheduled_vms = ["vm1", "vm2"], ["vm2"]
+    with refused(400):
+        engine.host("host02").deactivate(query=MINE)
+    for _ in range(2 * engine.world.retry_reads + 1):
+        assert shown(engine, "host02") == "preparing_for_maintenance"
+    events = told(engine, 17)
+    assert [host for host, _ in events] == [host.id] * 2
+    assert "mine" not in dict(events).values()
+    host.unscheduled_vms = []
+    engine.world.settle()
+    assert host.status == "maintenance"
+
+
+@pytest.mark.engine_does("MAINT-05")
+def test_a_machine_that_people_migrate_holds_up_the_retries(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.vms = host.manual_vms = ["vm1"]
+    host.stuck_vms = ["vm1"]
+    engine.host("host02").deactivate(query=MINE)
+    engine.world.advance(2)
+    assert (told(engine, 17), told(engine, 15)) == ([], [])
+    (host_named, made_id) = told(engine, 14001)[0]
+    assert (host_named, made_id == "mine") == (None, False)
+
+
+def test_a_machine_that_people_migrate_goes_with_the_call(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.vms, host.manual_vms = ["vm1"], ["vm1"]
+    engine.host("host02").deactivate()
+    engine.world.settle()
+    assert (host.status, host.vms) == ("maintenance", [])
+
+
+@pytest.mark.engine_does("MAINT-06")
+def test_a_migration_that_fails_is_told_by_the_machine_only(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.vms, host.stuck_vms = ["vm1", "vm2"], ["vm2"]
+    engine.host("host02").deactivate(query=MINE)
+    engine.world.advance(2)
+    assert (host.status, host.vms) == ("preparing_for_maintenance", ["vm2"])
+    assert engine.world.log.codes() == [620, 140, 15, 140]
+    host.stuck_vms = []
+    engine.world.settle()
+    assert host.status == "maintenance"
+
+
+# -- SPM and storage
+
+
+@pytest.mark.engine_does("MAINT-09")
+def test_an_spm_that_does_not_stop_leaves_the_host_up(engine: Engine) -> None:
+    engine.world.host("host01").spm_stop_fails = 1
+    engine.host("host01").deactivate(query=MINE)
+    assert (shown(engine, "host01"), engine.world.host("host01").spm) == ("up", True)
+    assert told(engine, 27) == [(engine.world.host("host01").id, None)]
+    engine.host("host01").deactivate(query=MINE)
+    assert not engine.world.host("host01").spm
+    assert shown(engine, "host01") == "preparing_for_maintenance"
+
+
+@pytest.mark.engine_does("MAINT-01")
+def test_a_host_is_in_maintenance_before_it_is_disconnected(engine: Engine) -> None:
+    engine.host("host02").deactivate()
+    shown(engine, "host02")
+    assert shown(engine, "host02") == "maintenance"
+    assert "host02" in engine.mounted("data1")
+    assert shown(engine, "host02") == "maintenance"
+    assert "host02" not in engine.mounted("data1")
+
+
+@pytest.mark.engine_does("MAINT-07")
+def test_no_event_says_that_it_is_there(engine: Engine) -> None:
+    engine.host("host02").deactivate(reason="because")
+    engine.world.settle()
+    assert engine.world.host("host02").status == "maintenance"
+    assert engine.world.log.codes() == [600]
+
+
+@pytest.mark.engine_does("MAINT-08")
+@pytest.mark.parametrize("status", ["down", "non_responsive"])
+def test_a_host_that_is_away_is_in_maintenance_at_once(
+    engine: Engine, status: str
+) -> None:
+    engine.world.host("host02").status = status
+    engine.host("host02").deactivate()
+    assert shown(engine, "host02") == "maintenance"
+    engine.world.settle()
+    assert "host02" in engine.mounted("data1")
+
+
+@pytest.mark.engine_does("MAINT-10")
+def test_a_host_that_is_being_connected_is_connected_first(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.status = "maintenance"
+    host.mounts.clear()
+    engine.host("host02").activate()
+    while shown(engine, "host02") != "up":
+        pass
+    engine.host("host02").deactivate()
+    assert shown(engine, "host02") == "preparing_for_maintenance"
+    assert 13 in engine.world.log.codes()
+    engine.world.settle()
+    assert (host.status, host.mounts) == ("maintenance", {})

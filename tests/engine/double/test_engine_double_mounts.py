@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which transport a mount on the double's hosts gets from the mounts that are there, as
+tests/lab/test_shared_transport_lab.py saw it on a kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_double import World, sample_world
+from engine_double.mounts import connect, disconnect_all
+
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
+
+RULES = "version: 1\nnfs:\n  rules:\n  - {server: nfs1.example.com, transport: %s}\n"
+
+
+@pytest.fixture
+def world() -> World:
+    return sample_world(hosts=2)
+
+
+@pytest.mark.parametrize(
+    ("stands", "addon", "rule", "options", "got"),
+    [
+        # Stock VDSM asks for it, and does not look at what comes of it.
+        ("tcp", False, None, "proto=rdma", "tcp"),
+        ("rdma", False, None, "", "rdma"),
+        ("tcp", True, "prefer-rdma", "", "tcp"),
+        ("tcp", True, "require-rdma", "", None),
+        ("rdma", True, "tcp", "proto=rdma", "rdma"),
+        ("rdma", True, "require-rdma", "", "rdma"),
+    ],
+)
+@pytest.mark.parametrize("version", ["v4_2", "v4", "auto", None])
+def test_nfs_4_mounts_of_a_server_share_the_first_ones_connection(
+    world: World,
+    stands: str,
+    addon: bool,
+    rule: Any,
+    options: str,
+    got: Any,
+    version: Any,
+) -> None:
+    host = world.host("host02")
+    first, second = (world.connection_of(name) for name in ("data1", "data2"))
+    host.mounts = {first.export: stands}
+    host.addon = addon
+    host.policy_text = RULES % rule if rule else None
+    second.nfs_version, second.mount_options = version, options
+    failure = connect(world, host, second)
+    assert host.mounts.get(second.export) == got
+    assert (failure.code if failure else None) == (None if got else 477)
+
+
+@pytest.mark.parametrize(
+    ("version", "address"),
+    [("v3", None), ("v4_0", None), ("v4_1", None), ("v4_2", "nfs2.example.com")],
+)
+@pytest.mark.parametrize("rule", ["require-rdma", "prefer-rdma", None])
+def test_other_versions_and_servers_share_nothing(
+    world: World, version: str, address: Any, rule: Any
+) -> None:
+    host = world.host("host02")
+    found = world.connection_of("data2")
+    host.mounts.pop(found.export)
+    host.addon, host.policy_text = True, RULES % rule if rule else None
+    found.nfs_version, found.mount_options = version, "proto=rdma"
+    found.address = address or found.address
+    assert connect(world, host, found) is None
+    assert host.mounts[found.export] == "rdma"
+
+
+def test_rdma_has_to_work_before_the_kernel_finds_a_connection(world: World) -> None:
+    host, found = world.host("host02"), world.connection_of("data2")
+    host.mounts.pop(found.export)
+    host.rdma_ready, found.mount_options = False, "proto=rdma"
+    failure = connect(world, host, found)
+    assert failure is not None and failure.code == 477
+
+
+@pytest.mark.engine_does("HOST-21")
+def test_a_host_keeps_the_mount_of_the_hosted_engine() -> None:
+    world = sample_world(hosts=2, hosted_engine=True)
+    host = world.host("host02")
+    disconnect_all(world, host)
+    assert list(host.mounts) == ["nfs1.example.com:/exports/hosted_storage"]

@@ -1,0 +1,842 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine double's networks and features, through the real SDK."""
+
+from __future__ import annotations
+
+import ovirtsdk4 as sdk
+import pytest
+from engine_double import EngineDouble, SimNic, features, sample_world
+from engine_double.hooks import hook, our_hooks
+from engine_double.host_nics import clamp
+from ovirtsdk4 import types
+
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
+
+STATIC = types.BootProtocol.STATIC
+
+
+@pytest.fixture
+def world():
+    return sample_world(hosts=3, reads_per_stage=1)
+
+
+@pytest.fixture
+def double(world):
+    with EngineDouble(world) as started:
+        yield started
+        assert started.strict_errors == []
+
+
+@pytest.fixture
+def system(double):
+    user, password = "admin@ovirt@internalsso", "secret"
+    connection = sdk.Connection(url=double.url, username=user, password=password)
+    yield connection.system_service()
+    connection.close(logout=False)
+
+
+def refused(code, words, call, *arguments, **more):
+    with pytest.raises(sdk.Error, match=words) as error:
+        call(*arguments, **more)
+    assert error.value.code == code
+
+
+def network(system, world, name="storage", *, mtu=2044, usages=(), **row):
+    """Make a network and put it into the cluster, not required."""
+    data_center = types.DataCenter(name="dc1")
+    made = system.networks_service().add(
+        types.Network(name=name, data_center=data_center, mtu=mtu, usages=list(usages))
+    )
+    words = {"required": False, **row}
+    cluster_of(system, world).networks_service().add(types.Network(id=made.id, **words))
+    return made
+
+
+def cluster_of(system, world, name="cl1"):
+    return system.clusters_service().cluster_service(world.cluster(name).id)
+
+
+def host_of(system, world, name="host01"):
+    return system.hosts_service().host_service(world.host(name).id)
+
+
+def attachment(name="storage", nic="ib0", address="10.0.0.1", netmask="255.255.255.0"):
+    assignment = types.IpAddressAssignment(
+        assignment_method=STATIC,
+        ip=types.Ip(address=address, netmask=netmask, version=types.IpVersion.V4),
+    )
+    return types.NetworkAttachment(
+        network=types.Network(name=name),
+        host_nic=types.HostNic(name=nic),
+        ip_address_assignments=[assignment],
+    )
+
+
+def attach(system, world, *attachments, host="host01", **words):
+    host_of(system, world, host).setup_networks(
+        modified_network_attachments=list(attachments or [attachment()]), **words
+    )
+
+
+def storage_on(system, world, host="host01"):
+    wanted = world.network("storage").id
+    found = host_of(system, world, host).network_attachments_service().list()
+    return next((one for one in found if one.network.id == wanted), None)
+
+
+# -- logical networks
+
+
+@pytest.mark.engine_does("NET-02")
+def test_a_network_without_usages_is_no_vm_network(system, world):
+    made = network(system, world)
+    assert (made.usages, made.mtu) == ([], 2044)
+    below = system.networks_service().network_service(made.id).get()
+    assert below.data_center.id == world.data_center("dc1").id
+    default = system.networks_service().add(
+        types.Network(name="vms", data_center=types.DataCenter(name="dc1"))
+    )
+    assert default.usages == [types.NetworkUsage.VM]
+    found = system.networks_service().list(search="name=stor*")
+    assert [one.name for one in found] == ["storage"]
+
+
+@pytest.mark.engine_does("NET-03", "NET-04", "NET-05", "NET-06")
+def test_networks_that_the_engine_refuses(system, world):
+    add, centre = system.networks_service().add, types.DataCenter(name="dc1")
+    for code, text, words in (
+        (409, "already used", {"name": "ovirtmgmt"}),
+        (400, "cannot start with 'bond'", {"name": "bond7"}),
+        (400, "MTU", {"name": "a", "mtu": 67}),
+        (400, "VLAN", {"name": "a", "vlan": types.Vlan(id=5000)}),
+    ):
+        refused(code, text, add, types.Network(data_center=centre, **words))
+
+
+@pytest.mark.engine_does("NET-01")
+def test_a_network_wants_a_name_and_a_data_center(system, world):
+    add = system.networks_service().add
+    refused(400, r"\[name, dataCenter.name.id\] required", add, types.Network())
+    centre = types.DataCenter(name="nowhere")
+    wanted = types.Network(name="a", data_center=centre)
+    refused(404, "Datacenter: name=nowhere", add, wanted)
+
+
+@pytest.mark.engine_does("NET-08")
+def test_a_network_that_hosts_have_keeps_its_name(system, world):
+    made = network(system, world)
+    attach(system, world)
+    update = system.networks_service().network_service(made.id).update
+    refused(409, "host01", update, types.Network(name="other"))
+
+
+@pytest.mark.engine_does("NET-10")
+def test_a_name_that_no_netdev_can_have_is_another_on_hosts(system, world):
+    made = network(system, world, name="storage network")
+    assert len(made.vdsm_name) == 15 and made.vdsm_name.startswith("on")
+
+
+@pytest.mark.parametrize("mtu", [0, 68, 4092, 65520])
+def test_an_mtu_has_no_maximum(system, world, mtu):
+    assert network(system, world, mtu=mtu).mtu == mtu
+
+
+@pytest.mark.engine_does("NET-11", "NET-12", "NET-17")
+def test_attached_to_a_cluster_a_network_is_required_unless_it_is_said(system, world):
+    centre = types.DataCenter(name="dc1")
+    made = system.networks_service().add(types.Network(name="a", data_center=centre))
+    networks = cluster_of(system, world).networks_service()
+    added = networks.add(types.Network(id=made.id))
+    assert added.required is True
+    assert added.status == types.NetworkStatus.NON_OPERATIONAL
+    refused(409, "already attached", networks.add, types.Network(name="a"))
+    changed = networks.network_service(made.id).update(types.Network(required=False))
+    assert changed.required is False
+    assert changed.status == types.NetworkStatus.OPERATIONAL
+    networks.network_service(made.id).remove()
+    assert [one.name for one in networks.list()] == ["ovirtmgmt"]
+
+
+@pytest.mark.engine_does("NET-13")
+def test_one_network_of_a_cluster_is_for_migration(system, world):
+    made = network(system, world)
+    networks = cluster_of(system, world).networks_service()
+    one = networks.network_service(made.id)
+    migration = types.NetworkUsage.MIGRATION
+    assert one.update(types.Network(usages=[migration])).usages == [migration]
+
+    def roles():
+        return {n.name: migration in n.usages for n in networks.list()}
+
+    assert roles() == {"ovirtmgmt": False, "storage": True}
+    one.remove()
+    assert roles() == {"ovirtmgmt": True}
+
+
+@pytest.mark.engine_does("NET-07", "NET-14")
+def test_the_management_network_cannot_go(system, world):
+    found = world.network("ovirtmgmt").id
+    row = cluster_of(system, world).networks_service().network_service(found)
+    refused(400, "mandatory", row.remove)
+    refused(400, "must be required", row.update, types.Network(required=False))
+    refused(400, "mandatory", system.networks_service().network_service(found).remove)
+
+
+# -- attaching
+
+
+@pytest.mark.engine_does("NET-59")
+def test_the_default_route_has_a_row_for_name_servers(system, world):
+    network(system, world)
+    attach(system, world)
+    rows = {
+        world.networks[one.network.id].name: {
+            row.name: row.expected_value for row in one.reported_configurations
+        }
+        for one in host_of(system, world).network_attachments_service().list()
+    }
+    assert "dns_configuration" in rows["ovirtmgmt"]
+    assert "dns_configuration" not in rows["storage"]
+    default = {name: row["default_route"] for name, row in rows.items()}
+    assert default == {"ovirtmgmt": "true", "storage": "false"}
+
+
+@pytest.mark.engine_does("NET-56")
+def test_networks_of_a_host_that_is_not_reached(system, world):
+    network(system, world)
+    world.host("host01").reachable = False
+    refused(400, "Network error", attach, system, world)
+    refused(400, "Network error", host_of(system, world).commit_net_config)
+
+
+@pytest.mark.engine_does("NET-58")
+def test_an_attached_network_has_its_address_and_is_in_sync(system, world):
+    network(system, world)
+    attach(system, world, commit_on_success=True)
+    found = storage_on(system, world)
+    assert found.in_sync is True
+    ip = found.ip_address_assignments[0].ip
+    assert (ip.address, ip.netmask) == ("10.0.0.1", "255.255.255.0")
+    methods = [
+        (each.ip.version.value, each.assignment_method.value)
+        for each in found.ip_address_assignments
+    ]
+    assert methods == [("v4", "static"), ("v6", "none")]
+    rows = {
+        r.name: (r.expected_value, r.actual_value, r.in_sync)
+        for r in (found.reported_configurations)
+    }
+    assert rows["mtu"] == ("2044", "2044", True)
+    assert rows["bridged"] == ("false", "false", True)
+    assert rows["ipv4_address"] == ("10.0.0.1", "10.0.0.1", True)
+    nic = next(
+        n for n in host_of(system, world).nics_service().list() if n.name == "ib0"
+    )
+    assert (nic.ip.address, nic.mtu, nic.bridged) == ("10.0.0.1", 2044, False)
+    assert nic.network.id == world.network("storage").id
+    assert nic.mac.address.count(":") == 19
+    assert nic.speed == 100_000_000_000
+
+
+def test_ipv6_addresses_have_a_prefix(system, world):
+    network(system, world)
+    one = attachment(address="fd00::7", netmask="64")
+    one.ip_address_assignments[0].ip.version = types.IpVersion.V6
+    attach(system, world, one)
+    rows = {
+        row.name: row.actual_value
+        for row in storage_on(system, world).reported_configurations
+    }
+    assert (rows["ipv6_address"], rows["ipv6_prefix"]) == ("fd00::7", "64")
+
+
+@pytest.mark.engine_does("NET-53")
+def test_what_is_not_committed_is_lost_at_a_reboot(system, world):
+    network(system, world)
+    attach(system, world)
+    world.host("host01").reboot()
+    world.settle()
+    assert storage_on(system, world) is None
+    assert world.host("host01").nic("ib0").address is None
+    attach(system, world)
+    host_of(system, world).commit_net_config()
+    attach(system, world, attachment(address="10.0.0.99"))
+    world.host("host01").reboot()
+    world.settle()
+    found = storage_on(system, world)
+    assert found.ip_address_assignments[0].ip.address == "10.0.0.1"
+
+
+@pytest.mark.parametrize("status", ["maintenance", "up", "non_operational"])
+def test_hosts_that_take_networks(system, world, status):
+    network(system, world)
+    world.host("host01").status = status
+    attach(system, world)
+    assert storage_on(system, world) is not None
+
+
+@pytest.mark.engine_does("NET-21")
+@pytest.mark.parametrize("status", ["down", "non_responsive", "installing", "reboot"])
+def test_hosts_that_do_not(system, world, status):
+    network(system, world)
+    world.host("host01").status = status
+    refused(409, "only when Host status", attach, system, world)
+
+
+@pytest.mark.engine_does("NET-51", "NET-52")
+def test_a_host_that_is_cut_off_rolls_back(system, world):
+    network(system, world)
+    world.host("host01").cut_off = True
+    refused(400, "Reverting back to last known", attach, system, world)
+    assert storage_on(system, world) is None
+    # Without the check it is done, and the host is gone: nobody tells.
+    refused(
+        400, r'Fault detail is "\[\]"', attach, system, world, check_connectivity=False
+    )
+    assert storage_on(system, world) is not None
+    assert world.host("host01").status == "non_responsive"
+
+
+@pytest.mark.engine_does("NET-22")
+@pytest.mark.parametrize("seconds", [0, 121])
+def test_the_connectivity_timeout_has_a_range(system, world, seconds):
+    network(system, world)
+    # Looked at before the host's status.
+    world.host("host01").status = "down"
+    refused(400, "timeout", attach, system, world, connectivity_timeout=seconds)
+
+
+VM = [types.NetworkUsage.VM]
+
+
+@pytest.mark.engine_does("NET-55")
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"usages": VM}, "bridge storage cannot have infiniband port"),
+        ({"mtu": 65520}, "bigger than maximum allowed MTU 4092"),
+    ],
+)
+def test_what_an_ipoib_nic_cannot_do_fails_on_the_host(system, world, words, text):
+    network(system, world, **words)
+    refused(400, text, attach, system, world)
+    assert storage_on(system, world) is None
+    assert world.host("host01").nic("ib0").mtu == 2044
+
+
+def test_a_vlan_over_infiniband_fails_on_the_host(system, world):
+    network(system, world)
+    world.network("storage").vlan = 100
+    refused(400, "no VLAN", attach, system, world)
+
+
+def _method(one, word):
+    one.ip_address_assignments[0].assignment_method = word
+    return one
+
+
+@pytest.mark.engine_does("NET-23", "NET-25", "NET-28", "NET-30", "NET-33")
+def test_attachments_that_the_engine_refuses(system, world):
+    network(system, world)
+    for one, code, text in (
+        (attachment(nic="ib9"), 400, "ib9.* does not exist"),
+        (attachment(name="nothing"), 400, "doesn't exist"),
+        (attachment(address="10.0.0.300"), 400, "Bad IP"),
+        (attachment(netmask="255.0.255.0"), 400, "Bad IP"),
+        (attachment(address=None), 400, "Must define"),
+        (_method(attachment(), None), 400, "Boot protocol is missing"),
+        (_method(attachment(), types.BootProtocol.DHCP), 400, "Incompatible"),
+        (attachment(nic="eth0"), 409, "At most one VLAN-untagged"),
+    ):
+        refused(code, text, attach, system, world, one)
+        assert storage_on(system, world) is None
+
+
+@pytest.mark.engine_does("NET-32")
+def test_a_call_puts_a_network_on_a_host_once(system, world, two_ports):
+    network(system, world)
+    both = [attachment(), attachment(nic="ib1")]
+    refused(400, "refer to the same network", attach, system, world, *both)
+
+
+@pytest.mark.engine_does("NET-34")
+def test_networks_on_a_nic_have_the_mtu_of_the_one_without_a_vlan(system, world):
+    network(system, world, mtu=9000)
+    world.network("storage").vlan = 100
+    words = {"address": "10.0.0.1", "nic": "eth0"}
+    refused(409, "same MTU", attach, system, world, attachment(**words))
+    world.network("storage").mtu = 1500
+    attach(system, world, attachment(**words))
+
+
+def nic_of(system, world, name):
+    nics = host_of(system, world).nics_service().list()
+    return next((nic for nic in nics if nic.name == name), None)
+
+
+@pytest.mark.engine_does("NET-61")
+def test_a_vlan_is_a_nic_of_its_own(system, world):
+    network(system, world, mtu=1500)
+    world.network("storage").vlan = 100
+    attach(system, world, attachment(nic="eth0"))
+    found = nic_of(system, world, "eth0.100")
+    assert found is not None
+    assert (found.base_interface, found.vlan.id) == ("eth0", 100)
+    assert (found.ip.address, found.network.id) == (
+        "10.0.0.1",
+        world.network("storage").id,
+    )
+    assert nic_of(system, world, "eth0").network.id == world.network("ovirtmgmt").id
+    assert storage_on(system, world).in_sync is True
+
+
+@pytest.mark.engine_does("NET-24", "NET-29")
+def test_an_attachment_keeps_its_network(system, world):
+    network(system, world)
+    network(system, world, name="other")
+    attach(system, world)
+    mine = storage_on(system, world)
+    other = types.NetworkAttachment(id=mine.id, network=types.Network(name="other"))
+    refused(400, "cannot change", attach, system, world, other)
+    both = {"removed_network_attachments": [types.NetworkAttachment(id=mine.id)]}
+    changed = attachment(address="10.0.0.9")
+    refused(400, "both changed and removed", attach, system, world, changed, **both)
+    gone = types.NetworkAttachment(id="11111111-2222-3333-4444-555555555555")
+    refused(400, "does not exist", attach, system, world, gone)
+
+
+@pytest.mark.engine_does("NET-26")
+def test_a_network_of_no_cluster_cannot_be_attached(system, world):
+    centre = types.DataCenter(name="dc1")
+    system.networks_service().add(types.Network(name="storage", data_center=centre))
+    refused(400, "does not exist in Cluster", attach, system, world)
+
+
+def test_the_same_network_is_changed_and_what_is_not_said_stays(system, world):
+    network(system, world)
+    attach(system, world)
+    before = storage_on(system, world).id
+    attach(system, world, attachment(address="10.0.0.2"))
+    found = storage_on(system, world)
+    assert found.id == before
+    assert found.ip_address_assignments[0].ip.address == "10.0.0.2"
+    attach(system, world, types.NetworkAttachment(id=before, properties=[]))
+    found = storage_on(system, world)
+    assert found.ip_address_assignments[0].ip.address == "10.0.0.2"
+
+
+@pytest.mark.engine_does("NET-36", "NET-57", "NET-19", "NET-62")
+def test_a_clamped_mtu_is_out_of_sync_until_it_is_synchronised(system, world):
+    network(system, world, mtu=4092)
+    attach(system, world)
+    host = world.host("host01")
+    clamp(host, "ib0", 2044)
+    found = storage_on(system, world)
+    assert found.in_sync is False
+    assert nic_of(system, world, "ib0").custom_configuration is True
+    wrong = [row for row in found.reported_configurations if not row.in_sync]
+    assert [(r.name, r.expected_value, r.actual_value) for r in wrong] == [
+        ("mtu", "4092", "2044")
+    ]
+    refused(409, "synchronize", attach, system, world, attachment(address="10.0.0.2"))
+    host.nic("ib0").max_mtu = 4092
+    service = host_of(system, world)
+    service.setup_networks(
+        synchronized_network_attachments=[types.NetworkAttachment(id=found.id)]
+    )
+    assert storage_on(system, world).in_sync is True
+    host.nic("ib0").mtu = 2044
+    service.refresh()
+    assert 1110 in world.log.codes()
+    service.sync_all_networks()
+    assert storage_on(system, world).in_sync is True
+
+
+@pytest.mark.engine_does("NET-09")
+def test_a_changed_network_is_changed_on_the_hosts_that_can(system, world):
+    made = network(system, world)
+    attach(system, world)
+    attach(system, world, attachment(address="10.0.0.2"), host="host02")
+    world.host("host02").nic("ib0").max_mtu = 2044
+    system.networks_service().network_service(made.id).update(types.Network(mtu=4092))
+    assert storage_on(system, world).in_sync is True
+    assert storage_on(system, world, "host02").in_sync is False
+    assert world.host("host01").nic("ib0").mtu == 4092
+
+
+@pytest.mark.engine_does("NET-24", "NET-31")
+def test_a_removed_attachment_frees_the_nic(system, world):
+    network(system, world)
+    attach(system, world)
+    gone = types.NetworkAttachment(id=storage_on(system, world).id)
+    host_of(system, world).setup_networks(removed_network_attachments=[gone])
+    nic = world.host("host01").nic("ib0")
+    assert (storage_on(system, world), nic.address, nic.mtu) == (None, None, 1500)
+    setup = host_of(system, world).setup_networks
+    refused(400, "do not exist", setup, removed_network_attachments=[gone])
+    kept = types.NetworkAttachment(id=world.host("host01").attachments[0].id)
+    refused(400, "mandatory", setup, removed_network_attachments=[kept])
+
+
+@pytest.mark.engine_does("NET-16", "NET-63")
+def test_a_network_taken_from_the_cluster_stays_on_the_host_unmanaged(system, world):
+    made = network(system, world)
+    attach(system, world)
+    cluster_of(system, world).networks_service().network_service(made.id).remove()
+    assert storage_on(system, world) is None
+    unmanaged = host_of(system, world).unmanaged_networks_service()
+    assert [one.name for one in unmanaged.list()] == ["storage"]
+    named = nic_of(system, world, "ib0").network
+    assert named is not None and (named.name, named.id) == ("storage", None)
+    assert world.host("host01").nic("ib0").address == "10.0.0.1"
+    unmanaged.unmanaged_network_service("storage").remove()
+    assert unmanaged.list() == []
+    assert world.host("host01").nic("ib0").address is None
+
+
+IPOIB_MODE = "ipoib_mode=connected|datagram"
+
+
+@pytest.mark.engine_does("NET-37", "NET-38")
+def test_an_unmanaged_network_is_in_the_way_until_it_is_managed(
+    system, world, two_ports
+):
+    made = network(system, world)
+    network(system, world, name="other")
+    attach(system, world)
+    networks = cluster_of(system, world).networks_service()
+    networks.network_service(made.id).remove()
+    other = attachment(name="other")
+    refused(400, "unmanaged network storage", attach, system, world, other)
+    setup = host_of(system, world).setup_networks
+    refused(400, "unmanaged network storage", setup, modified_bonds=[bond()])
+    networks.add(types.Network(id=made.id, required=False))
+    found = storage_on(system, world)
+    assert found is not None and found.in_sync is True
+    assert found.ip_address_assignments[0].ip.address == "10.0.0.1"
+
+
+def with_properties(world, declared, properties):
+    world.options["UserDefinedNetworkCustomProperties", "4.7"] = declared
+    one = attachment()
+    one.properties = [types.Property(name=n, value=v) for n, v in properties.items()]
+    return one
+
+
+@pytest.mark.parametrize("declared", [IPOIB_MODE, f"a=.*;{IPOIB_MODE}"])
+def test_custom_properties_that_are_declared(system, world, declared):
+    one = with_properties(world, declared, {"ipoib_mode": "connected"})
+    option = system.options_service().option_service(
+        "UserDefinedNetworkCustomProperties"
+    )
+    assert option.get(version="4.7").values[0].value == declared
+    network(system, world)
+    attach(system, world, one)
+    found = storage_on(system, world).properties
+    assert {p.name: p.value for p in found} == {"ipoib_mode": "connected"}
+
+
+@pytest.mark.engine_does("NET-35")
+@pytest.mark.parametrize(
+    ("declared", "properties"),
+    [
+        (IPOIB_MODE, {"ipoib_mode": "fast"}),
+        ("", {"ipoib_mode": "datagram"}),
+        ("", {"bridge_opts": "a=b"}),
+    ],
+)
+def test_custom_properties_must_be_declared(system, world, declared, properties):
+    one = with_properties(world, declared, properties)
+    network(system, world)
+    refused(400, "custom properties contained errors", attach, system, world, one)
+
+
+@pytest.mark.engine_does("OPTION-01")
+def test_an_option_that_there_is_not_is_404(system):
+    with pytest.raises(sdk.NotFoundError):
+        system.options_service().option_service("Nothing").get()
+
+
+@pytest.mark.engine_does("OPTION-02", "OPTION-03")
+def test_an_option_has_a_value_for_each_version(system, world):
+    name = "UserDefinedNetworkCustomProperties"
+    world.options[name, "4.6"] = IPOIB_MODE
+    option = system.options_service().option_service(name)
+    values = {one.version: one.value or "" for one in option.get().values}
+    assert values == {"4.6": IPOIB_MODE, "4.7": ""}
+    assert [one.value for one in option.get(version="4.6").values] == [IPOIB_MODE]
+
+
+@pytest.mark.engine_does("NET-15", "NET-27")
+def test_a_network_with_a_role_needs_an_address(system, world):
+    usages = [types.NetworkUsage.MIGRATION]
+    network(system, world, usages=usages)
+    row = cluster_of(system, world).networks_service()
+    row = row.network_service(world.network("storage").id)
+    one = _method(attachment(address=None, netmask=None), types.BootProtocol.NONE)
+    attach(system, world, one)
+    refused(400, "IP address has to be set", row.update, types.Network(usages=usages))
+    attach(system, world, attachment())
+    row.update(types.Network(usages=usages))
+    refused(409, "no boot protocol", attach, system, world, one)
+
+
+# -- required networks
+
+
+@pytest.mark.engine_does("NET-18")
+def test_a_host_without_a_required_network_comes_up_non_operational(system, world):
+    made = network(system, world)
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    networks = cluster_of(system, world).networks_service()
+    row = networks.network_service(made.id)
+    # Not all hosts that are up have it: nobody is held to it yet.
+    required = types.Network(required=True)
+    assert row.update(required).status == types.NetworkStatus.NON_OPERATIONAL
+    host = world.host("host03")
+    host.status = "maintenance"
+    assert row.update(required).status == types.NetworkStatus.OPERATIONAL
+    host_of(system, world, "host03").activate()
+    world.settle()
+    assert (host.status, world.log.codes().count(519)) == ("non_operational", 1)
+    attach(system, world, attachment(address="10.0.0.3"), host="host03")
+    host_of(system, world, "host03").activate()
+    world.settle()
+    assert host.status == "up"
+
+
+@pytest.mark.engine_does("NET-18")
+def test_a_host_that_loses_a_required_network_is_non_operational(system, world):
+    made = network(system, world)
+    names = ("host01", "host02", "host03")
+    for number, name in enumerate(names, 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    gone = types.NetworkAttachment(id=storage_on(system, world).id)
+    host_of(system, world).setup_networks(removed_network_attachments=[gone])
+    assert world.host("host01").status == "non_operational"
+    assert 519 in world.log.codes()
+    # It is no host that is up any more; the next one is held to it all the same.
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    gone = types.NetworkAttachment(id=storage_on(system, world, "host02").id)
+    host_of(system, world, "host02").setup_networks(removed_network_attachments=[gone])
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+    world.host("host03").status = "maintenance"
+    gone = types.NetworkAttachment(id=storage_on(system, world, "host03").id)
+    host_of(system, world, "host03").setup_networks(removed_network_attachments=[gone])
+    assert world.host("host03").status == "maintenance"
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+
+
+@pytest.mark.engine_does("NET-54")
+def test_a_set_up_looks_at_the_networks_that_it_puts_there(system, world):
+    made = network(system, world)
+    network(system, world, name="other", mtu=1500)
+    world.network("other").vlan = 7
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    world.host("host03").status = "maintenance"
+    attach(system, world, attachment(name="other", nic="eth0"))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    attach(system, world, attachment(address="10.0.0.9"))
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+
+
+@pytest.mark.engine_does("NET-20")
+def test_an_activation_looks_at_the_hosts_that_are_up(system, world):
+    made = network(system, world)
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    world.host("host03").status = "maintenance"
+    host_of(system, world, "host03").activate()
+    world.settle()
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+    assert world.host("host03").status == "non_operational"
+
+
+@pytest.mark.engine_does("NET-39")
+def test_a_host_that_goes_takes_its_lack_with_it(system, world):
+    made = network(system, world)
+    for number, name in enumerate(("host01", "host02"), 1):
+        attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
+    row = cluster_of(system, world).networks_service().network_service(made.id)
+    row.update(types.Network(required=True))
+    assert row.get().status == types.NetworkStatus.NON_OPERATIONAL
+    host_of(system, world, "host03").deactivate()
+    assert row.get().status == types.NetworkStatus.OPERATIONAL
+
+
+# -- bonds
+
+
+def bond(name="bond0", mode="1", ports=("ib0", "ib1")):
+    return types.HostNic(
+        name=name,
+        bonding=types.Bonding(
+            options=[types.Option(name="mode", value=mode)] if mode else [],
+            slaves=[types.HostNic(name=port) for port in ports],
+        ),
+    )
+
+
+@pytest.fixture
+def two_ports(world):
+    host = world.host("host01")
+    mac = host.nic("ib0").mac[:-2] + "f1"
+    host.nics.append(SimNic("ib1", "ib1", mac, mtu=2044, max_mtu=2044, infiniband=True))
+    return host
+
+
+@pytest.mark.engine_does("NET-45")
+def test_two_ipoib_ports_make_an_active_backup_bond(system, world, two_ports):
+    network(system, world)
+    attach(system, world, attachment(nic="bond0"), modified_bonds=[bond()])
+    nics = {nic.name: nic for nic in host_of(system, world).nics_service().list()}
+    names = {nic.id: name for name, nic in nics.items()}
+    shown = nics["bond0"]
+    assert [names[one.id] for one in shown.bonding.slaves] == ["ib0", "ib1"]
+    assert {o.name: o.value for o in shown.bonding.options}["mode"] == "1"
+    assert (shown.ip.address, shown.mtu) == ("10.0.0.1", 2044)
+    setup = host_of(system, world).setup_networks
+    refused(
+        409, "used by attachment", setup, removed_bonds=[types.HostNic(id=shown.id)]
+    )
+    gone = types.NetworkAttachment(id=storage_on(system, world).id)
+    setup(
+        removed_network_attachments=[gone], removed_bonds=[types.HostNic(name="bond0")]
+    )
+    assert [nic.name for nic in two_ports.nics] == ["eth0", "ib0", "ib1"]
+
+
+def test_a_bond_can_do_what_its_lesser_port_can(system, world, two_ports):
+    network(system, world, mtu=4092)
+    words = {"modified_bonds": [bond()]}
+    one = attachment(nic="bond0")
+    refused(400, "maximum allowed MTU 2044", attach, system, world, one, **words)
+    assert [nic.name for nic in two_ports.nics] == ["eth0", "ib0", "ib1"]
+
+
+@pytest.mark.engine_does("NET-41", "NET-42", "NET-43", "NET-44", "NET-55")
+def test_bonds_that_are_refused(system, world, two_ports):
+    setup = host_of(system, world).setup_networks
+    for wanted, code, text in (
+        (bond(mode=None), 400, "other than active-backup"),
+        (bond(mode="4"), 400, "other than active-backup"),
+        (bond(ports=("ib0",)), 400, "less than two"),
+        (bond(ports=("ib0", "ib7")), 400, "ib7.* does not exist"),
+        (bond(ports=("ib0", "eth0")), 409, "cannot become slave"),
+        (bond(name="team0"), 400, "naming criteria"),
+        (bond(name="bond_of_infiniband"), 400, "longer than"),
+    ):
+        refused(code, text, setup, modified_bonds=[wanted])
+        assert [nic.name for nic in two_ports.nics] == ["eth0", "ib0", "ib1"]
+
+
+@pytest.mark.engine_does("NET-46")
+def test_virtual_machines_want_certain_modes_of_a_bond(system, world, two_ports):
+    world.kind.add("NET-55")
+    network(system, world, usages=VM)
+    words = {"modified_bonds": [bond(mode="0")]}
+    refused(
+        400, "does not fit", attach, system, world, attachment(nic="bond0"), **words
+    )
+
+
+# -- features
+
+
+@pytest.mark.engine_does("FEATURE-01", "FEATURE-05", "FEATURE-06")
+def test_any_update_of_a_cluster_wipes_its_features(system, world):
+    made, other = (
+        features.register(world, name, "4.7")[0] for name in ("NFS_RDMA", "OTHER")
+    )
+    level = system.cluster_levels_service().level_service("4.7")
+    found = level.cluster_features_service().list()
+    assert [one.name for one in found] == ["NFS_RDMA", "OTHER"]
+    assert {one.cluster_level.id for one in found} == {"4.7"}
+    for host in world.hosts.values():
+        host.features = {"NFS_RDMA", "OTHER"}
+    cluster = world.cluster("cl1")
+    cluster.features = {other.id}
+    service = cluster_of(system, world).enabled_features_service()
+    service.add(types.ClusterFeature(id=made.id, name="NFS_RDMA"))
+    assert [one.name for one in service.list()] == ["NFS_RDMA"]
+    assert service.list()[0].cluster_level is None
+    cluster_of(system, world).update(types.Cluster(description="another"))
+    assert service.list() == []
+    cluster.features = {made.id, other.id}
+    service.feature_service(made.id).remove()
+    assert service.list() == []
+    # One that is not enabled is no mistake, and takes the others with it too.
+    cluster.features = {other.id}
+    service.feature_service(made.id).remove()
+    assert service.list() == []
+
+
+@pytest.mark.engine_does("FEATURE-07")
+def test_a_refresh_of_a_host_that_is_up_takes_no_features_over(system, world):
+    host = world.host("host02")
+    host.reported_features = {"NFS_RDMA"}
+    host_of(system, world, "host02").refresh()
+    assert host.features == set()
+    host.status = "maintenance"
+    host_of(system, world, "host02").refresh()
+    assert host.features == {"NFS_RDMA"}
+
+
+@pytest.mark.engine_does("FEATURE-02", "FEATURE-03", "FEATURE-04")
+def test_a_feature_that_hosts_lack(system, world):
+    made = features.register(world, "NFS_RDMA", "4.7")[0]
+    add = cluster_of(system, world).enabled_features_service().add
+    wanted = types.ClusterFeature(id=made.id, name="NFS_RDMA")
+    refused(400, "active hosts", add, wanted)
+    for host in world.hosts.values():
+        host.features = {"NFS_RDMA"}
+    # It goes by the name that is sent, the data base by the id.
+    refused(400, "active hosts", add, types.ClusterFeature(id=made.id))
+    unknown = "11111111-2222-3333-4444-555555555555"
+    wanted = types.ClusterFeature(id=unknown, name="NFS_RDMA")
+    refused(400, "Internal Engine Error", add, wanted)
+    world.cluster("cl1").features = {made.id}
+    host = world.host("host02")
+    host.status = "maintenance"
+    host_of(system, world, "host02").activate()
+    world.settle()
+    assert (host.status, 4149 in world.log.codes()) == ("non_operational", True)
+    host.reported_features = {"NFS_RDMA"}
+    host_of(system, world, "host02").activate()
+    world.settle()
+    assert host.status == "up"
+
+
+# -- hooks and statistics
+
+
+@pytest.mark.engine_does("HOST-22", "HOST-28")
+def test_hooks_and_statistics(system, world):
+    host = world.host("host01")
+    host.hooks = [hook("after_get_caps", "50_ovirt_rdma", b"content")]
+    host.more["statistics"] = {"ib0 data.total.rx": 7}
+    shown = system.hosts_service().list(search="name=host01", follow="hooks")[0]
+    assert [(h.name, h.event_name) for h in shown.hooks] == [
+        ("50_ovirt_rdma", "after_get_caps")
+    ]
+    assert len(shown.hooks[0].md5) == 64
+    assert host_of(system, world).hooks_service().list()[0].id == shown.hooks[0].id
+    host.hooks = our_hooks()
+    points = [h.event_name for h in host_of(system, world).hooks_service().list()]
+    assert "after_get_caps" in points and len(points) == 4
+    found = host_of(system, world).statistics_service().list()
+    values = {one.name: one.values[0].datum for one in found}
+    assert values["memory.total"] == host.memory
+    assert values.get("cpu.load.avg.5m") == 0
+    nics = host_of(system, world).nics_service()
+    of_nic = nics.nic_service(host.nic("ib0").id).statistics_service().list()
+    assert {o.name: o.values[0].datum for o in of_nic}["data.total.rx"] == 7

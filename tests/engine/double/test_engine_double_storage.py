@@ -1,0 +1,685 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine double's storage and hosts: rows, domains, and what hosts mount."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ovirtsdk4 import types
+from support.engine.double_engine import Engine, made, refused, row
+
+pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
+
+Status = types.StorageDomainStatus
+PUBLIC_KEY = types.Ssh(authentication_method=types.SshAuthenticationMethod.PUBLICKEY)
+RULES = "version: 1\nnfs:\n  rules:\n  - {server: nfs1.example.com, transport: %s}\n"
+
+
+make = pytest.fixture(made)
+
+
+@pytest.fixture
+def engine(make: Any) -> Engine:
+    found: Engine = make()
+    return found
+
+
+def nfs(name: str, **words: Any) -> types.StorageConnection:
+    kind = {"type": types.StorageType.NFS, "address": "nfs1.example.com"}
+    return row(path=f"/exports/{name}", **kind, **words)
+
+
+def allowed(call: Any, *arguments: Any, **words: Any) -> Any:
+    """What ``call`` gives; a refusal fails the test."""
+    from ovirtsdk4 import Error
+
+    try:
+        return call(*arguments, **words)
+    except Error as error:
+        raise AssertionError(str(error)) from error
+
+
+# -- rows
+
+
+@pytest.mark.engine_does("CONN-03")
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        *[(f"{key}=1", key) for key in ("timeo", "retrans", "vfs_type", "nfsvers")],
+        *[(f"{key}=1", key) for key in ("vers", "minorversion", "addr", "clientaddr")],
+        ("protocol_version=4", "protocol_version"),
+        ("proto=rdma,VERS=4.2,Timeo=9", "vers, timeo"),
+    ],
+)
+def test_managed_options_are_refused(engine: Engine, options: str, named: str) -> None:
+    text = f"duplicate managed options: {named}"
+    with refused(400, text):
+        engine.row("data1").update(row(mount_options=options), force=True)
+    assert engine.world.connection_of("data1").mount_options is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["rdma", "proto=rdma,port=20049", "nconnect=4,hard", "vers=4=2", "typo", ""],
+)
+def test_everything_else_passes(engine: Engine, options: str) -> None:
+    shown = engine.row("data1").update(row(mount_options=options), force=True)
+    assert (shown.mount_options or "") == options
+    assert engine.world.connection_of("data1").mount_options == options
+
+
+@pytest.mark.engine_does("CONN-04")
+def test_five_hundred_characters_are_the_most(engine: Engine) -> None:
+    engine.row("data1").update(row(mount_options="x" * 500), force=True)
+    with refused(400, "Internal Engine Error"):
+        engine.row("data1").update(row(mount_options="x" * 501), force=True)
+    with refused(400, "Internal Engine Error"):
+        engine.row("data1").update(row(path="/" + "x" * 234), force=True)
+
+
+@pytest.mark.engine_does("CONN-02")
+@pytest.mark.parametrize(
+    "words", [{"nfs_timeo": 0}, {"nfs_timeo": 6001}, {"nfs_retrans": 32768}]
+)
+def test_values_out_of_range_are_refused(engine: Engine, words: dict[str, Any]) -> None:
+    with refused(400, "NFS"):
+        engine.row("data1").update(row(**words), force=True)
+
+
+@pytest.mark.engine_does("CONN-01")
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"path": "exports"},
+        {"path": "/a b"},
+        {"path": "/exports/.hidden"},
+        {"path": "/exports//"},
+        {"address": ""},
+        {"address": "fd00::1"},
+        {"address": "[fd00::x]"},
+        {"address": "nas_1"},
+    ],
+)
+def test_an_export_has_a_form(engine: Engine, words: dict[str, Any]) -> None:
+    with refused(400, "format is invalid"):
+        engine.row("data1").update(row(**words), force=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"path": "/"},
+        {"path": "/a.d/.b/data-1_2.x/"},
+        {"address": "nas-1"},
+        {"address": "[fd00::1]", "path": "/a:b"},
+        {"address": "192.0.2.7"},
+    ],
+)
+def test_exports_that_the_engine_takes(engine: Engine, words: dict[str, Any]) -> None:
+    shown = engine.row("data1").update(row(**words), force=True)
+    assert shown.address == words.get("address", "nfs1.example.com")
+
+
+@pytest.mark.engine_does("REST-24")
+def test_an_id_cannot_change(engine: Engine) -> None:
+    other = engine.world.connection_of("data2").id
+    with refused(409, "immutable field: id"):
+        engine.row("data1").update(row(id=other, mount_options="hard"), force=True)
+
+
+@pytest.mark.engine_does("CONN-09")
+def test_the_type_of_a_row_cannot_change(engine: Engine) -> None:
+    change = row(type=types.StorageType.POSIXFS, vfs_type="nfs", path="a:/b")
+    with refused(400):
+        engine.row("data1").update(change, force=True)
+
+
+@pytest.mark.engine_does("CONN-11")
+def test_a_row_needs_a_domain_in_maintenance_or_force(engine: Engine) -> None:
+    with refused(400, "maintenance or unattached"):
+        engine.row("data2").update(row(mount_options="rdma"))
+    engine.world.domain("data2").status = "maintenance"
+    assert engine.row("data2").update(row(mount_options="rdma")).mount_options == "rdma"
+
+
+@pytest.mark.engine_does("CONN-12")
+def test_a_forced_update_changes_the_row_and_nothing_else(engine: Engine) -> None:
+    engine.row("data2").update(row(mount_options="proto=rdma"), force=True)
+    assert set(engine.mounted("data2").values()) == {"tcp"}
+    assert engine.attached("data2").get().status == Status.ACTIVE
+    assert engine.row("data2").get().nfs_version == types.NfsVersion.V4_2
+
+
+@pytest.mark.engine_does("CONN-13", "CONN-15")
+def test_with_host_and_force_a_live_domain_falls_into_maintenance(
+    engine: Engine,
+) -> None:
+    change = row(mount_options="proto=rdma", host=types.Host(name="host02"))
+    engine.row("data2").update(change, force=True)
+    assert engine.attached("data2").get().status == Status.MAINTENANCE
+    assert sorted(engine.mounted("data2")) == ["host01", "host03"]
+
+
+@pytest.mark.engine_does("CONN-14", "EVENT-21", "EVENT-22", "EVENT-23")
+def test_a_failed_mount_at_an_update_is_in_the_events_only(engine: Engine) -> None:
+    engine.world.domain("data2").status = "maintenance"
+    host = engine.world.host("host02")
+    host.mounts.clear()
+    host.rdma_ready = False
+    change = row(mount_options="proto=rdma", host=types.Host(id=host.id))
+    shown = engine.row("data2").update(change, query={"correlation_id": "c1"})
+    assert shown.mount_options == "proto=rdma"
+    assert engine.row("data2").get().mount_options == "proto=rdma"
+    found = [(e.code, e.host, e.correlation_id) for e in engine.world.log.events]
+    assert found == [(188, host.id, None), (996, None, None)]
+    assert {e.domain for e in engine.world.log.events} == {None}
+
+
+@pytest.mark.engine_does("CONN-15")
+def test_an_update_on_a_host_leaves_no_mount(engine: Engine) -> None:
+    engine.world.domain("data2").status = "maintenance"
+    host = engine.world.host("host02")
+    host.mounts.clear()
+    change = row(mount_options="proto=rdma", host=types.Host(name="host02"))
+    engine.row("data2").update(change)
+    assert (host.mounts, engine.world.log.codes()) == ({}, [])
+
+
+@pytest.mark.engine_does("CONN-10")
+def test_two_domains_on_a_row_are_refused(engine: Engine) -> None:
+    engine.world.domain("data1").connection = engine.world.domain("data2").connection
+    with refused(409, "data1,data2"):
+        engine.row("data2").update(row(mount_options="rdma"), force=True)
+
+
+@pytest.mark.engine_does("CONN-16")
+def test_a_row_of_ipv6_needs_address_and_path(engine: Engine) -> None:
+    found = engine.world.connection_of("data2")
+    found.address = "[fd00::1]"
+    with refused(400):
+        engine.row("data2").update(row(mount_options="rdma"), force=True)
+    change = row(address="[fd00::1]", path=found.path, mount_options="rdma")
+    shown = engine.row("data2").update(change, force=True)
+    assert (shown.address, shown.path) == ("[fd00::1]", "/exports/data2")
+
+
+@pytest.mark.engine_does("CONN-20")
+def test_a_row_is_shown_cut_at_its_second_colon(engine: Engine) -> None:
+    found = engine.world.connection_of("data2")
+    found.path = "/exports/a:b"
+    shown = engine.row("data2").get()
+    assert (shown.address, shown.path) == ("nfs1.example.com", "/exports/a")
+    found.address = "[fd00::1]"
+    shown = engine.row("data2").get()
+    assert (shown.address, shown.path) == ("[fd00::1]", "/exports/a:b")
+
+
+@pytest.mark.engine_does("CONN-05")
+def test_the_same_export_is_known_already(engine: Engine) -> None:
+    change = row(
+        type=types.StorageType.NFS,
+        address="nfs1.example.com",
+        path="/exports/data1",
+        mount_options="proto=rdma",
+    )
+    with refused(409, "already exists"):
+        engine.rows.add(change)
+    with refused(409, "already exists"):
+        engine.row("data2").update(row(path="/exports/data1"), force=True)
+
+
+@pytest.mark.engine_does("CONN-08")
+def test_a_row_can_be_added_without_a_host_and_removed(engine: Engine) -> None:
+    words = {"type": types.StorageType.NFS, "address": "nfs1.example.com"}
+    with refused(400, "path"):
+        engine.rows.add(row(**words))
+    made = engine.rows.add(row(path="/exports/new", **words))
+    assert all(len(h.mounts) == 2 for h in engine.world.hosts.values())
+    assert len(engine.rows.list()) == 3
+    engine.rows.storage_connection_service(made.id).remove()
+    assert len(engine.rows.list()) == 2
+
+
+@pytest.mark.engine_does("CONN-18")
+def test_a_removed_row_stays_mounted_but_on_the_named_host(engine: Engine) -> None:
+    hosts = [engine.world.host(name) for name in ("host01", "host02")]
+    made = engine.rows.add(nfs("new", host=types.Host(name="host01")))
+    export = "nfs1.example.com:/exports/new"
+    hosts[1].mounts[export] = "tcp"
+    engine.rows.storage_connection_service(made.id).remove(host="host02")
+    assert [export in host.mounts for host in hosts] == [True, False]
+
+
+@pytest.mark.engine_does("CONN-17")
+def test_a_row_in_use_cannot_be_removed(engine: Engine) -> None:
+    with refused(409, "data1"):
+        engine.row("data1").remove()
+
+
+@pytest.mark.engine_does("CONN-06", "CONN-07")
+def test_a_row_with_a_host_is_mounted_there(engine: Engine) -> None:
+    change = row(
+        type=types.StorageType.NFS,
+        address="nfs1.example.com",
+        path="/exports/new",
+        host=types.Host(name="host02"),
+    )
+    engine.world.host("host02").status = "maintenance"
+    with refused(409, "must be Up"):
+        engine.rows.add(change)
+    engine.world.host("host02").status = "up"
+    engine.rows.add(change)
+    assert "nfs1.example.com:/exports/new" in engine.world.host("host02").mounts
+
+
+# -- adding a domain
+
+
+@pytest.mark.engine_does("DOMAIN-39")
+def test_create_attach_and_the_way_to_active(engine: Engine) -> None:
+    rdma = {"address": "nfs2.example.com", "mount_options": "proto=rdma,port=20049"}
+    made = engine.domains.add(engine.new(**rdma))
+    assert made.status == Status.UNKNOWN
+    assert engine.domains.storage_domain_service(made.id).get().status == (
+        Status.UNATTACHED
+    )
+    assert engine.mounted("new") == {"host01": "rdma"}
+    engine.centre().add(types.StorageDomain(id=made.id))
+    assert set(engine.mounted("new").values()) == {"rdma"}
+    assert engine.domains.storage_domain_service(made.id).get().status is None
+    assert engine.attached("new").get().status == Status.ACTIVE
+    assert engine.world.log.codes() == [956, 966, 962]
+
+
+@pytest.mark.engine_does("CONN-06")
+@pytest.mark.parametrize(
+    ("host", "code"), [("maintenance", 409), ("non_operational", 409), ("down", 409)]
+)
+def test_the_host_of_an_add_must_be_up(engine: Engine, host: str, code: int) -> None:
+    engine.world.host("host01").status = host
+    with refused(code, "must be Up"):
+        engine.domains.add(engine.new())
+    assert len(engine.world.connections) == 2
+
+
+@pytest.mark.engine_does("DOMAIN-21")
+@pytest.mark.parametrize("missing", ["host", "type", "storage"])
+def test_an_add_has_mandatory_fields(engine: Engine, missing: str) -> None:
+    wanted = engine.new()
+    setattr(wanted, missing, None)
+    with refused(400, missing):
+        engine.domains.add(wanted)
+
+
+@pytest.mark.engine_does("CONN-07")
+def test_a_failed_mount_refuses_the_add_with_vdsms_words(engine: Engine) -> None:
+    engine.world.host("host01").rdma_ready = False
+    with refused(400, "Problem while trying to mount target"):
+        engine.domains.add(engine.new(mount_options="rdma"))
+    # No domain uses the row yet, and the domain's own add has not begun.
+    assert engine.world.log.codes() == [996]
+    assert len(engine.world.connections) == len(engine.world.domains) == 2
+
+
+@pytest.mark.engine_does("DOMAIN-25", "DOMAIN-29", "DOMAIN-30", "EVENT-22")
+def test_with_a_row_of_its_own_a_failed_mount_refuses_the_add_without_a_word(
+    engine: Engine,
+) -> None:
+    made = engine.rows.add(nfs("new", mount_options="rdma"))
+    engine.world.host("host01").rdma_ready = False
+    wanted = engine.new()
+    wanted.storage = types.HostStorage(id=made.id)
+    with refused(400, r'Fault detail is "\[\]"'):
+        engine.domains.add(wanted, query={"correlation_id": "c1"})
+    found = [(e.code, e.host, e.correlation_id) for e in engine.world.log.events]
+    host = engine.world.host("host01").id
+    assert found == [(188, host, None), (996, None, None), (957, host, "c1")]
+    assert "new" in engine.world.log.events[0].description
+    assert made.id in engine.world.connections
+
+
+@pytest.mark.engine_does("DOMAIN-24")
+def test_with_a_row_of_its_own_a_host_in_maintenance_makes_a_domain(
+    engine: Engine,
+) -> None:
+    made = engine.rows.add(nfs("new"))
+    engine.world.host("host01").status = "maintenance"
+    wanted = engine.new()
+    wanted.storage = types.HostStorage(id=made.id)
+    assert allowed(engine.domains.add, wanted)
+    engine.world.host("host01").reachable = False
+    engine.world.host("host01").mounts.clear()
+    wanted = engine.new("other")
+    wanted.storage = types.HostStorage(id=engine.rows.add(nfs("other")).id)
+    with refused(400, "Network error"):
+        engine.domains.add(wanted)
+
+
+@pytest.mark.engine_does("DOMAIN-27")
+def test_a_domain_that_the_host_has_not_mounted_is_in_the_way(engine: Engine) -> None:
+    there = "11111111-2222-3333-4444-555555555555"
+    engine.world.export("nfs1.example.com:/exports/new").domain = there
+    wanted = engine.new()
+    wanted.storage = types.HostStorage(id=engine.rows.add(nfs("new")).id)
+    with refused(400, "path is not empty"):
+        engine.domains.add(wanted)
+    # It is mounted by now, so that the next add sees it.
+    assert engine.domains.add(wanted).id == there
+
+
+@pytest.mark.engine_does("DOMAIN-22")
+def test_a_row_has_one_domain(engine: Engine) -> None:
+    wanted = engine.new()
+    wanted.storage = types.HostStorage(id=engine.world.connection_of("data1").id)
+    with refused(409, "has a domain"):
+        engine.domains.add(wanted)
+
+
+@pytest.mark.engine_does("DOMAIN-37")
+@pytest.mark.parametrize("name", ["data.1", "data 1", "dåta", "x" * 51])
+def test_names_that_a_domain_cannot_have(engine: Engine, name: str) -> None:
+    wanted = engine.new()
+    wanted.name = name
+    with refused(400, "name"):
+        engine.domains.add(wanted)
+
+
+@pytest.mark.engine_does("DOMAIN-36")
+def test_an_add_with_a_row_that_there_is_not(engine: Engine) -> None:
+    wanted = engine.new()
+    wanted.storage = types.HostStorage(id="11111111-2222-3333-4444-555555555555")
+    with refused(500, "Can't find"):
+        engine.domains.add(wanted)
+
+
+@pytest.mark.engine_does("DOMAIN-28")
+def test_the_id_of_an_add_counts_for_an_import_only(engine: Engine) -> None:
+    mine = "99999999-2222-3333-4444-555555555555"
+    there = "11111111-2222-3333-4444-555555555555"
+    wanted = engine.new()
+    wanted.id = mine
+    assert engine.domains.add(wanted).id != mine
+    engine.world.export("nfs1.example.com:/exports/other").domain = there
+    wanted = engine.new("other")
+    wanted.id = mine
+    with refused(500, "validation failure"):
+        engine.domains.add(wanted)
+
+
+@pytest.mark.engine_does("REST-21")
+def test_a_host_that_there_is_not_is_named_in_a_fault(engine: Engine) -> None:
+    wanted = engine.new()
+    wanted.host = types.Host(name="nobody")
+    with refused(404, "Entity not found: nobody"):
+        engine.domains.add(wanted)
+    with refused(404, "Entity not found: nobody"):
+        engine.row("data2").update(row(host=types.Host(name="nobody")), force=True)
+    named = engine.world.domain("data2").id
+    with refused(404, "Entity not found: nobody"):
+        engine.domains.storage_domain_service(named).remove(host="nobody")
+
+
+def test_an_export_without_permission(engine: Engine) -> None:
+    engine.world.export("nfs1.example.com:/exports/new").denied = True
+    with refused(400, "Permission"):
+        engine.domains.add(engine.new())
+
+
+@pytest.mark.engine_does("DOMAIN-26")
+def test_an_add_where_a_domain_lies_is_an_import(engine: Engine) -> None:
+    there = "11111111-2222-3333-4444-555555555555"
+    engine.world.export("nfs1.example.com:/exports/new").domain = there
+    assert engine.domains.add(engine.new()).id == there
+
+
+@pytest.mark.engine_does("DOMAIN-23")
+def test_a_name_is_used_once_and_a_late_refusal_leaves_nothing(engine: Engine) -> None:
+    wanted = engine.new()
+    wanted.name = "data1"
+    with refused(409, "name"):
+        engine.domains.add(wanted)
+    assert len(engine.world.connections) == 2
+    assert "nfs1.example.com:/exports/new" not in engine.world.host("host01").mounts
+    assert engine.world.log.codes() == []
+
+
+def test_the_first_domain_of_a_data_center_is_its_master(make: Any) -> None:
+    engine = make(domains=())
+    engine.world.data_center("dc1").status = "uninitialized"
+    made = engine.domains.add(engine.new())
+    engine.centre().add(types.StorageDomain(id=made.id))
+    engine.world.settle()
+    assert engine.attached("new").get().master
+    assert engine.world.data_center("dc1").status == "up"
+
+
+@pytest.mark.engine_does("DOMAIN-31", "DOMAIN-32", "DOMAIN-35")
+def test_detach_and_remove(engine: Engine) -> None:
+    named = engine.world.domain("data2").id
+    with refused(409, "active"):
+        engine.attached("data2").remove()
+    engine.attached("data2").deactivate()
+    engine.world.settle()
+    with refused(409, "attached"):
+        engine.domains.storage_domain_service(named).remove(host="host01")
+    engine.attached("data2").remove()
+    with refused(400):
+        engine.domains.storage_domain_service(named).remove()
+    engine.world.host("host01").status = "maintenance"
+    with refused(409):
+        engine.domains.storage_domain_service(named).remove(host="host01")
+    engine.world.host("host01").status = "up"
+    engine.domains.storage_domain_service(named).remove(host="host01", format=True)
+    assert [d.name for d in engine.domains.list()] == ["data1"]
+    assert len(engine.rows.list()) == 1
+
+
+@pytest.mark.engine_does("DOMAIN-33", "DOMAIN-34")
+def test_a_removal_mounts_to_format_and_else_leaves_the_mounts(engine: Engine) -> None:
+    made = engine.domains.add(engine.new())
+    export = "nfs1.example.com:/exports/new"
+    host = engine.world.host("host02")
+    service = engine.domains.storage_domain_service(made.id)
+    engine.world.export(export).answers = False
+    with refused(400, r'Fault detail is "\[\]"'):
+        service.remove(host="host02", format=True)
+    engine.world.export(export).answers = True
+    service.remove(host="host02")
+    assert engine.world.host("host01").mounts.get(export) == "tcp"
+    assert engine.domains.add(engine.new()).id == made.id
+    service.remove(host="host01", format=True)
+    assert export not in {**host.mounts, **engine.world.host("host01").mounts}
+    assert engine.domains.add(engine.new()).id != made.id
+
+
+@pytest.mark.engine_does("DOMAIN-32")
+def test_an_active_domain_cannot_be_destroyed(engine: Engine) -> None:
+    named = engine.world.domain("data2")
+    service = engine.domains.storage_domain_service(named.id)
+    with refused(409, "Active"):
+        service.remove(destroy=True)
+    named.status = "maintenance"
+    service.remove(destroy=True)
+    assert [d.name for d in engine.domains.list()] == ["data1"]
+
+
+# -- activating and deactivating
+
+
+def test_stages_can_take_more_reads(make: Any) -> None:
+    engine = make(reads_per_stage=2)
+    engine.attached("data2").deactivate()
+    seen = [engine.attached("data2").get().status for _ in range(4)]
+    assert seen == [Status.LOCKED] * 2 + [Status.PREPARING_FOR_MAINTENANCE] * 2
+
+
+@pytest.mark.engine_does("DOMAIN-40")
+def test_no_status_outside_of_the_data_center(engine: Engine) -> None:
+    assert {d.status for d in engine.domains.list()} == {None}
+    assert {d.status for d in engine.centre().list()} == {Status.ACTIVE}
+
+
+def test_the_last_master_leaves_a_stale_mount_on_the_spm_host(make: Any) -> None:
+    engine = make(domains=("data1",))
+    engine.attached("data1").deactivate()
+    engine.world.settle()
+    assert engine.mounted("data1") == {"host01": "tcp"}
+    centre = engine.world.data_center("dc1")
+    assert centre.status == "maintenance"
+    engine.row("data1").update(row(mount_options="proto=rdma"))
+    engine.attached("data1").activate()
+    assert engine.attached("data1").get().status == Status.ACTIVE
+    assert engine.mounted("data1") == {
+        "host01": "tcp",
+        "host02": "rdma",
+        "host03": "rdma",
+    }
+    assert centre.status == "up"
+
+
+# -- hosts and what they mount
+
+
+def test_the_hosted_engines_domain_stays_mounted(make: Any) -> None:
+    engine = make(hosted_engine=True)
+    engine.host("host02").deactivate()
+    engine.world.settle()
+    kept = ["nfs1.example.com:/exports/hosted_storage"]
+    assert list(engine.world.host("host02").mounts) == kept
+    assert engine.world.log.codes() == [620]
+
+
+@pytest.mark.parametrize("kind", ["iso", "export"])
+def test_a_failed_mount_of_iso_and_export_domains_is_ignored(
+    make: Any, kind: str
+) -> None:
+    engine = make(**{kind: True})
+    engine.row(kind).update(row(mount_options="proto=rdma"), force=True)
+    host = engine.world.host("host02")
+    host.rdma_ready = False
+    host.reboot()
+    engine.world.settle()
+    assert host.status == "up"
+    assert "host02" not in engine.mounted(kind)
+
+
+@pytest.mark.parametrize(
+    ("addon", "rule", "options", "ready", "mounted"),
+    [
+        (True, "require-rdma", "", True, "rdma"),
+        (True, "require-rdma", "", False, None),
+        (True, "prefer-rdma", "", True, "rdma"),
+        (True, "prefer-rdma", "proto=rdma", False, "tcp"),
+        (True, "tcp", "proto=rdma", True, "tcp"),
+        # No add-on, or no policy: the engine's row decides.
+        (False, "require-rdma", "", True, "tcp"),
+        (False, "tcp", "rdma", True, "rdma"),
+        (True, None, "hard,proto=rdma", True, "rdma"),
+        (True, None, "proto=rdma", False, None),
+        (True, None, "", True, "tcp"),
+    ],
+)
+def test_a_host_mounts_by_its_policy_else_by_the_row(
+    engine: Engine, addon: bool, rule: Any, options: str, ready: bool, mounted: Any
+) -> None:
+    host = engine.world.host("host02")
+    host.addon, host.rdma_ready = addon, ready
+    host.policy_text = RULES % rule if rule else None
+    engine.by_itself("data2")
+    engine.row("data2").update(row(mount_options=options), force=True)
+    host.reboot()
+    engine.world.settle()
+    assert engine.mounted("data2").get("host02") == mounted
+    assert host.status == ("up" if mounted else "non_operational")
+
+
+def test_an_export_that_no_rule_names_is_stock(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.addon = True
+    host.policy_text = RULES.replace("nfs1", "other") % "require-rdma"
+    host.reboot()
+    engine.world.settle()
+    assert engine.mounted("data2")["host02"] == "tcp"
+
+
+def test_a_server_that_does_not_listen_for_rdma(engine: Engine) -> None:
+    engine.world.export("nfs1.example.com:/exports/data2").rdma = False
+    engine.row("data2").update(row(mount_options="proto=rdma"), force=True)
+    engine.world.host("host02").reboot()
+    engine.world.settle()
+    assert engine.world.host("host02").status == "non_operational"
+
+
+# -- virtual machines in the way
+
+
+def test_virtual_machines_by_domain_and_host(engine: Engine) -> None:
+    engine.world.host("host02").vms = ["vm1", "vm2"]
+    engine.world.domain("data2").running_vms = ["vm2"]
+    vms = engine.system.vms_service()
+    assert [vm.name for vm in vms.list(search="host=host02")] == ["vm1", "vm2"]
+    assert [vm.name for vm in vms.list(search="storage=data2")] == ["vm2"]
+    domain = engine.domains.storage_domain_service(engine.world.domain("data2").id)
+    found = domain.vms_service().list()
+    assert [vm.name for vm in found] == ["vm2"]
+    assert vms.vm_service(found[0].id).get().host.id == engine.world.host("host02").id
+
+
+@pytest.mark.engine_does("DOMAIN-38")
+def test_virtual_machines_of_a_domain_may_be_down(engine: Engine) -> None:
+    found = engine.world.domain("data2")
+    found.running_vms = ["vm2"]
+    engine.world.more["down_vms"] = {found.id: ["vm3"]}
+    vms = engine.domains.storage_domain_service(found.id).vms_service().list()
+    states = {vm.name: vm.status for vm in vms}
+    assert states == {"vm2": types.VmStatus.UP, "vm3": types.VmStatus.DOWN}
+
+
+# -- installing a host
+
+
+@pytest.mark.engine_does("HOST-23", "HOST-24")
+def test_reinstall_wants_a_password_or_the_key(engine: Engine) -> None:
+    with refused(409):
+        engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.world.host("host02").status = "maintenance"
+    with refused(400, "password"):
+        engine.host("host02").install()
+    engine.host("host02").install(root_password="secret")
+
+
+@pytest.mark.engine_does("HOST-25", "HOST-26")
+def test_reinstall_reboots_and_does_not_activate(engine: Engine) -> None:
+    engine.world.host("host02").status = "maintenance"
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    seen = [engine.host("host02").get().status.value for _ in range(3)]
+    assert seen == ["installing", "reboot", "maintenance"]
+
+
+@pytest.mark.parametrize(
+    ("words", "statuses"),
+    [
+        ({"reboot": False}, ["installing", "installing", "maintenance"]),
+        ({"activate": True}, ["installing", "reboot", "initializing"]),
+    ],
+)
+def test_a_reinstalled_host_goes_on_as_is_said(
+    engine: Engine, words: dict[str, bool], statuses: list[str]
+) -> None:
+    engine.world.host("host02").status = "maintenance"
+    engine.host("host02").install(ssh=PUBLIC_KEY, **words)
+    seen = [engine.host("host02").get().status.value for _ in range(3)]
+    assert seen == statuses
+
+
+@pytest.mark.engine_does("HOST-27")
+def test_a_failed_reinstall(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.status = "maintenance"
+    host.more = {"install_tasks": ["one"], "install_fails": "A task failed"}
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.world.settle()
+    assert host.status == "install_failed"
+    assert engine.world.log.codes() == [560, 559, 505]

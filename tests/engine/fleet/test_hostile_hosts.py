@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whatever a hypervisor sends is its own finding: each verb goes on for the others."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shlex
+import sys
+from dataclasses import replace
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from support.engine.engine_command_line import run_engine
+from support.engine.engine_door import DoubleDoor, status_document
+from support.engine.hostile_answers import HOSTILE, line, told
+
+from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, Happened
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.facts import dump
+
+pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
+
+GOOD = ("host01", "host02")
+BAD = tuple(f"host{n:02}" for n in range(3, 3 + len(HOSTILE)))
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
+DATA1 = "nfs1.example.com:/exports/data1"
+POLICY = "version: 1\n"
+PREFER = (
+    "version: 1\nnfs:\n  rules:\n"
+    "  - {server: nfs1.example.com, path: /exports/data1, transport: prefer-rdma}\n"
+)
+
+
+class Fleet:
+    """A door that is the real one down to Ansible: what hosts print is their honest
+    answer, or the one of HOSTILE that ``hostile`` has for the host.
+    """
+
+    def __init__(self, world):
+        self.world = world
+        self.double = DoubleDoor(world)
+        self.hostile: dict[str, str] = {}
+        # After so many questions to Ansible the hostile ones are.
+        self.later = 0
+
+    def reports(self, hosts, done=None):
+        return AnsibleHosts(run=self.run).reports(_with_key(hosts), done)
+
+    def push_policy(self, hosts, text, done=None):
+        return AnsibleHosts(run=self.run).push_policy(_with_key(hosts), text, done)
+
+    def run(self, order, folder):
+        self.later -= 1
+        by_address = {h.address: h for h in self.world.hosts.values()}
+        for alias, variables in order.inventory["all"]["hosts"].items():
+            host = by_address[variables["ansible_host"]]
+            yield Happened(alias, OK, self._answer(host, order.script))
+
+    def _answer(self, sim, script):
+        asked = Host(sim.id, sim.name, sim.address, sim.cluster)
+        if "\nNEW=" in f"\n{script}":
+            return self._pushed(asked, sim, script)
+        report = self.double.reports([asked])[sim.name]
+        facts, status = dump.to_json_dict(report.facts), report.status
+        if sim.name in self.hostile and self.later < 0:
+            made = HOSTILE[self.hostile[sim.name]]
+            return made(facts, status, report.policy_text or "")
+        return told(facts, status, report.policy_text)
+
+    def _pushed(self, asked, sim, script):
+        words = dict(
+            one.split("=", 1)
+            for one in (shlex.split(x)[0] for x in script.splitlines()[:4])
+        )
+        text = base64.b64decode(words["NEW"]).decode()
+        text = text if words["KEEP"] == "yes" else None
+        before = sim.policy_text
+        pushed = self.double.push_policy([asked], text)[sim.name]
+        answer = "" if before is None else line("before", before.encode())
+        answer += line("check", b"{}")
+        answer += line("load", json.dumps({"digest": pushed.digest}).encode())
+        status = status_document(sim)
+        if sim.name in self.hostile and self.later < 0:
+            facts = dump.to_json_dict(self.double.reports([asked])[sim.name].facts)
+            return answer + HOSTILE[self.hostile[sim.name]](facts, status, "")
+        return answer + line("status", json.dumps(status).encode())
+
+
+def _with_key(hosts):
+    return [replace(host, public_key=KEY) for host in hosts]
+
+
+@pytest.fixture
+def fleet(capsys, tmp_path, monkeypatch):
+    """Two good hosts, and one for each hostile answer; ``run`` runs a verb."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    states = tmp_path / "states"
+    monkeypatch.setattr(conversion_run, "states", lambda: StateFolder(states))
+    (tmp_path / "policy.yaml").write_text(PREFER)
+    world = sample_world(
+        hosts=len(GOOD) + len(BAD), domains=("data1",), addon=True, iscsi=True
+    )
+    for host in world.hosts.values():
+        host.policy_text = POLICY
+    made = Fleet(world)
+    with EngineDouble(world) as double:
+
+        def run(*words, honest=False):
+            made.later = made.later if words[1] == "convert" else 0
+            made.hostile = {} if honest else dict(zip(BAD, HOSTILE))
+            result = run_engine(capsys, double, made, *words)
+            assert double.strict_errors == []
+            assert "bug" not in result.out + result.err
+            return result
+
+        made.run_verb = run
+        yield made
+
+
+# A host with 4,000 mounts is well. Of these nobody knows facts, status or policy.
+WELL = dict(zip(HOSTILE, BAD))["4,000 mounts"]
+ILL = tuple(name for name in BAD if name != WELL)
+WITHOUT_FACTS = tuple(
+    dict(zip(HOSTILE, BAD))[answer]
+    for answer in (
+        "exit status of 5000 digits",
+        "exit status in other digits",
+        "exit status -1",
+        "age of 400 digits",
+        "version nested 900 deep",
+        "a bomb of 50 MB",
+        "bombs under many names",
+        "nothing at all",
+        "words only",
+    )
+)
+
+
+NO_STATUS = tuple(
+    name
+    for name, answer in zip(BAD, HOSTILE)
+    if answer.startswith(
+        ("digest", "policy is", "status", "enabled", "mode", "package")
+    )
+)
+
+
+def rows(result, names):
+    """What is shown of hosts, by name."""
+    document = result.document
+    if document["kind"] == "matrix":
+        shown = zip([row["name"] for row in document["rows"]], document["cells"])
+    elif document["kind"] == "domain-list":
+        shown = [(one["host"], one) for d in document["domains"] for one in d["hosts"]]
+    else:
+        shown = [(one["host"], one) for one in document["hosts"]]
+    found = {}
+    for name, one in shown:
+        found.setdefault(name, []).append(one)
+    assert set(found) >= set(names)
+    return {name: found[name] for name in names}
+
+
+def transports(fleet, names):
+    return {fleet.world.host(name).mounts.get(DATA1) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("verb", "code"),
+    [
+        ("hosts check", 3),
+        ("domain verify", 3),
+        ("domain list", 0),
+        ("policy diff policy.yaml", 3),
+    ],
+)
+def test_reading_verbs_show_the_others_as_they_are(fleet, verb, code):
+    words = (*verb.split(), "-o", "json")
+    before = rows(fleet.run_verb(*words, honest=True), (*GOOD, *BAD))
+    result = fleet.run_verb(*words)
+    assert result.code == code
+    after = rows(result, (*GOOD, *BAD))
+    assert {n: after[n] for n in GOOD} == {n: before[n] for n in GOOD}
+    # What a policy diff looks at, some of them tell well enough.
+    # What only the policy shows a check does not look at, nor facts a diff.
+    for name in WITHOUT_FACTS if verb != "policy diff policy.yaml" else NO_STATUS:
+        assert after[name] != before[name]
+
+
+CONVERT = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
+
+
+def test_convert_names_every_one_of_them_and_goes_without(fleet):
+    refused = fleet.run_verb(*CONVERT)
+    refused.refused(3)
+    for name in ILL:
+        assert name in refused.err
+    for name in (*GOOD, WELL):
+        assert name not in refused.err
+    assert transports(fleet, (*GOOD, *BAD)) == {"tcp"}
+    without = [word for name in ILL for word in ("--without", name)]
+    assert fleet.run_verb(*CONVERT, *without).code == 0
+    assert transports(fleet, (*GOOD, WELL)) == {"rdma"}
+    assert transports(fleet, ILL) == {"tcp"}
+
+
+def test_heal_mends_the_others(fleet):
+    for host in fleet.world.hosts.values():
+        host.policy_text = PREFER
+    result = fleet.run_verb("domain", "heal", "-y")
+    assert result.code == 0
+    assert transports(fleet, (*GOOD, WELL)) == {"rdma"}
+    for name in WITHOUT_FACTS:
+        assert f"{name} is unknown" in result.err
+    assert transports(fleet, ILL) == {"tcp"}
+
+
+def test_create_verifies_the_others(fleet):
+    new = "nfs2.example.com:/exports/new"
+    words = ("domain", "create", "new", "--export", new, "--datacenter", "dc1")
+    result = fleet.run_verb(*words, "-y", "-o", "json")
+    assert result.code == 0
+    told = {one["host"]: one["transport"] for one in result.document["hosts"]}
+    assert {told[name] for name in (*GOOD, WELL)} == {"rdma"}
+    assert set(result.document["not_verified"]) == set(WITHOUT_FACTS)
+
+
+def test_network_create(fleet):
+    words = ("network", "create", "lan", "--datacenter", "dc1", "--mtu", "2044", "-y")
+    result = fleet.run_verb(*words)
+    assert result.code == 0
+    for name in WITHOUT_FACTS:
+        assert name in result.err
+
+
+def test_push_is_done_on_the_others(fleet):
+    (fleet.world.host("host02")).policy_text = None
+    words = ("policy", "push", "policy.yaml", "--hosts", "*", "-y", "-o", "json")
+    result = fleet.run_verb(*words)
+    assert result.code == 5
+    shown = rows(result, (*GOOD, *BAD))
+    assert all(shown[name][0]["done"] for name in (*GOOD, WELL))
+    assert fleet.world.host("host02").policy_text == PREFER
+    assert not any(shown[name][0]["done"] for name in NO_STATUS)
+
+
+def test_revert_takes_the_others_back(fleet):
+    assert fleet.run_verb(*CONVERT, honest=True).code == 0
+    assert transports(fleet, (*GOOD, *BAD)) == {"rdma"}
+    result = fleet.run_verb("domain", "revert", "data1", "-y")
+    assert result.code == 5
+    for name in WITHOUT_FACTS:
+        assert f"{name} cannot be asked" in result.out
+    assert transports(fleet, (*GOOD, WELL)) == {"tcp"}
+    for name in (*GOOD, WELL):
+        assert fleet.world.host(name).policy_text == POLICY
+    assert fleet.run_verb("domain", "revert", "data1", "-y", honest=True).code == 0
+    assert transports(fleet, (*GOOD, *BAD)) == {"tcp"}
+
+
+def test_some_turn_hostile_in_the_middle_and_revert_goes_on_for_the_others(fleet):
+    fleet.later = 6
+    stopped = fleet.run_verb(*CONVERT, "-o", "json")
+    assert stopped.code == 5
+    assert "rdma" in transports(fleet, GOOD)
+    fleet.run_verb("domain", "revert", "data1", "-y")
+    assert transports(fleet, GOOD) == {"tcp"}

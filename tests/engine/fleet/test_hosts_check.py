@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+from support.engine.told_hosts import (
+    FACTS,
+    SERVER,
+    connection,
+    domain,
+    engine,
+    facts,
+    host,
+    mount,
+    report,
+    rules,
+    status,
+)
+
+from ovirt_rdma.engine_sdk_tools.fleet import check
+from ovirt_rdma.engine_sdk_tools.fleet.cells import servers_cell
+from ovirt_rdma.engine_sdk_tools.fleet.check import (
+    COLUMNS,
+    Wanted,
+    connections_of,
+    row_of,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.hooks import (
+    NAME,
+    POINTS,
+    checksums_of,
+    hooks_cell,
+)
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN
+from ovirt_rdma.engine_sdk_tools.model import Hook
+from ovirt_rdma.host.facts import dump as facts_file
+from ovirt_rdma.host.policy.load import parse_policy
+
+pytestmark = pytest.mark.hypervisor
+
+EXPORT = f"{SERVER}:/exports/data1"
+OURS = {point: frozenset((f"{point}-md5", f"{point}-sha256")) for point in POINTS}
+NO_WISH = Wanted(None, {})
+
+
+def policy(text):
+    return parse_policy(text, "p").policy
+
+
+def matrix(told, wanted=NO_WISH, hosts=None):
+    hosts = hosts or [host(one.host) for one in told]
+    rows = [row_of(one, its, wanted) for one, its in zip(hosts, told)]
+    return check.check(engine(*hosts), rows, wanted)
+
+
+def cell(column, told, there=None, wanted=NO_WISH):
+    there = there or host(told.host)
+    return matrix([told], wanted, [there]).cells[0][COLUMNS.index(column)]
+
+
+@pytest.mark.parametrize(
+    ("its", "verdict"),
+    [
+        ("up", OK),
+        ("maintenance", WARN),
+        ("preparing_for_maintenance", WARN),
+        ("non_operational", FAIL),
+        ("install_failed", FAIL),
+        (None, UNKNOWN),
+    ],
+)
+def test_engines_status(its, verdict):
+    found = cell("status", report(), host(status=its))
+    assert (found.verdict, found.source) == (verdict, "engine")
+
+
+def test_host_without_data_is_unknown_everywhere_but_for_the_engine():
+    told = report(problem="no answer from hv1", fix="look")
+    cells = matrix([told]).cells[0]
+    assert [c.verdict for c in cells[:1]] == [OK]
+    for found, name in zip(cells[2:], COLUMNS[2:]):
+        assert found.verdict == UNKNOWN, name
+        assert (found.sentence, found.fix) == ("no answer from hv1", "look")
+
+
+@pytest.mark.parametrize(
+    ("column", "its", "verdict", "text"),
+    [
+        ("package", {}, OK, "complete"),
+        ("package", {"package": {"launcher": True, "dropin": False}}, FAIL, None),
+        ("package", {"package": {"launcher": False, "dropin": False}}, FAIL, "missing"),
+        ("package", {"package": None}, UNKNOWN, "unknown"),
+        ("enabled", {}, OK, "vdsmd"),
+        ("enabled", {"enabled": {"mode": "host"}}, OK, "host"),
+        ("enabled", {"enabled": {"mode": "nfsmount"}}, WARN, "nfsmount"),
+        ("enabled", {"enabled": {"mode": None}}, FAIL, "no"),
+        ("running", {}, OK, "launcher"),
+        ("running", {"running": {"program": "stock"}}, FAIL, "stock"),
+        ("running", {"running": None}, FAIL, "no"),
+        (
+            "running",
+            {"running": {"program": "stock"}, "enabled": {"mode": "host"}},
+            OK,
+            "stock",
+        ),
+        ("running", {"enabled": {"mode": None}}, WARN, "launcher"),
+    ],
+)
+def test_what_the_host_says_of_the_add_on(column, its, verdict, text):
+    found = cell(column, report(status={**status(), **its}))
+    assert found.verdict == verdict
+    assert text in (None, found.text)
+    assert found.source == "host"
+
+
+def test_vdsmd_may_be_down_in_maintenance():
+    told = report(status={**status(), "running": None})
+    assert cell("running", told, host(status="maintenance")).verdict == WARN
+
+
+def test_policy_is_held_against_that_of_this_machine():
+    mine, theirs = rules("require-rdma"), rules("tcp")
+    told = [report("hv1", status=status(mine)), report("hv2", status=status(theirs))]
+    told.append(report("hv3", status=status()))
+    found = matrix(told, Wanted(policy(mine), {}))
+    cells = [row[COLUMNS.index("policy")] for row in found.cells]
+    assert [c.verdict for c in cells] == [OK, FAIL, FAIL]
+    assert cells[0].text == status(mine)["policy"]["digest"][7:15]
+    assert "not this machine's" in cells[1].sentence
+    assert "no policy is loaded" in cells[2].sentence
+
+
+@pytest.mark.parametrize(
+    ("texts", "verdicts"),
+    [
+        (("tcp", "tcp"), [OK, OK]),
+        (("tcp", "tcp", "require-rdma"), [OK, OK, FAIL]),
+        (("tcp", "require-rdma"), [FAIL, FAIL]),
+        (("tcp", "tcp", None), [OK, OK, FAIL]),
+        ((None, None), [WARN, WARN]),
+        (("tcp", "silent"), [OK, UNKNOWN]),
+        (("silent",), [UNKNOWN]),
+    ],
+)
+def test_without_a_policy_here_hosts_are_held_against_each_other(texts, verdicts):
+    told = [
+        report(f"hv{number}")
+        if text == "silent"
+        else report(f"hv{number}", status=status(rules(text) if text else None))
+        for number, text in enumerate(texts)
+    ]
+    cells = [row[COLUMNS.index("policy")] for row in matrix(told).cells]
+    assert [c.verdict for c in cells] == verdicts
+
+
+def test_broken_policy_on_a_host():
+    told = report(status=status(rules("tcp"), problem="policy.json is broken"))
+    found = cell("policy", told)
+    assert (found.verdict, found.text) == (FAIL, "broken")
+    assert found.sentence == "policy.json is broken"
+
+
+def test_rules_are_held_against_the_policy_of_this_machine():
+    bare = facts_file.load(FACTS / "no-rdma-tcp-mount.json")
+    told = report(facts=bare, status=status())
+    wants = "version: 1\nnfs:\n  rules:\n  - server: '*'\n    transport: require-rdma\n"
+    found = cell("rules", told, wanted=Wanted(policy(wants), {}))
+    assert found.verdict == FAIL
+    assert "NFSRDMA" in found.sentence
+    assert cell("rules", report(facts=facts())).verdict == OK
+
+
+@pytest.mark.parametrize(
+    ("dump", "verdict", "text"),
+    [
+        ("rxe-one-mount", OK, "1 of 1"),
+        ("no-rdma-tcp-mount", FAIL, "none"),
+    ],
+)
+def test_rdma_ports(dump, verdict, text):
+    found = cell("rdma ports", report(facts=facts_file.load(FACTS / f"{dump}.json")))
+    assert (found.verdict, found.text) == (verdict, text)
+
+
+def test_port_that_is_down_is_named():
+    up = facts()
+    port = replace(up.rdma_devices[0].ports[0], state="DOWN")
+    down = replace(up, rdma_devices=(replace(up.rdma_devices[0], ports=(port,)),))
+    found = cell("rdma ports", report(facts=down))
+    assert found.verdict == FAIL
+    assert "/1 is DOWN" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("dump", "address", "options", "verdict", "text"),
+    [
+        ("rxe-one-mount", "10.0.0.1", "rdma", OK, "1 of 1"),
+        ("no-rdma-tcp-mount", "10.0.0.1", "rdma", FAIL, "0 of 1"),
+        ("no-rdma-tcp-mount", "10.0.0.1", "", WARN, "0 of 1"),
+        # Facts know no way to a server of which there is no mount.
+        ("rxe-one-mount", "10.9.9.9", "rdma", UNKNOWN, "0 of 1"),
+        ("rxe-one-mount", "10.9.9.9", "", NONE, "0 of 1"),
+    ],
+)
+def test_readiness_for_the_servers(dump, address, options, verdict, text):
+    told = report(facts=facts_file.load(FACTS / f"{dump}.json"), status=status())
+    found = servers_cell(told, [connection(options=options, address=address)])
+    assert (found.verdict, found.text) == (verdict, text)
+
+
+@pytest.mark.parametrize(
+    ("options", "wish", "told"),
+    [
+        ("", "require-rdma", True),
+        ("", "prefer-rdma", True),
+        ("proto=rdma", "tcp", True),
+        # There is nothing to say where it comes out as the rule wants it.
+        ("proto=rdma", "require-rdma", False),
+        ("", "tcp", False),
+    ],
+)
+def test_a_rule_that_does_not_cover_a_posixfs_domain(options, wish, told):
+    text = rules(wish)
+    site = report(facts=facts(mount(EXPORT, "tcp")), policy_text=text)
+    site = replace(site, status=status(text))
+    row = connection(options=options, type="posixfs", vfs_type="nfs")
+    found = servers_cell(site, [row])
+    assert ("no rule covers a PosixFS domain" in found.sentence) is told
+    assert not told or found.verdict == WARN
+    assert not told or "mount options" in found.fix
+    # The same row as an NFS domain's is covered.
+    covered = servers_cell(site, [replace(row, type="nfs", vfs_type=None)])
+    assert "PosixFS" not in covered.sentence
+
+
+def test_server_with_a_name_is_found_by_its_mount():
+    there = facts(mount(EXPORT, "rdma", address="10.0.0.1"))
+    found = servers_cell(report(facts=there, status=status()), [connection()])
+    assert found.verdict == OK
+
+
+def test_servers_are_those_of_the_hosts_data_center():
+    elsewhere = domain("data9", data_center="d2")
+    site = engine(host(), domains=(domain(), elsewhere))
+    assert connections_of(site, host()) == (domain().connection,)
+    assert connections_of(site, host(cluster="gone")) == ()
+    assert servers_cell(report(facts=facts()), []).verdict == NONE
+
+
+def hooked(*points, kind="sha256", **more):
+    return host(hooks=tuple(Hook(NAME, p, f"{p}-{kind}") for p in points), **more)
+
+
+@pytest.mark.parametrize(
+    ("there", "ours", "verdict", "text"),
+    [
+        (hooked(*POINTS), OURS, OK, "ok"),
+        (hooked(*POINTS, kind="md5"), OURS, OK, "ok"),
+        (hooked(*POINTS, kind="other!"), OURS, FAIL, "differ"),
+        (hooked(*POINTS[1:]), OURS, FAIL, "incomplete"),
+        (hooked(), OURS, FAIL, "missing"),
+        (hooked(*POINTS), {}, UNKNOWN, "present"),
+        (hooked(*POINTS, kind="of another length"), OURS, UNKNOWN, "present"),
+        (host(hooks=(Hook("50_theirs", POINTS[0], "x"),)), OURS, FAIL, "missing"),
+        (host(hooks=None), OURS, UNKNOWN, "unknown"),
+        (
+            host(hooks=tuple(Hook(NAME, p, None) for p in POINTS)),
+            OURS,
+            UNKNOWN,
+            "present",
+        ),
+    ],
+)
+def test_hooks_by_the_engines_list(there, ours, verdict, text):
+    found = hooks_cell(there, ours)
+    assert (found.verdict, found.text, found.source) == (verdict, text, "engine")
+
+
+def test_checksums_are_of_the_first_folder_that_has_the_hook(tmp_path):
+    for folder, content in (("a", b"one"), ("b", b"two")):
+        (tmp_path / folder / POINTS[0]).mkdir(parents=True)
+        (tmp_path / folder / POINTS[0] / NAME).write_bytes(content)
+    found = checksums_of([tmp_path / "none", tmp_path / "a", tmp_path / "b"])
+    assert set(found) == {POINTS[0]}
+    assert found[POINTS[0]] == {
+        hashlib.md5(b"one").hexdigest(),
+        hashlib.sha256(b"one").hexdigest(),
+    }
+
+
+def test_points_are_those_of_the_hooks_in_the_tree():
+    tree = FACTS.parents[2] / "vdsm_hooks"
+    assert {path.parent.name for path in tree.glob(f"*/{NAME}")} == set(POINTS)

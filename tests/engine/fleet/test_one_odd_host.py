@@ -1,0 +1,409 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One host that is odd, where its answers meet decisions: limits, work that is linear
+in what it sends, and what conversions do with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import tracemalloc
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+from support.engine.conversion_runs import (
+    ROLLING,
+    convert,
+    planned,
+    revert,
+    run,
+    site_of,
+    transports,
+)
+from support.engine.hostile_answers import line, many_mounts, told
+from support.engine.told_hosts import (
+    connection,
+    domain,
+    engine,
+    facts,
+    host,
+    report,
+    rules,
+)
+from support.engine.told_hosts import status as status_of
+
+from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import host_offenders
+from ovirt_rdma.engine_sdk_tools.conversion.model import LEFT, STOPPED
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
+from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
+from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
+from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
+from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
+from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_told
+from ovirt_rdma.engine_sdk_tools.hosts.answers import report_of as read_report
+from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    MOST_POLICY_BYTES,
+    HostReport,
+    bug_of,
+    judged,
+)
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy import validate_nfs
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
+
+pytestmark = pytest.mark.hypervisor
+
+EMPTY = "version: 1\n"
+LONG = EMPTY + "#" * MOST_POLICY_BYTES
+
+
+# -- what is read
+
+
+def test_a_bomb_is_not_unpacked():
+    bomb = line("facts", b" " * 50_000_000)
+    found = read_report("hv1", read_told(bomb), 0.0)
+    assert found.facts is None
+    assert found.problem == "ovirt-rdma-host facts printed more than 4 MB on hv1"
+    tracemalloc.start()
+    read_told(bomb)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20_000_000
+
+
+@pytest.mark.parametrize("status", ["9" * 5000, "1000", "\u0663", "-1", "", "1e1"])
+def test_an_exit_status_has_three_digits(status):
+    assert read_told(line("facts", b"{}", status)) == {}
+
+
+def test_all_answers_of_a_host_together_have_the_limit():
+    some = b'"' + b"x" * 2_500_000 + b'"'
+    names = ("facts", "status", "policy")
+    found = read_told("".join(line(name, some) for name in names))
+    assert sum(len(one.out) for one in found.values()) <= 4_000_000
+    assert set(found) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "shown", "good"),
+    [("sha256:a", "sha256:b", False), ("sha256:a", "sha256:a", True)]
+    + [(odd, odd, False) for odd in (None, 1, [1], {"a": 1}, True)],
+)
+def test_a_push_counts_when_the_host_follows_what_it_loaded(loaded, shown, good):
+
+    text = (
+        line("check", b"{}")
+        + line("load", json.dumps({"digest": loaded}).encode())
+        + line("status", json.dumps({"policy": {"digest": shown}}).encode())
+    )
+    pushed = pushed_of("hv1", read_told(text))
+    assert bool(pushed.problem) is not good
+    if good:
+        assert pushed.digest == "sha256:a"
+    elif isinstance(shown, str):
+        assert pushed.problem == (
+            "hv1 has another policy in force than the one just loaded: sha256:b, not "
+            "sha256:a"
+        )
+
+
+# -- limits are the same before and at the act
+
+
+def test_a_policy_too_long_is_refused_before_anybody_is_asked():
+    with pytest.raises(PolicyProblem, match="60011 bytes, 60000 can be sent"):
+        plan_policy_push([host()], LONG, "policy.yaml")
+
+
+def test_a_policy_file_too_long_is_not_read(tmp_path):
+    file = tmp_path / "policy.yaml"
+    file.write_bytes(b"#" * 1_000_000)
+    assert load_policy_file(file)
+    file.write_bytes(b"#" * 1_000_001)
+    with pytest.raises(PolicyProblem, match="longer than 1000000 bytes"):
+        load_policy_file(file)
+
+
+@pytest.mark.parametrize("rolling", [True, False])
+def test_a_policy_too_long_to_be_sent_is_against_a_conversion(rolling):
+    """Also one that only our rule makes so: nothing is begun anywhere."""
+    site = site_of(hosts=3)
+    request = ConversionRequest("rdma", rolling=rolling)
+    nearly = EMPTY + "#" * (MOST_POLICY_BYTES - len(EMPTY) - 10) + "\n"
+    site.world.host("host03").policy_text = nearly
+    with pytest.raises(ChecksFailed) as caught:
+        planned(site, request)
+    assert "host03: with the new rule, the policy has 60" in str(caught.value)
+    assert "host02" not in str(caught.value)
+    assert not site.acts
+
+
+@pytest.mark.parametrize("rolling", [True, False])
+def test_a_host_whose_policy_could_not_be_had_is_against_a_conversion(rolling):
+    golden = facts()
+    text = told(dump.to_json_dict(golden), status_of(EMPTY), LONG)
+    its = read_report("hv1", read_told(text), 0.0)
+    assert its.problem == "hv1: the policy has 60011 bytes, 60000 can be sent"
+    request = ConversionRequest("rdma", rolling=rolling)
+    against = list(host_offenders(host(), its, [domain()], request))
+    assert any("60000 can be sent" in one for one in against)
+
+
+def test_a_push_that_cannot_be_is_that_hosts_failure():
+    site = site_of(hosts=3)
+    state = planned(site, ROLLING).state
+    push = site.push_policy
+
+    def refuses(hosts, text, done=None):
+        if hosts[0].name == "host03":
+            raise Problem("it cannot be sent", "shorten it")
+        return push(hosts, text, done)
+
+    site.push_policy = refuses
+    stopped = run(site, state)
+    assert stopped.stage == STOPPED
+    assert "host03: it cannot be sent" in stopped.why
+    del site.push_policy
+    assert set(transports(site).values()) == {"rdma", "tcp"}
+    assert revert(site).stage == "reverted"
+    assert set(transports(site).values()) == {"tcp"}
+
+
+# -- conversions
+
+
+def test_a_host_that_somebody_puts_into_maintenance_stays_there():
+    """Before its turn, while another is at work."""
+    site = site_of(hosts=3)
+    there = site.world.host("host03")
+
+    def by_an_admin():
+        there.status = "maintenance"
+        there.mounts.clear()
+
+    state = planned(site, ROLLING).state
+    order = [h.name for h in state.hosts]
+    assert order.index("host02") < order.index("host03")
+    site.meanwhile["perform activating host02"] = by_an_admin
+    done = run(site, state)
+    assert there.status == "maintenance"
+    assert (done.host("host03").stage, done.host("host03").why) == (
+        LEFT,
+        "somebody put it into maintenance",
+    )
+    assert not any("activating host03" in act for act in site.acts)
+
+
+def test_a_mount_whose_signals_disagree_is_not_proven():
+    site = site_of(hosts=3)
+    reports = site.reports
+
+    def disagree(hosts, done=None):
+        found = reports(hosts, done)
+        its = found.get("host02")
+        if its is None or its.facts is None:
+            return found
+        mounts = tuple(
+            replace(m, protocol="rdma", transports=_over(m, "tcp"))
+            if m.protocol == "rdma"
+            else m
+            for m in its.facts.nfs_mounts
+        )
+        odd = replace(its, facts=replace(its.facts, nfs_mounts=mounts))
+        return {**found, "host02": odd}
+
+    state = planned(site, ROLLING).state
+    site.reports = disagree
+    ended = run(site, state)
+    assert ended.stage != "converted"
+    assert "the kernel's signals do not agree" in ended.why
+    # It turned round there, and the others were not begun.
+    assert site.world.connection_of("data1").mount_options in ("", None)
+    assert transports(site)["host03"] == "tcp"
+
+
+def _over(mount, transport):
+    return tuple(replace(one, protocol=transport) for one in mount.transports)
+
+
+def test_a_revert_goes_on_for_the_others_where_one_cannot_be_asked():
+    site = site_of(hosts=4)
+    convert(site)
+    reports = site.reports
+
+    def mute(hosts, done=None):
+        silent = HostReport("host02", problem="it says nothing that has a sense")
+        found = reports(hosts, done)
+        return {n: silent if n == "host02" else r for n, r in found.items()}
+
+    site.reports = mute
+    state = revert(site)
+    assert state.stage == STOPPED
+    assert "host02 cannot be asked" in state.why
+    others = {n: t for n, t in transports(site).items() if n != "host02"}
+    assert set(others.values()) == {"tcp"}
+
+
+def test_but_not_where_one_does_not_come_back_from_its_maintenance():
+    site = site_of(hosts=4)
+    convert(site)
+    there = site.world.host("host02")
+    perform = site.perform
+
+    def breaks(call, **more):
+        perform(call, **more)
+        if (call.about, call.method) == ("host02", "activate"):
+            there.status = "install_failed"
+
+    site.perform = breaks
+    state = revert(site)
+    assert state.stage == STOPPED
+    assert "host02 is in the status 'install failed'" in state.why
+    assert "rdma" in {t for n, t in transports(site).items() if n != "host02"}
+
+
+# -- work is linear in what a host sends
+
+
+class Counted:
+    """Counts the calls of a function while it is patched."""
+
+    def __init__(self, owner, name):
+        self.calls = 0
+        real = getattr(owner, name)
+
+        def counting(*words, **more):
+            self.calls += 1
+            return real(*words, **more)
+
+        self.patch = mock.patch.object(owner, name, counting)
+
+
+def calls_of(owner, name, work):
+    counted = Counted(owner, name)
+    with counted.patch:
+        work()
+    return counted.calls
+
+
+PREFER = rules("prefer-rdma")
+
+
+def crowded(number):
+    golden = dump.to_json_dict(facts())
+    golden = many_mounts(golden, number, version="4.2")
+    mine = {
+        **golden["nfs_mounts"][0],
+        "source": "nfs1.example.com:/exports/data1",
+        "mountpoint": "/rhev/data-center/mnt/nfs1.example.com:_exports_data1",
+    }
+    golden["nfs_mounts"].append(mine)
+    its = dump.from_json_dict(golden, "hv1")
+    return report(facts=its, status=status_of(PREFER), policy_text=PREFER)
+
+
+def verify(its):
+    row_of(engine(host(), domains=(domain(),)), host(), its, [domain()])
+
+
+def check_conversion(its):
+    list(host_offenders(host(), its, [domain()], ConversionRequest("rdma", True)))
+
+
+def check_hosts(its):
+    hosts_row(host(), its, Wanted(None, {}), [connection()])
+
+
+@pytest.mark.parametrize("work", [verify, check_conversion, check_hosts])
+@pytest.mark.parametrize(
+    "counted",
+    [
+        "ovirt_rdma.host.export.posixpath.normpath",
+        "ovirt_rdma.storage.trunking.prove",
+        "ovirt_rdma.storage.trunking._is_4",
+        "ovirt_rdma.storage.review.rule_for",
+    ],
+)
+def test_twice_the_mounts_are_twice_the_work(work, counted):
+
+    *path, name = counted.split(".")
+    for cut in range(len(path), 0, -1):
+        try:
+            owner = importlib.import_module(".".join(path[:cut]))
+        except ImportError:
+            continue
+        for attribute in path[cut:]:
+            owner = getattr(owner, attribute)
+        break
+    # More than any cache of ours has room for.
+    few, many = (
+        calls_of(owner, name, lambda n=n: work(crowded(n))) for n in (1500, 3000)
+    )
+    assert many <= 2 * few + 50
+
+
+def many_rules(number, key="server"):
+    listed = "".join(
+        f"  - {{server: 'h{n}-*', path: /x, transport: tcp}}\n" for n in range(number)
+    )
+    return f"version: 1\nnfs:\n  rules:\n{listed}"
+
+
+def test_a_hosts_policy_is_read_without_looking_for_rules_that_never_win():
+    text = many_rules(500)
+    its = report(facts=facts(), status=status_of(text), policy_text=text)
+
+    def look():
+        verify(its)
+        check_hosts(its)
+        check_conversion(its)
+
+    assert calls_of(validate_nfs, "_names_all_of", look) == 0
+
+
+def test_rules_that_never_win_are_looked_for_among_the_first_thousand():
+    def looked(number):
+        found = parse_policy(many_rules(number), "p")
+        return calls_of(validate_nfs, "_names_all_of", lambda: found.warnings)
+
+    # Each against those before it; more rules are no more work.
+    assert looked(1000) == looked(3000) == 1000 * 999 // 2
+    assert not parse_policy(many_rules(1000), "p").warnings
+    (warning,) = parse_policy(many_rules(1001), "p").warnings
+    assert warning.line == 1004
+    assert "only of the first 1000" in warning.sentence
+
+
+# -- a bug of ours
+
+
+def test_a_bug_of_ours_is_one_hosts_and_is_seen():
+    def fails(its):
+        if its.facts is not None:
+            raise LookupError("no such thing")
+        return its
+
+    found = judged(report(facts=facts()), fails)
+    assert found.facts is None
+    assert found.host == "hv1"
+    assert found.problem.startswith(
+        "what hv1 told cannot be used, and this is a bug of ovirt-rdma: "
+        "LookupError: no such thing (test_one_odd_host.py:"
+    )
+    assert found.fix
+    with pytest.raises(Problem):
+        judged(report(), lambda _: (_ for _ in ()).throw(Problem("a sentence")))
+
+
+def test_a_bug_whose_own_words_cannot_be_had():
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert "KeyError" in bug_of("hv1", KeyError(deep))[0]
+    assert host_report is not None

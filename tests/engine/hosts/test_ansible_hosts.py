@@ -1,0 +1,752 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Hosts over Ansible: the scripts run here by sh, Ansible and ssh are doubles.
+
+tests/lab/test_engine_ansible_lab.py has the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ovirt_rdma.engine_sdk_tools.hosts import ansible as ansible_hosts
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
+    FAILED,
+    OK,
+    UNREACHABLE,
+    AnsibleProblem,
+    Happened,
+    Order,
+    run_order,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.answers import in_words, read_told
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+    Access,
+    inventory_of,
+    is_address,
+    read_inventory,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import read_key
+from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.facts import dump
+
+pytestmark = pytest.mark.hypervisor
+
+FACTS = Path(__file__).parents[2] / "data" / "facts" / "rxe-one-mount.json"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
+
+# As ovirt-rdma-host behaves; what is not in it is a mistake of the script's.
+COMMAND = r"""#!/bin/sh
+cd "$(dirname "$0")/.." || exit 1
+echo "$*" >>calls
+case $* in
+--version) echo ovirt-rdma-host 0.1.0 ;;
+"facts -o json") cat facts.json ;;
+"status -o json")
+    echo "note: nothing" >&2
+    printf '{"policy": {"digest": "%s"}}' "$(cat loaded 2>/dev/null)"
+    exit "$(cat status-status 2>/dev/null || echo 0)" ;;
+"policy check -o json "*)
+    [ -f "$5" ] || exit 1
+    if grep -q broken "$5"; then
+        echo '{"errors": [{"line": 1, "key": "nfs", "sentence": "is odd"}]}'
+        exit 3
+    fi ;;
+"policy load -o json")
+    status=$(head -n1 load-status 2>/dev/null || echo 0)
+    sed -i 1d load-status 2>/dev/null
+    if [ "${status:-0}" -ne 0 ]; then
+        echo "ovirt-rdma-host: it cannot be loaded" >&2
+        echo "fix: mend it" >&2
+        exit "$status"
+    fi
+    cksum <etc/policy.yaml | tr ' ' - >loaded
+    printf '{"digest": "%s"}' "$(cat loaded)" ;;
+*) exit 2 ;;
+esac
+"""
+
+
+def host(name: str = "hv1", **more: object) -> Host:
+    words = {"address": "192.0.2.1", "public_key": KEY, **more}
+    return Host("1", name, cluster="c", **words)
+
+
+class Hypervisor:
+    """A folder with the add-on's command, where the door's scripts are run."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.orders: list[Order] = []
+        self.policy = top / "etc" / "policy.yaml"
+        (top / "bin").mkdir()
+        (top / "etc").mkdir()
+        (top / "tmp").mkdir()
+        command = top / "bin" / "ovirt-rdma-host"
+        command.write_text(COMMAND)
+        command.chmod(0o755)
+        (top / "facts.json").write_text(FACTS.read_text())
+        self._program("sleep", f"#!/bin/sh\necho sleep >>{top}/calls\n")
+
+    def _program(self, name: str, text: str) -> None:
+        (self.top / "bin" / name).write_text(text)
+        (self.top / "bin" / name).chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.top / "calls").read_text().splitlines()
+
+    def run(self, order: Order, folder: str) -> Iterator[Happened]:
+        self.orders.append(order)
+        done = subprocess.run(
+            ["/bin/sh", "-c", order.script],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PATH": f"{self.top}/bin:/usr/bin:/bin", "TMPDIR": f"{self.top}/tmp"},
+        )
+        assert done.stderr == ""
+        assert list((self.top / "tmp").iterdir()) == []
+        for alias in order.inventory["all"]["hosts"]:
+            yield Happened(alias, OK, done.stdout)
+
+    def door(self, **more: object) -> AnsibleHosts:
+        return AnsibleHosts(run=self.run, clock=lambda: 12.0, **more)
+
+
+@pytest.fixture
+def hypervisor(tmp_path, monkeypatch) -> Hypervisor:
+    found = Hypervisor(tmp_path)
+    monkeypatch.setattr(ansible_hosts, "POLICY_YAML", str(found.policy))
+    return found
+
+
+def test_report_has_all_that_the_host_says(hypervisor):
+    hypervisor.policy.write_text("version: 1\n# {{ no template }} é\n")
+    (hypervisor.top / "loaded").write_text("sha256:1")
+    told = []
+    reports = hypervisor.door().reports([host()], told.append)
+    report = reports["hv1"]
+    assert report.facts == dump.load(FACTS)
+    assert report.policy_digest == "sha256:1"
+    assert report.policy_text == "version: 1\n# {{ no template }} é\n"
+    assert (report.problem, report.fix, report.read_at) == ("", "", 12.0)
+    assert told == ["hv1"]
+    assert hypervisor.calls == ["facts -o json", "status -o json"]
+
+
+def test_a_status_that_has_found_something_wrong_is_a_status(hypervisor):
+    (hypervisor.top / "loaded").write_text("sha256:1")
+    (hypervisor.top / "status-status").write_text("3")
+    report = hypervisor.door().reports([host()])["hv1"]
+    assert (report.problem, report.policy_digest) == ("", "sha256:1")
+    (hypervisor.top / "status-status").write_text("1")
+    assert hypervisor.door().reports([host()])["hv1"].problem
+
+
+def test_a_host_without_policy_file_has_none(hypervisor):
+    report = hypervisor.door().reports([host()])["hv1"]
+    assert report.policy_text is None
+    assert report.problem == ""
+
+
+def test_the_add_on_is_missing(hypervisor):
+    (hypervisor.top / "bin" / "ovirt-rdma-host").unlink()
+    report = hypervisor.door().reports([host()])["hv1"]
+    assert (report.facts, report.problem) == (
+        None,
+        "hv1 has no command ovirt-rdma-host",
+    )
+    assert report.fix == "install the package ovirt-rdma-host on it"
+    assert "ovirt-rdma-host" in hypervisor.door().push_policy([host()], "")["hv1"].fix
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"", "printed no JSON object"),
+        (b"[1]", "printed no JSON object"),
+        (b"\xff\xfe", "printed no JSON object"),
+        (b"{}", "the facts of hv1"),
+        (b'{"schema_version": 99, "kind": "facts"}', "schema_version is 99"),
+    ],
+)
+def test_facts_that_are_none(hypervisor, content, part):
+    (hypervisor.top / "facts.json").write_bytes(content)
+    report = hypervisor.door().reports([host()])["hv1"]
+    assert report.facts is None
+    assert part in report.problem
+    assert report.fix
+
+
+def test_a_failure_keeps_what_is_good_and_says_what_is_not(hypervisor):
+    hypervisor.policy.mkdir()
+    report = hypervisor.door().reports([host()])["hv1"]
+    assert report.facts is not None
+    assert report.status is not None
+    assert report.policy_text is None
+    assert "Is a directory" in report.problem
+
+
+def test_other_output_and_cut_lines_are_no_answers():
+    good = "H4sIAAAAAAACAwMAAAAAAAAAAAA="  # gzip of nothing
+    text = (
+        "Welcome to hv1\r\n"
+        f"ovirt-rdma-told facts 0 {good} {good}\r\n"
+        f"ovirt-rdma-told status 0 {good[:-8]} {good}\n"
+        f"ovirt-rdma-told policy 0 {good}\n"
+        f"ovirt-rdma-told other x {good} {good}\n"
+        f"say ovirt-rdma-told before 0 {good} {good}\n"
+    )
+    assert read_told(text) == {"facts": (0, b"", "")}
+
+
+def test_push_puts_the_text_there_and_loads_it(hypervisor):
+    hypervisor.policy.write_bytes("old: é\n".encode())
+    hypervisor.policy.chmod(0o600)
+    text = "version: 1  # '\"$(id)`id` {{ x }} é\n\n"
+    pushed = hypervisor.door().push_policy([host()], text)["hv1"]
+    assert (pushed.problem, pushed.before) == ("", "old: é\n")
+    assert pushed.digest == (hypervisor.top / "loaded").read_text().strip()
+    assert hypervisor.policy.read_bytes() == text.encode()
+    assert stat.S_IMODE(hypervisor.policy.stat().st_mode) == 0o644
+    assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
+
+
+def test_push_makes_the_folder(hypervisor):
+    hypervisor.policy.parent.rmdir()
+    pushed = hypervisor.door().push_policy([host()], "version: 1\n")["hv1"]
+    assert (pushed.problem, pushed.before) == ("", None)
+    assert hypervisor.policy.read_text() == "version: 1\n"
+
+
+def test_none_loads_the_empty_policy_and_takes_the_file_away(hypervisor):
+    hypervisor.policy.write_text("old\n")
+    pushed = hypervisor.door().push_policy([host()], None)["hv1"]
+    assert (pushed.problem, pushed.before) == ("", "old\n")
+    assert pushed.digest == "4294967295-0"  # cksum of nothing
+    assert list(hypervisor.policy.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("old", ["old\n", None])
+def test_a_text_that_the_host_finds_broken_changes_nothing(hypervisor, old):
+    if old is not None:
+        hypervisor.policy.write_text(old)
+    pushed = hypervisor.door().push_policy([host()], "broken\n")["hv1"]
+    assert pushed.problem == "the policy does not fit hv1: line 1: nfs is odd"
+    assert (pushed.digest, pushed.before) == (None, old)
+    assert [file.read_text() for file in hypervisor.policy.parent.iterdir()] == (
+        [] if old is None else [old]
+    )
+    assert "policy load -o json" not in hypervisor.calls
+
+
+@pytest.mark.parametrize("old", ["old\n", None])
+def test_a_load_that_fails_brings_the_earlier_file_back(hypervisor, old):
+    if old is not None:
+        hypervisor.policy.write_text(old)
+    (hypervisor.top / "load-status").write_text("1\n")
+    pushed = hypervisor.door().push_policy([host()], "new\n")["hv1"]
+    assert "it cannot be loaded; the earlier" in pushed.problem
+    assert "is back" in pushed.problem
+    assert (pushed.fix, pushed.digest, pushed.before) == ("mend it", None, old)
+    assert [file.read_text() for file in hypervisor.policy.parent.iterdir()] == (
+        [] if old is None else [old]
+    )
+
+
+def test_a_host_that_another_run_changes_is_waited_for(hypervisor):
+    (hypervisor.top / "load-status").write_text("75\n75\n")
+    assert hypervisor.door().push_policy([host()], "new\n")["hv1"].problem == ""
+    assert hypervisor.calls.count("sleep") == 2
+
+
+def test_a_connection_that_goes_while_it_loads_leaves_nothing_half_done(hypervisor):
+    hypervisor.policy.write_text("old\n")
+    (hypervisor.top / "load-status").write_text("75\n1\n")
+    gone = hypervisor.top / "gone"
+    until = f"#!/bin/sh\nuntil [ -e {gone} ]; do /bin/sleep 0.01; done\n"
+    hypervisor._program("sleep", until)
+
+    def run(order, folder):
+        script = subprocess.Popen(
+            ["/bin/sh", "-c", order.script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": f"{hypervisor.top}/bin:/usr/bin:/bin"},
+        )
+        assert any(b"told place" in line for line in script.stdout)
+        script.stdout.close()
+        script.send_signal(signal.SIGHUP)
+        gone.touch()
+        script.wait()
+        return iter(())
+
+    AnsibleHosts(run=run).push_policy([host()], "new\n")
+    assert hypervisor.policy.read_text() == "old\n"
+    assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
+
+
+def test_but_not_for_ever(hypervisor):
+    hypervisor.policy.write_text("old\n")
+    (hypervisor.top / "load-status").write_text("75\n" * 9)
+    pushed = hypervisor.door().push_policy([host()], "new\n")["hv1"]
+    assert "it cannot be loaded" in pushed.problem
+    assert hypervisor.policy.read_text() == "old\n"
+    assert hypervisor.calls.count("policy load -o json") == 5
+
+
+def test_a_policy_too_long_for_a_command_line_is_refused(hypervisor):
+    refused = hypervisor.door().push_policy([host()], "#" * 70_000)["hv1"]
+    assert refused.problem == "the policy has 70000 bytes, 60000 can be sent"
+    assert refused.fix
+    assert hypervisor.orders == []
+    longest = "#" * MOST_POLICY_BYTES
+    assert hypervisor.door().push_policy([host()], longest)["hv1"].problem == ""
+
+
+@pytest.mark.parametrize("broken", ["report_of", "in_words"])
+def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
+    """In reading what hv1 told, or why it told nothing."""
+    right = getattr(ansible_hosts, broken)
+
+    def wrong(first, *words, **more):
+        if first in ("hv1", host("hv1")):
+            raise LookupError("no such thing")
+        return right(first, *words, **more)
+
+    def run(order, folder):
+        first, *others = hypervisor.run(order, folder)
+        yield first if broken == "report_of" else Happened(first.alias, UNREACHABLE, "")
+        yield from others
+
+    monkeypatch.setattr(ansible_hosts, broken, wrong)
+    hosts = [host("hv1"), host("hv2")]
+    reports = AnsibleHosts(run=run).reports(hosts)
+    assert "this is a bug of ovirt-rdma: LookupError" in reports["hv1"].problem
+    assert (reports["hv1"].facts, reports["hv2"].problem) == (None, "")
+    assert reports["hv2"].facts == dump.load(FACTS)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "{{ 7 * 7 }}", "-oProxyCommand=id", "hv 1", "a\nb", "hv1;id"]
+)
+def test_an_address_that_is_none_reaches_neither_ansible_nor_ssh(address):
+    def never(*words):
+        raise AssertionError("nothing is to be run")
+
+    door = AnsibleHosts(run=never, scan=never)
+    report = door.reports([host(address=address)])["hv1"]
+    assert "neither a name nor an IP address" in report.problem
+
+
+def test_a_push_that_was_ended_in_the_middle_still_tells_what_stood_there(hypervisor):
+    hypervisor.policy.write_text("old\n")
+
+    def run(order, folder):
+        (happened,) = hypervisor.run(order, folder)
+        begun = happened.text[: happened.text.index("ovirt-rdma-told check")]
+        yield Happened(happened.alias, FAILED, f"non-zero return code\n{begun}")
+
+    pushed = AnsibleHosts(run=run).push_policy([host()], "new\n")["hv1"]
+    assert pushed.before == "old\n"
+    assert pushed.problem == "hv1 gave no answer to ovirt-rdma-host policy check"
+
+
+def test_a_host_of_which_nothing_came_is_unknown():
+    door = AnsibleHosts(run=lambda order, folder: iter(()))
+    reports = door.reports([host(), host("hv2")])
+    assert [report.problem for report in reports.values()] == [
+        "hv1 did not answer in time",
+        "hv2 did not answer in time",
+    ]
+
+
+def test_each_host_gets_its_own_answer_in_the_order_asked(hypervisor):
+    def run(order, folder):
+        first, second = order.inventory["all"]["hosts"]
+        yield Happened(second, UNREACHABLE, "Connection refused")
+        yield from hypervisor.run(order, folder)
+        yield Happened(first, OK, "a second answer of one host")
+
+    told = []
+    reports = AnsibleHosts(run=run).reports([host("hv1"), host("hv2")], told.append)
+    assert list(reports) == ["hv1", "hv2"]
+    assert reports["hv1"].facts is not None
+    assert "cannot be reached" in reports["hv2"].problem
+    assert told == ["hv2", "hv1"]
+
+
+CHANGED = """Failed to connect to the host via ssh: @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+Host key for host-0 has changed and you have requested strict checking.
+Host key verification failed."""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (CHANGED, "hv1 does not show the host key that the engine knows"),
+        (
+            "Task failed: Failed to connect to the host via ssh: Unable to negotiate "
+            "with 192.0.2.1 port 22: no matching host key type found. Their offer: x",
+            "hv1 does not show the host key that the engine knows",
+        ),
+        (
+            "Failed to connect to the host via ssh: No ED25519 host key is known for "
+            "host-0 and you have requested strict checking.\r\n"
+            "Host key verification failed.",
+            "neither the engine nor known_hosts has the SSH host key of hv1",
+        ),
+        (
+            "root@192.0.2.1: Permission denied (publickey,password).",
+            "hv1 does not accept the SSH key",
+        ),
+        (
+            "Task failed: Failed to connect to the host via ssh: ssh: connect to host "
+            "192.0.2.1 port 22: No route to host",
+            "hv1 cannot be reached by SSH on 192.0.2.1 port 22: ssh: connect to host "
+            "192.0.2.1 port 22: No route to host",
+        ),
+        (
+            "ssh: Could not resolve hostname hv1: Name or service not known",
+            "the address of hv1, 192.0.2.1, has no meaning here",
+        ),
+        ("sudo: a password is required", "hv1 wants a password for sudo"),
+        ("Timed out after 180 second(s).", "hv1 did not answer in time"),
+        (
+            "The raw action failed to execute in the expected time frame (3) and was "
+            "terminated",
+            "hv1 did not answer in time",
+        ),
+        ("non-zero return code\nodd things", "hv1 could not be asked: odd things"),
+        ("", "hv1 could not be asked: no words"),
+        ("{host} {0} {", "hv1 could not be asked: {host} {0} {"),
+    ],
+)
+def test_failures_in_words(text, sentence):
+    failure = in_words(host(), text)
+    assert failure.sentence == sentence
+    assert failure.fix
+    assert "{" not in failure.fix
+
+
+def inventory(theirs=None, *, key=KEY, **access):
+    keys = {"host-0": read_key(key)} if key else {}
+    words = (Access(**access), "/tmp/a b/%known_hosts", theirs or {})
+    return inventory_of({"host-0": host(port=2222)}, keys, *words)["all"]["hosts"][
+        "host-0"
+    ]
+
+
+def test_inventory_checks_the_engines_key():
+    entry = inventory()
+    assert (entry["ansible_host"], entry["ansible_port"]) == ("192.0.2.1", 2222)
+    assert (entry["ansible_user"], entry["ansible_become"]) == ("root", False)
+    options = ssh_sees(entry)
+    assert options["stricthostkeychecking"] in ("yes", "true")
+    assert options["hostkeyalias"] == "host-0"
+    assert options["hostkeyalgorithms"] == "ssh-ed25519"
+    assert options["globalknownhostsfile"] == "/dev/null"
+    assert options["userknownhostsfile"] == "/tmp/a b/%known_hosts"
+    assert options["batchmode"] == "yes"
+
+
+def test_a_host_without_key_is_checked_against_the_operators_known_hosts():
+    options = ssh_sees(inventory(key=None))
+    assert options["stricthostkeychecking"] in ("yes", "true")
+    assert "hostkeyalias" not in options
+    assert "known_hosts" in options["userknownhostsfile"]
+
+
+def test_the_operators_variables_come_on_top_but_for_the_check():
+    entry = inventory(
+        {
+            "192.0.2.1": {"ansible_user": "other", "ansible_port": 2},
+            "hv1": {
+                "ansible_user": "admin",
+                "ansible_host": "198.51.100.1",
+                "ansible_ssh_args": "-o StrictHostKeyChecking=no -o Compression=yes",
+                "ansible_ssh_common_args": "-J jump",
+                "ansible_host_key_checking": False,
+                "ansible_ssh_host_key_checking": False,
+                "ansible_ssh_executable": "/bin/sh",
+                "ansible_connection": "local",
+                "their_own": 1,
+            },
+        }
+    )
+    assert (entry["ansible_user"], entry["ansible_become"]) == ("admin", True)
+    assert (entry["ansible_host"], entry["ansible_port"]) == ("198.51.100.1", 2)
+    assert entry["ansible_ssh_common_args"] == "-J jump"
+    assert entry["ansible_host_key_checking"] is True
+    assert entry["ansible_connection"] == "ssh"
+    assert not {"ansible_ssh_executable", "their_own"} & set(entry)
+    options = ssh_sees(entry)
+    assert options["stricthostkeychecking"] in ("yes", "true")
+    assert options["compression"] == "yes"
+
+
+def test_a_host_gets_nothing_of_the_operators_machine(tmp_path):
+    """Whatever their ssh_config says, for each host or for all."""
+    theirs = tmp_path / "config"
+    theirs.write_text(
+        "ForwardAgent yes\nForwardX11 yes\nForwardX11Trusted yes\nTunnel yes\n"
+        "PermitLocalCommand yes\nLocalCommand id\n"
+        "GSSAPIAuthentication yes\nGSSAPIDelegateCredentials yes\n"
+        "RemoteForward 9000 localhost:22\nLocalForward 9001 localhost:22\n"
+    )
+    options = ssh_sees(inventory(), theirs)
+    for name in ("forwardagent", "forwardx11", "permitlocalcommand"):
+        assert (name, options[name]) == (name, "no")
+    assert options["tunnel"] in ("no", "false")
+    assert options["clearallforwardings"] == "yes"
+    # Not shown by an ssh without GSSAPI.
+    assert options.get("gssapidelegatecredentials", "no") == "no"
+
+
+@pytest.mark.parametrize(
+    "text", ["-oProxyCommand=id", "-oProxyCommand", "-x", "-", "", "a b", "{{ a }}"]
+)
+def test_what_ssh_would_take_for_an_option_is_no_address(text):
+    assert not is_address(text)
+
+
+@pytest.mark.parametrize("text", ["a-x", "192.0.2.1", "fe80::1%eth0", "::1", "x_y.z"])
+def test_addresses(text):
+    assert is_address(text)
+
+
+def ssh_sees(entry, file="/dev/null") -> dict[str, str]:
+    """Return the options as ssh itself reads them."""
+    if shutil.which("ssh") is None:
+        pytest.skip("ssh itself reads the options, and is not here")
+    words = shlex.split(entry["ansible_ssh_args"])  # as Ansible does
+    shown = subprocess.run(
+        ["ssh", "-G", "-F", str(file), *words, "192.0.2.1"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return dict(line.split(" ", 1) for line in shown.stdout.splitlines())
+
+
+def test_a_password_of_the_operators_inventory_is_asked_for_by_ssh():
+    entry = inventory({"hv1": {"ansible_password": "x"}})
+    assert "BatchMode" not in entry["ansible_ssh_args"]
+
+
+def test_an_ssh_key_that_is_not_there_is_said_at_once(tmp_path):
+    with pytest.raises(UsageProblem, match="cannot be read"):
+        Access(key=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("script", "part"),
+    [
+        ("echo odd >&2; exit 1", "cannot be read: odd"),
+        ("echo nothing", "cannot be read"),
+        ("echo '[]'", "cannot be read"),
+        ("exit 3", "Ansible said nothing"),
+    ],
+)
+def test_an_inventory_that_ansible_cannot_read(tmp_path, script, part):
+    with pytest.raises(Problem, match=part):
+        read_inventory(str(tmp_path), ("/bin/sh", "-c", script))
+
+
+def test_inventories_that_are_not_there_or_cannot_be_asked(tmp_path):
+    with pytest.raises(UsageProblem, match="there is no inventory"):
+        read_inventory(str(tmp_path / "none"))
+    with pytest.raises(Problem, match="no-such-command cannot be run"):
+        read_inventory(str(tmp_path), ("no-such-command",))
+
+
+def test_an_inventorys_script_sees_no_secret_of_ours(tmp_path, monkeypatch):
+    for name in ("OVIRT_PASSWORD", "OVIRT_TOKEN", "SSH_AUTH_SOCK", "AWS_SECRET_KEY"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "a file")
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    program = (
+        "import json, os; print(json.dumps({'_meta': {'hostvars': "
+        "{'hv1': dict(os.environ)}}}))"
+    )
+    seen = read_inventory(str(tmp_path), (sys.executable, "-c", program))["hv1"]
+    assert "secret" not in seen.values()
+    assert seen["ANSIBLE_VAULT_PASSWORD_FILE"] == "a file"
+    assert seen["https_proxy"] == "http://proxy:3128"
+    assert seen["PATH"]
+
+
+def test_variables_of_an_inventory(tmp_path):
+    listed = {"_meta": {"hostvars": {"hv1": {"ansible_user": "a"}}}}
+    command = ("/bin/sh", "-c", f"echo '{json.dumps(listed)}'")
+    assert read_inventory(str(tmp_path), command) == {"hv1": {"ansible_user": "a"}}
+
+
+def order(**more: object) -> Order:
+    inventory = {"all": {"hosts": {"host-0": {}, "host-1": {}}}}
+    return Order("echo hi", inventory, {"known_hosts": "text"}, **more)
+
+
+@pytest.fixture
+def ansible(tmp_path):
+    """Make an ansible-runner that does ``script`` (of Python) with its folder."""
+
+    def made(script: str) -> str:
+        top = tmp_path / "bin"
+        top.mkdir()
+        for name in ("ansible-runner", "ansible-playbook"):
+            (top / name).write_text(f"#!{sys.executable} -IS\n{script}\n")
+            (top / name).chmod(0o755)
+        return f"{top}:/usr/bin:/bin"
+
+    return made
+
+
+def event(kind: str, alias: str, **result: object) -> str:
+    data = {"event": kind, "event_data": {"host": alias, "res": result}}
+    return f"print({json.dumps(json.dumps(data))}, flush=True)"
+
+
+def test_events_are_told_as_they_come(ansible, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    path = ansible(
+        "\n".join(
+            [
+                "import os, sys",
+                "assert sys.argv[1:3] == ['run', os.environ['ANSIBLE_CONFIG'][:-12]]",
+                "assert '--json' in sys.argv",
+                "os.chdir(sys.argv[2])",
+                "assert open('known_hosts').read() == 'text'",
+                "assert open('script.sh').read() == 'echo hi'",
+                event("playbook_on_start", "x"),
+                "print('no JSON')",
+                event("runner_on_ok", "host-0", stdout="out"),
+                event("runner_on_failed", "host-1", msg="a", stderr="b", stdout=""),
+                event("runner_on_unreachable", "host-1", msg="c"),
+                "sys.exit(4)",
+            ]
+        )
+    )
+    assert list(run_order(order(), str(folder), path)) == [
+        Happened("host-0", OK, "out"),
+        Happened("host-1", FAILED, "a\nb"),
+        Happened("host-1", UNREACHABLE, "c"),
+    ]
+
+
+def test_the_operators_ansible_settings_take_no_part(ansible, tmp_path, monkeypatch):
+    monkeypatch.setenv("ANSIBLE_SSH_ARGS", "-o StrictHostKeyChecking=no")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/tmp/agent")
+    path = ansible(
+        "import json, os\n"
+        "print(json.dumps({'event': 'runner_on_ok', 'event_data': {'host': 'host-0',"
+        " 'res': {'stdout': json.dumps(dict(os.environ))}}}))"
+    )
+    (happened,) = run_order(order(), str(tmp_path), path)
+    environment = json.loads(happened.text)
+    assert "ANSIBLE_SSH_ARGS" not in environment
+    assert environment["SSH_AUTH_SOCK"] == "/tmp/agent"
+
+
+def test_an_ansible_that_does_not_start_is_one_problem(ansible, tmp_path):
+    path = ansible("import sys; sys.exit('it is broken')")
+    with pytest.raises(AnsibleProblem, match="exit status 1: it is broken"):
+        list(run_order(order(), str(tmp_path), path))
+
+
+@pytest.mark.parametrize("there", [(), ("ansible-runner",)])
+def test_without_ansible_the_packages_are_named(tmp_path, there):
+    for name in there:
+        (tmp_path / name).touch(0o755)
+    with pytest.raises(AnsibleProblem, match="is not on this machine") as caught:
+        list(run_order(order(), str(tmp_path), str(tmp_path)))
+    assert "ansible-core and ansible-runner" in caught.value.fix
+
+
+HANGS = (
+    "import signal, subprocess, time\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "child = subprocess.Popen(['/bin/sleep', '60'], start_new_session=True)\n"
+    "print(child.pid, flush=True)\n"
+    + event("runner_on_ok", "host-0", stdout="x")
+    + "\ntime.sleep(60)"
+)
+
+
+def processes_with(folder: Path) -> list[int]:
+    return [
+        pid
+        for pid in ansible_run._processes_of(folder)
+        if b"State:\tZ" not in Path(f"/proc/{pid}/status").read_bytes()
+    ]
+
+
+def wait_for_none(folder: Path) -> None:
+    for _ in range(6000):
+        if not processes_with(folder):
+            return
+        time.sleep(0.01)  # a killed process takes a moment to go
+    raise AssertionError("processes of the run are left")
+
+
+def test_a_run_over_its_limit_is_ended_with_all_its_processes(
+    ansible, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ansible_run, "_STOPPING_S", 0.05)
+    timers = []
+
+    class Timer(threading.Timer):
+        """Rings when the test says so: a busy machine is no reason."""
+
+        def start(self):
+            timers.append(self)
+
+    monkeypatch.setattr(ansible_run.threading, "Timer", Timer)
+    events = run_order(order(), str(tmp_path), ansible(HANGS))
+    assert next(events) == Happened("host-0", OK, "x")
+    (timer,) = timers
+    assert timer.interval == order().whole_limit_s
+    timer.function(*timer.args)
+    assert list(events) == []
+    wait_for_none(tmp_path)
+
+
+def test_a_caller_that_goes_leaves_no_process(ansible, tmp_path, monkeypatch):
+    """As Ctrl-C does, in the middle of the hosts."""
+    monkeypatch.setattr(ansible_run, "_STOPPING_S", 0.05)
+    events = run_order(order(), str(tmp_path), ansible(HANGS))
+    next(events)
+    assert processes_with(tmp_path)
+    events.close()
+    wait_for_none(tmp_path)
+
+
+def test_the_limit_grows_with_the_rounds():
+    many = {"all": {"hosts": dict.fromkeys(map(str, range(250)))}}
+    assert Order("", many, {}, forks=20, limit_s=90).whole_limit_s == 60 + 13 * 100
+
+
+def test_the_private_folder_is_ours_alone_and_goes():
+    with ansible_run.private_folder() as folder:
+        assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
+        (Path(folder) / "a").mkdir()
+    assert not Path(folder).exists()

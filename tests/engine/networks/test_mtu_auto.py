@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import auto_mtu, mtu_offenders
+from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus, pci_of
+from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch
+from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.facts import dump
+
+pytestmark = pytest.mark.hypervisor
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+FABRIC = "facts/ib-fabric-children-and-bond"
+
+
+def facts(name):
+    return dump.load(DATA / f"{name}.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "netdev", "mode", "mtu", "because"),
+    [
+        (FABRIC, "ib0", None, 2044, "the link runs with MTU 2048"),
+        (FABRIC, "ib1", None, 65520, "it is in connected mode"),
+        (FABRIC, "ib1", "datagram", 2044, "the link runs with MTU 2048"),
+        (FABRIC, "ib3", None, 4092, "the port's largest MTU is 4096"),
+        (FABRIC, "ib0", "connected", 65520, "connected mode is asked for"),
+        ("facts/connectx3-ib", "ib0", None, None, "neither port nor link tell"),
+        ("hosts/connectx-7-ndr/facts", "ib0", "connected", 2044, "datagram only"),
+    ],
+)
+def test_limits(name, netdev, mode, mtu, because):
+    found = ipoib_mtus(facts(name), mode)[netdev]
+
+    assert found.mtu == mtu
+    assert because in found.because
+
+
+def test_connected_mode_that_cannot_be():
+    found = ipoib_mtus(facts("hosts/connectx-7-ndr/facts"), "connected")["ib0"]
+    assert "datagram only" in found.no_mode
+
+
+def test_children_are_told_from_ports():
+    found = ipoib_mtus(facts(FABRIC))
+    assert {name for name, one in found.items() if one.child} == {
+        "ib0.8001",
+        "ib0.8007",
+        "storage",
+    }
+
+
+def test_roce_has_none():
+    assert ipoib_mtus(facts("facts/roce-nic")) == {}
+    assert pci_of(facts("facts/roce-nic"))["eth0"] == "0000:00:04.0"
+
+
+def hosts(**facts_of):
+    made = [Host(name, name, name, "cl1") for name in facts_of]
+    reports = {name: HostReport(name, facts(which)) for name, which in facts_of.items()}
+    return made, reports
+
+
+def test_auto_takes_the_least_of_all_ports():
+    found = auto_mtu(*hosts(a=FABRIC))
+    assert found.mtu == 2044
+    assert found.remarks == (
+        "some could have 65520; 2044 is for the sake of a ib0, a ib2",
+    )
+
+
+def test_auto_by_pci_address_and_by_name():
+    assert auto_mtu(*hosts(a=FABRIC), "ib3").mtu == 4092
+    assert auto_mtu(*hosts(a=FABRIC), "storage").mtu == 65520
+    assert auto_mtu(*hosts(a=FABRIC), "001b:00:01.0").mtu == 2044
+
+
+def test_auto_does_not_guess():
+    found = auto_mtu(*hosts(a=FABRIC, b="facts/connectx3-ib"))
+    assert found.mtu == 0
+    assert "b: ib0 has no MTU to go by" in found.offenders[0]
+
+
+def test_a_number_is_an_offence_where_no_port_can():
+    assert mtu_offenders(4092, *hosts(a=FABRIC)) == ([], [])
+    (sentence,), _ = mtu_offenders(4092, *hosts(a=FABRIC), "ib0")
+    assert "a: ib0 can have at most 2044, not 4092" in sentence
+    assert mtu_offenders(4092, *hosts(a="facts/connectx3-ib")) == ([], ["a"])
+
+
+MAC = "80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("ib0", True),
+        ("ib*", True),
+        ("IB0", False),
+        ("eth*,ib?", True),
+        ("0002:c903:00fb:1231", True),
+        ("0002c90300fb1231", True),
+        ("0x0002C90300FB1231", True),
+        ("00:02:c9:03:00:fb:12:31", True),
+        ("0002:c903:00fb:1232", False),
+        ("0000:04:00.0", True),
+        ("04:00.0", True),
+        ("04:00.1", False),
+    ],
+)
+def test_nic_match(text, meant):
+    assert NicMatch.parse(text).means("ib0", MAC, "0000:04:00.0") is meant
+
+
+def test_what_is_not_known_is_not_meant():
+    assert not NicMatch.parse("04:00.0").means("ib0", MAC, None)
+    assert not NicMatch.parse("0002:c903:00fb:1231").means(
+        "eth0", "52:54:00:fb:12:31", None
+    )
+
+
+@pytest.mark.parametrize("text", ["", " , ", "ib[z-a]"])
+def test_a_match_that_is_none(text):
+    with pytest.raises(UsageProblem):
+        NicMatch.parse(text)

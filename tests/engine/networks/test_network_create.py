@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from engine_double.faults import AnswerLost, Conflict
+from engine_double.host_nics import clamp
+from engine_double.world import SimCluster
+from support.engine.engine_door import DoubleDoor
+
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.names import NameProblem
+from ovirt_rdma.engine_sdk_tools.networks.create import create_network
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
+    NetworkRequest,
+    plan_network_create,
+)
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
+from ovirt_rdma.engine_sdk_tools.undo import TakenBack
+
+pytestmark = pytest.mark.hypervisor
+
+REQUEST = NetworkRequest("storage", "dc1", 2044)
+
+
+@pytest.fixture
+def door(double):
+    for host in double.world.hosts.values():
+        host.addon, host.policy_text = True, "version: 1\n"
+        host.nic("ib0").mtu = 4092
+    return DoubleDoor(double.world)
+
+
+def planned(session, door=None, request=REQUEST):
+    engine = read_engine(session, networks=True, nics=True, attachments=True)
+    reports = door.reports(engine.hosts) if door else {}
+    return plan_network_create(engine, reports, request)
+
+
+def made(session, door=None, request=REQUEST):
+    return create_network(session, planned(session, door, request), Silent())
+
+
+def row(double, cluster="cl1"):
+    network = double.world.network("storage").id
+    return double.world.cluster(cluster).networks[network]
+
+
+def test_no_vm_network_and_not_required(session, double):
+    result = made(session)
+
+    network = double.world.network("storage")
+    assert (network.id, network.vm, network.mtu) == (result.id, False, 2044)
+    assert (row(double).required, row(double).usages) == (False, set())
+    assert {h.status for h in double.world.hosts.values()} == {"up"}
+
+
+def test_auto_is_the_largest_that_all_can_have(session, double, door):
+    clamp(double.world.host("host02"), "ib0", 2044)
+
+    plan = planned(session, door, replace(REQUEST, mtu="auto"))
+
+    assert plan.mtu == 2044
+    assert "host02" in plan.because
+    assert "host02 ib0" in plan.warnings[0]
+
+
+def test_auto_believes_a_group_that_gives_less_than_the_port(session, double, door):
+    """A datagram netdev that nobody set has what its broadcast group has."""
+    double.world.host("host03").nic("ib0").mtu = 2044
+
+    plan = planned(session, door, replace(REQUEST, mtu="auto"))
+
+    assert plan.mtu == 2044
+    assert "broadcast group" in plan.because
+
+
+def test_auto_asks_all_hosts(session, double, door):
+    double.world.host("host02").reachable = False
+    double.world.host("host03").nics = [double.world.host("host03").nic("eth0")]
+
+    with pytest.raises(ChecksFailed) as caught:
+        planned(session, door, replace(REQUEST, mtu="auto"))
+
+    assert "host02" in str(caught.value)
+    assert "host03 has no IPoIB netdev" in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+def test_auto_asks_only_chosen_hosts(session, double, door):
+    double.world.host("host02").reachable = False
+    request = replace(REQUEST, mtu="auto", hosts=("host01", "host03"))
+
+    assert planned(session, door, request).mtu == 4092
+
+
+def test_a_number_that_a_host_cannot_have(session, double, door):
+    clamp(double.world.host("host02"), "ib0", 2044)
+
+    with pytest.raises(ChecksFailed, match=r"host02: ib0 can have at most 2044"):
+        planned(session, door, replace(REQUEST, mtu=4092))
+
+
+def test_a_number_that_nobody_can_check_is_a_warning(session):
+    assert "host01, host02, host03" in planned(session).warnings[0]
+
+
+@pytest.mark.parametrize("mtu", [0, 67, 65521])
+def test_mtus_that_are_none(session, mtu):
+    with pytest.raises(ChecksFailed, match="68 to 65520"):
+        planned(session, request=replace(REQUEST, mtu=mtu))
+
+
+def test_migration_is_said_to_leave_the_other(session, double):
+    plan = planned(session, request=replace(REQUEST, migration=True))
+
+    create_network(session, plan, Silent())
+
+    assert "migration" in row(double).usages
+    assert any("ovirtmgmt is no longer the migration" in w for w in plan.warnings)
+
+
+def test_the_migration_role_goes_back_where_it_was(session, double):
+    made(session, request=replace(REQUEST, name="mig", migration=True))
+    first = double.world.cluster("cl1")
+    double.world.clusters["c2"] = SimCluster("c2", "cl2", first.data_center)
+    double.fail_next("POST", "/clusters/c2/networks", Conflict("Cannot attach."))
+
+    with pytest.raises(TakenBack, match="making mig the migration network of cl1"):
+        made(session, request=replace(REQUEST, migration=True))
+
+    assert "migration" in first.networks[double.world.network("mig").id].usages
+
+
+def test_a_second_run_has_nothing_to_do(session, double):
+    made(session)
+
+    assert planned(session).calls == ()
+
+
+def test_a_run_that_was_killed_is_gone_on_with(session, double):
+    session.perform(planned(session).make())
+
+    made(session)
+
+    assert not row(double).required
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"vm": True}, "it is a VM network"),
+        ({"mtu": 0}, "with MTU 1500, not 2044"),
+        ({"vlan": 5}, "VLAN tag 5"),
+    ],
+)
+def test_another_network_of_that_name(session, double, changes, sentence):
+    made(session)
+    for name, value in changes.items():
+        setattr(double.world.network("storage"), name, value)
+
+    with pytest.raises(ChecksFailed, match=sentence):
+        planned(session)
+
+
+def test_it_is_removed_where_a_cluster_refuses_it(session, double):
+    double.fail_next("POST", "/clusters/", Conflict("Cannot attach."))
+
+    with pytest.raises(TakenBack, match="removing the network storage again"):
+        made(session)
+
+    assert "storage" not in [n.name for n in double.world.networks.values()]
+
+
+@pytest.mark.parametrize("path", ["^/networks$", "^/clusters/.*/networks$"])
+def test_an_answer_that_is_lost_is_looked_up(session, double, path):
+    double.fail_next("POST", path, AnswerLost())
+
+    made(session)
+
+    assert not row(double).required
+
+
+def test_it_is_required_when_all_hosts_have_it(session, double):
+    asks = replace(REQUEST, required=True)
+    plan = planned(session, request=asks)
+    assert plan.require == ()
+    assert any("host01, host02, host03 must have it first" in w for w in plan.warnings)
+
+
+def test_wrong_names_get_the_nearest(session):
+    with pytest.raises(NameProblem) as caught:
+        planned(session, request=replace(REQUEST, clusters=("cl",)))
+    assert "cl1" in caught.value.fix

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A changed profile is brought into force where the act may take the link down, so that
+NetworkManager refuses no later Reapply.
+"""
+
+import pytest
+from support.fakes.fake_changes import changing
+from support.fakes.fake_hosts import connectx3_ib
+
+from ovirt_rdma.host.changes.kinds.base import EffectFailed
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import DONE, Act
+from ovirt_rdma.host.changes.revert import who_is_cut_off
+from ovirt_rdma.host.changes.undo import UndoAct
+from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
+from ovirt_rdma.host.rules.reapply import needs_activation
+from ovirt_rdma.host.services.hook_runs import HookRun
+
+pytestmark = pytest.mark.hypervisor
+
+MODE = "infiniband.transport-mode"
+TSO = "ethtool.feature-tso"
+NAME = "connection.interface-name"
+MTU = "infiniband.mtu"
+# What an act changes, and what ib0 is then: mode, MTU and TSO.
+ACTS = [
+    (MODE, "datagram", "connected", ("connected", "65520", "off [requested on]")),
+    (TSO, None, "off", ("datagram", "2044", "off")),
+]
+
+
+@pytest.fixture
+def host(tmp_path):
+    host = changing(connectx3_ib, tmp_path)
+    host.network_manager()
+    host.write("/sys/class/net/ib0/carrier", "1")
+    host.uuid = host.nm_profile("ib0")
+    host.activate(host.uuid)
+    host.activated.clear()
+    return host
+
+
+def act(host, name, before, after, effect=LINK_DOWN):
+    change = Change(PROFILE, host.uuid, before, after, name)
+    return Act("S/x", effect, "", (change,), (before,))
+
+
+@pytest.mark.parametrize(("name", "before", "after", "becomes"), ACTS)
+def test_it_is_in_force_there_and_back(host, name, before, after, becomes):
+    found = host.state("ib0")
+    one = act(host, name, before, after)
+    host.effects().do(one)
+    assert (host.refused(), host.activated) == ({}, ["ib0"])
+    assert host.state("ib0") == becomes
+    host.effects().undo(one)
+    assert (host.refused(), host.activated) == ({}, ["ib0", "ib0"])
+    if name == TSO:
+        assert host.profile("ib0").get(TSO) is None
+    else:
+        assert host.profile("ib0")[MODE] == before
+        host.set_mode("ib0", before)  # the step's own act of sysfs
+        host.set_mtu("ib0", int(found[1]))
+    for _ in range(2):
+        host.effects().undo(one)
+    assert len(host.activated) == 2
+
+
+def test_a_name(host):
+    host._nm_profiles[host.uuid].properties[NAME] = ""
+    host._nm_applied[host.uuid][NAME] = ""
+    host.effects().do(act(host, NAME, None, "ib0"))
+    assert (host.refused(), host.activated) == ({}, ["ib0"])
+
+
+def test_what_a_reapply_takes_costs_no_activation(host):
+    for effect in (LIVE, LINK_DOWN):
+        one = act(host, MTU, None, "2000", effect)
+        host.effects().do(one)
+        host.effects().undo(one)
+    assert (host.refused(), host.activated) == ({}, [])
+
+
+def test_nor_does_an_ethernet_netdevs():
+    for name, needs in (("802-3-ethernet.mtu", False), (TSO, True)):
+        change = Change(PROFILE, "1234-abcd", None, "9000", name)
+        assert needs_activation(change) is needs
+
+
+def test_a_profile_that_is_active_on_several_netdevs_is_left_to_their_next_setup(host):
+    """NetworkManager may activate it on another one, whose users nobody has named."""
+    host._nm_profiles[host.uuid].row["DEVICE"] = "ib0,ib1"
+    host.effects().do(act(host, MODE, "datagram", "connected"))
+    assert host.activated == []
+
+
+def test_what_is_not_active_is_not_activated(host):
+    host._forget("ib0")
+    host.effects().do(act(host, MODE, "datagram", "connected"))
+    assert host.activated == []
+
+
+def test_a_live_act_activates_nothing(host):
+    """The profile has become active since the plan was made."""
+    host.effects().do(act(host, MODE, "datagram", "connected", LIVE))
+    assert host.activated == []
+
+
+def test_before_vdsms_own_setup_nothing_is_activated(host):
+    hook = HostEffects(host.path, host.run, host.sleep, activates=False)
+    one = act(host, MODE, "datagram", "connected")
+    hook.do(one)
+    assert (list(host.refused()), host.activated) == (["ib0"], [])
+    hook.undo(one)
+    assert (host.refused(), host.activated) == ({}, [])
+
+
+def test_a_hook_is_such_a_host_by_itself(host):
+    change = Change(PROFILE, host.uuid, "datagram", "connected", MODE)
+    step = Step(
+        *("IPOIB-MODE-01", "ib0", "", "datagram", "connected"),
+        *(LINK_DOWN, "", "", ""),
+        changes=(change,),
+    )
+    hook = HookRun(host.path, "before_network_setup", lambda _: None, host.run)
+    assert hook.apply([step], "", host.reader().facts()).outcome == DONE
+    assert (list(host.refused()), host.activated) == (["ib0"], [])
+
+
+def test_taken_back_before_any_activation_a_reapply_will_do(host):
+    """As an earlier version left it: set in the profile, and never in force."""
+    one = act(host, TSO, None, "off", LIVE)
+    host.effects().do(one)
+    assert list(host.refused()) == ["ib0"]
+    host.effects().undo(one)
+    assert (host.refused(), host.activated) == ({}, [])
+
+
+@pytest.mark.parametrize("name", [TSO, NAME])
+def test_what_somebody_set_by_hand_stays(host, name):
+    """NetworkManager sets all that the profile says."""
+    properties = host._nm_profiles[host.uuid].properties
+    properties.update({MTU: "2000", NAME: "ib0"})
+    host.activate(host.uuid)
+    host.set_mode("ib0", "connected")
+    host.set_mtu("ib0", 9000)
+    before, after = (None, "off") if name == TSO else ("ib0", "ib0")
+    one = act(host, name, before, after)
+    properties[NAME] = "ib0"
+    if name == NAME:
+        host._nm_applied[host.uuid][NAME] = ""
+    host.effects().do(one)
+    assert host.activated[-1:] == ["ib0"]
+    assert host.state("ib0")[:2] == ("connected", "9000")
+    if name == TSO:
+        host.effects().undo(one)
+        assert host.state("ib0")[:2] == ("connected", "9000")
+
+
+def test_who_uses_the_netdev_is_named_before_its_profile_is_taken_back(host):
+    """Where the profile is all that was changed, and an earlier version called it
+    live: only NetworkManager knows which netdev that is.
+    """
+    host.nfs_mount("10.0.0.1:/vm", "/rhev/data-center/mnt/10.0.0.1:_vm", "rdma")
+    one = act(host, TSO, None, "off", LIVE)
+    group = [UndoAct(None, one, (None,))]
+    ((step, users),) = who_is_cut_off([group], host.reader().facts())
+    assert step == one.step
+    assert any("10.0.0.1:/vm" in user for user in users)
+    host._forget("ib0")
+    assert list(who_is_cut_off([group], host.reader().facts())) == []
+
+
+def test_a_profile_that_cannot_be_activated_is_said(host):
+    host.fail("nmcli --wait 50 connection up", 4, "Error: activation failed: x.")
+    with pytest.raises(EffectFailed) as failed:
+        host.effects().do(act(host, MODE, "datagram", "connected"))
+    assert str(failed.value) == (
+        f"the profile {host.uuid} cannot be brought into force: "
+        "Error: activation failed: x"
+    )

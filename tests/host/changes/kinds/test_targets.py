@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What may be changed at all: what else a journal or plan file names is refused."""
+
+import pytest
+
+from ovirt_rdma.host.changes.kinds.base import EffectFailed
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.changes.kinds.properties import child_name, netdev_of, why_refused
+from ovirt_rdma.host.rules.base import (
+    FILE,
+    MODULE,
+    OFFLOAD,
+    PROFILE,
+    SYSFS,
+    UNIT,
+    Change,
+)
+
+pytestmark = pytest.mark.hypervisor
+
+UUID = "3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14"
+NET = "/sys/class/net"
+PCI = "/sys/bus/pci/devices"
+MODPROBE = "/etc/modprobe.d/ovirt-rdma.conf"
+
+ALLOWED = [
+    Change(SYSFS, f"{NET}/ib0/mode", "datagram", "connected"),
+    Change(SYSFS, f"{NET}/ib0.8001/mode", None, "datagram"),
+    Change(SYSFS, f"{NET}/ib0/mtu", "2044", "65520"),
+    Change(SYSFS, f"{NET}/storage-ib@0/mtu", "2044", "4092"),
+    Change(SYSFS, f"{NET}/ib0/create_child", None, "0x8001"),
+    Change(SYSFS, f"{PCI}/0000:04:00.0/mlx4_port2_mtu", "4096", "2048"),
+    Change(PROFILE, UUID, None, "connected", "infiniband.transport-mode"),
+    Change(PROFILE, UUID, "4092", None, "infiniband.mtu"),
+    Change(PROFILE, UUID, None, "4200", "802-3-ethernet.mtu"),
+    Change(PROFILE, UUID, "on", "off", "ethtool.feature-tso"),
+    Change(PROFILE, "new:ib0.8001", None, "infiniband", "connection.type"),
+    Change(PROFILE, "new:ib0.8001", None, "0x8001", "infiniband.p-key"),
+    Change(PROFILE, "new:ib0.8001", None, "disabled", "ipv4.method"),
+    Change(OFFLOAD, "ib0", "on", "off", "tx-tcp-segmentation"),
+    Change(FILE, MODPROBE, None, "options mlx4_core log_num_mtt=24\n"),
+    Change(FILE, MODPROBE, "# mine\n\udcff", None),
+    Change(MODULE, "rpcrdma", None, "loaded"),
+    Change(UNIT, "ovirt-rdma-partitions.service", "disabled", "enabled", "enabled"),
+]
+REFUSED = [
+    Change(FILE, "/etc/passwd", None, "root::0:0::/:/bin/sh\n"),
+    Change(FILE, f"{MODPROBE}/../../passwd", None, "x"),
+    Change(FILE, MODPROBE, None, "x\0y"),
+    Change(FILE, MODPROBE, None, "x", "name"),
+    Change(SYSFS, "/etc/passwd", None, "x"),
+    Change(SYSFS, f"{NET}/../mode", None, "connected"),
+    Change(SYSFS, f"{NET}/./mode", None, "connected"),
+    Change(SYSFS, f"{NET}/ib0/../../../etc/mtu", None, "1"),
+    Change(SYSFS, f"{NET}/ib0/mode\n", None, "connected"),
+    Change(SYSFS, f"{NET}/ib0/device/remove", None, "1"),
+    Change(SYSFS, f"{NET}/ib0/delete_child", None, "0x8001"),
+    Change(SYSFS, f"{NET}/{'x' * 16}/mtu", None, "1500"),
+    Change(SYSFS, f"{NET}/ib 0/mtu", None, "1500"),
+    Change(SYSFS, f"{NET}/ib0/mode", None, "bogus"),
+    Change(SYSFS, f"{NET}/ib0/mode", None, None),
+    Change(SYSFS, f"{NET}/ib0/mtu", None, "1500\n1"),
+    Change(SYSFS, f"{NET}/ib0/mtu", None, "-1"),
+    Change(SYSFS, f"{PCI}/0000:04:00.0/remove", None, "1"),
+    Change(SYSFS, f"{PCI}/../mlx4_port1_mtu", None, "2048"),
+    Change(PROFILE, UUID, None, "x", "connection.permissions"),
+    Change(PROFILE, UUID, None, "x y", "connection.interface-name"),
+    Change(PROFILE, UUID, None, "--help", "infiniband.mtu"),
+    Change(PROFILE, "--all", None, "connected", "infiniband.transport-mode"),
+    Change(PROFILE, "new:../../x", None, "infiniband", "connection.type"),
+    Change(PROFILE, "new:", None, "infiniband", "connection.type"),
+    Change(OFFLOAD, "ib0", "on", "off", "-s"),
+    Change(OFFLOAD, "--help/x", "on", "off", "tx-tcp-segmentation"),
+    Change(OFFLOAD, "ib0", "on", None, "tx-tcp-segmentation"),
+    Change(MODULE, "--remove", None, "loaded"),
+    Change(MODULE, "../evil", None, "loaded"),
+    Change(MODULE, "rpcrdma", None, "gone"),
+    Change(UNIT, "sshd.service", "enabled", "disabled", "enabled"),
+    Change(UNIT, "ovirt-rdma-x/../sshd.service", None, "enabled", "enabled"),
+    Change("shell", "rm", None, "-rf /"),
+]
+
+
+@pytest.mark.parametrize("change", ALLOWED, ids=str)
+def test_what_rules_give_is_allowed(change):
+    assert why_refused(change) == ""
+
+
+@pytest.mark.parametrize("change", REFUSED, ids=str)
+def test_all_else_is_refused_before_anything_is_done(change, tmp_path):
+    def run(argv):
+        raise AssertionError(argv)
+
+    def write(path, data):
+        raise AssertionError(path)
+
+    effects = HostEffects(tmp_path, run, write=write)
+    assert effects.refusal(change)
+    assert effects.read(change).problem == effects.refusal(change)
+    act = Act("S/x", "live", "", (change,), before=(None,), uuid=UUID)
+    for effect in (effects.do, effects.undo):
+        with pytest.raises(EffectFailed) as failed:
+            effect(act)
+        assert "\n" not in str(failed.value)
+    assert not effects.gone(act)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_value_from_before_that_no_rule_could_have_found_is_not_set(tmp_path):
+    act = Act("S/x", "live", "", ALLOWED[:1], before=("bogus",))
+    with pytest.raises(EffectFailed, match="'bogus' is no value for"):
+        HostEffects(tmp_path).undo(act)
+    act = Act("S/x", "live", "", ALLOWED[:1], before=("datagram", "datagram"))
+    with pytest.raises(EffectFailed, match="1 changes and 2 earlier values"):
+        HostEffects(tmp_path).undo(act)
+
+
+def test_netdev_of():
+    assert netdev_of(ALLOWED[0]) == "ib0"
+    assert netdev_of(ALLOWED[5]) is None
+    assert netdev_of(ALLOWED[6]) is None
+    assert netdev_of(ALLOWED[10]) == "ib0.8001"
+    assert netdev_of(ALLOWED[13]) == "ib0"
+
+
+def test_a_childs_name_is_cut_as_the_kernel_does():
+    assert child_name("ib0", "0x8001") == "ib0.8001"
+    assert child_name("ib0", "0xa") == "ib0.000a"
+    assert child_name("ibp129s0f0d1", "0xFFF1") == "ibp129s0f0.fff1"

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Steps as acts: what is one thing, what something else keeps over a boot, what it was
+before, and how an operator sets it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
+from support.host.ipoib_plans import HARDWARE
+from support.host.memory_host import FakeHost
+
+from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.changes.kinds.properties import by_hand, shown_act
+from ovirt_rdma.host.changes.run import acts_of, with_earlier_values
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.rules.base import LIVE, Change, Step
+
+pytestmark = pytest.mark.hypervisor
+
+PORTS = (port(pkeys=("0xffff", "0x8001")),)
+WANTED = policy(transport_mode="connected", mtu=9000, pkey_children=("0x8001",))
+
+
+def _acts(facts, wanted=WANTED):
+    numbers = iter(range(100))
+    steps = decide(facts, wanted, OTHERS).steps
+    return acts_of(steps, facts, lambda: f"uuid-{next(numbers)}")
+
+
+def test_a_new_profile_is_one_act_and_what_is_set_in_it_later_another():
+    acts = _acts(host(netdev("ib0", 2044), ports=PORTS, profiles=()))
+    by_step = {}
+    for act in acts:
+        by_step.setdefault(act.step, []).append(act)
+    (made,) = by_step["IPOIB-PROFILE-01/ib0"]
+    (child,) = by_step["IPOIB-PKEY-01/ib0.8001"]
+    assert (made.uuid, child.uuid) == ("uuid-0", "uuid-1")
+    assert len(made.changes) == 6
+    assert len(child.changes) == 8
+    later, *_ = by_step["IPOIB-MODE-01/ib0"]
+    assert (later.uuid, len(later.changes)) == ("uuid-0", 1)
+    assert all(len(a.changes) == 1 for a in acts if a not in (made, child))
+    assert all(a.lasting for a in acts)
+
+
+def test_a_profile_that_is_there_has_its_own_uuid():
+    acts = _acts(host(netdev("ib0", 2044), profiles=[profile()]))
+    assert {a.changes[0].target for a in acts} >= {"uuid-ib0"}
+    assert all(a.uuid is None and a.lasting for a in acts)
+
+
+def test_what_no_profile_keeps_is_not_lasting():
+    facts = host(netdev("ib0", 2044), ports=PORTS, profiles=None)
+    acts = _acts(facts)
+    assert acts
+    assert not any(a.lasting for a in acts)
+    (kept,) = acts_of([_step(Change("file", "/etc/f", None, "x"))], facts, str)
+    assert kept.lasting
+
+
+def test_acts_know_their_place_and_keep_it_without_facts_too():
+    facts = host(netdev("ib0", 2044), ports=PORTS, profiles=None)
+    act = _acts(facts)[0]
+    assert act.place.guid
+    assert acts_of(decide(facts, WANTED, OTHERS).steps, None, str)[0].place is None
+
+
+def _step(*changes):
+    words = ("sentence", "before", "after", LIVE, "reason", "source", "undo")
+    return Step("IPOIB-MTU-01", "ib0", *words, changes)
+
+
+def test_what_a_run_sets_twice_had_the_first_value_before_the_second():
+    target = "/sys/class/net/ib0/mtu"
+    steps = [
+        _step(Change("sysfs", target, "2044", "1500")),
+        _step(Change("sysfs", target, "1500", "1280")),
+    ]
+    facts = host(netdev("ib0", 2044))
+    acts = with_earlier_values(FakeHost(facts), acts_of(steps, facts, str))
+    assert [act.before for act in acts] == [("2044",), ("1500",)]
+
+
+def test_what_a_run_makes_had_nothing_before():
+    for profiles in ((), None):
+        facts = host(netdev("ib0", 2044), ports=PORTS, profiles=profiles)
+        acts = with_earlier_values(FakeHost(facts), _acts(facts))
+        for act in acts:
+            new = act.step == "IPOIB-PROFILE-01/ib0" or "PKEY" in act.step
+            if new or act.changes[0].target.startswith("/sys/class/net/ib0.8001/"):
+                assert act.before == (None,) * len(act.changes)
+
+
+def test_a_new_port_mtu_gives_the_netdevs_the_mtu_that_the_plan_says():
+    facts = host(netdev("ib0", 1500), profiles=None, **HARDWARE["port-mtu"])
+    acts = _acts(facts, policy(port_mtu=2048, mtu=1280))
+    assert {a.changes[0].before for a in acts} == {"4096", "2044"}
+    found = with_earlier_values(FakeHost(facts), acts)
+    assert [act.before for act in found] == [("4096",), ("1500",)]
+
+
+MAKER = tuple(
+    Change("profile", "new:ib0", None, after, name)
+    for name, after in (("connection.type", "infiniband"), ("connection.id", "ib0"))
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "value", "words", "command"),
+    [
+        (
+            Change("sysfs", "/sys/class/net/ib0/mtu", None, "1"),
+            "2044",
+            "mtu of ib0",
+            "echo 2044 > /sys/class/net/ib0/mtu",
+        ),
+        (
+            Change("sysfs", "/sys/class/net/ib0/create_child", None, "0x8001"),
+            None,
+            "the netdev ib0.8001",
+            "echo 0x8001 > /sys/class/net/ib0/delete_child",
+        ),
+        (
+            Change("offload", "ib0", None, "off", "tx-tcp-segmentation"),
+            "on",
+            "tx-tcp-segmentation of ib0",
+            "ethtool -K ib0 tx-tcp-segmentation on",
+        ),
+        (
+            Change("profile", "u-1", None, "9000", "infiniband.mtu"),
+            None,
+            "infiniband.mtu of the profile u-1",
+            "nmcli connection modify u-1 infiniband.mtu ''",
+        ),
+        (
+            Change("profile", "u 1", None, "a", "connection.id"),
+            "two words; rm",
+            "connection.id of the profile u 1",
+            "nmcli connection modify 'u 1' connection.id 'two words; rm'",
+        ),
+        (Change("file", "/etc/f", None, "x"), None, "/etc/f", "rm /etc/f"),
+        (
+            Change("file", "/etc/f", "old", "x"),
+            "old",
+            "/etc/f",
+            "write the text that /var/lib/ovirt-rdma/journal has for it to /etc/f",
+        ),
+        (
+            Change("unit", "a.service", "disabled", "enabled", "enabled"),
+            "disabled",
+            "a.service",
+            "systemctl disable --now a.service",
+        ),
+    ],
+)
+def test_how_to_set_it_back_by_hand(change, value, words, command):
+    act = Act("step", LIVE, "reason", (change,))
+    assert by_hand(act, value) == command
+    assert shown_act(act) == words
+
+
+def test_how_to_delete_a_profile_by_hand():
+    act = replace(Act("IPOIB-PROFILE-01/ib0", LIVE, "", MAKER), uuid="u-1")
+    assert by_hand(act, None) == "nmcli connection delete u-1"
+    assert shown_act(act) == "the profile of ib0"

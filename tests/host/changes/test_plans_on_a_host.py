@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whole plans, from the policy's text, through the real effects, on a fake host: done,
+kept over a boot, and taken back.
+"""
+
+import os
+from dataclasses import replace
+
+import pytest
+from support.fakes.fake_changes import changing
+from support.fakes.fake_hosts import connectx3_ib
+from support.fakes.fake_root import Pci
+from support.host.effects_host import Told
+
+from ovirt_rdma.host.changes.boot import keep_boot_settings, restore_netdev
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import Refused, RunRequest
+from ovirt_rdma.host.changes.ledger import fold
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.changes.run import apply_steps
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.devices import NetdevUse
+from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.rules.base import PROFILE, REBOOT, Change
+
+pytestmark = pytest.mark.hypervisor
+
+HCA = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
+RULE = "version: 1\nhost:\n  interfaces:\n    - match: {link_layer: infiniband}\n"
+POLICIES = {
+    "connected": "      transport_mode: connected\n      mtu: 65520\n",
+    "datagram": "      transport_mode: datagram\n      mtu: auto\n      tso: off\n",
+    "children": "      pkey_children: [0x8001, 0x8002]\n      mtu: 2000\n"
+    "      transport_mode: connected\n",
+    "port": "      transport_mode: connected\n      port_mtu: 2048\n",
+    "modules": "      tso: off\n  modules: [ib_iser]\n"
+    '  module_options:\n    mlx4_core: {port_type_array: "1,1"}\n',
+}
+# Who keeps settings: nobody (no NetworkManager, or it leaves the netdevs alone), new
+# profiles, or an admin's own.
+CASES = [
+    *[(policy, "none") for policy in POLICIES],
+    *[(policy, "managed") for policy in ("connected", "children")],
+    *[(policy, "profiles") for policy in ("connected", "datagram", "children")],
+    ("children", "unmanaged"),
+]
+
+
+def a_host(path, manager):
+    host = changing(connectx3_ib, path)
+    host.group_mtu = 4092
+    host.package("rdma-core", "48.0")
+    host.rdma_core_lists()
+    host.adapter(HCA, "0x028000")
+    for port in (1, 2):
+        host.mlx4_port(HCA, port, "ib", mtu=4096)
+        host.fabric_port("mlx4_0", port, pkeys=("0xffff", "0x8001", "0x8002"))
+        host.ib_mtus("mlx4_0", port, 4096, 4096)
+        host.write(f"/sys/class/net/ib{port - 1}/carrier", "1")
+        without_addresses(host, f"ib{port - 1}")
+    if manager == "none":
+        return host
+    host.network_manager()
+    for name in ("ib0", "ib1"):
+        host.nm_device(name, "unmanaged" if manager == "unmanaged" else "disconnected")
+        if manager == "profiles":
+            uuid = host.nm_profile(name)
+            host.activate(uuid)
+    return host
+
+
+def without_addresses(host, name):
+    address = host.text(name, "address")
+    host.netdev(name, type=32, mtu=4092, address=address, kind="ipoib")
+
+
+def state(host):
+    """All that a run may change: netdevs, profiles, files of ours."""
+    files = [p for p in (host.path / "etc").rglob("*") if p.is_file()]
+    return (
+        {name: host.state(name) for name in host.netdevs() if "ib" in name},
+        {u: dict(p.properties) for u, p in host._nm_profiles.items()},
+        {str(path): path.read_bytes() for path in files},
+        [
+            (host.path / HCA.folder[1:] / f"mlx4_port{n}_mtu").read_text()
+            for n in (1, 2)
+        ],
+    )
+
+
+class Run:
+    """``ovirt-rdma-host apply`` and ``revert``, as the command does them."""
+
+    def __init__(self, host, tmp_path, policy):
+        self.host = host
+        path = tmp_path / "policy.yaml"
+        path.write_text(RULE + policy)
+        self.policy = load_policy_file(path).policy
+        self.journal = Journal(host.path)
+
+    def facts(self):
+        return self.host.reader().facts()
+
+    def planned(self):
+        return [s for s in decide(self.facts(), self.policy).steps if not s.refused]
+
+    def still_planned(self):
+        return {step.id for step in self.planned()}
+
+    def apply(self):
+        request = RunRequest(facts=self.facts(), prove=self.still_planned)
+        effects, steps = self.host.effects(), self.planned()
+        result = apply_steps(effects, self.journal, steps, request, Told())
+        self.keep()
+        return result
+
+    def revert(self):
+        effects, facts = self.host.effects(), self.facts()
+        result = revert(effects, self.journal, facts, Told(), allow_link_down=True)
+        self.keep()
+        return result
+
+    def keep(self):
+        held = fold(self.journal.records()).held
+        keep_boot_settings(self.host.path, [one.act for one in held])
+
+    def boot(self):
+        """With udev, which starts our unit for each netdev that appears."""
+        self.host.reboot()
+        seen = set()
+        while self.host.netdevs() - seen:
+            for name in sorted(self.host.netdevs() - seen):
+                seen.add(name)
+                said = []
+                door = self.host.effects()
+                code = restore_netdev(
+                    self.host.path, self.host.run, name, said.append, door
+                )
+                assert code == 0, said
+
+
+@pytest.mark.parametrize(("policy", "manager"), CASES)
+def test_done_kept_over_a_boot_and_taken_back(tmp_path, policy, manager, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # for speed alone
+    host = a_host(tmp_path / "host", manager)
+    run = Run(host, tmp_path, POLICIES[policy])
+    before = state(host)
+    steps = run.planned()
+    assert steps
+    result = run.apply()
+    assert (result.outcome, result.left) == ("done", ()), result.sentence
+    after = state(host)
+    assert after != before
+    assert host.refused() == {}
+    assert [s.id for s in run.planned() if s.effect != REBOOT] == []
+
+    run.boot()
+    assert state(host) == after
+    assert host.refused() == {}
+    assert [s.id for s in run.planned() if s.effect != REBOOT] == []
+
+    result = run.revert()
+    assert (result.outcome, result.left) == ("done", ()), result.sentence
+    assert state(host) == before
+    assert host.refused() == {}
+    assert not (host.path / "var/lib/ovirt-rdma/boot.json").exists()
+
+
+def as_an_earlier_version_did(run):
+    """TSO was kept in the profile, by a live step, and nothing of it in boot.json."""
+    facts, steps = run.facts(), []
+    for step in run.planned():
+        uuid = next(
+            p.uuid for p in facts.network_manager.profiles if p.name == step.subject
+        )
+        kept = Change(PROFILE, uuid, None, "off", "ethtool.feature-tso")
+        steps.append(replace(step, changes=(kept, *step.changes)))
+    request = RunRequest(facts=facts)
+    result = apply_steps(run.host.effects(), run.journal, steps, request, Told())
+    assert result.outcome == "done"
+    assert {step.effect for step in steps} == {"live"}
+
+
+@pytest.mark.parametrize("booted", [False, True])
+def test_what_an_earlier_version_kept_in_profiles(tmp_path, booted, monkeypatch):
+    """Nothing is planned again, and what is taken back needs no activation later."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    host = a_host(tmp_path / "host", "profiles")
+    run = Run(host, tmp_path, "      tso: off\n")
+    before = state(host)
+    as_an_earlier_version_did(run)
+    assert host.refused().keys() == {"ib0", "ib1"}
+    if booted:
+        run.boot()
+        assert host.refused() == {}
+    assert run.planned() == []
+    assert [host.state(name)[2] for name in ("ib0", "ib1")] == ["off", "off"]
+
+    use = NetdevUse("ib0", "nfs", "10.0.0.1:/vm")
+    facts = replace(run.facts(), netdev_uses=(use,))
+    with pytest.raises(Refused, match=r"nfs: 10\.0\.0\.1:/vm"):
+        revert(host.effects(), run.journal, facts, Told())
+    host.activated.clear()
+    assert run.revert().outcome == "done"
+    assert (state(host), host.refused()) == (before, {})
+    assert bool(host.activated) is booted

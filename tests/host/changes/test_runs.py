@@ -1,0 +1,472 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A run goes through and is proved, or all is taken back; what cannot be is named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from support.host.effects_host import MemoryJournal, Told, applied
+from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
+from support.host.memory_host import FakeHost, Killed, Points
+
+from ovirt_rdma.host.changes.gate import gate
+from ovirt_rdma.host.changes.journal import JournalProblem
+from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
+from ovirt_rdma.host.changes.kinds.model import Begin, Confirmed, Refused
+from ovirt_rdma.host.changes.recover import recover, roll_back_unconfirmed
+from ovirt_rdma.host.changes.revert import revert
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.rules.base import LIVE, REBOOT, Change, Step
+
+pytestmark = pytest.mark.hypervisor
+
+CONNECTED = policy(transport_mode="connected", mtu="auto", tso="auto")
+MODE, MTU = "/sys/class/net/ib0/mode", "/sys/class/net/ib0/mtu"
+FILE = "/etc/modprobe.d/ovirt-rdma.conf"
+
+
+def fake(**parts):
+    return FakeHost(host(netdev("ib0", 2044, tso="on"), **parts))
+
+
+def steps_of(there, wanted):
+    return gate(decide(there.facts, wanted, OTHERS).steps, allow_link_down=True).steps
+
+
+def step(*changes, rule="IPOIB-MTU-01", subject="ib0", effect=LIVE):
+    words = ("sentence", "before", "after", effect, "reason", "source", "undo")
+    return Step(rule, subject, *words, changes)
+
+
+def mtu(after, before=None, clamped=False):
+    return Change("sysfs", MTU, before, after, clamped=clamped)
+
+
+def test_the_listener_hears_of_each_step():
+    there, journal, told = fake(), MemoryJournal(), Told()
+    applied(there, journal, steps_of(there, CONNECTED), told)
+    assert told.lines == ["doing IPOIB-MODE-01/ib0", "done IPOIB-MODE-01/ib0"]
+
+
+def test_a_closed_pipe_stops_nothing():
+    class Closed(Told):
+        def doing(self, *words):
+            raise BrokenPipeError
+
+        done = note = doing
+
+    there, journal = fake(), MemoryJournal()
+    assert applied(there, journal, steps_of(there, CONNECTED), Closed()).run == 1
+
+
+def test_nothing_to_do_begins_no_run():
+    there, journal = fake(), MemoryJournal()
+    result = applied(there, journal, ())
+    assert (result.run, result.outcome, journal.data) == (None, "done", b"")
+
+
+@pytest.mark.parametrize("forgotten", [("sysfs", "mode"), ("sysfs", "mtu")])
+def test_a_value_that_does_not_stick_takes_all_back(forgotten):
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+    there.forgets.add(forgotten)
+    wanted = policy(transport_mode="connected", mtu=9000)
+    result = applied(there, journal, steps_of(there, wanted))
+    assert result.outcome == "rolled back"
+    assert f"did not stick: {forgotten[1]} of ib0 was set to" in result.sentence
+    assert result.sentence.endswith("; all is as before")
+    assert (there.settings(), result.done) == (before, ())
+    assert journal.ledger().held == ()
+    assert journal.ledger().runs[-1].sentence == result.sentence
+
+
+def test_a_smaller_mtu_is_as_good_where_the_group_decides():
+    there, journal = FakeHost(host(netdev("ib0", 1500)), 2044), MemoryJournal()
+    assert applied(there, journal, [step(mtu("4092", clamped=True))]).outcome == "done"
+    assert journal.ledger().held[0].found == ("2044",)
+    assert revert(there, journal, there.facts, Told()).left == ()
+    assert there.read(mtu("")).value == "1500"
+
+
+def test_an_effect_that_fails_takes_all_back():
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+
+    def fail(act):
+        if act.changes[0].target == MTU:
+            raise EffectFailed("the kernel says EINVAL", "ask it")
+
+    there.on_do = fail
+    result = applied(there, journal, steps_of(there, CONNECTED))
+    assert result.outcome == "rolled back"
+    assert "IPOIB-MODE-01/ib0 failed: the kernel says EINVAL" in result.sentence
+    assert there.settings() == before
+
+
+def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it():
+    there, journal = fake(), MemoryJournal()
+    there.forgets.add(("offload", "tx-tcp-segmentation"))
+    there.on_undo = _refuse(MODE)
+    steps = [
+        step(Change("sysfs", MODE, "datagram", "connected"), rule="IPOIB-MODE-01"),
+        step(Change("offload", "ib0", "on", "off", "tx-tcp-segmentation")),
+    ]
+    result = applied(there, journal, steps)
+    assert result.outcome == "partly rolled back"
+    assert "not set back: mode of ib0 (read-only)" in result.sentence
+    (left,) = result.left
+    assert (left.step, left.what, left.failed) == (
+        "IPOIB-MODE-01/ib0",
+        "mode of ib0",
+        True,
+    )
+    assert left.fix == f"echo datagram > {MODE}"
+    # It is held, and a revert that works gives it back.
+    assert [held.act.step for held in journal.ledger().held] == ["IPOIB-MODE-01/ib0"]
+    there.on_undo = lambda act: None
+    assert revert(there, journal, there.facts, Told()).outcome == "done"
+    assert there.facts.netdevs[0].ipoib.mode == "datagram"
+
+
+def _refuse(*targets):
+    def refuse(act):
+        if act.changes[0].target in targets:
+            raise EffectFailed("read-only")
+
+    return refuse
+
+
+def test_a_rollback_that_does_not_stick_is_no_rollback():
+    there, journal = fake(), MemoryJournal()
+    there.stuck.add(("sysfs", "mtu"))
+    result = applied(
+        there, journal, [step(mtu("1500"))], prove=lambda: ["IPOIB-MTU-01/ib0"]
+    )
+    assert result.outcome == "partly rolled back"
+    assert "mtu of ib0 did not go back to 2044: it is 1500" in result.sentence
+
+
+def test_a_step_that_is_still_planned_takes_all_back():
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+    steps = steps_of(there, CONNECTED)
+    result = applied(there, journal, steps, prove=lambda: {steps[0].id})
+    assert result.sentence == (
+        "IPOIB-MODE-01/ib0 was done, and is still planned; all is as before"
+    )
+    assert there.settings() == before
+    assert applied(there, journal, steps, prove=lambda: {"other"}).outcome == "done"
+
+
+def test_some_steps_may_be_planned_again():
+    for one in (
+        step(mtu("1500", clamped=True)),
+        step(Change("file", FILE, None, "x"), rule="MODOPT-02", effect=REBOOT),
+    ):
+        there, journal = fake(), MemoryJournal()
+        assert applied(there, journal, [one], prove=lambda o=one: [o.id]).run == 1
+        assert journal.ledger().runs[-1].outcome == "done"
+    there, journal = fake(), MemoryJournal()
+    one = step(mtu("1500"))
+    assert applied(there, journal, [one], prove=lambda: [one.id]).outcome != "done"
+
+
+def test_a_host_that_cannot_be_read_again_takes_all_back():
+    def unreadable():
+        raise Problem("the host cannot be read")
+
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+    result = applied(there, journal, [step(mtu("1500"))], prove=unreadable)
+    assert result.sentence == "the host cannot be read; all is as before"
+    assert there.settings() == before
+
+
+def test_a_fault_of_ours_takes_all_back_and_is_not_hidden():
+    def faulty():
+        raise KeyError("a fault")
+
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+    with pytest.raises(KeyError):
+        applied(there, journal, [step(mtu("1500"))], prove=faulty)
+    assert there.settings() == before
+    assert journal.ledger().runs[-1].outcome == "rolled back"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (mtu("1500", before="4092"), "mtu of ib0 has changed since the plan was made"),
+        (mtu("1500", before="4092"), "it was 4092, and is 2044; nothing was changed"),
+        (replace(mtu("1500"), target="/etc/passwd"), "/etc/passwd is not ours"),
+        (Change("file", FILE, "old", "new"), "it was another text, and is not there"),
+        (
+            Change("profile", "uuid-ib0", None, "9000", "infiniband.mtu"),
+            "infiniband.mtu of the profile uuid-ib0 has changed since the plan was "
+            "made: it was not set, and is 2044",
+        ),
+    ],
+)
+def test_what_has_changed_since_the_plan_is_refused(change, words):
+    there, journal = fake(profiles=[profile(mtu=2044)]), MemoryJournal()
+    tso = Change("offload", "ib0", "on", "off", "tx-tcp-segmentation")
+    first = step(tso, rule="IPOIB-TSO-02")
+    with pytest.raises(Refused) as caught:
+        applied(there, journal, [first, step(change)])
+    assert words in str(caught.value)
+    assert caught.value.exit_code == 4
+    assert (there.effects, journal.data) == (0, b"")
+
+
+def test_what_cannot_be_read_is_refused():
+    there, journal = fake(), MemoryJournal()
+    there.read = lambda *words: Reading(None, "nmcli does not answer")
+    with pytest.raises(Refused, match="nmcli does not answer; nothing was changed"):
+        applied(there, journal, [step(mtu("1500"))])
+    assert journal.data == b""
+
+
+def test_a_timer_that_cannot_be_set_keeps_all_from_being_done():
+    def no_timer(run):
+        assert run == 1
+        raise Problem("there is no systemd")
+
+    there, journal = fake(), MemoryJournal()
+    with pytest.raises(Problem, match="there is no systemd"):
+        applied(there, journal, [step(mtu("1500"))], begun=no_timer, confirm_by=9)
+    assert there.effects == 0
+    assert journal.ledger().runs[-1].outcome == "rolled back"
+    assert applied(there, journal, [step(mtu("1500"))]).run == 2
+
+
+# Signals.
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_end_a_run_finishes_the_act_in_hand_and_takes_all_back(number):
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+    earlier = signal.getsignal(number)
+    there.on_do = lambda act: os.kill(os.getpid(), number)
+    result = applied(there, journal, steps_of(there, CONNECTED))
+    assert result.outcome == "rolled back"
+    assert result.sentence == f"{number.name} asked the run to end; all is as before"
+    # The mode was set, the MTU not any more; both were set back: modes set MTUs.
+    assert there.effects == 3
+    assert there.settings() == before
+    assert signal.getsignal(number) is earlier
+
+
+def test_asked_to_end_while_it_is_proved_takes_all_back():
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+
+    def prove():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return ()
+
+    result = applied(there, journal, [step(mtu("1500"))], prove=prove)
+    assert (result.outcome, there.settings()) == ("rolled back", before)
+
+
+@contextmanager
+def heard(number):
+    """Give a list of the signals that came through. The default would end pytest, and
+    Python itself ignores SIGPIPE.
+    """
+    came = []
+    earlier = signal.signal(number, lambda *_: came.append(number))
+    try:
+        yield came
+    finally:
+        signal.signal(number, earlier)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGPIPE])
+def test_a_lost_terminal_stops_nothing(number):
+    there, journal = fake(), MemoryJournal()
+    there.on_do = lambda act: os.kill(os.getpid(), number)
+    with heard(number) as came:
+        assert applied(there, journal, steps_of(there, CONNECTED)).outcome == "done"
+    assert came == []
+
+
+def test_asked_to_end_a_revert_goes_on():
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+    applied(there, journal, steps_of(there, CONNECTED))
+    there.on_undo = lambda act: os.kill(os.getpid(), signal.SIGTERM)
+    with heard(signal.SIGTERM) as came:
+        assert revert(there, journal, there.facts, Told()).outcome == "done"
+    assert came == []
+    assert there.settings() == before
+
+
+def test_asked_to_end_a_recovery_ends_when_all_is_as_before():
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+
+    def cut(act):
+        raise SystemExit
+
+    there.on_do = cut
+    with pytest.raises(SystemExit):
+        applied(there, journal, [step(mtu("1500"))])
+    there.put(mtu(""), "1500")  # it was written after all
+    there.on_undo = lambda act: os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        recover(there, journal, 0, Told())
+    assert there.settings() == before
+    assert journal.ledger().interrupted is None
+
+
+def test_a_run_in_another_thread_takes_no_signals():
+    there, journal, results = fake(), MemoryJournal(), []
+    work = threading.Thread(
+        target=lambda: results.append(applied(there, journal, [step(mtu("1500"))]))
+    )
+    work.start()
+    work.join()
+    assert results[0].outcome == "done"
+
+
+# Confirmation.
+
+
+def _awaiting(confirm_by=1_800_000_000):
+    there, journal = fake(), MemoryJournal()
+    before = there.settings()
+    applied(there, journal, [step(mtu("1500"))], confirm_by=confirm_by)
+    return there, journal, before
+
+
+def test_a_run_that_awaits_confirmation_keeps_others_from_beginning():
+    there, journal, before = _awaiting()
+    data = journal.data
+    with pytest.raises(Refused, match="run 1 awaits confirmation"):
+        applied(there, journal, [step(mtu("1280"))])
+    with pytest.raises(Refused, match="run 1 awaits confirmation"):
+        revert(there, journal, there.facts, Told(), only="IPOIB-MTU-01/ib0")
+    assert recover(there, journal, there.now(), Told()) is None
+    assert journal.data == data
+    assert revert(there, journal, there.facts, Told()).outcome == "done"
+    assert there.settings() == before
+    assert roll_back_unconfirmed(there, journal, 1, Told()) is None
+    assert applied(there, journal, [step(mtu("1280"))]).outcome == "done"
+
+
+def test_unconfirmed_in_time_it_is_taken_back():
+    there, journal, before = _awaiting()
+    assert recover(there, journal, 1_799_999_999, Told()) is None
+    result = recover(there, journal, 1_800_000_000, Told())
+    assert result.sentence == "run 1 was not confirmed in time; all is as before"
+    assert (result.outcome, there.settings()) == ("rolled back", before)
+    assert journal.ledger().awaiting is None
+    assert recover(there, journal, 1_800_000_000, Told()) is None
+
+
+def test_the_timer_takes_it_back_and_only_that_run():
+    there, journal, before = _awaiting()
+    assert roll_back_unconfirmed(there, journal, 7, Told()) is None
+    assert roll_back_unconfirmed(there, journal, 1, Told()).outcome == "rolled back"
+    assert there.settings() == before
+    assert roll_back_unconfirmed(there, journal, 1, Told()) is None
+
+
+def test_taken_back_by_half_when_killed_the_rest_follows_in_any_case():
+    """Also where the time to confirm it is not over: half of it is nobody's wish."""
+    tso = Change("offload", "ib0", None, "off", "tx-tcp-segmentation")
+    steps = [step(mtu("1500")), step(tso, rule="IPOIB-TSO-02")]
+    points, killed = 0, True
+    while killed:
+        points += 1
+        there, journal = fake(), MemoryJournal()
+        before = there.settings()
+        applied(there, journal, steps, confirm_by=1_800_000_000)
+        done = there.settings()
+        there.points = journal.points = Points(points)
+        try:
+            roll_back_unconfirmed(there, journal, 1, Told())
+            killed = False
+        except Killed:
+            pass
+        there.points = journal.points = Points()
+        recover(there, journal, 1_700_000_000, Told())
+        assert there.settings() in (before, done)
+        if there.settings() == done:
+            assert journal.ledger().awaiting
+            assert len(journal.ledger().held) == 2
+    assert points > 10
+
+
+def test_confirmed_it_stays():
+    there, journal, before = _awaiting()
+    journal.append(Confirmed(1, "2026-11-21T10:00:00Z"))
+    assert roll_back_unconfirmed(there, journal, 1, Told()) is None
+    assert recover(there, journal, 1_900_000_000, Told()) is None
+    assert there.settings() != before
+
+
+def test_a_boot_takes_it_back():
+    there, journal, before = _awaiting()
+    there.boot = "boot-2"
+    result = recover(there, journal, there.now(), Told())
+    assert "was not confirmed before the host was booted" in result.sentence
+    # Nothing had changed the kernel's value here, so it was ours still.
+    assert there.settings() == before
+
+
+def test_an_open_run_that_cannot_be_noted_keeps_others_from_beginning():
+    there, journal = fake(), MemoryJournal()
+    journal.append(Begin(1, "apply", "at", "boot-1"))
+    for work in (
+        lambda: applied(there, journal, [step(mtu("1500"))]),
+        lambda: revert(there, journal, there.facts, Told()),
+    ):
+        with pytest.raises(Refused, match="run 1 has not ended"):
+            work()
+    journal.full_at = 2
+    assert "not noted: No space" in recover(there, journal, 0, Told()).sentence
+    journal.full_at = None
+    assert recover(there, journal, 0, Told()).outcome == "rolled back"
+
+
+def test_a_damaged_journal_keeps_all_from_being_done():
+    for data in (b"{}\n", b'{"record":"begin","schema_version":7}\n'):
+        there, journal = fake(), MemoryJournal()
+        journal.data = data
+        for work in (
+            lambda t=there, j=journal: applied(t, j, [step(mtu("1500"))]),
+            lambda t=there, j=journal: revert(t, j, t.facts, Told()),
+            lambda t=there, j=journal: recover(t, j, 0, Told()),
+            lambda t=there, j=journal: roll_back_unconfirmed(t, j, 1, Told()),
+        ):
+            with pytest.raises(JournalProblem):
+                work()
+        assert (there.effects, journal.data) == (0, data)
+
+
+def test_a_child_and_what_is_set_of_it_come_and_go():
+    """Also where a later step fails after it was made."""
+    for profiles in ((), None):
+        facts = host(
+            netdev("ib0", 2044, tso="on"),
+            ports=(port(pkeys=("0xffff", "0x8001")),),
+            profiles=profiles,
+        )
+        there, journal = FakeHost(facts), MemoryJournal()
+        before = there.settings()
+        wanted = policy(transport_mode="connected", pkey_children=("0x8001",))
+        steps = steps_of(there, wanted)
+        still = steps[-1].id
+        result = applied(there, journal, steps, prove=lambda s=still: [s])
+        assert (result.outcome, result.left) == ("rolled back", ())
+        assert there.settings() == before
+        assert journal.ledger().held == ()

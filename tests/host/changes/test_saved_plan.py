@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""When a saved plan holds, and what is said where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.golden.golden_hosts import DATA, HOSTS
+
+from ovirt_rdma.host.changes.plan_file import (
+    Plan,
+    PlannedBy,
+    Value,
+    from_json_dict,
+    to_json_dict,
+    values_read,
+)
+from ovirt_rdma.host.changes.prepare import differences
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change, Step
+from ovirt_rdma.host.rules.view import View
+
+pytestmark = pytest.mark.hypervisor
+
+
+def golden(name):
+    facts = dump.load(DATA / name / "facts.json")
+    return facts, load_policy_file(DATA / name / "policy.yaml").policy
+
+
+def planned(facts, policy):
+    steps = decide(facts, policy).steps
+    return Plan(
+        facts.hostname,
+        facts.kernel_release,
+        "2026-01-02T03:04:05+00:00",
+        PlannedBy("p", json_form.digest(policy)),
+        steps,
+        values_read(View(facts, policy), steps),
+    )
+
+
+def told(plan, facts, policy):
+    return differences(
+        plan,
+        View(facts, policy),
+        json_form.digest(policy),
+        decide(facts, policy).steps,
+    )
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_plan_holds_while_nothing_changes(name):
+    facts, policy = golden(name)
+    plan = from_json_dict(to_json_dict(planned(facts, policy)), "x")
+    later = replace(facts, uptime_s=facts.uptime_s + 60)
+    assert told(plan, later, policy) == ()
+
+
+@pytest.fixture
+def host():
+    facts, policy = golden("connectx-3-vpi")
+    return facts, policy, planned(facts, policy)
+
+
+def test_another_host_or_policy_is_all_that_is_said(host):
+    facts, policy, plan = host
+    assert told(replace(plan, hostname="hv9"), facts, policy) == (
+        f"the plan is for hv9, this host is {facts.hostname}",
+    )
+    other = replace(plan, policy=PlannedBy("p", "sha256:0123456789abcdef"))
+    (sentence,) = told(other, facts, policy)
+    assert sentence.startswith("the plan follows policy sha256:0123456789ab, loaded is")
+
+
+def test_a_value_that_has_changed(host):
+    facts, policy, plan = host
+    (name,) = {step.subject for step in plan.steps if step.subject.startswith("ib")}
+    netdevs = tuple(
+        replace(netdev, mtu=netdev.mtu + 1) if netdev.name == name else netdev
+        for netdev in facts.netdevs
+    )
+    (mtu,) = (netdev.mtu for netdev in facts.netdevs if netdev.name == name)
+    found = told(plan, replace(facts, netdevs=netdevs), policy)
+    assert f"netdevs.{name}.mtu was {mtu}, is {mtu + 1}" in found
+
+
+def test_a_device_that_has_gone(host):
+    facts, policy, plan = host
+    found = told(plan, replace(facts, netdevs=(), rdma_devices=()), policy)
+    assert any(line.endswith("is not there any more") for line in found)
+    assert any(line.endswith("is not planned any more") for line in found)
+
+
+def step(changes, name="S-01"):
+    texts = ["a sentence", "a", "b", "live", "why", "source", "undo"]
+    return Step(name, "x0", *texts, tuple(changes))
+
+
+def change(kind=PROFILE, target="u1", before="2044", after="4092", name="mtu"):
+    return Change(kind, target, before, after, name)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        (change(), change(before="1500"), ["mtu of u1 was 2044, is 1500"]),
+        (change(before=None), change(), ["mtu of u1 was not set, is 2044"]),
+        # An edited file.
+        (change(after="9000"), change(), ["mtu of u1 was to be 9000, is 4092"]),
+        (
+            change(target="/etc/shadow", kind=FILE, name="", after="x"),
+            change(),
+            ["S-01/x0 would change other things than the plan says"],
+        ),
+        (
+            change(FILE, "/etc/m.conf", "a\n", "b\n", ""),
+            change(FILE, "/etc/m.conf", "c\n", "b\n", ""),
+            ["/etc/m.conf was another text than now"],
+        ),
+        (
+            change(FILE, "/etc/m.conf", None, "b\n", ""),
+            change(FILE, "/etc/m.conf", "c\n", "b\n", ""),
+            ["/etc/m.conf was not there, and is"],
+        ),
+        (
+            replace(change(OFFLOAD, "ib0", "on", "off", "tso"), clamped=True),
+            change(OFFLOAD, "ib0", "on", "off", "tso"),
+            ["S-01/x0 would change other things than the plan says"],
+        ),
+    ],
+)
+def test_steps_that_are_not_the_same(host, then, now, said):
+    facts, policy, _ = host
+    plan = replace(planned(facts, policy), steps=(step([then]),), values=())
+    view = View(facts, policy)
+    digest = json_form.digest(policy)
+    assert list(differences(plan, view, digest, [step([now])])) == said
+
+
+def test_steps_that_are_new_gone_or_in_another_order(host):
+    facts, policy, _ = host
+    one, two = step([change()], "S-01"), step([change()], "S-02")
+    view, digest = View(facts, policy), json_form.digest(policy)
+
+    def said(then, now):
+        plan = replace(planned(facts, policy), steps=tuple(then), values=())
+        return differences(plan, view, digest, now)
+
+    assert said([one], [one, two]) == ("S-02/x0 is planned now, and was not",)
+    assert said([one, two], [one]) == ("S-02/x0 is not planned any more",)
+    assert said([one, two], [two, one]) == ("the steps stand in another order",)
+    assert said([one, replace(two, refused="no")], [one]) == ()
+
+
+def test_a_value_that_was_not_there(host):
+    facts, policy, plan = host
+    fewer = replace(plan, values=plan.values[1:])
+    (sentence,) = told(fewer, facts, policy)
+    assert sentence.startswith(f"{plan.values[0].name} was not there, is ")
+    more = replace(plan, values=(*plan.values, Value("netdevs.x.mtu", "1")))
+    assert told(more, facts, policy) == ("netdevs.x.mtu was 1, is not there any more",)

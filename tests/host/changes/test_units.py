@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The systemd units and udev rules that the package installs."""
+
+import configparser
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ovirt_rdma.cli.host import units
+from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, HOOKS, JOURNAL
+
+pytestmark = pytest.mark.hypervisor
+
+TOP = Path(__file__).resolve().parents[3]
+SYSTEMD = TOP / "host/systemd"
+RULES = TOP / "host/udev/92-ovirt-rdma.rules"
+UNITS = sorted(SYSTEMD.glob("*.service")) + sorted(SYSTEMD.glob("*.timer"))
+SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
+COMMAND = "/usr/bin/ovirt-rdma-host"
+
+
+def keys(unit, section):
+    """A unit's keys; of one that is there twice, both values."""
+    found = {}
+    inside = None
+    for line in (SYSTEMD / unit).read_text().splitlines():
+        if line.startswith("["):
+            inside = line.strip("[]")
+        elif inside == section and "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed"
+)
+def test_systemd_takes_the_units(tmp_path):
+    for unit in UNITS:
+        text = unit.read_text().replace(COMMAND, "/bin/true")
+        (tmp_path / unit.name).write_text(text)
+    done = subprocess.run(
+        [
+            "systemd-analyze",
+            "verify",
+            "--man=no",
+            "--recursive-errors=no",
+            *(str(tmp_path / unit.name) for unit in UNITS),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Most exposed is 10. Those that change the host need its netdevs, /sys and modules.
+MOST_EXPOSED = 5.0
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed"
+)
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+def test_systemd_calls_no_unit_exposed(tmp_path, unit):
+    copy = tmp_path / unit.name.replace("@", "@ib0")
+    copy.write_text(unit.read_text().replace(COMMAND, "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(copy)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "Unknown" in done.stderr or "unrecognized option" in done.stderr:
+        pytest.skip("this systemd-analyze cannot do without a running systemd")
+    (exposed,) = re.findall(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
+    assert float(exposed) < MOST_EXPOSED
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
+    service = keys(unit.name, "Service")
+    assert service["NoNewPrivileges"] == ["yes"]
+    # systemd walks through all mounts below / or /home for these, dead ones too
+    # (systemd issues 23652 and 42916), and takes mounts away that may use a netdev.
+    assert service["ProtectSystem"] in (["yes"], ["full"])
+    assert not {"ProtectHome", "ReadOnlyPaths", "InaccessiblePaths"} & set(service)
+    # A network namespace is a device of every adapter in ib_core, made and removed.
+    assert "PrivateNetwork" not in service
+    if unit.name == "ovirt-rdma-caps.service":
+        assert service["CapabilityBoundingSet"] == [""]
+        return
+    # Sockets that a module makes as it is loaded could be cut off with the unit's.
+    assert "IPAddressDeny" not in service
+    # It implies a list of devices, without those of verbs.
+    assert not {"PrivateDevices", "ProtectClock"} & set(service)
+    (families,) = service["RestrictAddressFamilies"]
+    assert {"AF_UNIX", "AF_NETLINK", "AF_INET"} <= set(families.split())
+    (bounds,) = service["CapabilityBoundingSet"]
+    assert {"CAP_NET_ADMIN", "CAP_SYS_MODULE"} <= set(bounds.split())
+    assert "@module" in service["SystemCallFilter"][0].split()
+
+
+def test_no_unit_does_anything_before_the_operator_has():
+    conditions = {
+        unit.name: set(keys(unit.name, "Unit").get("ConditionPathExists", []))
+        for unit in UNITS
+    }
+    assert conditions == {
+        "ovirt-rdma-netdev@.service": {BOOT_JSON},
+        "ovirt-rdma-recover.service": {JOURNAL},
+        "ovirt-rdma-caps.service": {f"|{ENABLED}", f"|{CAPS_JSON}"},
+        "ovirt-rdma-caps.timer": {ENABLED},
+        "ovirt-rdma-partitions.service": set(),  # apply enables it
+    }
+
+
+def test_the_preset_names_every_unit_that_can_be_enabled():
+    enable = {unit.name for unit in UNITS if keys(unit.name, "Install")}
+    lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()
+    preset = dict(line.split()[::-1] for line in lines if not line.startswith("#"))
+    assert set(preset) == enable
+    assert preset["ovirt-rdma-partitions.service"] == "disable"
+
+
+def test_units_run_verbs_that_there_are():
+    for unit in UNITS:
+        for command in keys(unit.name, "Service").get("ExecStart", []):
+            program, group, verb, *words = command.split()
+            assert (program, group) == (COMMAND, "unit")
+            assert callable(getattr(units, verb))
+            assert words == (["%I"] if "@" in unit.name else [])
+
+
+def test_units_are_named_by_the_udev_rules_as_they_are_called():
+    text = RULES.read_text()
+    named = set(re.findall(r"ovirt-rdma-[a-z]+@?\.service", text))
+    assert named == {"ovirt-rdma-netdev@.service", "ovirt-rdma-caps.service"}
+    assert all((SYSTEMD / name).is_file() for name in named)
+
+
+def test_udev_runs_nothing_of_ours():
+    lines = [
+        line
+        for line in RULES.read_text().replace("\\\n", " ").splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert not any("RUN" in line or "ovirt-rdma-host" in line for line in lines)
+    # Each jump has its label, further down.
+    for number, line in enumerate(lines):
+        for label in re.findall(r'GOTO="(\w+)"', line):
+            assert f'LABEL="{label}"' in lines[number + 1 :]
+    # A device without the tag has no unit that could want another.
+    assert all("TAG+=" in line for line in lines if "SYSTEMD_WANTS" in line)
+
+
+def test_the_rules_come_after_names_are_given_and_before_systemds_own():
+    number = int(RULES.name[:2])
+    assert 90 < number < 99  # 80-net-setup-link, 90-rdma-ulp-modules; 99-systemd
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-escape"), reason="systemd-escape is not installed"
+)
+@pytest.mark.parametrize("name", ["ib0", "ib0.8001", "ib-0", "-x", "ib@0", "ü"])
+def test_names_of_netdevs_survive_the_units_name(name):
+    (template,) = re.findall(r"(systemd-escape.*?) \$name", RULES.read_text())
+    unit = subprocess.run(
+        [*template.split(), name], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert re.fullmatch(r"ovirt-rdma-netdev@[\w.:\\@-]+\.service", unit)
+    back = subprocess.run(
+        ["systemd-escape", "--unescape", "--instance", "--", unit],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert back == name
+
+
+def test_the_units_parse():
+    for unit in UNITS:
+        parser = configparser.RawConfigParser(strict=False)
+        parser.read_string(unit.read_text())
+        assert parser.has_section("Unit")
+        assert parser.get("Unit", "Documentation") == "man:ovirt-rdma-host(8)"
+
+
+# static/usr/lib/systemd/system of VDSM's source, from v4.50.0.13 on. Version 4.40.34
+# took vdsm-network-init.service away.
+VDSMS = {
+    "vdsm-network.service",
+    "supervdsmd.service",
+    "vdsmd.service",
+}
+
+
+def test_units_are_ordered_against_units_that_vdsm_has():
+    for unit in UNITS:
+        for key in ("Before", "After", "Wants", "Requires", "PartOf", "BindsTo"):
+            for names in keys(unit.name, "Unit").get(key, ()):
+                of_vdsm = {n for n in names.split() if "vdsm" in n}
+                assert of_vdsm <= VDSMS, unit.name
+
+
+def test_the_hooks_that_fapolicyd_is_asked_about_are_those_installed():
+    found = sorted((TOP / "vdsm_hooks").glob("*/50_ovirt_rdma"))
+    installed = tuple(
+        f"/usr/libexec/vdsm/hooks/{path.parent.name}/{path.name}" for path in found
+    )
+    assert installed == HOOKS

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Configuration files of modules, kernel, udev and systemd, broken: never raising,
+and what is good in them is found.
+
+Many examples: make fuzz.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.mutation import mutated
+
+from ovirt_rdma.host.collect.modules import (
+    command_line,
+    command_line_options,
+    load_lines,
+    modprobe_lines,
+    module_paths,
+)
+from ovirt_rdma.host.collect.release import (
+    distribution,
+    parse_kernel_config,
+    parse_os_release,
+    read_kernel_config,
+)
+from ovirt_rdma.host.collect.software import read_rdma_stacks, rules_of, sets_ipoib
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.collect.units import parse_units
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.model import Facts, Modules, Software
+from ovirt_rdma.host.facts.module_names import CONCERNED
+from ovirt_rdma.host.system.tree import FileTree
+
+PIECES = st.sampled_from(
+    ["\n", "\\\n", "\\", " ", "\t", "\r", "\0", "\udcff", "#", ";", "=", '"', "'", "==",
+     "|", "{", "}", ".", ",", ":", "/", "mlx4_core", "rpcrdma", "off", "\n\n"]
+) | st.text(max_size=4)  # fmt: skip
+
+MODPROBE = [
+    "# ConnectX\noptions mlx4_core log_num_mtt=24 \\\n  port_type_array=1,1\n",
+    "blacklist ib-ipoib\nalias mlx4_en off\nsoftdep nfsd post: rpcrdma\n",
+    "install mlx4_core /sbin/modprobe -i mlx4_core && /usr/libexec/mlx4-setup.sh\n",
+]
+LOADS = ["; comment\n# comment\nib_ipoib\n  nvme-rdma\n\nxprtrdma\n"]
+COMMAND_LINES = [
+    'BOOT_IMAGE=/vmlinuz ro "mlx5_core.dyndbg=file x.c +p" mlx4_core.msi_x=0 quiet\n',
+    "modprobe.blacklist=ib_ipoib,nouveau module_blacklist=mlx4_en modules_load=ib_srp",
+]
+UDEV = [
+    'ACTION=="add", SUBSYSTEM=="net", ATTR{type}=="32", \\\n  ATTR{mode}="connected"\n',
+    'KERNEL=="ib*|eth*", RUN+="/sbin/ethtool -K $name tso off"\n',
+]
+OS_RELEASE = [
+    'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n'
+    'PLATFORM_ID="platform:el9"\n',
+    "ID=debian\nVERSION_ID='12'\n",
+]
+KERNEL_CONFIG = [
+    "CONFIG_INFINIBAND=m\n# CONFIG_MLX4_CORE_GEN2 is not set\nCONFIG_NFS_FS=m\n"
+    'CONFIG_LOCALVERSION=""\n',
+]
+UNITS = [
+    "Id=rdma-hw.target\nLoadState=loaded\nActiveState=active\nUnitFileState=static\n\n"
+    "Id=opensm.service\nLoadState=not-found\nActiveState=inactive\n",
+]
+DEPENDENCIES = [
+    "kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz: kernel/net/sunrpc/sunrpc.ko.xz\n"
+    "extra/mlnx-ofa_kernel/compat/mlx_compat.ko:\nextra/ifs-kernel-updates/hfi1.ko:\n",
+]
+BYTES = ("utf-8", "surrogateescape")
+
+
+def comes_back(**parts):
+    """Whether facts with these parts survive being written and read."""
+    facts = Facts("hv1", "6.1", 1.0, **parts)
+    text = dump.to_json(facts)
+    return dump.from_json_dict(json.loads(text), "here") == facts
+
+
+def printable(problems):
+    """Whether all sentences are single lines that any terminal takes."""
+    return all(sentence.isprintable() for sentence in problems)
+
+
+@given(mutated(MODPROBE, PIECES), mutated(LOADS, PIECES))
+def test_module_files_with_odd_lines_keep_the_good_ones(modprobe, loads):
+    problems = []
+    lines = modprobe_lines("x", f"{modprobe}\n\nblacklist mlx4_en\n", problems)
+    last = lines[-1]
+    assert (last.command, last.module, last.text) == ("blacklist", "mlx4_en", "")
+    assert [line.line for line in lines] == sorted({line.line for line in lines})
+    loaded = load_lines("x", f"{loads}\nrpcrdma\n", problems)
+    assert loaded[-1].module == "rpcrdma"
+    assert all(0 < line.line <= loads.count("\n") + 2 for line in loaded)
+    parts = Modules(modprobe_lines=tuple(lines), load_lines=tuple(loaded))
+    assert comes_back(modules=parts, problems=tuple(problems))
+    assert printable(problems)
+
+
+@given(mutated(COMMAND_LINES, PIECES))
+def test_odd_command_lines_give_options_of_known_modules_only(text):
+    class Tree(FileTree):
+        def data(self, path, problems=None):
+            return text.encode(*BYTES)
+
+    parameters = command_line(Tree("/nowhere"), [])
+    lines = command_line_options(parameters)
+    assert all(line.module in CONCERNED for line in lines)
+    assert all(line.text in text for line in lines)
+    assert comes_back(modules=Modules(modprobe_lines=tuple(lines)))
+
+
+@given(mutated(UDEV, PIECES))
+def test_odd_udev_rules_keep_the_good_one(text):
+    good = 'SUBSYSTEM=="net", ATTR{mode}="connected"'
+    rules = list(rules_of(f"{text}\n\n\n{good}\n"))
+    number, rule = rules[-1]
+    assert (number, rule) == (text.count("\n") + 4, good)
+    assert sets_ipoib(rule)
+    for _, other in rules:
+        if sets_ipoib(other):
+            assert re.search("mode|mtu|ethtool", other)
+
+
+@given(mutated(OS_RELEASE, PIECES))
+def test_odd_os_releases_keep_the_good_line(text):
+    problems = []
+    data = f"{text}\nPLATFORM_ID=platform:el10\n".encode(*BYTES)
+    assert distribution(parse_os_release("x", data, problems)) == "el10"
+    assert printable(problems)
+
+
+@given(mutated(KERNEL_CONFIG, PIECES))
+def test_odd_kernel_configurations_keep_the_good_line(text):
+    data = f"{text}\nCONFIG_SUNRPC_XPRT_RDMA=m\n".encode(*BYTES)
+    found = parse_kernel_config(data)
+    assert ("SUNRPC_XPRT_RDMA", "m") in [(o.name, o.value) for o in found]
+    assert len({option.name for option in found}) == len(found)
+    assert comes_back(software=Software(kernel_config=found))
+
+
+PACKED = gzip.compress(KERNEL_CONFIG[0].encode())
+
+
+@given(mutated([PACKED, PACKED[:10]], st.binary(max_size=4)))
+def test_odd_gzip_gives_a_configuration_or_a_sentence(data):
+    class Tree(FileTree):
+        def data(self, path, problems=None):
+            return data if path == "/proc/config.gz" else None
+
+    problems = []
+    found = read_kernel_config(Tree("/nowhere"), "6.1", problems)
+    assert (found is None) == (len(problems) == 1)
+    if found is not None:
+        assert parse_kernel_config(zlib.decompress(data, 31)) == found
+
+
+@given(mutated(UNITS, PIECES))
+def test_odd_units_keep_the_good_one(text):
+    problems = []
+    units = parse_units(f"{text}\n\nId=vdsmd.service\nLoadState=loaded\n", problems)
+    assert (units[-1].name, units[-1].load) == ("vdsmd.service", "loaded")
+    assert comes_back(software=Software(units=units))
+    assert printable(problems)
+
+
+@given(mutated(DEPENDENCIES, PIECES), mutated(["OFED-internal-25.01-0.6.0:"], PIECES))
+def test_odd_stacks_are_said_to_be_one(dependencies, said):
+    data = f"{dependencies}\nupdates/dkms/rdma_cm.ko:\n".encode(*BYTES)
+    assert module_paths(data)["rdma_cm"] == "updates/dkms/rdma_cm.ko"
+
+    class Tree(FileTree):
+        def data(self, path, problems=None):
+            return data if path.endswith("modules.dep") else None
+
+    problems = []
+    tools = Tools(lambda argv: said)
+    stacks = read_rdma_stacks(Tree("/nowhere"), tools, "6.1", problems)
+    assert comes_back(software=Software(stacks=stacks))
+    assert printable(problems)
+    assert all(stack.evidence for stack in stacks)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import contextlib
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fakes.fake_root import FakeRoot
+
+from ovirt_rdma.host.collect.parsers.degraded_marks import from_json, to_json
+from ovirt_rdma.host.facts.dump import from_json_dict, to_json_dict
+from ovirt_rdma.host.facts.model import DegradedMark
+from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
+
+# Surrogates are what bytes that are not UTF-8 become.
+texts = st.text(max_size=4) | st.just("\udcff")
+marks = st.builds(
+    DegradedMark,
+    *[texts] * 7,
+    since=st.none() | texts,
+    mounted_s=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+)
+MARK = DegradedMark("/m", "s:/e", "r", "prefer-rdma", "tcp", "why", mounted_s=1.5)
+
+
+@given(st.lists(marks, max_size=3).map(tuple))
+def test_round_trip(found):
+    data = to_json(found)
+    assert data.isascii()
+    assert from_json(data) == found
+
+
+def changed(**keys):
+    whole = json.loads(to_json([MARK]))
+    whole["mounts"][0].update(keys)
+    return json.dumps(whole).encode()
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (b"", "Expecting value"),
+        (b"\xff", "decode"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"{}", "does not hold marks"),
+        (b"[]", "does not hold marks"),
+        (to_json([]).replace(b": 1", b": 2"), "schema version is 2"),
+        (to_json([]).replace(b"[]", b"{}"), "mounts is not a list"),
+        (changed(colour=1), "mark 1 does not have the keys of a mark"),
+        (to_json([MARK]).replace(b'"export"', b'"what"'), "does not have the keys"),
+        (changed(reason=None), "mark 1 has a reason of a wrong type"),
+        (changed(mounted_s="1"), "mark 1 has a mounted_s of a wrong type"),
+        (changed(mounted_s=True), "mark 1 has a mounted_s of a wrong type"),
+        (changed(mounted_s=float("nan")), "mark 1 has a mounted_s of a wrong type"),
+        (changed(mounted_s=10**400), "mark 1 has a mounted_s of a wrong type"),
+    ],
+)
+def test_what_is_no_such_file(data, words):
+    with pytest.raises(ValueError, match=words):
+        from_json(data)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(data):
+    with contextlib.suppress(ValueError):
+        from_json(data)
+
+
+def test_the_host_is_read_with_its_marks(tmp_path):
+    root = FakeRoot(tmp_path)
+    assert root.reader().facts().problems == ()
+    root.write(DEGRADED_JSON, to_json([MARK]))
+    facts = root.reader().facts()
+    assert (facts.degraded_marks, facts.problems) == ((MARK,), ())
+    assert from_json_dict(to_json_dict(facts), "here") == facts
+    root.write(DEGRADED_JSON, "{")
+    facts = root.reader().facts()
+    assert facts.degraded_marks == ()
+    assert facts.problems[0].startswith(f"{DEGRADED_JSON} is of no use: ")
+    root.unreadable(DEGRADED_JSON)
+    assert "cannot be read" in root.reader().facts().problems[0]
+
+
+def test_the_time_of_boot(tmp_path):
+    root = FakeRoot(tmp_path)
+    root.booted_at(1_800_000_000)
+    assert root.reader().booted_at() == 1_800_000_000
+    problems: list[str] = []
+    root.write("/proc/stat", "cpu 1\nbtime soon")
+    assert root.reader().booted_at(problems) is None
+    assert problems == ["/proc/stat has no btime"]
+
+
+def test_the_package_makes_the_folder_for_vdsmd():
+    conf = Path(__file__).parents[3] / "storage/tmpfiles.d/ovirt-rdma.conf"
+    lines = [line.split() for line in conf.read_text().splitlines()]
+    (made,) = [line for line in lines if line[1:2] == [RUN_MOUNTS]]
+    assert made[:1] + made[2:5] == ["d", "0755", "vdsm", "kvm"]
+    assert stat.S_IMODE(conf.stat().st_mode) == 0o644

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+from support.fakes.fake_root import FakeRoot
+
+from ovirt_rdma.host.collect.netdev_users import read_netdev_uses, read_storage_sessions
+from ovirt_rdma.host.collect.parsers.sockets import parse_connections
+from ovirt_rdma.host.facts.devices import (
+    ARPHRD_INFINIBAND,
+    ARPHRD_LOOPBACK,
+    Netdev,
+    NetdevUse,
+    OvirtNetwork,
+)
+from ovirt_rdma.host.facts.model import CmId, Facts, NfsMount, Route
+from ovirt_rdma.host.system.tree import FileTree
+
+
+@pytest.fixture
+def host(tmp_path):
+    return FakeRoot(tmp_path)
+
+
+def netdev(name, *addresses, type=1, port=None):
+    device = "mlx4_0" if port else None
+    return Netdev(
+        name, type, 1500, "", "up", addresses=addresses, rdma_device=device,
+        rdma_port=port,
+    )  # fmt: skip
+
+
+NETDEVS = (
+    netdev("eth0", "192.0.2.5/24", "2001:db8::5/64"),
+    netdev("ib0", "10.0.0.2/24", "fd00::2/64", type=ARPHRD_INFINIBAND, port=1),
+    netdev("ib0.8001", "10.1.0.2/16", type=ARPHRD_INFINIBAND, port=1),
+    netdev("ib1", "10.0.2.2/24", "fe80::2/64", type=ARPHRD_INFINIBAND, port=2),
+    netdev("lo", "127.0.0.1/8", "::1/128", type=ARPHRD_LOOPBACK),
+)
+
+
+def uses(host: FakeRoot, **facts):
+    problems: list[str] = []
+    known = {"netdevs": NETDEVS, **facts}
+    tree = FileTree(host.path)
+    sessions = read_storage_sessions(tree, problems)
+    facts = Facts("hv1", "6.1", 1.0, **known)
+    found = read_netdev_uses(tree, facts, sessions, problems)
+    return found, problems
+
+
+def mount(address="10.0.0.1"):
+    return NfsMount("nas:/data", "/rhev/nas", "nfs4", "rw", address=address)
+
+
+NFS = "nas:/data at /rhev/nas"
+
+
+# NFS
+
+
+@pytest.mark.parametrize(
+    ("address", "facts", "netdevs"),
+    [
+        ("10.0.0.1", {"routes": (Route("10.0.0.1", "ib0", "10.0.0.2"),)}, ["ib0"]),
+        ("192.0.2.9", {"routes": (Route("192.0.2.9", "ib1"),)}, ["ib1"]),
+        # No ip to ask: the smallest network that the server is in.
+        ("10.1.7.7", {}, ["ib0.8001"]),
+        (
+            "10.1.7.7",
+            {"netdevs": (*NETDEVS, netdev("wide", "10.9.0.2/8"))},
+            ["ib0.8001"],
+        ),
+        ("fd00::1", {}, ["ib0"]),
+        ("fe80::1%ib1", {}, ["ib1"]),
+        (  # /proc shows the index of a netdev
+            "fe80::1%4",
+            {"routes": (Route("fe80::1%3", "ib0"), Route("fe80::1%4", "ib1"))},
+            ["ib1"],
+        ),
+        # The connection knows better than today's route.
+        (
+            "10.0.0.1",
+            {
+                "routes": (Route("10.0.0.1", "eth0"),),
+                "cm_ids": (
+                    CmId("mlx4_0", "CONNECT", "[rpcrdma]", "10.0.0.2:4", "10.0.0.1:5"),
+                ),
+            },
+            ["ib0"],
+        ),
+        (
+            "fd00::1",
+            {
+                "cm_ids": (
+                    CmId(None, "CONNECT", "[rpcrdma]", "[fd00::2]:4", "[fd00::1]:5"),
+                )
+            },
+            ["ib0"],
+        ),
+    ],
+)
+def test_the_netdev_that_leads_to_an_nfs_server(host, address, facts, netdevs):
+    found, problems = uses(host, nfs_mounts=(mount(address),), **facts)
+    assert found == tuple(NetdevUse(name, "nfs", NFS) for name in netdevs)
+    assert not problems
+
+
+def test_a_server_without_a_route_uses_nothing(host):
+    route = Route("10.9.9.9", problem="Network is unreachable")
+    assert uses(host, nfs_mounts=(mount("10.9.9.9"),), routes=(route,)) == ((), [])
+
+
+def test_a_server_on_this_host_uses_no_link(host):
+    assert uses(
+        host, nfs_mounts=(mount("127.0.0.1"),), routes=(Route("127.0.0.1", "lo"),)
+    ) == ((), [])
+
+
+@pytest.mark.parametrize("address", ["10.9.9.9", "fe80::1", "nas"])
+def test_a_netdev_that_cannot_be_told_is_a_sentence(host, address):
+    found, problems = uses(host, nfs_mounts=(mount(address),))
+    assert not found
+    assert problems == [
+        "it cannot be told which netdev nas:/data at /rhev/nas (nfs) goes over"
+    ]
+
+
+# Block storage
+
+
+@pytest.mark.parametrize(
+    ("session", "netdev", "what"),
+    [
+        (
+            {"local": "10.0.0.2"},
+            "ib0",
+            "iqn.2016-06.org:data at 10.0.0.1:3260",
+        ),
+        (
+            {"local": "192.0.2.5", "netdev": "ib1"},
+            "ib1",
+            "iqn.2016-06.org:data at 10.0.0.1:3260",
+        ),
+        (
+            {"transport": "iscsi_iser", "address": "10.0.2.1"},
+            "ib1",
+            "iqn.2016-06.org:data at 10.0.2.1:3260 over iSER",
+        ),
+        (
+            {
+                "local": "fd00:0000:0000:0000:0000:0000:0000:0002",
+                "address": "fd00:0000:0000:0000:0000:0000:0000:0001",
+            },
+            "ib0",
+            "iqn.2016-06.org:data at [fd00:0000:0000:0000:0000:0000:0000:0001]:3260",
+        ),
+        # Its connection is down: it will come back the same way.
+        ({"address": None}, "ib0", "iqn.2016-06.org:data at 10.0.0.1:3260"),
+    ],
+)
+def test_iscsi_sessions(host, session, netdev, what):
+    host.iscsi_session(3, **session)
+    assert uses(host) == ((NetdevUse(netdev, "iscsi", what),), [])
+
+
+def test_the_route_tells_the_way_to_block_storage_behind_a_gateway(host):
+    host.netdev("eth0", addresses=("192.0.2.5/24",))
+    host.nvme_controller(0, "traddr=10.9.9.9,trsvcid=4420", "tcp")
+    host.nvme_controller(1, "traddr=10.9.9.8,src_addr=192.0.2.5", "tcp")
+    host.nvme_controller(2, "traddr=fe80::1,trsvcid=4420", "tcp")
+    host.iscsi_session(3, address="nas.example.org")
+    host.route("10.9.9.9", "eth0", "192.0.2.5")  # any other question fails the test
+    facts = host.reader().facts()
+    assert {(use.netdev, use.what) for use in facts.netdev_uses} == {
+        ("eth0", "nqn.2014-08.org:data at 10.9.9.9:4420"),
+        ("eth0", "nqn.2014-08.org:data at 10.9.9.8"),
+    }
+    assert [p for p in facts.problems if "cannot be told" in p] == [
+        "it cannot be told which netdev iqn.2016-06.org:data at nas.example.org:3260 "
+        "(iscsi) goes over",
+        "it cannot be told which netdev nqn.2014-08.org:data at [fe80::1]:4420 (nvme) "
+        "goes over",
+    ]
+
+
+def test_an_iscsi_session_that_cannot_be_placed_is_a_sentence(host):
+    host.iscsi_session(3, address="10.9.9.9")
+    host.iscsi_session(4)
+    found, problems = uses(host)
+    assert [use.netdev for use in found] == ["ib0"]
+    assert problems == [
+        "it cannot be told which netdev iqn.2016-06.org:data at 10.9.9.9:3260 (iscsi) "
+        "goes over"
+    ]
+
+
+def test_srp_uses_every_netdev_of_its_port(host):
+    host.srp_session(7, "mlx4_0", "1")
+    host.write("/sys/class/scsi_host/host0/proc_name", "ahci")
+    what = "target 0x0002c903000a0b0c as host7, running"
+    assert uses(host) == (
+        (NetdevUse("ib0", "srp", what), NetdevUse("ib0.8001", "srp", what)),
+        [],
+    )
+
+
+def test_srp_over_a_port_without_a_netdev_uses_none(host):
+    host.srp_session(7, "mlx5_9", "1")
+    assert uses(host) == ((), [])
+
+
+@pytest.mark.parametrize("port", ["first", "", "-1"])
+def test_an_odd_srp_port_is_a_sentence(host, port):
+    host.srp_session(7, "mlx4_0", port)
+    host.srp_session(8, "mlx4_0", "2")
+    found, problems = uses(host)
+    assert [use.netdev for use in found] == ["ib1"]
+    (sentence,) = problems
+    assert sentence.startswith("/sys/class/scsi_host/host7/local_ib_port ")
+
+
+@pytest.mark.parametrize(
+    ("address", "netdev"),
+    [
+        ("traddr=10.0.0.1,trsvcid=4420", "ib0"),
+        ("traddr=10.9.9.9,trsvcid=4420,host_traddr=10.0.2.2", "ib1"),
+        ("traddr=10.0.0.1,trsvcid=4420,host_traddr=10.0.0.2,host_iface=ib1", "ib1"),
+        ("traddr=10.9.9.9,trsvcid=4420,src_addr=192.0.2.5", "eth0"),
+    ],
+)
+def test_nvme_over_rdma_and_tcp(host, address, netdev):
+    host.nvme_controller(0, address)
+    host.nvme_controller(1, "0000:01:00.0", transport="pcie")
+    (use,), problems = uses(host)
+    assert (use.netdev, use.purpose) == (netdev, "nvme")
+    assert use.what.startswith("nqn.2014-08.org:data at 10.")
+    assert use.what.endswith(":4420")
+    assert not problems
+
+
+@pytest.mark.parametrize("address", ["", "traddr", "traddr=,=,", "host_iface=eth9"])
+def test_an_odd_nvme_address_is_a_sentence(host, address):
+    host.nvme_controller(0, address)
+    found, problems = uses(host)
+    assert not found
+    assert problems[-1].startswith("it cannot be told which netdev nqn.2014-08.org")
+
+
+# The engine's networks
+
+
+def test_the_management_network(host):
+    networks = (
+        OvirtNetwork("ovirtmgmt", southbound="eth0", bridged=True),
+        OvirtNetwork("display", southbound="ib1", default_route=True),
+        OvirtNetwork("storage", southbound="ib0"),
+        OvirtNetwork("ovirtmgmt", southbound="eth9"),
+    )
+    assert uses(host, ovirt_networks=networks)[0] == (
+        NetdevUse("eth0", "management", "network ovirtmgmt"),
+        NetdevUse("ib1", "management", "network display"),
+    )
+
+
+def test_the_netdev_by_which_the_engine_is_connected(host):
+    host.tcp_connections(
+        ("::ffff:192.0.2.5", 54321, "::ffff:192.0.2.1", 40000),
+        ("::ffff:192.0.2.5", 54321, "::ffff:192.0.2.1", 40002),
+        ("::1", 54321, "::1", 40000),
+    )
+    host.tcp_connections(("10.0.0.2", 54321, "10.0.0.9", 4000), state="06")
+    host.tcp_connections(("10.0.0.2", 40000, "10.0.0.9", 54321))
+    assert uses(host) == (
+        (NetdevUse("eth0", "management", "VDSM, connected from 192.0.2.1"),),
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("control", "memory"),
+    [
+        (("192.0.2.5", 16514, "192.0.2.6", 50000), ("10.0.0.2", 49152, "10.0.0.6", 7)),
+        (("192.0.2.5", 50000, "192.0.2.6", 16509), ("10.0.0.2", 7, "10.0.0.6", 49215)),
+    ],
+)
+def test_a_migration_that_runs(host, control, memory):
+    host.tcp_connections(control, memory)
+    assert uses(host)[0] == (
+        NetdevUse("eth0", "migration", "a VM, with 192.0.2.6"),
+        NetdevUse("ib0", "migration", "a VM, with 10.0.0.6"),
+    )
+
+
+def test_libvirt_on_the_host_itself_is_no_migration(host):
+    host.tcp_connections(
+        ("192.0.2.5", 16514, "192.0.2.5", 50000),
+        ("10.0.0.2", 49152, "10.0.0.6", 7),
+    )
+    assert uses(host) == ((), [])
+
+
+def test_migration_ports_alone_are_no_migration(host):
+    """Linux gives them to clients too: 32768 to 60999."""
+    host.tcp_connections(("10.0.0.2", 49160, "10.0.0.1", 3260))
+    assert uses(host) == ((), [])
+
+
+def test_the_table_of_connections():
+    line = (
+        b"   1: 0200000A:C000 0100000A:0CBC 01 00000000:00000000 00:00000000 00000000"
+        b"     0        0 1617 1 0000 100 0 0 10 0"
+    )
+    (connection,), odd = parse_connections(b"headings\n" + line + b"   \n\n")
+    assert (connection.local, connection.local_port) == ("10.0.0.2", 49152)
+    assert (connection.remote, connection.remote_port) == ("10.0.0.1", 3260)
+    assert odd == 0
+    assert parse_connections(b"") == ((), 0)
+
+
+def test_lines_that_are_no_connection_are_counted(host):
+    host.tcp_table("tcp", ["headings", "   0: 0200000A:C000", "x"])
+    host.tcp_table("tcp6", ["headings"])
+    assert uses(host) == ((), ["/proc/net/tcp has 2 lines that are no connection"])
+
+
+def test_a_table_that_cannot_be_read_is_a_sentence(host):
+    host.unreadable("/proc/net/tcp")
+    (sentence,) = uses(host)[1]
+    assert sentence.startswith("/proc/net/tcp cannot be read")
+
+
+def test_uses_are_in_the_facts_of_the_host(host):
+    host.netdev("ib0", addresses=("10.0.0.2/24",))
+    host.route("10.0.0.1", "ib0", "10.0.0.2")
+    host.nfs_mount("10.0.0.1:/data", "/mnt/data")
+    assert host.reader().facts().netdev_uses == (
+        NetdevUse("ib0", "nfs", "10.0.0.1:/data at /mnt/data"),
+    )

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import pytest
+from support.fakes.fake_root import Pci
+
+from ovirt_rdma.host.collect.netdev_details import with_rdma_details
+from ovirt_rdma.host.collect.network_manager import read_network_manager
+from ovirt_rdma.host.collect.parsers import nmcli
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.devices import NetworkManager, Property
+from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer
+from ovirt_rdma.host.system.tree import FileTree
+
+pytestmark = pytest.mark.hypervisor
+
+HCA = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
+NIC = Pci("0000:00:03.0", "0x1af4", "0x1041", "virtio_net")
+
+
+@pytest.fixture
+def ib0(host):
+    """An HCA with ib0 and its child, eth0, and NetworkManager, which runs."""
+    host.rdma_device("mlx4_0", pci=HCA)
+    host.rdma_port("mlx4_0")
+    host.ipoib("ib0", pci=HCA)
+    host.pkey_child("ib0", "0x8001")
+    host.netdev("eth0", pci=NIC)
+    host.network_manager()
+    return host
+
+
+def read(host, problems=None):
+    problems = [] if problems is None else problems
+    reader, tools = host.reader(), Tools(host.runner, str(host.path))
+    devices = reader.rdma_devices(problems)
+    netdevs = with_rdma_details(
+        FileTree(host.path), tools, reader.netdevs(problems), devices, problems
+    )
+    return read_network_manager(tools, netdevs, devices, problems)
+
+
+def test_not_installed(host):
+    problems: list[str] = []
+    assert read(host, problems) is None
+    assert problems == []
+
+
+def test_not_running(host):
+    host.network_manager(running=False)
+    problems: list[str] = []
+    assert read(host, problems) == NetworkManager(running=False)
+    assert problems == []
+
+
+def test_which_netdevs_it_manages(ib0):
+    ib0.nm_device("ib0", "disconnected")
+    ib0.nm_device("lo", "connected (externally)")
+    ib0.nm_device("eth0", "unmanaged")
+    ib0.nm_device("a:b\\c", "unmanaged")
+    found = read(ib0)
+    assert (found.running, found.version) == (True, "1.48.10")
+    assert found.managed == ("ib0", "lo")
+    assert found.unmanaged == ("a:b\\c", "eth0")
+
+
+def test_profiles_of_infiniband_and_those_active_on_rdma_netdevs(ib0):
+    ib0.bond("bond0", ("ib0",))
+    ib0.netdev("bond0.7", kind="vlan", lowers=("bond0",))
+    ib0.nm_profile("spare", interface_name="ib9")
+    ib0.nm_profile("ib0.8001", active_on="ib0.8001")
+    ib0.nm_profile("vlan over it", "vlan", active_on="bond0.7")
+    ib0.nm_profile("eth0", "802-3-ethernet", active_on="eth0")
+    ib0.nm_profile("idle", "802-3-ethernet")
+    profiles = {profile.name: profile for profile in read(ib0).profiles}
+    assert list(profiles) == ["ib0.8001", "spare", "vlan over it"]
+    spare = profiles["spare"]
+    assert (spare.type, spare.active_on, spare.interface_name) == (
+        "infiniband",
+        None,
+        "ib9",
+    )
+    assert spare.file == "/etc/NetworkManager/system-connections/spare.nmconnection"
+    assert profiles["ib0.8001"].active_on == "ib0.8001"
+    assert profiles["vlan over it"].type == "vlan"
+
+
+def test_properties_that_have_a_value(ib0):
+    ib0.nm_profile(
+        "ib0",
+        active_on="ib0",
+        properties={
+            "infiniband.transport-mode": "connected",
+            "infiniband.mtu": "65520",
+            "ethtool.feature-tso": "off",
+            "ethtool.pause-rx": "",
+            "ipv4.method": "manual",
+            "802-3-ethernet.wake-on-lan-password": "00:11:22:33:44:55",
+        },
+    )
+    (profile,) = read(ib0).profiles
+    assert profile.value("infiniband.transport-mode") == "connected"
+    assert profile.value("infiniband.mtu") == "65520"
+    assert profile.value("ethtool.feature-tso") == "off"
+    assert profile.value("infiniband.p-key") == "default"
+    names = {one.name for one in profile.properties}
+    assert not names & {"ethtool.pause-rx", "infiniband.parent", "ipv4.method"}
+    # Neither changes with a setting, and one is a password.
+    assert not names & {"connection.timestamp", "connection.read-only"}
+    assert not any("password" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    "name", ["a:b", "back\\slash", "uuid", "-t", "é", "a  b", "\\"]
+)
+def test_profiles_with_odd_names(ib0, name):
+    file = f"/etc/sysconfig/network-scripts/ifcfg-{name}"
+    ib0.nm_profile(name, file=file, active_on="ib0", interface_name="ib0")
+    ib0.nm_profile("zz", interface_name="")
+    problems: list[str] = []
+    first, second = sorted(read(ib0, problems).profiles, key=lambda p: p.name == "zz")
+    assert (first.name, first.file, first.interface_name) == (name, file, "ib0")
+    assert (second.name, second.interface_name) == ("zz", None)
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    "file", ["", "/run/NetworkManager/system-connections/ib0.nmconnection"]
+)
+def test_a_profile_in_memory_has_no_file(ib0, file):
+    ib0.nm_profile("ib0", active_on="ib0", file=file)
+    assert read(ib0).profiles[0].file is None
+
+
+def test_a_profile_that_is_active_twice(ib0):
+    ib0.nm_profile("both", "802-3-ethernet", active_on="eth0,ib0")
+    assert read(ib0).profiles[0].active_on == "ib0"
+
+
+def test_a_name_of_two_lines_hides_no_other_profile(ib0):
+    ib0.nm_profile("a\n\nb:c", interface_name="ib7", file="/etc/a")
+    ib0.nm_profile("ib0", active_on="ib0")
+    profiles = {profile.name: profile for profile in read(ib0).profiles}
+    assert profiles["ib0"].value("infiniband.transport-mode") == "datagram"
+    assert profiles["a"].interface_name == "ib7"
+
+
+def answers(host, **failing):
+    """Let the named calls of nmcli fail."""
+    strict = host.runner.programs["nmcli"]
+
+    def nmcli(argv):
+        call = "show" if "show" in argv else argv[4]
+        answer = failing.get(call)
+        if isinstance(answer, CommandFailed):
+            raise answer
+        return strict(argv) if answer is None else answer
+
+    host.runner.program("nmcli", nmcli)
+
+
+def test_an_nmcli_that_hangs(ib0):
+    answers(ib0, general=NoAnswer("no answer within 5 s"))
+    problems: list[str] = []
+    assert read(ib0, problems) is None
+    assert problems == [
+        "nmcli -t -f RUNNING,VERSION general failed: no answer within 5 s"
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "running", "a:b:c", "running:1:2\n"])
+def test_an_nmcli_that_tells_no_state(ib0, text):
+    answers(ib0, general=text)
+    problems: list[str] = []
+    assert read(ib0, problems) is None
+    assert len(problems) == 1
+    assert "does not tell NetworkManager's state" in problems[0]
+
+
+def test_what_fails_is_said_and_the_rest_is_complete(ib0):
+    ib0.nm_device("ib0")
+    ib0.nm_profile("ib0", active_on="ib0")
+    gone = CommandFailed("Error: x - no such connection profile.", 10)
+    answers(ib0, show=gone)
+    problems: list[str] = []
+    found = read(ib0, problems)
+    assert found.managed == ("ib0",)
+    assert [(p.name, p.active_on, p.properties) for p in found.profiles] == [
+        ("ib0", "ib0", ())
+    ]
+    assert len(problems) == 1
+    assert "no such connection profile" in problems[0]
+
+    answers(ib0, device=CommandFailed("Error: timeout.", 3), show=gone)
+    assert read(ib0).managed == ()
+    assert [profile.name for profile in read(ib0).profiles] == ["ib0"]
+
+
+def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
+    for number in range(5):
+        ib0.nm_profile(f"ib{number}")
+    assert len(read(ib0).profiles) == 5
+    calls = [argv for argv in ib0.runner.ran if argv[0] == "nmcli"]
+    assert len(calls) == 4
+    assert not any("--show-secrets" in argv or "-s" in argv for argv in calls)
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("", ("",)),
+        ("a", ("a",)),
+        ("a:b", ("a", "b")),
+        ("a:", ("a", "")),
+        (":", ("", "")),
+        ("a\\:b:c", ("a:b", "c")),
+        ("a\\\\:b", ("a\\", "b")),
+        ("a\\", ("a",)),
+    ],
+)
+def test_fields_of_a_line(line, fields):
+    assert nmcli.fields(line) == fields
+
+
+# nmcli 1.42.4, shortened.
+REAL = """\
+connection.id:ib:0 \\odd
+connection.uuid:278c6b64-d34f-4198-ada5-da8b2ef23f06
+connection.stable-id:
+connection.timestamp:0
+infiniband.mac-address:
+infiniband.mtu:2044
+infiniband.p-key:default
+
+connection.id:veth0
+connection.uuid:3d0ea609-461d-4ce3-a03d-1a3d8348c4b7
+802-3-ethernet.mtu:auto
+ethtool.feature-tso:off
+ethtool.pause-rx:
+"""
+
+
+def test_a_real_answer_of_nmcli():
+    found = nmcli.profiles(REAL)
+    assert found["278c6b64-d34f-4198-ada5-da8b2ef23f06"] == (
+        Property("connection.id", "ib:0 \\odd"),
+        Property("connection.uuid", "278c6b64-d34f-4198-ada5-da8b2ef23f06"),
+        Property("infiniband.mtu", "2044"),
+        Property("infiniband.p-key", "default"),
+    )
+    assert (
+        Property("ethtool.feature-tso", "off")
+        in found["3d0ea609-461d-4ce3-a03d-1a3d8348c4b7"]
+    )

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from support.fakes.fake_hosts import (
+    connectx3_ib,
+    connectx5_roce,
+    soft_roce,
+    without_rdma,
+)
+from support.fakes.fake_root import FakeRoot, Pci
+
+from ovirt_rdma.host.collect.parsers.ibverbs import (
+    PortMtus,
+    data_rate_mbps,
+    parse_port_mtus,
+    rate_mbps,
+)
+from ovirt_rdma.host.collect.rdma import with_port_details
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.devices import PKey
+from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.tree import FileTree
+
+pytestmark = pytest.mark.hypervisor
+
+PORT = "/sys/class/infiniband/mlx4_0/ports/1"
+
+
+@pytest.fixture
+def hca(tmp_path):
+    """A ConnectX-3 whose first port is on a fabric with two partitions."""
+    host = connectx3_ib(tmp_path)
+    host.rdma_identity("mlx4_0", "1", "MT4099", "MT_1090120019")
+    host.write("/sys/class/infiniband/mlx4_0/device/numa_node", "1")
+    host.fabric_port(
+        "mlx4_0",
+        1,
+        lid=5,
+        sm_lid=1,
+        pkeys=("0xffff", "0x8000", "0x8001", "0x0002"),  # 0x8000 is no partition
+    )
+    host.fabric_port("mlx4_0", 2, lid=0, sm_lid=0, pkeys=("0xffff",))
+    host.ib_mtus("mlx4_0", 1, 4096, 2048)
+    host.ib_mtus("mlx4_0", 2, 4096, 0)
+    return host
+
+
+def detailed(host: FakeRoot, run="its own"):
+    problems: list[str] = []
+    tools = Tools(host.runner if run == "its own" else run, str(host.path))
+    devices = host.reader().rdma_devices(problems)
+    tree = FileTree(host.path)
+    return with_port_details(tree, tools, devices, problems), problems
+
+
+def only_port(host: FakeRoot):
+    (device,), problems = detailed(host)
+    return device.ports[0], problems
+
+
+def test_an_infiniband_hca(hca):
+    (device,), problems = detailed(hca)
+    assert (device.hw_rev, device.hca_type, device.board_id, device.numa_node) == (
+        "1",
+        "MT4099",
+        "MT_1090120019",
+        1,
+    )
+    up, down = device.ports
+    assert (up.lid, up.sm_lid, up.guid) == (5, 1, "0002:c903:00fb:1231")
+    assert (up.max_mtu, up.active_mtu) == (4096, 2048)
+    # In the order of the table, without what is empty.
+    assert up.pkeys == (PKey(0, "0xffff"), PKey(2, "0x8001"), PKey(3, "0x0002"))
+    assert (down.lid, down.sm_lid, down.active_mtu) == (0, 0, None)
+    assert up.default_gid_type is None
+    assert not problems
+
+
+def test_what_mounting_asks_for_stays_as_light_as_it_was(hca):
+    reader = hca.reader()
+    (device,) = reader.rdma_devices()
+    assert device.ports[0].pkeys == ()
+    assert not hca.runner.ran
+
+
+def test_a_roce_port_has_no_guid_and_may_have_a_default_gid_type(tmp_path):
+    host = connectx5_roce(tmp_path)
+    assert only_port(host)[0].default_gid_type is None
+    host.default_gid_type("mlx5_bond_0", 1, "RoCE v2")
+    port, problems = only_port(host)
+    assert (port.guid, port.default_gid_type) == (None, "RoCE v2")
+    assert not problems
+
+
+def test_nothing_is_made_in_configfs(tmp_path):
+    host = connectx5_roce(tmp_path)
+    (tmp_path / "sys/kernel/config/rdma_cm").mkdir(parents=True)
+    only_port(host)
+    assert not list((tmp_path / "sys/kernel/config/rdma_cm").iterdir())
+
+
+def test_iwarp_has_no_p_key_table_and_soft_roce_no_identity(tmp_path):
+    host = soft_roce(tmp_path)
+    (device,), problems = detailed(host)
+    assert (device.hw_rev, device.hca_type, device.numa_node) == (None, None, None)
+    assert device.ports[0].pkeys == ()
+    assert device.ports[0].lid is None
+    assert not problems
+
+
+def test_without_rdma_devices_nothing_is_asked(tmp_path):
+    host = without_rdma(tmp_path)
+    host.runner.answer("ibv_devinfo", CommandFailed("No IB devices found", 255))
+    assert detailed(host) == ((), [])
+    assert not host.runner.ran
+
+
+# Rates
+
+
+@pytest.mark.parametrize(
+    ("text", "signalling", "payload"),
+    [
+        ("10 Gb/sec (4X SDR)", 10000, 8000),
+        ("2.5 Gb/sec (1X)", 2500, 2000),  # Linux before 3.x names no SDR
+        ("20 Gb/sec (4X DDR)", 20000, 16000),
+        ("40 Gb/sec (4X QDR)", 40000, 32000),
+        ("40 Gb/sec (4X FDR10)", 40000, 40000),
+        ("56 Gb/sec (4X FDR)", 56000, 54545),
+        ("14 Gb/sec (1X FDR)", 14000, 13636),
+        ("100 Gb/sec (4X EDR)", 100000, 100000),
+        ("200 Gb/sec (4X HDR)", 200000, 200000),
+        ("100 Gb/sec (2X HDR)", 100000, 100000),
+        ("400 Gb/sec (4X NDR)", 400000, 400000),
+        ("800 Gb/sec (4X XDR)", 800000, 800000),
+        ("800 Gb/sec (4X YDR)", 800000, None),
+        ("100 Gb/sec", 100000, None),
+        ("fast", None, None),
+    ],
+)
+def test_the_rate_of_an_infiniband_port(text, signalling, payload):
+    assert rate_mbps(text) == signalling
+    assert data_rate_mbps(text, "InfiniBand") == payload
+
+
+def test_ethernets_figure_is_its_payload_rate():
+    # mlx4 shows 40GBase as QDR.
+    assert data_rate_mbps("40 Gb/sec (4X QDR)", "Ethernet") == 40000
+    assert data_rate_mbps("fast", "Ethernet") is None
+
+
+def test_both_rates_are_in_the_facts_but_for_soft_roce(tmp_path, hca):
+    port, _ = only_port(hca)
+    assert (port.rate_mbps, port.data_rate_mbps) == (40000, 40000)
+    assert only_port(soft_roce(tmp_path / "soft"))[0].data_rate_mbps is None
+
+
+# ibv_devinfo
+
+
+def test_a_host_without_ibv_devinfo(hca):
+    hca.runner.answers = {}
+    port, problems = only_port(hca)
+    assert (port.max_mtu, port.active_mtu) == (None, None)
+    assert not problems
+    (device,), problems = detailed(hca, run=None)
+    assert device.ports[0].max_mtu is None
+    assert not problems
+
+
+def test_a_device_that_cannot_be_opened_costs_only_its_own_mtus(hca):
+    """ibv_devinfo gives one exit status for all devices."""
+    hca.rdma_device("mlx5_9")
+    hca.rdma_port("mlx5_9")
+    failure = CommandFailed("Failed to open device", 1)
+    hca.runner.answer("ibv_devinfo", failure)
+    hca.runner.answer("ibv_devinfo -d mlx4_0", hca.devinfo_of("mlx4_0"))
+    hca.runner.answer("ibv_devinfo -d mlx5_9", failure)
+    devices, problems = detailed(hca)
+    assert [d.ports[0].active_mtu for d in devices] == [2048, None]
+    assert problems == ["ibv_devinfo -d mlx5_9 failed: Failed to open device"]
+
+
+def test_a_failure_with_one_device_is_its_own(hca):
+    hca.runner.answer("ibv_devinfo", CommandFailed("Failed to open device", 255))
+    (device,), problems = detailed(hca)  # it is asked nothing else
+    assert device.ports[0].active_mtu is None
+    assert problems == ["ibv_devinfo failed: Failed to open device"]
+
+
+def test_a_tool_that_always_fails_is_not_asked_for_ever(hca):
+    for number in range(9):
+        hca.rdma_device(f"mlx5_{number}")
+    failure = CommandFailed("no answer within 5 s")
+    hca.runner.answer("ibv_devinfo", failure)
+    for device in ("mlx4_0", "mlx5_0", "mlx5_1"):
+        hca.runner.answer(f"ibv_devinfo -d {device}", failure)
+    _, problems = detailed(hca)
+    assert len(problems) == 4
+    assert "was not asked about 7 more RDMA devices" in problems[-1]
+
+
+def test_omni_path_shows_verbs_less_than_it_has(tmp_path):
+    host = FakeRoot(tmp_path)
+    hfi = Pci("0000:5e:00.0", "0x8086", "0x24f0", "hfi1", "0x11")
+    host.rdma_device("hfi1_0", pci=hfi)
+    host.rdma_port("hfi1_0", rate="100 Gb/sec (4X EDR)")
+    host.ib_mtus("hfi1_0", 1, 4096, 4096)
+    port, _ = only_port(host)
+    assert (port.max_mtu, port.active_mtu) == (None, None)
+    host.ib_mtus("hfi1_0", 1, 4096, 2048)
+    assert only_port(host)[0].active_mtu == 2048
+
+
+def test_lines_of_other_versions_are_passed_over():
+    text = (
+        "hca_id: mlx4_2\n        fw_ver:        2.40.7000\n\n"
+        "        Device ports:\n                port:   1\n"
+        "                        max_mtu:                4096 (5)\n"
+        "                        active_mtu:             10240 (7)\n"
+        "                port:   2\n                        max_mtu:  2048 (4)\n"
+        "                        max_mtu_of_nobody:  2048 (4)\n"
+    )
+    assert parse_port_mtus(text) == {
+        ("mlx4_2", 1): PortMtus(4096, 10240),
+        ("mlx4_2", 2): PortMtus(2048, None),
+    }
+
+
+# What is odd
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "sentence"),
+    [
+        ("lid", "five", f"{PORT}/lid reads 'five', not a hexadecimal number"),
+        ("sm_lid", "-0x1", f"{PORT}/sm_lid reads '-0x1', not a hexadecimal number"),
+        ("lid", "", f"{PORT}/lid is empty"),
+        ("pkeys/1", "0x80011", f"{PORT}/pkeys/1 reads '0x80011', not a P_Key"),
+        ("pkeys/x", "0x8001", f"{PORT}/pkeys/x reads '0x8001', not a P_Key"),
+        ("pkeys/٣", "0x8001", f"{PORT}/pkeys/٣ reads '0x8001', not a P_Key"),
+    ],
+)
+def test_odd_text_is_a_sentence_and_the_rest_is_there(hca, path, text, sentence):
+    before, _ = only_port(hca)
+    hca.write(f"{PORT}/{path}", text)
+    port, problems = only_port(hca)
+    assert problems == [sentence]
+    assert [p for p in port.pkeys if p.index != 1] == list(before.pkeys)
+    assert port.guid == before.guid
+
+
+def test_attributes_that_cannot_be_read_are_sentences(hca):
+    for name in ("hw_rev", "ports/1/lid", "ports/1/pkeys/2"):
+        hca.unreadable(f"/sys/class/infiniband/mlx4_0/{name}")
+    (device,), problems = detailed(hca)
+    assert device.hw_rev is None
+    assert device.hca_type == "MT4099"
+    assert [pkey.value for pkey in device.ports[0].pkeys] == ["0xffff", "0x0002"]
+    assert [problem.split(" cannot be read")[0] for problem in problems] == [
+        "/sys/class/infiniband/mlx4_0/hw_rev",
+        f"{PORT}/lid",
+        f"{PORT}/pkeys/2",
+    ]
+
+
+def test_an_empty_board_id_is_none_and_nothing_to_tell(hca):
+    hca.rdma_identity("mlx4_0", board_id="")
+    (device,), problems = detailed(hca)
+    assert device.board_id is None
+    assert not problems
+
+
+@pytest.mark.parametrize("node", ["-1", "many", ""])
+def test_a_device_without_a_numa_node(hca, node):
+    hca.write("/sys/class/infiniband/mlx4_0/device/numa_node", node)
+    assert detailed(hca)[0][0].numa_node is None
+
+
+@pytest.mark.parametrize("prefix", ["0000", "fe80"])  # the latter for a fresh VF
+def test_a_port_without_a_guid(hca, prefix):
+    hca.gid("mlx4_0", 1, 0, ":".join([prefix, *["0000"] * 7]))
+    assert only_port(hca)[0].guid is None
+
+
+def test_a_device_that_goes_away_is_left_out(hca):
+    hca.rdma_device("mlx5_9")
+    problems: list[str] = []
+    devices = hca.reader().rdma_devices(problems)
+    for place in ("sys/class/infiniband/mlx4_0", "sys/devices/pci0000:00"):
+        path = hca.path / place
+        path.unlink() if path.is_symlink() else shutil.rmtree(path)
+    tools = Tools(hca.runner, str(hca.path))
+    found = with_port_details(FileTree(hca.path), tools, devices, problems)
+    assert [device.name for device in found] == ["mlx5_9"]
+    assert problems == ["RDMA device mlx4_0 went away while it was being read"]

@@ -1,0 +1,664 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fakes.fake_enablement import (
+    CAPS,
+    RELOAD,
+    RESTART,
+    Host,
+    policy_of,
+    rdma_rule,
+)
+
+from ovirt_rdma.host.enablement.apply import (
+    LOADED,
+    PACKAGE,
+    EnablementFailed,
+    disable,
+    enable,
+)
+from ovirt_rdma.host.enablement.state import MODES, EnablementRefused, marker_text
+from ovirt_rdma.host.enablement.status import Advice, read_status
+from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.paths import (
+    CAPS_UNIT,
+    DROPIN_DIRECTORY,
+    DROPIN_LINK,
+    DROPIN_SOURCE,
+    ENABLED,
+    FOLDER_NOTE,
+    LAUNCHER,
+    POLICY_JSON,
+    RUN_LOCK,
+    STOCK_VDSMD,
+    VDSM_CONF,
+    under,
+)
+from ovirt_rdma.host.policy.model import NfsRule
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.system.commands import CommandFailed
+
+pytestmark = pytest.mark.hypervisor
+
+OTHER_DROPIN = "/usr/lib/systemd/system/vdsmd.service.d/10-other.conf"
+
+
+@pytest.fixture
+def host(tmp_path):
+    return Host(tmp_path)
+
+
+def ids(result):
+    return [step.id for step in result.steps]
+
+
+class TestEnable:
+    def test_the_launcher_stands_before_vdsmd_and_systemd_knows(self, host):
+        result = host.enable()
+        assert str(under(host.root, DROPIN_LINK).readlink()) == DROPIN_SOURCE
+        assert under(host.root, ENABLED).read_text().splitlines()[1] == "mode: vdsmd"
+        assert host.commands == [RELOAD]
+        assert ids(result) == [
+            "write-folder-note",
+            "make-link",
+            "reload-systemd",
+            "write-marker",
+        ]
+
+    def test_a_second_run_changes_nothing(self, host):
+        host.enable()
+        before = host.tree()
+        host.commands.clear()
+        assert not host.enable().changed
+        assert host.tree() == before
+        assert host.commands == []
+
+    def test_the_marker_is_readable_by_the_user_vdsm(self, host):
+        host.enable()
+        assert under(host.root, ENABLED).stat().st_mode & 0o777 == 0o644
+        assert under(host.root, DROPIN_DIRECTORY).stat().st_mode & 0o777 == 0o755
+
+    def test_another_root_reloads_nothing_by_itself(self, host):
+        under(host.root, "/run/systemd/system").mkdir(parents=True)
+        assert "reload-systemd" not in ids(enable(host.root))
+        assert "reload-systemd" not in ids(disable(host.root))
+
+    @pytest.mark.parametrize("mode", ["hosts", ""])
+    def test_a_mode_of_another_version_is_a_usage_error(self, host, mode):
+        before = host.tree()
+        with pytest.raises(UsageProblem) as caught:
+            host.enable(mode=mode)
+        assert str(caught.value) == (
+            f"there is no mode {mode!r} in this version; allowed: vdsmd, host"
+        )
+        assert host.tree() == before
+
+
+def refused(host, verb="enable"):
+    """The sentence of a refusal that changed nothing."""
+    before = host.tree()
+    with pytest.raises(EnablementRefused) as caught:
+        getattr(host, verb)()
+    assert caught.value.exit_code == 4
+    assert caught.value.fix
+    assert host.tree() == before
+    assert host.commands == []
+    return str(caught.value)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("path", [LAUNCHER, DROPIN_SOURCE])
+    def test_a_package_that_is_not_whole(self, host, path):
+        host.remove(path)
+        assert refused(host) == f"{path} is missing"
+
+    @pytest.mark.parametrize("verb", ["enable", "disable"])
+    @pytest.mark.parametrize("path", [ENABLED, FOLDER_NOTE, DROPIN_LINK])
+    @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "folder"])
+    def test_what_is_not_ours_stays(self, host, verb, path, kind):
+        if verb == "disable" and path == DROPIN_LINK:
+            host.write(ENABLED, marker_text("vdsmd"))
+        if kind == "file":
+            host.write(path, "mine\n")
+        elif kind == "folder":
+            under(host.root, path).mkdir(parents=True)
+        else:
+            host.link(path, "/dev/null" if kind == "link" else "/nowhere")
+        assert refused(host, verb) == f"{path} is there already and is not ours"
+
+    def test_a_drop_in_folder_that_is_a_symlink(self, host):
+        host.link(DROPIN_DIRECTORY, "/usr/lib/systemd/system/vdsmd.service.d")
+        assert refused(host) == f"{DROPIN_DIRECTORY} is there already and is not ours"
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            f"{DROPIN_DIRECTORY}/99-other.conf",
+            "/run/systemd/system/vdsmd.service.d/10-other.conf",
+            OTHER_DROPIN,
+        ],
+    )
+    @pytest.mark.parametrize(
+        "text", ["[Service]\nExecStart=\nExecStart=/other\n", "  ExecStart = /other"]
+    )
+    def test_another_drop_in_that_replaces_execstart(self, host, path, text):
+        host.write(path, text)
+        assert refused(host) == (
+            f"{path} replaces vdsmd's ExecStart too, and systemd lets only one drop-in "
+            "do that"
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("other.conf", "[Service]\nExecStartPre=/x\n#ExecStart=/y\nNice=1\n"),
+            ("other.conf.rpmsave", "[Service]\nExecStart=/x\n"),
+        ],
+    )
+    def test_other_drop_ins_do_no_harm(self, host, name, text):
+        host.write(f"{DROPIN_DIRECTORY}/{name}", text)
+        assert host.enable().changed
+
+    def test_a_drop_in_that_an_admin_has_masked_does_no_harm(self, host):
+        host.write(OTHER_DROPIN, "[Service]\nExecStart=/x\n")
+        host.link(f"{DROPIN_DIRECTORY}/{Path(OTHER_DROPIN).name}", "/dev/null")
+        assert host.enable().changed
+
+    def test_a_drop_in_of_a_package_that_is_gone_does_no_harm(self, host):
+        host.link(f"{DROPIN_DIRECTORY}/gone.conf", "/nowhere")
+        assert host.enable().changed
+
+
+class TestDisable:
+    def test_the_tree_is_as_before(self, host):
+        before = host.tree()
+        host.enable()
+        host.commands.clear()
+        result = host.disable()
+        assert host.tree() == before
+        assert host.commands == [RELOAD]
+        assert ids(result) == [
+            "remove-link",
+            "remove-directory",
+            "reload-systemd",
+            "remove-folder-note",
+            "remove-marker",
+        ]
+
+    def test_a_second_run_changes_nothing(self, host):
+        host.enable()
+        host.disable()
+        host.commands.clear()
+        assert not host.disable().changed
+        assert host.commands == []
+
+    def test_on_a_host_that_never_was_enabled_nothing_happens(self, host):
+        under(host.root, DROPIN_DIRECTORY).mkdir()
+        before = host.tree()
+        assert not host.disable().changed
+        assert host.tree() == before
+
+    @pytest.mark.parametrize("there", [True, False])
+    def test_an_empty_folder_stays_if_it_was_there_before(self, host, there):
+        if there:
+            under(host.root, DROPIN_DIRECTORY).mkdir()
+        before = host.tree()
+        host.enable()
+        host.enable()
+        host.disable()
+        assert host.tree() == before
+
+    def test_a_file_of_another_in_our_folder_keeps_it(self, host):
+        host.enable()
+        other = f"{DROPIN_DIRECTORY}/other.conf"
+        host.write(other, "[Service]\nNice=1\n")
+        host.disable()
+        assert [p.name for p in under(host.root, DROPIN_DIRECTORY).iterdir()] == [
+            "other.conf"
+        ]
+        # Now it is another's, also once it is empty.
+        host.enable()
+        host.remove(other)
+        host.disable()
+        assert under(host.root, DROPIN_DIRECTORY).is_dir()
+
+    def test_drop_ins_of_others_stay(self, host):
+        host.write(f"{DROPIN_DIRECTORY}/other.conf", "[Service]\nNice=1\n")
+        before = host.tree()
+        host.enable()
+        host.disable()
+        assert host.tree() == before
+
+    def test_a_package_that_is_gone_does_not_matter(self, host):
+        host.enable()
+        for path in (LAUNCHER, DROPIN_SOURCE):
+            host.remove(path)
+        host.disable()
+        assert not under(host.root, DROPIN_DIRECTORY).exists()
+        assert not under(host.root, ENABLED).exists()
+
+
+@given(
+    st.data(),
+    st.booleans(),
+    st.dictionaries(
+        st.sampled_from(["10-a.conf", "50-ovirt.conf", "90-z.conf"]),
+        st.sampled_from(["", "[Service]\nNice=1\n"]),
+        min_size=1,
+    ),
+    st.sampled_from(MODES),
+    st.lists(st.sampled_from(["enable", "disable"]), max_size=4),
+)
+def test_after_any_runs_disable_restores_and_enable_completes(
+    tmp_path_factory, data, has_dropins, dropins, mode, verbs
+):
+    host = Host(tmp_path_factory.mktemp("host"))
+    for name, text in dropins.items() if has_dropins else ():
+        host.write(f"{DROPIN_DIRECTORY}/{name}", text)
+    stock = host.tree()
+    for verb in verbs:
+        host.enable(mode) if verb == "enable" else host.disable()
+    host.disable()
+    assert host.tree() == stock
+    host.enable(mode)
+    enabled = host.tree()
+    # Lose any of our own things: enable again mends it, disable takes the rest.
+    ours = {"vdsmd": [DROPIN_LINK], "host": []}
+    host.remove(data.draw(st.sampled_from([ENABLED, *ours[mode]])))
+    if data.draw(st.booleans()):
+        host.enable(mode)
+        assert host.tree() == enabled
+    host.disable()
+    assert host.tree() == stock
+
+
+def test_a_systemctl_that_fails_is_a_sentence_and_the_next_run_completes(host):
+    def fail(_):
+        raise CommandFailed("Failed to connect to bus")
+
+    with pytest.raises(EnablementFailed) as caught:
+        enable(host.root, run=fail)
+    assert str(caught.value) == (
+        "cannot make systemd read its units again: Failed to connect to bus"
+    )
+    assert ids(host.enable()) == ["reload-systemd", "write-marker"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(host, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    under(host.root, RUN_LOCK).parent.mkdir(parents=True)
+    monkeypatch.setattr(type(host.root), "mkdir", refuse)
+    with pytest.raises(EnablementFailed) as caught:
+        host.enable()
+    assert str(caught.value) == (
+        f"cannot link {DROPIN_LINK} to {DROPIN_SOURCE}: Permission denied"
+    )
+
+
+ADAPTER = "/usr/libexec/vdsm/daemonAdapter"
+STOCK = ("/usr/bin/python3", STOCK_VDSMD)
+OURS = ("/usr/bin/python3", LAUNCHER)
+
+
+class TestRestart:
+    def test_vdsmd_is_left_running_unless_asked(self, host):
+        host.process(700, *STOCK)
+        result = host.enable()
+        assert result.restart_needed
+        assert RESTART not in host.commands
+
+    def test_restart_is_the_last_step_and_only_where_it_changes_something(self, host):
+        host.process(700, *STOCK)
+        result = host.enable(restart_vdsmd=True)
+        assert ids(result)[-1] == "restart-vdsmd"
+        assert host.commands == [RELOAD, RESTART]
+        assert not result.restart_needed
+        host.process(700, *OURS)
+        assert not host.enable(restart_vdsmd=True).changed
+        assert ids(host.disable(restart_vdsmd=True))[-1] == "restart-vdsmd"
+
+    def test_a_stopped_vdsmd_is_not_started(self, host):
+        result = host.enable(restart_vdsmd=True)
+        assert host.commands == [RELOAD]
+        assert not result.restart_needed
+
+
+class TestModeHost:
+    """The marker alone: what VDSM's hooks look for."""
+
+    def test_nothing_but_the_marker_is_made_and_nothing_restarted(self, host):
+        before = host.tree()
+        host.process(700, *STOCK)
+        result = host.enable(mode="host")
+        assert ids(result) == ["write-marker"]
+        assert not result.restart_needed
+        assert host.commands == []
+        assert under(host.root, ENABLED).read_text() == marker_text("host")
+        assert ids(host.enable(mode="host")) == []
+        assert ids(host.disable()) == ["remove-marker"]
+        host.remove("/proc/700/cmdline")
+        under(host.root, "/proc/700").rmdir()
+        under(host.root, "/proc").rmdir() if "proc" not in before else None
+        assert host.tree() == before
+
+    def test_it_needs_no_launcher(self, host):
+        host.remove(LAUNCHER)
+        assert host.enable(mode="host").changed
+
+    def test_a_foreign_marker_is_left(self, host):
+        host.write(ENABLED, "mine\n")
+        before = host.tree()
+        with pytest.raises(EnablementRefused):
+            host.enable(mode="host")
+        assert host.tree() == before
+
+    def test_status_shows_it_and_asks_for_a_policy(self, host):
+        host.enable(mode="host")
+        status = read_status(host.root)
+        assert status.enabled.mode == "host"
+        assert status.advice == (
+            Advice(
+                "No policy is loaded, so VDSM's hooks only refuse what InfiniBand "
+                "cannot do",
+                "ovirt-rdma-host policy load",
+            ),
+        )
+        host.load()
+        assert read_status(host.root).advice == ()
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_the_unit_that_tells_the_engine_looks_again(self, host, mode):
+        host.write(CAPS_UNIT, "packaged\n")
+        host.load(rdma_rule())
+        assert ids(host.enable(mode=mode))[-2:] == ["write-marker", "start-caps"]
+        assert host.commands[-1] == CAPS
+        assert ids(host.enable(mode=mode)) == []
+        assert ids(host.disable())[-2:] == ["remove-marker", "start-caps"]
+        assert host.commands[-1] == CAPS
+
+    def test_a_launcher_of_before_is_told(self, host):
+        host.process(700, *OURS)
+        assert host.enable(mode="host").restart_needed
+
+
+class TestStatus:
+    def test_a_host_with_the_package_only(self, host):
+        status = read_status(host.root)
+        assert asdict(status) == {
+            "schema_version": 2,
+            "enabled": {
+                "mode": None,
+                "marker": "absent",
+                "link": "absent",
+                "conf": "absent",
+                "overrides": (),
+            },
+            "package": {"launcher": True, "dropin": True},
+            "running": None,
+            "policy": {
+                "loaded": False,
+                "digest": None,
+                "source": None,
+                "loaded_at": None,
+                "rules": 0,
+                "problem": None,
+                "fix": "",
+                "copy_problem": None,
+            },
+            "advice": (),
+        }
+        json.dumps(asdict(status))
+
+    def test_all_in_order(self, host):
+        host.enable()
+        host.process(700, *OURS)
+        policy = policy_of(NfsRule(1, "rule 1", "nas", "*", "tcp"))
+        stored = store(policy, "p.yaml", under(host.root, POLICY_JSON)).stored
+        status = read_status(host.root)
+        assert status.enabled.mode == "vdsmd"
+        assert (status.running.pid, status.running.program) == (700, "launcher")
+        assert status.policy.loaded
+        assert (status.policy.digest, status.policy.rules) == (stored.digest, 1)
+        assert status.advice == ()
+
+    @pytest.mark.parametrize(
+        ("argv", "program"),
+        [
+            (STOCK, "stock"),
+            (OURS, "launcher"),
+            (("/usr/bin/python3", "-s", LAUNCHER), "launcher"),
+            (("/usr/bin/python3.9", STOCK_VDSMD), "stock"),
+            (("/usr/bin/python3", ADAPTER, "-0", "/dev/null", LAUNCHER), None),
+            (("vim", LAUNCHER), None),
+            (("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd"), None),
+            (("/usr/bin/python3",), None),
+            (("",), None),
+        ],
+    )
+    def test_which_vdsmd_runs(self, host, argv, program):
+        host.write("/proc/self/cmdline", "x")
+        host.write("/proc/1/cmdline", "/sbin/init\0")
+        under(host.root, "/proc/2").mkdir()
+        host.process(700, *argv)
+        running = read_status(host.root).running
+        assert (running.program if running else None) == program
+
+    def advice(self, host):
+        return read_status(host.root).advice
+
+    def test_enabled_but_not_restarted_and_without_policy(self, host):
+        host.enable()
+        host.process(700, *STOCK)
+        assert self.advice(host) == (
+            Advice(
+                "Enabled, but the running vdsmd is stock",
+                "systemctl restart vdsmd; if it stays stock, the launcher has said "
+                "why: journalctl -t vdsmd",
+            ),
+            Advice(
+                "No policy is loaded, so NFS mounts are stock",
+                "ovirt-rdma-host policy load",
+            ),
+        )
+
+    def test_disabled_but_not_restarted(self, host):
+        host.process(700, *OURS)
+        assert self.advice(host) == (
+            Advice(
+                "Not enabled, but the running vdsmd came through the launcher",
+                "systemctl restart vdsmd",
+            ),
+        )
+
+    def test_half_enabled(self, host):
+        host.write(ENABLED, marker_text("vdsmd"))
+        assert self.advice(host)[0] == Advice(
+            f"{ENABLED} is there and {DROPIN_LINK} is not: an enable or disable was "
+            "interrupted",
+            "run it again: ovirt-rdma-host enable --mode vdsmd, or disable",
+        )
+        assert read_status(host.root).enabled.mode is None
+
+    def test_a_package_that_vanished_while_enabled(self, host):
+        host.enable()
+        host.remove(LAUNCHER)
+        assert Advice(
+            f"{LAUNCHER} is missing", "install ovirt-rdma-host again"
+        ) in self.advice(host)
+
+    def test_another_override_that_came_later(self, host):
+        host.enable()
+        host.write(OTHER_DROPIN, "[Service]\nExecStart=/x\n")
+        assert any(
+            advice.sentence.startswith(f"{OTHER_DROPIN} replaces vdsmd's ExecStart")
+            for advice in self.advice(host)
+        )
+
+    def test_nfs_options_of_vdsm_conf_count_only_where_the_launcher_runs(self, host):
+        host.write(VDSM_CONF, "[irs]\nnfs_mount_options = soft\n")
+        assert self.advice(host) == ()
+        host.enable()
+        sentence = self.advice(host)[-1].sentence
+        assert sentence.startswith("vdsm.conf sets the deprecated nfs_mount_options")
+
+    def test_a_broken_vdsm_conf(self, host):
+        host.enable()
+        host.write(VDSM_CONF, "no section")
+        sentence = self.advice(host)[-1].sentence
+        assert sentence.startswith("vdsm.conf or a drop-in of it cannot be read: ")
+
+    def test_a_broken_policy_is_not_loaded_and_says_why(self, host):
+        host.write(POLICY_JSON, "{")
+        status = read_status(host.root)
+        assert not status.policy.loaded
+        assert "the stored policy is broken" in status.policy.problem
+        assert "ovirt-rdma-host policy load" in status.advice[0].fix
+
+
+SUPERVDSMD = ("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd")
+VIRTD = "system_u:system_r:virtd_t:s0-s0:c0.c1023"
+SERVICE = "system_u:system_r:unconfined_service_t:s0"
+
+
+class TestSELinux:
+    """vdsmd through a drop-in that takes it out of its domain, as the first one did."""
+
+    @pytest.fixture
+    def wrong(self, host):
+        host.load(rdma_rule())
+        host.enable()
+        host.write("/sys/fs/selinux/enforce", "1")
+        self.run(host, 699, VIRTD, SUPERVDSMD)
+        self.run(host, 700, SERVICE, OURS)
+        host.commands.clear()
+        return host
+
+    def run(self, host, pid, context, argv):
+        host.process(pid, *argv)
+        host.write(f"/proc/{pid}/attr/current", f"{context}\0")
+
+    def advice(self, host):
+        return read_status(host.root).advice
+
+    def test_status_says_it_and_what_to_do(self, wrong):
+        (advice,) = self.advice(wrong)
+        assert f"vdsmd runs in the SELinux context {SERVICE}" in advice.sentence
+        assert f"not as supervdsmd in {VIRTD}: when storage" in advice.sentence
+        assert advice.fix.startswith("systemctl daemon-reload, then systemctl restart")
+
+    def test_another_level_alone_counts(self, wrong):
+        self.run(wrong, 700, "system_u:system_r:virtd_t:s0", OURS)
+        assert len(self.advice(wrong)) == 1
+
+    def test_stock_by_way_of_the_old_dropin_counts(self, wrong):
+        self.run(wrong, 700, SERVICE, STOCK)
+        assert any("SELinux context" in one.sentence for one in self.advice(wrong))
+
+    def test_permissive_says_that_nothing_comes_of_it_yet(self, wrong):
+        wrong.write("/sys/fs/selinux/enforce", "0")
+        (advice,) = self.advice(wrong)
+        assert "nothing comes of it while SELinux is permissive" in advice.sentence
+
+    def test_off_is_nothing_to_say(self, wrong):
+        wrong.remove("/sys/fs/selinux/enforce")
+        assert self.advice(wrong) == ()
+
+    @pytest.mark.parametrize("context", [VIRTD, SERVICE])
+    def test_the_same_context_is_right_whichever_it_is(self, wrong, context):
+        """Before May 2022 stock vdsmd is no virtd_t either."""
+        self.run(wrong, 699, context, SUPERVDSMD)
+        self.run(wrong, 700, context, OURS)
+        assert self.advice(wrong) == ()
+
+    @pytest.mark.parametrize("pid", [699, 700])
+    def test_one_that_does_not_run_is_nothing_to_say(self, wrong, pid):
+        wrong.remove(f"/proc/{pid}/cmdline")
+        assert not any("SELinux" in one.sentence for one in self.advice(wrong))
+
+    def test_without_us_it_is_not_ours_to_judge(self, wrong):
+        wrong.disable()
+        self.run(wrong, 700, SERVICE, STOCK)
+        assert self.advice(wrong) == ()
+
+    def test_enable_says_it_and_changes_nothing(self, wrong):
+        result = wrong.enable()
+        assert (result.changed, wrong.commands) == (False, [])
+        assert result.advice == self.advice(wrong)
+
+    @pytest.mark.parametrize("argv", [OURS, STOCK])
+    def test_enable_with_a_restart_mends_it(self, wrong, argv):
+        self.run(wrong, 700, SERVICE, argv)
+        result = wrong.enable(restart_vdsmd=True)
+        assert wrong.commands == [RELOAD, RESTART]
+        assert (result.restart_needed, result.advice) == (False, ())
+        self.run(wrong, 700, VIRTD, OURS)
+        assert not wrong.enable(restart_vdsmd=True).changed
+
+
+HOOK = "/usr/libexec/vdsm/hooks/before_network_setup/50_ovirt_rdma"
+
+
+class TestFapolicyd:
+    """It trusts what RPMs own, and what trust files name."""
+
+    @pytest.fixture
+    def fapolicyd(self, host):
+        host.write(
+            "/etc/fapolicyd/fapolicyd.conf", "permissive = 0\nintegrity = none\n"
+        )
+        host.write(HOOK, "hook\n")
+        host.trusted = [LAUNCHER, HOOK, LOADED]
+        return host
+
+    def test_what_is_trusted_is_enabled(self, fapolicyd):
+        assert fapolicyd.enable().changed
+
+    @pytest.mark.parametrize(
+        "mode, path", [("vdsmd", LAUNCHER), ("vdsmd", HOOK), ("host", HOOK)]
+    )
+    def test_what_is_not_trusted_is_refused(self, fapolicyd, mode, path):
+        fapolicyd.trusted.remove(path)
+        before = fapolicyd.tree()
+        with pytest.raises(EnablementRefused) as caught:
+            fapolicyd.enable(mode)
+        assert f"does not trust {path}: VDSM could not start" in str(caught.value)
+        add = f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
+        assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
+        assert fapolicyd.tree() == before
+
+    def test_what_the_launcher_loads_has_to_be_trusted_too(self, fapolicyd):
+        """vdsm's user may open no Python that is not."""
+        fapolicyd.trusted.remove(LOADED)
+        with pytest.raises(EnablementRefused) as caught:
+            fapolicyd.enable()
+        add = f"fapolicyd-cli --file add {PACKAGE} --trust-file ovirt-rdma"
+        assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
+
+    def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
+        fapolicyd.trusted.remove(LAUNCHER)
+        fapolicyd.trusted.remove(LOADED)
+        assert fapolicyd.enable("host").changed
+
+    def test_disable_needs_no_trust(self, fapolicyd):
+        fapolicyd.enable()
+        fapolicyd.trusted.clear()
+        assert fapolicyd.disable().changed
+
+    def test_not_running_permissive_or_mute_is_no_reason(self, fapolicyd):
+        fapolicyd.trusted.clear()
+        fapolicyd.fapolicyd = "inactive"
+        assert fapolicyd.enable().changed
+        fapolicyd.disable()
+        fapolicyd.fapolicyd = "mute"
+        assert fapolicyd.enable().changed
+        fapolicyd.disable()
+        fapolicyd.fapolicyd = "active"
+        fapolicyd.write("/etc/fapolicyd/fapolicyd.conf", "permissive = 1\n")
+        assert fapolicyd.enable().changed

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""enable and disable of mode vdsmd interrupted at every step, and run again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from support.fakes.fake_enablement import (
+    RELOAD,
+    Host,
+    killed_at_step,
+    rdma_rule,
+    run_until,
+)
+
+from ovirt_rdma.host.enablement.state import ABSENT, OURS, read_state
+from ovirt_rdma.host.enablement.status import read_status
+from ovirt_rdma.host.paths import (
+    DROPIN_DIRECTORY,
+    DROPIN_LINK,
+    DROPIN_SOURCE,
+    ENABLED,
+    FOLDER_NOTE,
+    NFSMOUNT_DIRECTORY,
+    NFSMOUNT_FILE,
+    under,
+)
+
+pytestmark = pytest.mark.hypervisor
+
+# The number of steps that it takes on a fresh host.
+RUNS = [("enable", 4), ("disable", 5)]
+CASES = [
+    pytest.param(verb, done, id=f"{verb}-{done}")
+    for verb, steps in RUNS
+    for done in range(steps)
+]
+
+
+class Interrupted(Exception):
+    pass
+
+
+def make_host(root: Path) -> Host:
+    host = Host(root)
+    host.load(rdma_rule())
+    return host
+
+
+def prepare(host: Host, verb: str) -> None:
+    """Bring the host to where the run begins."""
+    if verb == "disable":
+        host.enable()
+    host.commands.clear()
+
+
+def check_between(host: Host) -> None:
+    """Stock VDSM, or a whole launcher, starts; status says what is half done."""
+    state = read_state(host.root)
+    assert state.link in {ABSENT, OURS}
+    link = under(host.root, DROPIN_LINK)
+    if link.is_symlink():
+        assert str(link.readlink()) == DROPIN_SOURCE
+    status = read_status(host.root)
+    said = [advice for advice in status.advice if "was interrupted" in advice.sentence]
+    marked = state.marker == OURS
+    there = state.link == OURS
+    assert len(said) == (marked != there)
+    assert (status.enabled.mode is not None) == (marked and there)
+
+
+@pytest.fixture
+def wanted(tmp_path_factory):
+    """The trees of a host never enabled, and enabled without any trouble."""
+    host = make_host(tmp_path_factory.mktemp("undisturbed"))
+    never = host.tree()
+    host.enable()
+    return without_dates(never), without_dates(host.tree())
+
+
+def without_dates(tree):
+    """The tree but for policy.json, which says when it was loaded."""
+    return {path: what for path, what in tree.items() if "policy.json" not in path}
+
+
+@pytest.mark.parametrize("verb, steps", RUNS)
+def test_the_steps_are_all_tried(tmp_path, verb, steps):
+    host = make_host(tmp_path)
+    prepare(host, verb)
+    assert len(getattr(host, verb)().steps) == steps
+
+
+@pytest.mark.parametrize("verb, done", CASES)
+@pytest.mark.parametrize("then", ["enable", "disable"])
+def test_an_exception(tmp_path, wanted, verb, done, then):
+    host = make_host(tmp_path)
+    prepare(host, verb)
+
+    def end():
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        run_until(getattr(host, verb), done, end)
+    check_between(host)
+    complete(host, then, wanted)
+
+
+@pytest.mark.parametrize("verb, done", CASES)
+@pytest.mark.parametrize("then", ["enable", "disable"])
+def test_a_process_that_is_killed(tmp_path, wanted, verb, done, then):
+    host = make_host(tmp_path)
+    prepare(host, verb)
+    assert killed_at_step(getattr(host, verb), done)
+    check_between(host)
+    complete(host, then, wanted)
+
+
+def complete(host: Host, then: str, wanted) -> None:
+    """Run ``then``: as if nothing had happened, systemd knows, and that is all."""
+    never, enabled = wanted
+    before = without_dates(host.tree())
+    host.commands.clear()
+    if then == "enable":
+        host.enable()
+        assert without_dates(host.tree()) == enabled
+        assert not host.enable().changed
+    else:
+        host.disable()
+        assert without_dates(host.tree()) == never
+        assert not host.disable().changed
+    after = without_dates(host.tree())
+    note = FOLDER_NOTE.lstrip("/")
+    for tree in (before, after):
+        tree.pop(note, None)  # systemd does not care for it
+    if after != before:
+        assert host.commands == [RELOAD]
+
+
+def test_a_folder_that_was_being_made(tmp_path, wanted):
+    """Killed between making a folder and moving it to its place."""
+    host = make_host(tmp_path)
+    place = under(tmp_path, DROPIN_DIRECTORY)
+    host.write(
+        f"{place.parent}/.{place.name}.ovirt-rdma/x".removeprefix(str(tmp_path)), ""
+    )
+    host.enable()
+    assert without_dates(host.tree()) == wanted[1]
+
+
+def kill_at_rename(number: int) -> None:
+    """Kill this process in place of the rename, or replace, after ``number`` ones."""
+    calls = []
+
+    def counted(real):
+        def called(*words):
+            if len(calls) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            calls.append(words)
+            return real(*words)
+
+        return called
+
+    Path.rename = counted(Path.rename)
+    Path.replace = counted(Path.replace)
+
+
+@pytest.mark.parametrize("then", ["enable", "disable"])
+@pytest.mark.parametrize("there", [True, False], ids=["folder", "no-folder"])
+def test_a_kill_within_a_step(tmp_path_factory, there, then):
+    """Killed before each rename; a folder that is there takes fewer of them."""
+
+    def fresh():
+        host = make_host(tmp_path_factory.mktemp("host"))
+        if there:
+            under(host.root, DROPIN_DIRECTORY).mkdir()
+        return host
+
+    undisturbed = fresh()
+    never = without_dates(undisturbed.tree())
+    undisturbed.enable()
+    enabled = without_dates(undisturbed.tree())
+    kills = 1 if there else 3
+    for number in range(kills + 1):
+        host = fresh()
+        child = os.fork()
+        if child == 0:
+            kill_at_rename(number)
+            host.enable()
+            os._exit(0)
+        killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert killed == (number < kills)
+        if then == "enable":
+            host.enable()
+            assert without_dates(host.tree()) == enabled
+            assert not host.enable().changed
+        host.disable()
+        assert without_dates(host.tree()) == never
+        assert not host.disable().changed
+
+
+@pytest.mark.parametrize("verb", ["enable", "disable"])
+def test_only_names_of_ours_are_swept(tmp_path, verb):
+    host = make_host(tmp_path)
+    kept = [
+        f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.swp",
+        f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.abcd1234",
+        f"{NFSMOUNT_DIRECTORY}/50-ovirt-rdma.conf.abcd1234",
+        "/etc/.nfsmount.conf.d.other/x",
+    ]
+    swept = [
+        f"{NFSMOUNT_DIRECTORY}/.{Path(NFSMOUNT_FILE).name}.abcd_123.ovirt-rdma",
+        f"{ENABLED.replace('enabled', '.enabled')}.abcd_123.ovirt-rdma",
+        "/etc/.nfsmount.conf.d.ovirt-rdma/50-ovirt-rdma.conf",
+        "/etc/systemd/system/.vdsmd.service.d.ovirt-rdma/50-ovirt-rdma.conf",
+    ]
+    for path in (*kept, *swept):
+        host.write(path, "")
+    link = f"{NFSMOUNT_DIRECTORY}/.50-ovirt-rdma.conf.abcdefgh.ovirt-rdma"
+    host.link(link, "/nowhere")
+    result = host.enable() if verb == "enable" else host.disable()
+    done = [step.target for step in result.steps if step.id == "remove-left-over"]
+    assert len(done) == len(swept)
+    assert all(under(tmp_path, path).exists() for path in kept)
+    assert under(tmp_path, link).is_symlink()
+    assert not any(under(tmp_path, path).exists() for path in swept)
+    assert not any(under(tmp_path, path).exists() for path in done)

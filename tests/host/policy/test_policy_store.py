@@ -1,0 +1,752 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+import errno
+import hashlib
+import json
+import logging
+import os
+import stat
+import threading
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.killed import killed_at_each_line
+
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy import store as policy_store
+from ovirt_rdma.host.policy.model import (
+    LINK_LAYERS,
+    OFFLOAD_CHOICES,
+    PORT_MTUS,
+    TRANSPORT_MODES,
+    TRANSPORTS,
+    HostPolicy,
+    InterfaceRule,
+    ModuleOption,
+    NfsPolicy,
+    NfsRule,
+    Policy,
+)
+from ovirt_rdma.host.policy.store import (
+    PolicySource,
+    StoredPolicyProblem,
+    copy_of,
+    copy_problem,
+    in_force,
+    read,
+    signature_of,
+    store,
+)
+from ovirt_rdma.host.system import files
+
+LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"
+
+
+def policy(server="nas1", transport="require-rdma"):
+    return Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", server, "*", transport),)))
+
+
+def failing(number):
+    def call(*_):
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+seconds = st.floats(0, 3600) | st.integers(0, 3600).map(float)
+nfs_rules = st.lists(
+    st.builds(
+        NfsRule,
+        number=st.integers(1, 99),
+        name=st.text(min_size=1),
+        server=st.text(min_size=1),
+        path=st.text(min_size=1),
+        transport=st.sampled_from(TRANSPORTS),
+        port=st.integers(1, 65535),
+        options=st.text(),
+        readiness_timeout=seconds,
+        settle_timeout=seconds,
+        failure_cache=seconds,
+    ),
+    max_size=4,
+)
+optional_text = st.none() | st.text()
+interfaces = st.lists(
+    st.builds(
+        InterfaceRule,
+        number=st.integers(1, 99),
+        name=st.text(min_size=1),
+        link_layer=st.none() | st.sampled_from(LINK_LAYERS),
+        device=optional_text,
+        pci=optional_text,
+        port=st.none() | st.integers(1, 65535),
+        guid=optional_text,
+        pkey=optional_text,
+        transport_mode=st.none() | st.sampled_from(TRANSPORT_MODES),
+        mtu=st.none() | st.just("auto") | st.integers(68, 65520),
+        tso=st.none() | st.sampled_from(OFFLOAD_CHOICES),
+        port_mtu=st.none() | st.sampled_from(PORT_MTUS),
+        pkey_children=st.lists(st.text(), max_size=3).map(tuple),
+        partitions=st.none() | st.just("follow"),
+    ),
+    max_size=2,
+)
+hosts = st.builds(
+    HostPolicy,
+    interfaces.map(tuple),
+    st.lists(st.text(), max_size=2).map(tuple),
+    st.lists(st.builds(ModuleOption, st.text(), st.text(), st.text()), max_size=2).map(
+        tuple
+    ),
+    st.just(30) | st.integers(5, 3600),
+)
+policies = st.builds(
+    lambda rules, host: Policy(nfs=NfsPolicy(tuple(rules)), host=host),
+    nfs_rules,
+    hosts,
+)
+
+
+@given(policies)
+def test_a_policy_survives_json(original):
+    text = json.dumps(json_form.to_json_dict(original))
+    copy = json_form.from_json_dict(json.loads(text))
+    assert copy == original
+    assert json_form.digest(copy) == json_form.digest(original)
+
+
+@given(policies, policies)
+def test_other_policies_have_other_digests(one, other):
+    same = json_form.digest(one) == json_form.digest(other)
+    assert same == (one == other)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "lib" / "policy.json"
+
+
+class TestStore:
+    def test_what_is_stored_can_be_read_by_everyone(self, path):
+        before = os.umask(0o077)
+        try:
+            result = store(policy(), "/etc/ovirt-rdma/policy.yaml", path)
+        finally:
+            os.umask(before)
+        assert result.changed
+        assert read(path) == result.stored
+        assert result.stored.policy == policy()
+        assert result.stored.source == "/etc/ovirt-rdma/policy.yaml"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+
+    def test_the_time_of_loading_is_utc(self, path):
+        loaded_at = datetime.fromisoformat(
+            store(policy(), "p.yaml", path).stored.loaded_at
+        )
+        assert loaded_at.utcoffset() == timedelta(0)
+        assert abs(datetime.now(timezone.utc) - loaded_at) < timedelta(minutes=1)
+
+    def test_the_same_policy_again_leaves_the_file_alone(self, path):
+        first = store(policy(), "p.yaml", path)
+        before = signature_of(path)
+        again = store(policy(), "elsewhere.yaml", path)
+        assert not again.changed
+        assert again.stored == first.stored
+        assert signature_of(path) == before
+
+    def test_another_policy_replaces_it(self, path):
+        store(policy("nas1"), "p.yaml", path)
+        assert store(policy("nas2"), "p.yaml", path).changed
+        assert read(path).policy == policy("nas2")
+
+    def test_a_broken_or_unreadable_file_is_replaced(self, path):
+        store(policy(), "p.yaml", path)
+        path.write_text("{")
+        assert store(policy(), "p.yaml", path).changed
+        path.chmod(0o600)
+        assert store(policy(), "p.yaml", path).changed
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+    def test_a_place_that_cannot_be_written_is_a_sentence(self, tmp_path):
+        (tmp_path / "lib").touch()
+        path = tmp_path / "lib" / "policy.json"
+        with pytest.raises(StoredPolicyProblem) as caught:
+            store(policy(), "p.yaml", path)
+        assert str(caught.value) == f"{path}: the policy cannot be stored: File exists"
+
+    def test_a_full_disk_leaves_the_old_policy_and_its_copy(self, path, monkeypatch):
+        store(policy("nas1"), "p.yaml", path)
+        monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
+        with pytest.raises(StoredPolicyProblem) as caught:
+            store(policy("nas2"), "p.yaml", path)
+        words = f"{path}: the policy cannot be stored: {os.strerror(errno.ENOSPC)}"
+        assert str(caught.value) == words
+        assert caught.value.fix == f"make room on the file system of {path.parent}"
+        assert read(path).policy == read(copy_of(path)).policy == policy("nas1")
+
+    def test_a_copy_that_cannot_be_written_is_said_and_the_old_one_goes(
+        self, path, monkeypatch
+    ):
+        """Else a policy that was taken out of force could come back."""
+        store(policy("nas1"), "p.yaml", path)
+        replace = type(path).replace
+
+        def full(self, target):
+            if target == copy_of(path):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return replace(self, target)
+
+        monkeypatch.setattr(type(path), "replace", full)
+        result = store(policy("nas2"), "p.yaml", path)
+        assert result.changed
+        assert result.remarks == (
+            f"{copy_of(path)}, which counts where policy.json is broken, cannot be "
+            f"written: {os.strerror(errno.ENOSPC)}; make room on the file system of "
+            f"{path.parent}, and load the policy again",
+        )
+        assert read(path).policy == policy("nas2")
+        assert list(path.parent.iterdir()) == [path]
+        monkeypatch.undo()
+        again = store(policy("nas2"), "p.yaml", path)
+        assert (again.changed, again.remarks) == (False, ())
+        assert copy_of(path).read_bytes() == path.read_bytes()
+
+    def test_a_folder_that_cannot_be_synced_is_not_a_policy_that_is_not_stored(
+        self, path, monkeypatch
+    ):
+        """It is in force, so nobody may put the old policy.yaml back."""
+        store(policy("nas1"), "p.yaml", path)
+        fsync = os.fsync
+
+        def unsynced(descriptor):
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", unsynced)
+        result = store(policy("nas2"), "p.yaml", path)
+        assert result.changed
+        first, second = result.remarks
+        assert first == (
+            f"{path}: it is in its place now, but may be the earlier one after a power "
+            f"cut: {os.strerror(errno.EIO)}; the disk of {path.parent} fails: look "
+            "into journalctl -k"
+        )
+        assert second.startswith(f"{copy_of(path)}: it is in its place now")
+        assert read(path).policy == policy("nas2")
+
+    def test_killed_anywhere_file_or_copy_is_whole_and_nothing_is_left(self, path):
+        new = Policy()
+        store(policy("nas1"), "p.yaml", path)
+        kills = 0
+        for _ in killed_at_each_line(
+            lambda: store(new, "p.yaml", path), policy_store, files
+        ):
+            kills += 1
+            policies = (policy("nas1"), new)
+            assert in_force(path).stored.policy in policies
+            assert in_force(path).problem is None
+            now = path.read_bytes()
+            path.write_bytes(bytes(len(now)))
+            assert in_force(path).stored.policy in policies
+            path.write_bytes(now)
+            store(in_force(path).stored.policy, "p.yaml", path)
+            assert copy_of(path).read_bytes() == path.read_bytes()
+            assert set(path.parent.iterdir()) == {path, copy_of(path)}
+            store(policy("nas1"), "p.yaml", path)
+        assert kills > 50
+        assert in_force(path).stored.policy == new
+
+    @pytest.mark.parametrize(
+        ("harm", "words"),
+        [
+            (lambda copy: copy.unlink(), "is missing"),
+            (
+                lambda copy: copy.write_text("{"),
+                "has another policy than the one in force",
+            ),
+            (lambda copy: copy.chmod(0o600), "cannot be read by vdsmd"),
+        ],
+    )
+    def test_a_copy_that_is_no_good_is_said_and_mended(self, path, harm, words):
+        """As on a host whose policy an earlier version loaded."""
+        store(policy(), "p.yaml", path)
+        assert copy_problem(path) is None
+        before = path.read_bytes()
+        harm(copy_of(path))
+        assert copy_problem(path) == words
+        assert not store(policy(), "p.yaml", path).changed
+        assert copy_problem(path) is None
+        assert path.read_bytes() == before
+
+
+class TestRead:
+    def test_never_loaded_is_none(self, path):
+        assert read(path) is None
+
+    def broken(self, path, **changes):
+        store(policy(), "p.yaml", path)
+        content = json.loads(path.read_text())
+        content.update(changes)
+        path.write_text(json.dumps({k: v for k, v in content.items() if v != "gone"}))
+        return self.sentence(path)
+
+    def sentence(self, path):
+        with pytest.raises(StoredPolicyProblem) as caught:
+            read(path)
+        assert caught.value.fix == LOAD_AGAIN
+        prefix = f"{path}: the stored policy is broken: "
+        assert str(caught.value).startswith(prefix)
+        return str(caught.value).removeprefix(prefix)
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            # Before there was a host part; before partitions could be followed.
+            None,
+            {
+                "interfaces": [
+                    {
+                        "number": 1,
+                        "name": "storage",
+                        "link_layer": "infiniband",
+                        "device": None,
+                        "pci": None,
+                        "port": 1,
+                        "guid": None,
+                        "pkey": None,
+                        "transport_mode": "auto",
+                        "mtu": "auto",
+                        "tso": None,
+                        "port_mtu": None,
+                        "pkey_children": ["0x8001"],
+                    }
+                ],
+                "modules": ["nvme_rdma"],
+                "module_options": [],
+            },
+        ],
+    )
+    def test_what_earlier_versions_wrote_is_read(self, path, host):
+        content = {"version": 1, "nfs": {"rules": []}}
+        expected = Policy()
+        if host:
+            content["host"] = host
+            (written,) = host["interfaces"]
+            rule = InterfaceRule(**{**written, "pkey_children": ("0x8001",)})
+            expected = Policy(host=HostPolicy((rule,), ("nvme_rdma",)))
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        stored = {"schema_version": 1, "digest": digest, "source": "p.yaml"}
+        stored |= {"loaded_at": "2025-01-01T00:00:00+00:00", "policy": content}
+        path.parent.mkdir()
+        path.write_text(json.dumps(stored))
+        path.chmod(0o644)
+        found = read(path)
+        assert found.policy == expected
+        assert found.digest == json_form.digest(expected)
+        assert not store(expected, "p.yaml", path).changed
+
+    def test_what_says_nothing_new_is_written_as_earlier_versions_read_it(self, path):
+        rule = InterfaceRule(1, "interface 1", link_layer="infiniband")
+        store(Policy(host=HostPolicy((rule,))), "p.yaml", path)
+        host = json.loads(path.read_text())["policy"]["host"]
+        assert set(host) == {"interfaces", "modules", "module_options"}
+        assert "partitions" not in host["interfaces"][0]
+
+    def test_another_schema_version(self, path):
+        assert self.broken(path, schema_version=2) == (
+            "its schema version is 2, this program reads 1"
+        )
+
+    def test_missing_and_unknown_keys(self, path):
+        assert self.broken(path, source="gone", extra=1) == (
+            "keys are missing or unknown: extra, source"
+        )
+
+    def test_a_key_of_another_type(self, path):
+        assert self.broken(path, loaded_at=5) == "loaded_at is not of type str"
+
+    def test_a_changed_digest(self, path):
+        sentence = "its policy was changed by hand (the digest differs)"
+        assert self.broken(path, digest="sha256:0") == sentence
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"port": "20049"}, "policy.nfs.rules[1].port is not of type int"),
+            ({"port": True}, "policy.nfs.rules[1].port is not of type int"),
+            (
+                {"settle_timeout": 10**400},
+                "policy.nfs.rules[1].settle_timeout is a number too large",
+            ),
+            ({"server": None}, "policy.nfs.rules[1].server is not of type str"),
+            (
+                {"transport": "udp"},
+                "policy.nfs.rules[1].transport is not one of "
+                "require-rdma, prefer-rdma, tcp",
+            ),
+            ({"protocol": "x"}, "policy.nfs.rules[1].protocol is unknown"),
+            ({"path": "gone"}, "policy.nfs.rules[1].path is missing"),
+            (
+                {"server": "nas9"},
+                "its policy was changed by hand (the digest differs)",
+            ),
+        ],
+    )
+    def test_a_rule_changed_by_hand(self, path, change, sentence):
+        content = json_form.to_json_dict(policy())
+        rule = content["nfs"]["rules"][0]
+        rule.update(change)
+        content["nfs"]["rules"] = [{k: v for k, v in rule.items() if v != "gone"}]
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"port": "1"}, "policy.host.interfaces[1].port is not of type int"),
+            ({"port": True}, "policy.host.interfaces[1].port is not of type int"),
+            ({"mtu": 1.5}, "policy.host.interfaces[1].mtu is not of type int or str"),
+            (
+                {"mtu": "best"},
+                "policy.host.interfaces[1].mtu is neither a number nor auto",
+            ),
+            (
+                {"tso": "yes"},
+                "policy.host.interfaces[1].tso is not one of auto, on, off",
+            ),
+            (
+                {"port_mtu": 3072},
+                "policy.host.interfaces[1].port_mtu is not one of "
+                "256, 512, 1024, 2048, 4096",
+            ),
+            ({"name": None}, "policy.host.interfaces[1].name is not of type str"),
+            (
+                {"pkey_children": "0x8001"},
+                "policy.host.interfaces[1].pkey_children is not a list",
+            ),
+            (
+                {"pkey_children": [1]},
+                "policy.host.interfaces[1].pkey_children[1] is not of type str",
+            ),
+            ({"netdev": "ib0"}, "policy.host.interfaces[1].netdev is unknown"),
+            ({"guid": "gone"}, "policy.host.interfaces[1].guid is missing"),
+            (
+                {"partitions": "all"},
+                "policy.host.interfaces[1].partitions is not one of follow",
+            ),
+            ({"device": "x"}, "its policy was changed by hand (the digest differs)"),
+        ],
+    )
+    def test_an_interface_changed_by_hand(self, path, change, sentence):
+        rule = InterfaceRule(1, "interface 1", device="mlx4_0")
+        content = json_form.to_json_dict(Policy(host=HostPolicy((rule,))))
+        changed = {**content["host"]["interfaces"][0], **change}
+        content["host"]["interfaces"] = [
+            {k: v for k, v in changed.items() if v != "gone"}
+        ]
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"modules": None}, "policy.host.modules is not a list"),
+            *(
+                (
+                    {"partitions_interval": value},
+                    "policy.host.partitions_interval is not a number of seconds",
+                )
+                for value in ("30", 1.5, True, 0)
+            ),
+            ({"modules": [1]}, "policy.host.modules[1] is not of type str"),
+            ({"module_options": {}}, "policy.host.module_options is not a list"),
+            (
+                {"module_options": [{"module": "m", "name": "n"}]},
+                "policy.host.module_options[1].value is missing",
+            ),
+            (
+                {"module_options": [{"module": "m", "name": "n", "value": 1}]},
+                "policy.host.module_options[1].value is not of type str",
+            ),
+        ],
+    )
+    def test_modules_changed_by_hand(self, path, change, sentence):
+        content = json_form.to_json_dict(Policy())
+        content["host"].update(change)
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize(
+        ("content", "sentence"),
+        [
+            (
+                {"version": 2, "nfs": {"rules": []}, "host": {}},
+                "policy.version is not 1",
+            ),
+            ({"version": 1, "host": {}}, "policy.nfs is missing"),
+            (
+                {"version": 1, "nfs": {}, "host": {}},
+                "policy.nfs.rules is missing",
+            ),
+            (
+                {"version": 1, "nfs": {"rules": {}}, "host": {}},
+                "policy.nfs.rules is not a list",
+            ),
+            (
+                {"version": 1, "nfs": {"rules": [1]}, "host": {}},
+                "policy.nfs.rules[1] is not an object",
+            ),
+            (
+                {"version": 1, "nfs": {"rules": []}, "host": []},
+                "policy.host is not an object",
+            ),
+            (
+                {"version": 1, "nfs": {"rules": []}, "host": {}},
+                "policy.host.interfaces is missing",
+            ),
+            ([], "policy is not an object"),
+        ],
+    )
+    def test_a_policy_that_is_none(self, path, content, sentence):
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100000])
+    def test_what_is_no_stored_policy_at_all(self, path, data):
+        path.parent.mkdir()
+        path.write_bytes(data)
+        assert self.sentence(path)
+
+    def test_a_directory_in_its_place(self, path):
+        path.mkdir(parents=True)
+        with pytest.raises(StoredPolicyProblem) as caught:
+            read(path)
+        assert str(caught.value) == (
+            f"{path}: the stored policy cannot be read: Is a directory"
+        )
+
+
+class TestPolicySource:
+    """What vdsmd sees, and what it writes to its log."""
+
+    @pytest.fixture
+    def log(self, caplog):
+        caplog.set_level(logging.DEBUG, "storage.ovirt_rdma")
+
+        def new_lines():
+            lines = [f"{r.levelname} {r.getMessage()}" for r in caplog.records]
+            caplog.clear()
+            return lines
+
+        return new_lines
+
+    def in_force(self, loaded):
+        return (
+            f"INFO policy {json_form.digest(loaded)} of p.yaml is in force "
+            "(NFS rules: 1)"
+        )
+
+    def test_never_loaded_is_the_empty_policy_and_silent(self, path, log):
+        source = PolicySource(path)
+        assert source.current() == Policy()
+        assert source.current() == Policy()
+        assert log() == []
+
+    def test_a_policy_comes_into_force_while_vdsmd_runs(self, path, log):
+        source = PolicySource(path)
+        source.current()
+        store(policy(), "p.yaml", path)
+        assert source.current() == policy()
+        assert source.current() == policy()
+        assert log() == [self.in_force(policy())]
+
+    def test_an_edit_is_followed(self, path, log):
+        source = PolicySource(path)
+        for server in ("nas1", "nas2", "nas1"):
+            store(policy(server), "p.yaml", path)
+            assert source.current() == policy(server)
+            assert log() == [self.in_force(policy(server))]
+
+    def test_an_untouched_file_is_not_read_again(self, path, monkeypatch):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        monkeypatch.setattr(policy_store, "read_file", lambda _: pytest.fail("read"))
+        assert source.current() == policy()
+
+    def test_an_edit_that_keeps_size_and_time_is_followed(self, path):
+        other = path.with_name("other.json")
+        store(policy("nas2"), "p.yaml", other)
+        store(policy("nas1"), "p.yaml", path)
+        source = PolicySource(path)
+        assert source.current() == policy("nas1")
+        before = path.stat()
+        while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock has ticks
+            path.write_bytes(other.read_bytes())
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        after = path.stat()
+        assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+        assert after.st_mtime_ns == before.st_mtime_ns
+        assert source.current() == policy("nas2")
+
+    def test_a_broken_edit_leaves_the_last_good_policy_and_one_line(self, path, log):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        log()
+        path.write_text("{}")
+        for _ in range(3):
+            assert source.current() == policy()
+        assert log() == [
+            f"ERROR {path}: the stored policy is broken: its schema version is None, "
+            f"this program reads 1; its copy counts: policy "
+            f"{json_form.digest(policy())} of p.yaml; {LOAD_AGAIN}"
+        ]
+
+    def test_broken_with_its_copy_the_last_good_policy_stays(self, path, log):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        log()
+        copy_of(path).unlink()
+        path.write_text("{}")
+        for _ in range(3):
+            assert source.current() == policy()
+        (line,) = log()
+        assert f"; policy {json_form.digest(policy())} stays in force; " in line
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            pytest.param(lambda data: bytes(len(data)), id="zeros"),
+            pytest.param(lambda data: data[: len(data) // 2], id="truncated"),
+            pytest.param(lambda data: b"", id="empty"),
+            pytest.param(
+                lambda data: data.replace(
+                    b'"schema_version": 1', b'"schema_version": 2'
+                ),
+                id="of a newer version",
+            ),
+            pytest.param(lambda data: data.replace(b"nas1", b"nas2"), id="edited"),
+        ],
+    )
+    def test_over_a_restart_the_copy_of_a_broken_file_counts(self, path, log, harm):
+        """What requires RDMA is never mounted over TCP for a broken file."""
+        store(policy(), "p.yaml", path)
+        path.write_bytes(harm(path.read_bytes()))
+        source = PolicySource(path)
+        for _ in range(3):
+            assert source.current() == policy()
+        (line,) = log()
+        assert line.startswith(f"ERROR {path}: the stored policy is broken: ")
+        assert line.endswith(
+            f"; its copy counts: policy {json_form.digest(policy())} of p.yaml; "
+            f"{LOAD_AGAIN}"
+        )
+        store(policy("nas3"), "p.yaml", path)
+        assert source.current() == policy("nas3")
+
+    def test_a_broken_file_is_not_read_again_either(self, path, monkeypatch):
+        store(policy(), "p.yaml", path)
+        path.write_text("{")
+        source = PolicySource(path)
+        source.current()
+        monkeypatch.setattr(type(path), "read_bytes", lambda _: pytest.fail("read"))
+        assert source.current() == policy()
+
+    def test_a_file_and_a_copy_broken_from_the_start_mean_stock(self, path, log):
+        store(policy(), "p.yaml", path)
+        path.write_text("{}")
+        copy_of(path).write_text("{}")
+        source = PolicySource(path)
+        assert source.current() == Policy()
+        (line,) = log()
+        assert "; no policy is in force, NFS mounts are stock; " in line
+
+    def test_a_policy_taken_out_of_force_does_not_come_back(self, path):
+        store(policy(), "p.yaml", path)
+        store(Policy(), "p.yaml", path)
+        path.write_text("{")
+        assert PolicySource(path).current() == Policy()
+
+    def test_a_file_that_somebody_took_away_does_not_come_back(self, path, log):
+        store(policy(), "p.yaml", path)
+        path.unlink()
+        assert PolicySource(path).current() == Policy()
+        assert log() == []
+
+    def test_a_vanished_file_leaves_the_last_good_policy_and_one_line(self, path, log):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        log()
+        path.unlink()
+        for _ in range(3):
+            assert source.current() == policy()
+        assert log() == [
+            f"WARNING {path} has vanished; policy {json_form.digest(policy())} "
+            "stays in force"
+        ]
+
+    @pytest.mark.parametrize("harm", ["broken", "vanished"])
+    def test_a_restored_file_is_in_force_again(self, path, log, harm):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        path.write_text("{") if harm == "broken" else path.unlink()
+        source.current()
+        log()
+        store(policy(), "p.yaml", path)
+        assert source.current() == policy()
+        assert log() == [self.in_force(policy())]
+        path.unlink()
+        source.current()
+        assert len(log()) == 1
+
+    def test_an_error_that_passes_without_a_change_is_overcome(
+        self, path, log, monkeypatch
+    ):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+
+        def too_many(_):
+            raise OSError(24, "Too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(policy_store, "read_file", too_many)
+            assert source.current() == Policy()
+            assert source.current() == Policy()
+        assert len(log()) == 1
+        assert source.current() == policy()
+        assert log() == [self.in_force(policy())]
+
+    def test_threads_see_whole_policies_while_the_file_changes(self, path):
+        store(policy("nas1"), "p.yaml", path)
+        source = PolicySource(path)
+        seen, stop = set(), threading.Event()
+
+        def look():
+            while not stop.is_set():
+                seen.add(source.current())
+
+        threads = [threading.Thread(target=look) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(50):
+            store(policy(f"nas{number % 2 + 1}"), "p.yaml", path)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert seen <= {policy("nas1"), policy("nas2")}
+        assert source.current() == policy("nas2")
+
+
+def test_what_runs_inside_vdsmd_loads_neither_yaml_nor_jsonschema():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, ovirt_rdma.host.policy.store\n"
+        "assert not {'yaml', 'jsonschema'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

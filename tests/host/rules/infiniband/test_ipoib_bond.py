@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""IPOIB-BOND-01: what is, or should be, built on IPoIB netdevs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.host.ipoib_host import (
+    bond,
+    child,
+    finding,
+    host,
+    netdev,
+    network,
+    port,
+    profile,
+)
+
+from ovirt_rdma.host.facts.devices import Profile, Property
+
+ID = "IPOIB-BOND-01"
+TWO = (port(1), port(2))
+
+
+def bonded(second="datagram", **parts):
+    """ib0 and ib1 in bond0."""
+    return host(
+        netdev("ib0", uppers=("bond0",)),
+        netdev("ib1", mode=second, port=2, uppers=("bond0",)),
+        bond(**parts),
+        ports=TWO,
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict", "words"),
+    [
+        (bonded(), "PASS", "bond0 of ib0, ib1 is in mode active-backup"),
+        (bonded(fail_over_mac=None), "PASS", "active-backup"),
+        (bonded(mode="balance-rr"), "FAIL", "in mode balance-rr, and IPoIB can only"),
+        (bonded(fail_over_mac="none"), "FAIL", "fail_over_mac none, not active"),
+        (bonded("connected"), "WARN", "its members differ in transport mode"),
+    ],
+)
+def test_bonds(facts, verdict, words):
+    text = finding(facts, None, ID, "bond0")
+    assert text.startswith(f"{verdict} ")
+    assert words in text
+
+
+def upper(kind, **options):
+    """A profile of a bond or bridge."""
+    properties = tuple(Property(k.replace("_", "."), v) for k, v in options.items())
+    return Profile("top", "uuid-top", kind, "top0", None, "/etc/top", properties)
+
+
+@pytest.mark.parametrize(
+    ("above", "words"),
+    [
+        (upper("bond", bond_options="miimon=100,mode=802.3ad"), "mode is 802.3ad"),
+        (upper("bond"), "mode is balance-rr"),
+        (upper("bridge"), "port of the bridge 'top'"),
+    ],
+)
+@pytest.mark.parametrize("by", ["uuid-top", "top0"])
+def test_profiles_that_want_what_cannot_be(above, words, by):
+    facts = host(profiles=[profile(master=by), above])
+    text = finding(facts, None, ID, "top0")
+    assert text.startswith("FAIL the profile 'ib0' makes an IPoIB netdev a port of the")
+    assert words in text
+
+
+@pytest.mark.parametrize("mode", ["active-backup", "1"])
+def test_a_profile_of_a_bond_that_can_be(mode):
+    above = upper("bond", bond_options=f"mode={mode},fail_over_mac=active")
+    facts = host(profiles=[profile(master="uuid-top"), above])
+    assert finding(facts, None, ID, "host").startswith("SKIP ")
+
+
+@pytest.mark.parametrize(
+    ("made", "words", "fix"),
+    [
+        (network(bridged=True), "is a VM network on ib0", "non-VM network"),
+        (
+            network(southbound="ib0.100", vlan=100),
+            "has VLAN 100 on ib0, and IPoIB takes no VLAN",
+            "P_Key child",
+        ),
+        (network(southbound="ib0.8001", bridged=True), "on ib0.8001", "non-VM"),
+    ],
+)
+def test_networks_that_cannot_be_attached(made, words, fix):
+    facts = host(netdev(), child(), networks=[made])
+    text = finding(facts, None, ID, made.southbound)
+    assert text.startswith("FAIL network 'storage' ")
+    assert words in text
+    assert fix in text
+
+
+def test_a_bridge_on_a_bond_of_ipoib_is_found_too():
+    facts = replace(bonded(), ovirt_networks=(network("vm", "bond0", bridged=True),))
+    assert any("VM network on bond0" in text for text in _texts(facts))
+
+
+@pytest.mark.parametrize(
+    "networks",
+    [(), (network(),), (network(southbound="eth0", bridged=True, vlan=5),)],
+)
+def test_networks_that_can(networks):
+    facts = host(networks=networks)
+    assert finding(facts, None, ID, "host").startswith(
+        "SKIP nothing is built on an IPoIB netdev"
+    )
+
+
+def _texts(facts):
+    from support.host.ipoib_host import found
+
+    return [text for (rule, _), all_ in found(facts).items() for text in all_]

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""IPOIB-MODE-01 and -02: the transport mode, and udev rules that cannot set it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.host.ipoib_host import (
+    A0,
+    HFI1,
+    MLX5,
+    bond,
+    child,
+    finding,
+    found,
+    host,
+    netdev,
+    network,
+    policy,
+    profile,
+    shown,
+    steps,
+)
+
+from ovirt_rdma.host.facts.model import KernelOption, Software, UdevLine
+
+ID = "IPOIB-MODE-01"
+NO_CM = Software(kernel_config=(KernelOption("INFINIBAND_IPOIB_CM", "n"),))
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule", "mode", "reason"),
+    [
+        pytest.param(host(), {}, "datagram", "keeps TSO", id="legacy with TSO"),
+        pytest.param(
+            host(netdev(mode="connected", mtu=65520, tso="asked")),
+            {},
+            "datagram",
+            "keeps TSO",
+            id="legacy with TSO that connected mode has off",
+        ),
+        pytest.param(
+            host(tso="fixed"), {}, "connected", "offers no TSO", id="legacy without TSO"
+        ),
+        pytest.param(
+            host(**A0), {}, "connected", "revision a0 must not", id="revision a0"
+        ),
+        pytest.param(
+            host(tso=None), {}, "datagram", "ethtool does not tell", id="no ethtool"
+        ),
+        pytest.param(
+            host(**MLX5), {}, "datagram", "mlx5's enhanced IPoIB", id="enhanced"
+        ),
+        pytest.param(
+            host(**{**MLX5, "connections": True, "tso": "fixed"}),
+            {},
+            "connected",
+            "offers no TSO",
+            id="mlx5 without enhanced IPoIB",
+        ),
+        pytest.param(
+            host(connections=False, tso="fixed"),
+            {},
+            "datagram",
+            "the address begins with 00",
+            id="no RC flag",
+        ),
+        pytest.param(host(**HFI1), {}, "datagram", "Omni-Path", id="Omni-Path"),
+        pytest.param(
+            host(software=NO_CM, tso="fixed"),
+            {},
+            "datagram",
+            "without CONFIG_INFINIBAND_IPOIB_CM",
+            id="kernel without connected mode",
+        ),
+        pytest.param(
+            host(), {"mtu": 9000}, "connected", "MTU 9000 (the policy)", id="large MTU"
+        ),
+        pytest.param(
+            host(**MLX5), {"mtu": 9000}, "datagram", "enhanced", id="impossible MTU"
+        ),
+        pytest.param(
+            host(networks=[network(mtu=65520)]),
+            {"mtu": 2044},
+            "connected",
+            "MTU 65520 (network 'storage')",
+            id="large MTU of the engine",
+        ),
+        pytest.param(
+            host(networks=[network(mtu=1500)]),
+            {"mtu": 9000},
+            "datagram",
+            "keeps TSO",
+            id="small MTU of the engine",
+        ),
+        pytest.param(
+            host(active_mtu=2048),
+            {"mtu": 4092},
+            "connected",
+            "the link runs with MTU 2048",
+            id="4092 over an old switch",
+        ),
+    ],
+)
+def test_auto_takes_the_best_that_is_possible_and_says_what_decided(
+    facts, rule, mode, reason
+):
+    wanted = policy(transport_mode="auto", **rule)
+    text = finding(facts, wanted, ID)
+    plan = steps(facts, wanted)
+    now = facts.netdevs[0].ipoib.mode
+    assert reason in text
+    if mode == now:
+        assert text.startswith(f"PASS ib0 is in {mode} mode")
+        assert f"{ID}/ib0" not in plan
+    else:
+        assert text.startswith(f"FAIL ib0 is in {now} mode, and should be in {mode}")
+        step = plan[f"{ID}/ib0"]
+        assert (step.before, step.after, step.effect) == (now, mode, "link-down")
+        assert reason in step.reason
+        assert f"/sys/class/net/ib0/mode {now}>{mode}" in shown(step)
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (host(**MLX5), "ConnectX-4 and later"),
+        (host(connections=False), "takes no connections"),
+        (host(software=NO_CM), "CONFIG_INFINIBAND_IPOIB_CM"),
+    ],
+)
+def test_connected_where_it_is_impossible_is_refused_and_fails(facts, why):
+    wanted = policy(transport_mode="connected", mtu="auto")
+    text = finding(facts, wanted, ID)
+    assert text.startswith("FAIL ")
+    assert "connected mode is not possible" in text
+    plan = steps(facts, wanted)
+    assert why in text
+    assert why in plan[f"{ID}/ib0"].refused
+    # The MTU then is judged by the mode that stays.
+    assert finding(facts, wanted, "IPOIB-MTU-01").startswith("PASS ib0 has MTU 4092")
+
+
+@pytest.mark.parametrize(
+    ("facts", "who"),
+    [
+        (
+            host(
+                netdev(mtu=65520, mode="connected"),
+                networks=[network(mtu=65520)],
+            ),
+            "network 'storage'",
+        ),
+        (
+            host(
+                netdev(mtu=65520, mode="connected", uppers=("bond0",)),
+                replace(bond(members=("ib0",)), mtu=65520),
+            ),
+            "bond0",
+        ),
+    ],
+)
+def test_datagram_mode_below_an_mtu_that_does_not_fit_is_refused(facts, who):
+    """It would cut what the engine, or the bond, still sends in one piece."""
+    wanted = policy(transport_mode="datagram", mtu="auto")
+    text = finding(facts, wanted, ID)
+    assert text.startswith("FAIL ")
+    assert "lower that MTU first" in text
+    step = steps(facts, wanted)[f"{ID}/ib0"]
+    assert step.refused.startswith(f"MTU 65520 ({who}) does not fit a datagram")
+    # auto leaves connected mode for that reason.
+    auto = finding(facts, policy(transport_mode="auto"), ID)
+    assert auto.startswith(f"PASS ib0 is in connected mode: MTU 65520 ({who})")
+
+
+def test_a_child_made_by_ip_link_has_no_file_for_its_mode():
+    facts = host(netdev(), child(sysfs=False))
+    plan = steps(facts, policy(transport_mode="connected"))
+    assert plan[f"{ID}/ib0"].refused == ""
+    assert "made by ip link" in plan[f"{ID}/ib0.8001"].refused
+    # Nor does it come back from connected mode; auto leaves it as it is.
+    facts = host(netdev(), child(mode="connected", mtu=65520, sysfs=False))
+    (step,) = steps(facts, policy(transport_mode="datagram")).values()
+    assert (step.id, "made by ip link" in step.refused) == (f"{ID}/ib0.8001", True)
+    text = finding(facts, policy(transport_mode="datagram"), ID, "ib0.8001")
+    assert "ip link set ib0.8001 type ipoib mode datagram" in text
+    assert steps(facts, policy(transport_mode="auto", mtu="auto")) == {}
+
+
+def test_what_connected_mode_costs_is_said():
+    facts = host(netdev(mtu=65520, mode="connected"))
+    assert "gives up TSO and checksum offload" in finding(
+        facts, policy(transport_mode="connected"), ID
+    )
+    (step,) = steps(host(), policy(transport_mode="connected")).values()
+    assert "65520" in step.sentence
+    assert "gives up TSO and checksum offload" in step.sentence
+
+
+def test_who_would_notice_is_named_also_of_children():
+    facts = host(netdev(), child(), uses=("ib0", "ib0.8001"))
+    plan = steps(facts, policy(transport_mode="connected"))
+    assert plan[f"{ID}/ib0"].users == ("nfs: nas:/ib0", "nfs: nas:/ib0.8001")
+    assert plan[f"{ID}/ib0.8001"].users == ("nfs: nas:/ib0.8001",)
+
+
+def test_the_profile_keeps_the_mode():
+    facts = host(profiles=[profile()])
+    step = steps(facts, policy(transport_mode="connected"))[f"{ID}/ib0"]
+    assert shown(step) == [
+        "uuid-ib0 infiniband.transport-mode datagram>connected",
+        "/sys/class/net/ib0/mode datagram>connected",
+        "/sys/class/net/ib0/mtu 4092>65520",
+    ]
+    assert "sets datagram mode and MTU 4092 again" in step.undo
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_profile_that_says_otherwise_is_mended(active):
+    """NetworkManager refuses a Reapply of an active one until it is activated."""
+    there = profile(mode="connected", active=active)
+    facts = host(profiles=[there], uses=("ib0",))
+    wanted = policy(transport_mode="datagram")
+    assert finding(facts, wanted, ID).startswith("WARN ib0 is in datagram mode, but")
+    step = steps(facts, wanted)[f"{ID}/ib0"]
+    assert shown(step) == ["uuid-ib0 infiniband.transport-mode connected>datagram"]
+    assert step.effect == ("link-down" if active else "live")
+    assert bool(step.users) is active
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (host(), "connected is possible, and the policy does not say"),
+        (host(**MLX5), "connected is not possible: mlx5's enhanced IPoIB"),
+    ],
+)
+def test_without_a_policy_it_says_what_is_possible(facts, words):
+    text = finding(facts, None, ID)
+    assert text.startswith("PASS ib0 is in datagram mode; ")
+    assert words in text
+
+
+def test_an_unknown_mode_is_no_mode():
+    facts = host(replace(netdev(), ipoib=None), netdev("ib1", mode=None))
+    wanted = policy(transport_mode="auto", mtu="auto")
+    for name in ("ib0", "ib1"):
+        assert finding(facts, wanted, ID, name).startswith("SKIP ")
+    assert not any("MODE" in name or "MTU" in name for name in steps(facts, wanted))
+
+
+def test_a_host_without_ipoib():
+    facts = replace(host(), netdevs=())
+    assert finding(facts, None, ID, "host") == ("SKIP this host has no IPoIB netdev | ")
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ('ACTION=="add", KERNEL=="ib*", ATTR{mode}="connected"', "connected"),
+        ('ATTR{mode} = "datagram"', "datagram"),
+        ('SUBSYSTEM=="net", ATTR{mode}:="connected", ATTR{mtu}="65520"', "connected"),
+        (r'ATTR{type}=="32", ATTR{mode}=e"connected\n"', r"connected\n"),
+    ],
+)
+def test_a_udev_rule_that_sets_the_mode_never_works(text, mode):
+    line = UdevLine("/etc/udev/rules.d/99-ib.rules", 3, text)
+    facts = host(software=Software(udev_lines=(line,)))
+    subject = "/etc/udev/rules.d/99-ib.rules:3"
+    said = finding(facts, None, "IPOIB-MODE-02", subject)
+    assert said.startswith(f'WARN {subject} sets ATTR{{mode}}="{mode}"')
+    assert "newline" in said
+    assert "transport_mode in the policy" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'ATTR{mode}=="connected", NAME="ib0"',
+        'ATTR{mode}!="connected", ATTR{mtu}="2044"',
+        "RUN+=\"/bin/sh -c 'echo connected > /sys/class/net/%k/mode'\"",
+    ],
+)
+def test_other_udev_rules_are_let_alone(text):
+    facts = host(software=Software(udev_lines=(UdevLine("/etc/r", 1, text),)))
+    said = found(facts)
+    assert [key for key in said if key[0] == "IPOIB-MODE-02"] == [
+        ("IPOIB-MODE-02", "host")
+    ]

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``partitions: follow``: the children of a port's P_Key table, and the unit that keeps
+them so (IPOIB-PKEY-02).
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.host.ipoib_host import (
+    OTHERS,
+    child,
+    finding,
+    found,
+    host,
+    netdev,
+    policy,
+    port,
+    profile,
+    shown,
+    steps,
+)
+from support.host.ipoib_kernel import carried_out
+from support.host.ipoib_undo import undone
+
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.model import Software, Unit
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+
+CHILDREN, FOLLOWED = "IPOIB-PKEY-01", "IPOIB-PKEY-02"
+FOLLOW = policy(partitions="follow")
+UNIT = "ovirt-rdma-partitions.service"
+
+
+def table(*keys, **parts):
+    """mlx4_0/1 with a P_Key table."""
+    return (port(pkeys=keys, **parts),)
+
+
+def made(facts, wanted=FOLLOW):
+    """The children that a plan makes."""
+    plan = steps(facts, wanted)
+    ours = [step for step in plan.values() if step.rule == CHILDREN]
+    return [step.subject for step in ours if not step.refused]
+
+
+@pytest.mark.parametrize(
+    ("keys", "children"),
+    [
+        (("0xffff", "0x8001", "0x8002"), ["ib0.8001", "ib0.8002"]),
+        # A limited member: the kernel sets bit 15 of the child's all the same.
+        (("0xffff", "0x0001"), ["ib0.8001"]),
+        (("0xffff", "0x8001", "0x0001"), ["ib0.8001"]),
+        # The default partition is the base netdev's wherever it stands, and so is
+        # what stands first.
+        (("0x8001", "0xffff", "0x7fff", "0x8002"), ["ib0.8002"]),
+        (("0xffff",), []),
+        (("0xffff", "0x8000", "0x0000", "what", ""), []),
+    ],
+)
+def test_each_partition_of_the_table_has_a_child(keys, children):
+    base = netdev(pkey=keys[0])
+    assert made(host(base, ports=table(*keys))) == children
+
+
+def test_the_base_netdevs_own_partition_needs_no_child_where_it_is_not_first():
+    """The subnet manager may have put another in its place since ib_ipoib came."""
+    facts = host(netdev(pkey="0x8002"), ports=table("0x8001", "0x8002", "0x8003"))
+    assert made(facts) == ["ib0.8003"]
+
+
+def test_a_followed_child_is_made_as_one_that_the_policy_names():
+    keys = table("0xffff", "0x8001")
+    for profiles in (None, []):
+        facts = host(ports=keys, profiles=profiles)
+        followed, named = (
+            steps(facts, wanted)[f"{CHILDREN}/ib0.8001"]
+            for wanted in (FOLLOW, policy(pkey_children=("0x8001",)))
+        )
+        assert shown(followed) == shown(named)
+        assert followed.reason == "the children follow the port's P_Key table"
+
+
+def test_a_child_gets_what_the_rule_that_names_it_says():
+    rules = (
+        InterfaceRule(1, "a", pkey="0x8002", transport_mode="connected"),
+        InterfaceRule(2, "b", link_layer="infiniband", partitions="follow", mtu=2044),
+    )
+    facts = host(netdev(mtu=2044), ports=table("0xffff", "0x8001", "0x8002"))
+    assert list(steps(facts, Policy(host=HostPolicy(rules)))) == [
+        f"{CHILDREN}/ib0.8001",
+        f"{CHILDREN}/ib0.8002",
+        "IPOIB-MODE-01/ib0.8002",
+        "IPOIB-MTU-01/ib0.8001",
+    ]
+
+
+def test_a_rule_without_follow_makes_none():
+    rules = (
+        InterfaceRule(1, "a", port=2),
+        InterfaceRule(2, "b", link_layer="infiniband", partitions="follow"),
+    )
+    facts = host(
+        netdev(),
+        netdev("ib1", port=2),
+        ports=(
+            port(1, pkeys=("0xffff", "0x8001")),
+            port(2, pkeys=("0xffff", "0x8001")),
+        ),
+    )
+    assert made(facts, Policy(host=HostPolicy(rules))) == ["ib0.8001"]
+
+
+def test_what_is_there_is_left_whoever_made_it():
+    facts = host(
+        netdev(),
+        child("storage0", "0x0001", sysfs=False),
+        ports=table("0xffff", "0x8001"),
+    )
+    assert made(facts) == []
+    assert finding(facts, FOLLOW, CHILDREN, "storage0").startswith("PASS ")
+
+
+def test_a_child_whose_partition_has_left_is_reported():
+    facts = host(netdev(), child(), ports=table("0xffff"))
+    assert steps(facts, FOLLOW) == {}
+    text = finding(facts, FOLLOW, CHILDREN, "ib0.8001")
+    assert text.startswith("WARN ib0.8001 (P_Key 0x8001) has no carrier")
+    assert f"{UNIT} removes children that our runs made" in text
+    assert UNIT not in finding(facts, Policy(), CHILDREN, "ib0.8001")
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ((), "FAIL mlx4_0/1: its P_Key table could not be read"),
+        (("0xffff",), "PASS mlx4_0/1 is in no partition that needs a child of ib0"),
+    ],
+)
+def test_where_there_is_nothing_to_follow(keys, text):
+    facts = host(ports=table(*keys))
+    assert finding(facts, FOLLOW, CHILDREN, "ib0").startswith(text)
+
+
+def test_a_port_without_ipoib_is_told_so():
+    facts = host(netdev("eth0", ipoib=None, port=2), ports=table("0xffff", "0x8001"))
+    text = finding(facts, FOLLOW, CHILDREN, "mlx4_0/1")
+    assert "interface 1 could have children (partitions: follow)" in text
+
+
+@pytest.mark.parametrize("pkey_children", [(), ("0x8001",)])
+@pytest.mark.parametrize(
+    "there",
+    [
+        profile("ib0.8001", active=False, parent="ib0", pkey="0x8001"),
+        # By another name, without one, and as a limited member's.
+        profile("x", active=False, interface="", parent="ib0", pkey="0x0001"),
+    ],
+)
+def test_no_second_profile_is_made_for_one_child(there, pkey_children):
+    facts = host(ports=table("0xffff", "0x8001"), profiles=[profile(), there])
+    wanted = policy(pkey_children=pkey_children) if pkey_children else FOLLOW
+    step = steps(facts, wanted)[f"{CHILDREN}/ib0.8001"]
+    assert "NetworkManager has not brought that up" in step.refused
+    (text,) = found(facts, wanted)[CHILDREN, "ib0.8001"]
+    assert f"nmcli connection up {there.uuid}" in text
+
+
+def test_a_profile_of_another_child_is_no_reason():
+    other = profile("ib0.8002", active=False, parent="ib0", pkey="0x8002")
+    facts = host(ports=table("0xffff", "0x8001"), profiles=[profile(), other])
+    assert made(facts) == ["ib0.8001"]
+
+
+KEYS = st.lists(
+    st.sampled_from(["0xffff", "0x7fff", "0x8001", "0x0002", "0x8003", "0x8000", "?"]),
+    max_size=5,
+)
+
+
+@given(KEYS, st.sampled_from(["0xffff", "0x8001", None]), st.booleans())
+def test_carried_out_nothing_is_left_and_undone_all_is_as_before(keys, own, managed):
+    facts = host(
+        netdev(pkey=own),
+        ports=table(*keys),
+        profiles=[profile()] if managed else None,
+    )
+    plan = decide(facts, FOLLOW, OTHERS).steps
+    after = carried_out(facts, plan)
+    assert [s for s in decide(after, FOLLOW, OTHERS).steps if not s.refused] == []
+    before = undone(after, plan)
+    assert before.netdevs == facts.netdevs
+    if managed:
+        assert before.network_manager.profiles == facts.network_manager.profiles
+
+
+# The unit
+
+
+def with_unit(load="loaded", active="active", enabled="enabled", follow=True, **parts):
+    """What IPOIB-PKEY-02 says of a host whose unit is so, and its step."""
+    unit = Unit(UNIT, load, active, enabled)
+    facts = host(software=Software(units=(unit,)), ports=table("0xffff"), **parts)
+    wanted = FOLLOW if follow else policy(mtu=2044)
+    text = finding(facts, wanted, FOLLOWED, "host")
+    return text, steps(facts, wanted).get(f"{FOLLOWED}/host")
+
+
+def test_the_unit_is_enabled():
+    text, step = with_unit(active="inactive", enabled="disabled")
+    assert text.startswith("FAIL the children of ib0 should follow the P_Key table")
+    assert shown(step) == [f"{UNIT} enabled disabled>enabled"]
+    assert (step.effect, step.refused, step.users) == ("live", "", ())
+    assert step.changes[0].kind == "unit"
+    assert step.undo.startswith(f"systemctl disable --now {UNIT}")
+
+
+@pytest.mark.parametrize(
+    ("load", "enabled", "refused"),
+    [
+        ("not-found", "", f"{UNIT} is not installed"),
+        ("masked", "masked", f"systemd says of {UNIT}: masked"),
+        ("", "", f"systemd says of {UNIT}: nothing"),
+    ],
+)
+def test_a_unit_that_cannot_be_enabled(load, enabled, refused):
+    text, step = with_unit(load, "inactive", enabled)
+    assert step.refused == refused
+    assert text.startswith("FAIL ")
+    assert refused in text
+
+
+@pytest.mark.parametrize(
+    ("unit", "text"),
+    [
+        ({}, f"PASS {UNIT} follows the P_Key tables"),
+        ({"active": "failed"}, f"FAIL {UNIT} is enabled and has failed"),
+        ({"active": "inactive"}, f"FAIL {UNIT} is enabled and does not run"),
+        ({"load": "not-found"}, f"FAIL {UNIT} is enabled and does not run"),
+        ({"enabled": "disabled", "follow": False}, "SKIP the policy has no partitions"),
+        ({"load": "not-found", "enabled": "", "follow": False}, "SKIP the policy has"),
+    ],
+)
+def test_what_is_said_of_the_unit(unit, text):
+    said, step = with_unit(**unit)
+    assert said.startswith(text)
+    assert step is None
+
+
+def test_a_policy_that_follows_no_more_leaves_the_unit_to_revert():
+    text, step = with_unit(follow=False)
+    assert text.startswith(f"WARN {UNIT} is enabled, and the policy has no partitions")
+    assert f"ovirt-rdma-host revert {FOLLOWED}/host" in text
+    assert step is None
+
+
+def test_a_host_that_no_rule_with_follow_names_needs_no_unit():
+    facts = host(
+        ports=table("0xffff"),
+        software=Software(units=(Unit(UNIT, "loaded", "inactive", "disabled"),)),
+    )
+    rule = InterfaceRule(1, "a", port=2, partitions="follow")
+    wanted = Policy(host=HostPolicy((rule,)))
+    assert finding(facts, wanted, FOLLOWED, "host").startswith("SKIP no IPoIB netdev")
+    assert steps(facts, wanted) == {}
+
+
+@pytest.mark.parametrize("units", [(), (Unit("vdsmd.service", "loaded", "active"),)])
+def test_a_unit_that_is_not_known_is_not_guessed_at(units):
+    facts = host(ports=table("0xffff"), software=Software(units=units))
+    assert finding(facts, FOLLOW, FOLLOWED, "host").startswith("SKIP whether ")
+    assert steps(facts, FOLLOW) == {}

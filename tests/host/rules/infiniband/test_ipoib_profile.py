@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""IPOIB-PROFILE-01: the profile that VDSM needs to find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.host.ipoib_host import (
+    EXTERNAL,
+    bond,
+    child,
+    finding,
+    found,
+    host,
+    netdev,
+    network,
+    policy,
+    profile,
+    shown,
+    steps,
+)
+
+from ovirt_rdma.host.facts.devices import NetworkManager
+
+ID = "IPOIB-PROFILE-01"
+WANTED = policy(transport_mode="datagram")
+MADE = [
+    "new:ib0 connection.type None>infiniband",
+    "new:ib0 connection.id None>ib0",
+    "new:ib0 connection.interface-name None>ib0",
+    "new:ib0 infiniband.transport-mode None>datagram",
+    "new:ib0 ipv4.method None>disabled",
+    "new:ib0 ipv6.method None>disabled",
+]
+ADDRESS = netdev().address
+
+
+@pytest.mark.parametrize(
+    "profiles",
+    [
+        pytest.param([], id="none"),
+        pytest.param([profile(file=EXTERNAL)], id="in memory, by NetworkManager"),
+        pytest.param([profile(file="")], id="in memory"),
+        pytest.param([profile("ib7")], id="another's"),
+    ],
+)
+def test_a_netdev_that_the_policy_names_gets_a_profile(profiles):
+    facts = host(profiles=profiles, uses=("ib0",))
+    assert finding(facts, WANTED, ID) == (
+        "FAIL ib0 has no NetworkManager profile of its own | "
+    )
+    step = steps(facts, WANTED)[f"{ID}/ib0"]
+    assert shown(step) == MADE
+    # NetworkManager activates it, and takes the link down for the mode.
+    assert (step.effect, step.users) == ("link-down", ("nfs: nas:/ib0",))
+    assert step.refused == ""
+
+
+def test_what_is_new_gets_the_mode_that_is_there_and_then_the_wanted_one():
+    facts = host(profiles=[])
+    plan = steps(facts, policy(transport_mode="connected"))
+    assert shown(plan[f"{ID}/ib0"]) == MADE
+    # NetworkManager would refuse an undo that leaves no mode.
+    assert shown(plan["IPOIB-MODE-01/ib0"]) == [
+        "new:ib0 infiniband.transport-mode datagram>connected",
+        "/sys/class/net/ib0/mode datagram>connected",
+        "/sys/class/net/ib0/mtu 4092>65520",
+    ]
+
+
+def test_a_profile_on_disk_comes_before_the_one_in_memory():
+    memory = replace(profile(file=EXTERNAL), uuid="memory")
+    facts = host(profiles=[memory, profile(active=False)])
+    assert finding(facts, WANTED, ID) == (
+        "PASS ib0 has the profile 'ib0' with transport mode datagram | "
+    )
+    assert steps(facts, WANTED) == {}
+
+
+@pytest.mark.parametrize(
+    ("there", "effect"),
+    [
+        # NetworkManager refuses a Reapply of it until it is activated.
+        (profile(interface=None), "link-down"),
+        (profile(interface=None, active=False, mac=ADDRESS.upper()), "live"),
+    ],
+)
+def test_the_name_that_a_profile_lacks_is_added(there, effect):
+    facts = host(profiles=[there], uses=("ib0",))
+    assert "has no connection.interface-name" in finding(facts, WANTED, ID)
+    step = steps(facts, WANTED)[f"{ID}/ib0"]
+    assert shown(step) == ["uuid-ib0 connection.interface-name None>ib0"]
+    assert (step.effect, bool(step.users)) == (effect, effect == "link-down")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [ADDRESS, "80:00:ff:ff:" + ADDRESS[12:], "00:00:00:00:" + ADDRESS[12:].upper()],
+)
+def test_a_renamed_netdev_is_said_and_nothing_is_made(address):
+    facts = host(profiles=[profile("ib5", mac=address, active=False)])
+    text = finding(facts, policy(transport_mode="connected", mtu=9000), ID)
+    assert text.startswith(
+        "FAIL the profile 'ib5' of this port names the netdev ib5, but the port's "
+        "netdev is ib0 now: it was renamed"
+    )
+    assert "nmcli connection modify uuid-ib5 connection.interface-name ib0" in text
+    plan = steps(facts, policy(transport_mode="connected", mtu=2044, tso="off"))
+    assert list(plan) == ["IPOIB-MODE-01/ib0", "IPOIB-MTU-01/ib0", "IPOIB-TSO-02/ib0"]
+    # No profile has to keep TSO.
+    assert plan.pop("IPOIB-TSO-02/ib0").refused == ""
+    assert all("names the netdev ib5" in step.refused for step in plan.values())
+
+
+@pytest.mark.parametrize(
+    ("addresses", "made"),
+    [
+        (("10.0.0.1/24",), False),
+        (("fe80::1/64", "fd00::1/64"), False),
+        (("fe80::1/64", "169.254.3.4/16"), True),
+    ],
+)
+def test_an_address_that_no_profile_keeps_is_not_taken_away(addresses, made):
+    facts = host(netdev(addresses=addresses), profiles=[])
+    assert (f"{ID}/ib0" in steps(facts, WANTED)) == made
+    if not made:
+        text = finding(facts, WANTED, ID)
+        assert text.startswith(f"FAIL ib0 has the address {addresses[-1]} and no")
+
+
+@pytest.mark.parametrize(
+    ("manager", "words", "fix"),
+    [
+        (None, "NetworkManager is not installed, so nothing keeps", "install it"),
+        (
+            NetworkManager(False),
+            "NetworkManager does not run, so nothing keeps the settings of ib0",
+            "systemctl enable --now",
+        ),
+        (
+            NetworkManager(True, "1.46.0", (), ("ib0",)),
+            "NetworkManager is told to leave ib0 alone",
+            "unmanaged-devices",
+        ),
+        (NetworkManager(True, "1.46.0"), "NetworkManager does not know ib0", "udev's"),
+    ],
+)
+def test_where_networkmanager_does_not_manage_it(manager, words, fix):
+    facts = replace(host(), network_manager=manager)
+    running = manager is not None and manager.running
+    text = finding(facts, WANTED, ID, "ib0" if running else "host")
+    assert text.startswith(f"WARN {words}")
+    assert fix in text
+    # Settings then go to sysfs alone.
+    plan = steps(facts, policy(transport_mode="connected", mtu=9000, tso="off"))
+    kinds = {change.kind for step in plan.values() for change in step.changes}
+    assert kinds == {"sysfs", "offload"}
+
+
+def test_who_sets_up_what_networkmanager_leaves_alone():
+    facts = host(netdev(owner="systemd-networkd"))
+    manager = NetworkManager(True, "1.46.0", (), ("ib0",))
+    text = finding(replace(facts, network_manager=manager), WANTED, ID)
+    assert "leave ib0 alone, which systemd-networkd sets up, so it keeps no" in text
+    assert "or let systemd-networkd keep transport mode and MTU" in text
+
+
+def test_without_a_policy_it_warns_and_says_which_line_helps():
+    text = finding(host(profiles=[]), None, ID)
+    assert text.startswith("WARN ib0 has no NetworkManager profile of its own")
+    assert 'match: {guid: "0002:c903:00fb:1231"}' in text
+
+
+@pytest.mark.parametrize(
+    ("parts", "more", "verdict"),
+    [
+        ({}, {}, "SKIP"),
+        ({}, {"uses": ("ib0",)}, "WARN"),
+        ({}, {"networks": [network()]}, "WARN"),
+        ({"addresses": ("fe80::1/64",)}, {}, "SKIP"),
+    ],
+)
+def test_a_netdev_without_link_that_nobody_needs_is_left_out(parts, more, verdict):
+    idle = replace(netdev(**parts), carrier=False)
+    text = finding(host(idle, profiles=[], **more), None, ID)
+    assert text.startswith(f"{verdict} ib0 has no NetworkManager profile of its own")
+
+
+def test_a_profile_without_its_netdev_may_be_of_a_renamed_one():
+    gone = profile("ib7", active=False)
+    said = found(host(profiles=[profile(), gone]), WANTED)
+    (text,) = said[ID, "ib7"]
+    assert text.startswith("WARN the profile 'ib7' is for ib7, and there is no such")
+    assert "nmcli connection modify uuid-ib7 connection.interface-name NAME" in text
+
+
+@pytest.mark.parametrize(
+    ("there", "key"),
+    [
+        (child(), "0x8001"),
+        # As create_child was told; the kernel has set bit 15 of the P_Key itself.
+        (child("ib0.0001"), "0x0001"),
+        (child("storage0", sysfs=False), None),
+        (child("ib0.8002"), None),
+        (child("ib9.8001"), None),
+        (child("ib0.zzzz", "zzzz"), None),
+    ],
+)
+def test_the_profile_of_a_child_names_parent_and_p_key(there, key):
+    facts = host(netdev(), there, profiles=[profile()])
+    plan = steps(facts, WANTED)
+    if key is None:
+        assert plan == {}
+        text = finding(facts, WANTED, ID, there.name)
+        assert text.startswith("FAIL NetworkManager keeps P_Key children by the name")
+    else:
+        assert shown(plan[f"{ID}/{there.name}"])[-2:] == [
+            f"new:{there.name} infiniband.parent None>ib0",
+            f"new:{there.name} infiniband.p-key None>{key}",
+        ]
+
+
+def test_a_bond_member_is_not_taken_out_of_its_bond():
+    facts = host(netdev(uppers=("bond0",)), bond(members=("ib0",)), profiles=[])
+    text = finding(facts, WANTED, ID)
+    assert text.startswith("FAIL ib0 is a member of bond0 and has no profile")
+    assert steps(facts, WANTED) == {}
+    kept = host(
+        netdev(uppers=("bond0",)),
+        bond(members=("ib0",)),
+        profiles=[profile(master="bond0")],
+    )
+    assert finding(kept, WANTED, ID).startswith("PASS ib0 has the profile 'ib0'")
+
+
+def test_children_have_profiles_of_their_own():
+    key = {"pkey": "0x8001", "parent": "ib0", "mac": ADDRESS}
+    facts = host(netdev(), child(), profiles=[profile(), profile("ib0.8001", **key)])
+    said = found(facts, WANTED)
+    assert [text for (rule, _), (text,) in said.items() if rule == ID] == [
+        "PASS ib0 has the profile 'ib0' with transport mode datagram | ",
+        "PASS ib0.8001 has the profile 'ib0.8001' with transport mode datagram | ",
+    ]
+    assert steps(facts, WANTED) == {}

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""IPOIB-TSO-01 and -02: TSO where it must be off, and as the policy says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.host.ipoib_host import (
+    A0,
+    MLX5,
+    TSO,
+    child,
+    finding,
+    host,
+    netdev,
+    policy,
+    port,
+    profile,
+    shown,
+    steps,
+)
+
+from ovirt_rdma.host.facts.devices import Offload
+
+ID = "IPOIB-TSO-01"
+OPPOSED = "uuid-ib0 ethtool.feature-tso on>off"
+OFF_BOTH = [
+    "ib0 tx-tcp-segmentation on>off",
+    "ib0 tx-tcp6-segmentation on>off",
+]
+
+
+@pytest.mark.parametrize(
+    ("chip", "told"),
+    [
+        (A0, "PCI id 15b3:634a, PCI revision a0, hw_rev a0"),
+        ({**A0, "hw_rev": None}, "PCI revision a0, hw_rev unknown"),
+        # The driver goes by NodeInfo's revision, which is hw_rev.
+        ({**A0, "revision": "0x00"}, "PCI revision 00, hw_rev a0"),
+        ({**A0, "hw_rev": "0xA0", "pci_id": "0x6732"}, "PCI id 15b3:6732"),
+    ],
+)
+def test_revision_a0_is_told_by_id_and_revision(chip, told):
+    text = finding(host(**chip), None, ID)
+    assert text.startswith("FAIL ib0 is behind a ConnectX of revision a0")
+    assert told in text
+
+
+@pytest.mark.parametrize(
+    "chip",
+    [
+        {**A0, "hw_rev": "b0"},
+        {**A0, "hw_rev": None, "revision": "0xb0"},
+        {**A0, "hw_rev": "0"},
+        {**A0, "pci_id": "0x1003"},
+        {**A0, "vendor": "0x8086"},
+        MLX5,
+    ],
+)
+def test_no_other_card_is_taken_for_it(chip):
+    text = finding(host(**chip), policy(tso="auto"), ID, "host")
+    assert text.startswith("SKIP no IPoIB netdev is behind a ConnectX of revision a0")
+
+
+@pytest.mark.parametrize(
+    ("tso", "mode", "verdict", "words"),
+    [
+        ("on", "datagram", "FAIL", "TSO is on (tx-tcp-segmentation, tx-tcp6-segment"),
+        ("fixed", "datagram", "PASS", "off [fixed]: the driver knows this card"),
+        ("off", "datagram", "PASS", "off, and the driver would let it be turned on"),
+        ("asked", "connected", "WARN", "off in connected mode, and datagram mode"),
+        (None, "datagram", "WARN", "whether TSO is on is not known"),
+    ],
+)
+def test_it_says_which_it_found(tso, mode, verdict, words):
+    text = finding(host(netdev(mode=mode, tso=tso), **A0), None, ID)
+    assert text.startswith(verdict)
+    assert words in text
+
+
+@pytest.mark.parametrize("choice", ["auto", "off"])
+def test_it_acts_where_tso_is_really_on_children_too(choice):
+    facts = host(
+        netdev(),
+        child(),
+        netdev("ib1", tso="fixed", port=2),
+        ports=(port(), port(2)),
+        **A0,
+    )
+    plan = steps(facts, policy(tso=choice))
+    assert [name for name in plan if name.startswith(ID)] == [
+        f"{ID}/ib0",
+        f"{ID}/ib0.8001",
+    ]
+    step = plan[f"{ID}/ib0"]
+    assert shown(step) == OFF_BOTH
+    assert (step.before, step.after, step.effect) == ("on", "off", "live")
+
+
+@pytest.mark.parametrize(
+    ("profiles", "changes", "effect"),
+    [
+        ((profile(),), OFF_BOTH, "live"),
+        ((profile(tso="off"),), OFF_BOTH, "live"),
+        ((profile(tso="on"),), [OPPOSED, *OFF_BOTH], "link-down"),
+        ((profile(tso="on", active=False),), [OPPOSED, *OFF_BOTH], "live"),
+    ],
+)
+@pytest.mark.parametrize("chip", [A0, {}], ids=["a0", "other"])
+def test_a_profile_is_left_alone_unless_it_would_turn_it_on_again(
+    profiles, changes, effect, chip
+):
+    facts = host(profiles=profiles, uses=("ib0",), **chip)
+    plan = steps(facts, policy(tso="off"))
+    (step,) = [step for name, step in plan.items() if "TSO" in name]
+    assert shown(step) == changes
+    assert (step.effect, bool(step.users)) == (effect, effect == "link-down")
+
+
+@pytest.mark.parametrize("wanted", [policy(), policy(mtu="auto")])
+def test_without_a_word_in_the_policy_it_only_says_which_word(wanted):
+    text = finding(host(**A0), wanted, ID)
+    assert 'match: {guid: "0002:c903:00fb:1231"}, tso: auto' in text
+    assert not any(name.startswith(ID) for name in steps(host(**A0), wanted))
+
+
+def test_on_is_refused_there():
+    wanted = policy(tso="on")
+    text = finding(host(**A0), wanted, "IPOIB-TSO-02")
+    assert text.startswith("FAIL ")
+    plan = steps(host(**A0), wanted)
+    assert list(plan) == ["IPOIB-TSO-02/ib0"]
+    step = plan["IPOIB-TSO-02/ib0"]
+    assert "revision a0 must not use TSO" in step.refused
+    assert step.changes == ()
+
+
+WANTED = "IPOIB-TSO-02"
+
+
+@pytest.mark.parametrize(
+    ("facts", "choice", "verdict", "changes"),
+    [
+        pytest.param(host(), "auto", "PASS", [], id="on"),
+        pytest.param(
+            host(tso="off"),
+            "auto",
+            "FAIL",
+            ["ib0 tx-tcp-segmentation off>on", "ib0 tx-tcp6-segmentation off>on"],
+            id="off",
+        ),
+        pytest.param(host(tso="fixed"), "auto", "PASS", [], id="cannot"),
+        pytest.param(
+            host(netdev(mode="connected", tso="asked")), "auto", "PASS", [], id="mode"
+        ),
+        pytest.param(host(), "off", "FAIL", OFF_BOTH, id="turn off"),
+        pytest.param(
+            host(tso="off", profiles=[profile()]),
+            "off",
+            "PASS",
+            [],
+            id="off by hand",
+        ),
+        pytest.param(
+            host(tso="off", profiles=[profile(tso="off")]),
+            "off",
+            "PASS",
+            [],
+            id="off for good",
+        ),
+        pytest.param(
+            host(profiles=[profile(tso="off")]),
+            "auto",
+            "WARN",
+            ["uuid-ib0 ethtool.feature-tso off>on"],
+            id="profile says otherwise",
+        ),
+        pytest.param(host(), None, "PASS", [], id="not said"),
+        pytest.param(host(tso=None), "on", "SKIP", [], id="not known"),
+    ],
+)
+def test_tso_as_the_policy_says(facts, choice, verdict, changes):
+    wanted = policy(tso=choice)
+    assert finding(facts, wanted, WANTED).startswith(verdict)
+    plan = steps(facts, wanted)
+    assert [text for step in plan.values() for text in shown(step)] == changes
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule", "why"),
+    [
+        (host(tso="fixed"), {"tso": "on"}, "the driver offers none"),
+        (
+            host(),
+            {"tso": "on", "transport_mode": "connected"},
+            "connected mode has none",
+        ),
+    ],
+)
+def test_tso_that_cannot_be_is_refused(facts, rule, why):
+    wanted = policy(**rule)
+    text = finding(facts, wanted, WANTED)
+    assert text.startswith("FAIL ")
+    assert why in text
+    assert why in steps(facts, wanted)[f"{WANTED}/ib0"].refused
+
+
+def test_back_in_datagram_mode_tso_comes_by_itself_or_is_turned_on():
+    wanted = policy(transport_mode="datagram", tso="on")
+    asked = host(netdev(mtu=65520, mode="connected", tso="asked"))
+    assert list(steps(asked, wanted)) == ["IPOIB-MODE-01/ib0"]
+    off = host(netdev(mtu=65520, mode="connected", tso="off"))
+    assert list(steps(off, wanted)) == ["IPOIB-MODE-01/ib0", "IPOIB-TSO-02/ib0"]
+
+
+def test_ib_ipoib_has_tso_for_ipv4_only():
+    # As ethtool -k shows it of the kernel's own ib_ipoib; mlx5 has both.
+    features = (
+        Offload("tx-tcp-segmentation", on=True),
+        Offload("tx-tcp6-segmentation", on=False, fixed=True),
+    )
+    facts = host(replace(netdev(), offloads=features), **A0)
+    assert "TSO is on (tx-tcp-segmentation) |" in finding(facts, None, ID)
+    step = steps(facts, policy(tso="auto"))[f"{ID}/ib0"]
+    assert shown(step) == ["ib0 tx-tcp-segmentation on>off"]
+    ordinary = replace(facts, rdma_devices=host().rdma_devices)
+    assert finding(ordinary, policy(tso="on"), WANTED).startswith("PASS TSO of ib0 is")
+
+
+def test_tso_that_a_driver_keeps_on_behind_a0_has_a_way_out():
+    stuck = replace(
+        netdev(), offloads=tuple(Offload(n, on=True, fixed=True) for n in TSO)
+    )
+    facts = host(stuck, **A0)
+    text = finding(facts, policy(tso="auto"), "IPOIB-TSO-01")
+    assert text.startswith("FAIL ")
+    assert "transport_mode: connected" in text
+    assert steps(facts, policy(tso="auto")) == {}

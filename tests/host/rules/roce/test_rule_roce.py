@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""ROCE-MTU-01, ROCE-GID-01, ROCE-PFC-01 and ROCE-ECN-01."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.host.rule_cases import (
+    above,
+    ethernet,
+    facts,
+    findings,
+    gid,
+    host_policy,
+    ib_device,
+    interface_rule,
+    outcomes,
+    roce_device,
+    steps,
+)
+
+from ovirt_rdma.host.facts.devices import (
+    Dcb,
+    NetdevUse,
+    NetworkManager,
+    Offload,
+    OvirtNetwork,
+    Profile,
+    Property,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.rules.base import Finding
+from ovirt_rdma.host.rules.roce import flow_control, tso
+from ovirt_rdma.host.rules.roce import gid as roce_gid
+from ovirt_rdma.host.rules.roce import mtu as roce_mtu
+
+STORAGE = {"addresses": ("10.0.0.2/24", "fe80::1/64")}
+ALL_RULES = (
+    roce_mtu.RULE,
+    roce_gid.RULE,
+    flow_control.PFC_RULE,
+    flow_control.ECN_RULE,
+)
+
+
+@pytest.mark.parametrize(
+    ("mtu", "expected"),
+    [
+        (68, None),
+        (351, None),
+        (352, 256),
+        (1500, 1024),
+        (2143, 1024),
+        (2144, 2048),
+        (4191, 2048),
+        (4192, 4096),
+        (4200, 4096),
+        (9000, 4096),
+    ],
+)
+def test_ib_mtu_of_an_ethernet_mtu(mtu, expected):
+    """include/rdma/ib_addr.h; 1500 and 4200 were seen on rxe."""
+    assert roce_mtu.ib_mtu(mtu) == expected
+
+
+@pytest.mark.parametrize("rule", ALL_RULES)
+def test_no_roce(rule):
+    iwarp = RdmaDevice(
+        "irdma0", "RNIC", "0", ports=(RdmaPort(1, "ACTIVE", "LinkUp", "Ethernet"),)
+    )
+    assert findings(rule, facts())["host"][1].startswith("this host has no RDMA device")
+    for device in (ib_device(), iwarp):
+        host = facts(rdma_devices=(device,))
+        assert findings(rule, host)["host"][1].startswith("no port is RoCE")
+
+
+def _host(*netdevs, device=None, **more):
+    return facts(rdma_devices=(device or roce_device(),), netdevs=netdevs, **more)
+
+
+@pytest.mark.parametrize(
+    ("netdevs", "subject", "verdict", "words"),
+    [
+        ((ethernet(mtu=9000, **STORAGE),), "ens1", "PASS", "IB MTU of 4096"),
+        ((ethernet(mtu=4200),), "ens1", "PASS", "IB MTU of 4096"),
+        ((ethernet(mtu=1500, **STORAGE),), "ens1", "WARN", "IB MTU of 1024"),
+        ((ethernet(mtu=300),), "ens1", "WARN", "too small for RoCE"),
+        (
+            (ethernet(uppers=("ens1.7",)), above("ens1.7", "ens1", 1500, **STORAGE)),
+            "ens1.7",
+            "WARN",
+            "ens1.7 has MTU 1500",
+        ),
+        (
+            # Whatever is said of the bridge, the port below is the limit.
+            (
+                ethernet(mtu=1500, uppers=("br",)),
+                above("br", "ens1", 9000, **STORAGE),
+            ),
+            "br",
+            "WARN",
+            "ens1 has MTU 1500",
+        ),
+    ],
+)
+def test_mtu(netdevs, subject, verdict, words):
+    found = findings(roce_mtu.RULE, _host(*netdevs))
+    assert list(found) == [subject]
+    assert found[subject][0] == verdict
+    assert words in found[subject][1]
+
+
+def test_mtu_that_the_engine_sets():
+    host = _host(
+        ethernet(mtu=1500, **STORAGE),
+        ovirt_networks=(OvirtNetwork("storage", "ens1", mtu=1500),),
+    )
+    assert "logical network storage" in findings(roce_mtu.RULE, host)["ens1"][1]
+
+
+def test_port_that_can_do_2048_only():
+    device = roce_device(max_mtu=2048)
+    host = _host(ethernet(mtu=2200), device=device)
+    assert findings(roce_mtu.RULE, host)["ens1"][0] == "PASS"
+    host = _host(ethernet(mtu=1500), device=device)
+    assert "2144 or more" in findings(roce_mtu.RULE, host)["ens1"][1]
+
+
+def test_soft_roce_is_not_held_to_it():
+    host = _host(ethernet(mtu=1500), device=roce_device(driver="rdma_rxe"))
+    assert findings(roce_mtu.RULE, host)["ens1"][0] == "PASS"
+
+
+def _profile(**properties):
+    return NetworkManager(
+        True,
+        profiles=(
+            Profile(
+                "ens1",
+                "1234-abcd",
+                "802-3-ethernet",
+                "ens1",
+                "ens1",
+                "/etc/NetworkManager/system-connections/ens1.nmconnection",
+                tuple(Property(n.replace("__", "."), v) for n, v in properties.items()),
+            ),
+        ),
+    )
+
+
+JUMBO = host_policy(interfaces=(interface_rule(link_layer="ethernet", mtu=9000),))
+
+
+def _policy_step(netdev, **more):
+    more.setdefault("network_manager", _profile())
+    return steps(roce_mtu.RULE, _host(netdev, **more), JUMBO)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (9000, ["ens1 has MTU 1500, the policy wants 9000"]),
+        (
+            2200,
+            [
+                "ens1 has MTU 1500, which gives an IB MTU of 1024; the port can do "
+                "4096",
+                "ens1 has MTU 1500, the policy wants 2200",
+            ],
+        ),
+    ],
+)
+def test_too_small_an_mtu_is_said_once(wanted, words):
+    host = _host(ethernet(mtu=1500), network_manager=_profile())
+    rule = interface_rule(link_layer="ethernet", mtu=wanted)
+    found = outcomes(roce_mtu.RULE, host, host_policy(interfaces=(rule,)))
+    assert [f.sentence for f in found if isinstance(f, Finding)] == words
+
+
+def test_policy_sets_the_mtu_in_the_profile():
+    use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
+    step = _policy_step(ethernet(mtu=1500), netdev_uses=(use,))["ens1"]
+    kept, live = step.changes
+    assert (kept.kind, kept.target, kept.name) == (
+        "profile",
+        "1234-abcd",
+        "802-3-ethernet.mtu",
+    )
+    assert (kept.before, kept.after) == (None, "9000")
+    # Nothing else would change the netdev before the profile's next activation.
+    assert (live.kind, live.target) == ("sysfs", "/sys/class/net/ens1/mtu")
+    assert (live.before, live.after) == ("1500", "9000")
+    assert step.effect == "link-down"
+    assert step.users == ("nfs: 10.0.0.1:/data at /mnt",)
+
+
+def test_earlier_value_of_the_profile_is_kept():
+    manager = NetworkManager(
+        True,
+        profiles=(
+            replace(
+                _profile().profiles[0],
+                properties=(Property("802-3-ethernet.mtu", "1500"),),
+            ),
+        ),
+    )
+    step = _policy_step(ethernet(mtu=1500), network_manager=manager)["ens1"]
+    assert step.changes[0].before == "1500"
+
+
+def test_mtu_as_wanted_gives_no_step():
+    manager = _profile(**{"802-3-ethernet__mtu": "9000"})
+    assert _policy_step(ethernet(mtu=9000), network_manager=manager) == {}
+    assert _policy_step(ethernet(mtu=9000), network_manager=None) == {}
+
+
+def test_mtu_that_no_profile_keeps_is_kept_without_touching_the_link():
+    use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
+    step = _policy_step(ethernet(mtu=9000), netdev_uses=(use,))["ens1"]
+    assert [change.name for change in step.changes] == ["802-3-ethernet.mtu"]
+    assert (step.effect, step.users) == ("live", ())
+    host = _host(ethernet(mtu=9000), network_manager=_profile())
+    found = [f for f in _outcomes(host, JUMBO) if isinstance(f, Finding)]
+    assert [(f.verdict, f.sentence) for f in found[1:]] == [
+        ("WARN", "ens1 has the policy's MTU 9000, and its profile does not say")
+    ]
+
+
+def test_mtu_is_not_lowered_below_that_of_a_vlan():
+    """vlan_device_event lowers the VLAN too, and its undo would not raise it."""
+    rule = interface_rule(link_layer="ethernet", mtu=4200)
+    host = _host(
+        ethernet(mtu=9000, uppers=("ens1.7",)),
+        above("ens1.7", "ens1", 9000, driver="vlan"),
+        network_manager=_profile(),
+    )
+    step = steps(roce_mtu.RULE, host, host_policy(interfaces=(rule,)))["ens1"]
+    assert step.refused == "ens1.7 above it has MTU 9000: lower that first"
+    assert step.changes == ()
+
+
+def test_mtu_of_a_logical_network_is_a_finding():
+    networks = (OvirtNetwork("storage", "ens1", mtu=1500),)
+    assert _policy_step(ethernet(mtu=1500), ovirt_networks=networks) == {}
+    host = _host(ethernet(mtu=1500), ovirt_networks=networks)
+    found = [
+        one.sentence
+        for one in _outcomes(host, JUMBO)
+        if "engine's network" in one.sentence
+    ]
+    assert found == [
+        "ens1 has MTU 1500, the policy wants 9000; the engine's network storage sets it"
+    ]
+
+
+def test_auto_leaves_the_ethernet_mtu():
+    policy = host_policy(
+        interfaces=(interface_rule(link_layer="ethernet", mtu="auto"),)
+    )
+    host = _host(ethernet(mtu=1500), network_manager=_profile())
+    assert steps(roce_mtu.RULE, host, policy) == {}
+    assert any("auto leaves" in one.sentence for one in _outcomes(host, policy))
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"network_manager": None}, "NetworkManager does not run"),
+        ({"network_manager": NetworkManager(False)}, "NetworkManager does not run"),
+        ({"network_manager": NetworkManager(True)}, "no NetworkManager profile"),
+        (
+            {
+                "network_manager": NetworkManager(
+                    True, profiles=(Profile("ens1", "u", "802-3-ethernet", "ens1"),)
+                )
+            },
+            "in NetworkManager's memory only",
+        ),
+    ],
+)
+def test_mtu_without_a_profile_is_refused(parts, words):
+    step = _policy_step(ethernet(mtu=1500), **parts)["ens1"]
+    assert words in step.refused
+    assert step.changes == ()
+
+
+def test_mtu_of_a_port_of_a_bond_is_refused():
+    host = _host(
+        ethernet(mtu=1500, uppers=("bond0",)),
+        above("bond0", "ens1", 1500, driver="bond"),
+        network_manager=_profile(),
+    )
+    assert "bond0 sets the MTU" in steps(roce_mtu.RULE, host, JUMBO)["ens1"].refused
+
+
+def _outcomes(host, policy):
+    return outcomes(roce_mtu.RULE, host, policy)
+
+
+def test_profile_that_says_so_already_is_not_set_again():
+    manager = _profile(**{"802-3-ethernet__mtu": "9000"})
+    step = _policy_step(ethernet(mtu=1500), network_manager=manager)["ens1"]
+    (live,) = step.changes
+    assert (live.kind, live.before, live.after) == ("sysfs", "1500", "9000")
+    assert step.effect == "link-down"
+
+
+# ROCE-TSO-01
+
+TSO4, TSO6 = "tx-tcp-segmentation", "tx-tcp6-segmentation"
+BOTH_ON = (Offload(TSO4, True), Offload(TSO6, True))
+BOTH_OFF = (Offload(TSO4, False), Offload(TSO6, False))
+FIXED_ON = (Offload(TSO4, True, fixed=True),)
+FIXED_OFF = (Offload(TSO4, False, fixed=True),)
+
+
+def _tso(value):
+    rule = interface_rule(link_layer="ethernet", tso=value)
+    return host_policy(interfaces=(rule,))
+
+
+@pytest.mark.parametrize(
+    ("offloads", "wanted", "verdict", "changed"),
+    [
+        (BOTH_ON, "off", "FAIL", (TSO4, TSO6)),
+        (BOTH_OFF, "on", "FAIL", (TSO4, TSO6)),
+        (BOTH_OFF, "off", "PASS", None),
+        (BOTH_ON, "auto", "PASS", None),
+        (BOTH_OFF, "auto", "PASS", None),
+        (FIXED_ON, "off", "FAIL", ()),
+        (FIXED_OFF, "on", "FAIL", ()),
+        ((), "off", "SKIP", None),
+    ],
+)
+def test_tso_of_the_policy(offloads, wanted, verdict, changed):
+    host = _host(ethernet(offloads=offloads), network_manager=_profile())
+    policy = _tso(wanted)
+    assert findings(tso.RULE, host, policy)["ens1"][0] == verdict
+    found = steps(tso.RULE, host, policy)
+    if changed is None:
+        assert found == {}
+        return
+    step = found["ens1"]
+    assert tuple(change.name for change in step.changes) == changed
+    assert {change.after for change in step.changes} <= {wanted}
+    assert bool(step.refused) != bool(changed)
+    assert step.effect == "live"
+
+
+@pytest.mark.parametrize(("now", "more"), [(BOTH_ON, (TSO4, TSO6)), (BOTH_OFF, ())])
+def test_tso_that_the_profile_would_turn_on_again(now, more):
+    """Its next activation would; and a Reapply is refused until there is one."""
+    manager = _profile(**{"ethtool__feature-tso": "on"})
+    use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
+    netdev = ethernet(offloads=now)
+    host = _host(netdev, network_manager=manager, netdev_uses=(use,))
+    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "FAIL"
+    step = steps(tso.RULE, host, _tso("off"))["ens1"]
+    changed = tuple(change.name for change in step.changes)
+    assert changed == ("ethtool.feature-tso", *more)
+    assert step.effect == "link-down"
+    assert step.users == ("nfs: 10.0.0.1:/data at /mnt",)
+
+
+def test_tso_that_is_kept_already():
+    manager = _profile(**{"ethtool__feature-tso": "off"})
+    host = _host(ethernet(offloads=BOTH_OFF), network_manager=manager)
+    assert steps(tso.RULE, host, _tso("off")) == {}
+    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
+
+
+def test_tso_without_a_profile():
+    host = _host(ethernet(offloads=BOTH_ON))
+    step = steps(tso.RULE, host, _tso("off"))["ens1"]
+    assert (step.refused, step.effect) == ("", "live")
+    host = _host(ethernet(offloads=BOTH_OFF))
+    assert findings(tso.RULE, host, _tso("off"))["ens1"][0] == "PASS"
+
+
+def test_tso_that_the_policy_does_not_name():
+    host = _host(ethernet(offloads=BOTH_ON))
+    assert findings(tso.RULE, host)["host"][0] == "SKIP"
+    assert findings(tso.RULE, facts())["host"][0] == "SKIP"
+
+
+# ROCE-GID-01
+
+
+@pytest.mark.parametrize(
+    ("port", "subject", "verdict", "words"),
+    [
+        ({"gids": (gid("10.0.0.2", "ens1"),)}, "mlx5_0/1", "PASS", "does RoCE v2"),
+        (
+            {"gids": (gid("10.0.0.2", "ens1", "IB/RoCE v1"),)},
+            "mlx5_0/1",
+            "WARN",
+            "RoCE v1 only",
+        ),
+        (
+            {
+                "gids": (
+                    gid("10.0.0.2", "ens1", "IB/RoCE v1"),
+                    gid("10.0.0.2", "ens1", index=1),
+                ),
+                "default_gid_type": "IB/RoCE v1",
+            },
+            "mlx5_0/1",
+            "WARN",
+            "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode",
+        ),
+        (
+            {"gids": (gid("10.0.0.2", "ens1"),), "default_gid_type": "RoCE v2"},
+            "mlx5_0/1",
+            "PASS",
+            "RDMA CM uses RoCE v2",
+        ),
+        ({"gids": ()}, "mlx5_0/1", "SKIP", "no GID"),
+        (
+            {"gids": (gid("10.9.9.9", "ens1"),)},
+            "ens1",
+            "WARN",
+            "10.0.0.2 of ens1 is not in the GID table of mlx5_0/1",
+        ),
+    ],
+)
+def test_gid(port, subject, verdict, words):
+    host = _host(ethernet(**STORAGE), device=roce_device(**port))
+    found = findings(roce_gid.RULE, host)[subject]
+    assert found[0] == verdict
+    assert words in found[1]
+
+
+def test_gid_of_an_address_above_the_port():
+    netdevs = (
+        ethernet(uppers=("bond0",)),
+        above("bond0", "ens1", uppers=("br",)),
+        above("br", "bond0", addresses=("10.0.0.2/24", "fd00::2/64")),
+    )
+    gids = (
+        gid("10.0.0.2", "br"),
+        replace(gid("10.0.0.2", "br"), gid="fd00:0000:0000:0000:0000:0000:0000:0002"),
+    )
+    host = _host(*netdevs, device=roce_device(gids=gids))
+    assert findings(roce_gid.RULE, host) == {
+        "mlx5_0/1": ("PASS", "mlx5_0/1 does RoCE v2 | ")
+    }
+    host = _host(*netdevs, device=roce_device(gids=gids[:1]))
+    assert "fd00::2 of br" in findings(roce_gid.RULE, host)["br"][1]
+
+
+# ROCE-PFC-01, ROCE-ECN-01
+
+
+@pytest.mark.parametrize(
+    ("dcb", "verdict", "words"),
+    [
+        (None, "SKIP", "cannot be told"),
+        (Dcb(ecn_priorities=(3,)), "SKIP", "dcb pfc show dev ens1"),
+        (Dcb(pfc_priorities=()), "WARN", "no flow control"),
+        (Dcb(pfc_priorities=(), pause_rx=True, pause_tx=True), "PASS", "global pause"),
+        (Dcb(pause_rx=True, pause_tx=True), "PASS", "global pause"),
+        (Dcb(pfc_priorities=(3,), trust="dscp"), "PASS", "PFC for priority 3"),
+        (Dcb(pfc_priorities=(3,)), "PASS", "PFC for priority 3"),
+        (Dcb(pfc_priorities=(3, 4), trust="pcp"), "WARN", "untagged RoCE"),
+        (Dcb(pfc_priorities=(3,), pause_rx=True), "WARN", "ethtool -A ens1 rx off"),
+    ],
+)
+def test_pfc(dcb, verdict, words):
+    found = findings(flow_control.PFC_RULE, _host(ethernet(dcb=dcb)))["ens1"]
+    assert found[0] == verdict
+    assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    ("dcb", "verdict", "words"),
+    [
+        (None, "SKIP", "cannot be told"),
+        (Dcb(ecn_priorities=()), "WARN", "does no ECN"),
+        (Dcb((3,), (3,)), "PASS", "ECN for priority 3"),
+        (Dcb((3, 5), (3,)), "WARN", "not ECN for priority 5"),
+        (Dcb(None, (0, 1)), "PASS", "0, 1"),
+    ],
+)
+def test_ecn(dcb, verdict, words):
+    found = findings(flow_control.ECN_RULE, _host(ethernet(dcb=dcb)))["ens1"]
+    assert found[0] == verdict
+    assert words in found[1]
+
+
+@pytest.mark.parametrize("rule", [flow_control.PFC_RULE, flow_control.ECN_RULE])
+def test_soft_roce_has_no_flow_control(rule):
+    host = _host(ethernet(), device=roce_device(driver="rdma_rxe"))
+    assert findings(rule, host)["mlx5_0/1"][0] == "SKIP"

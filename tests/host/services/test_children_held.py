@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which children are ours by the journal, and which open run the follower waits for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.host.ipoib_host import child, host, netdev, policy
+
+from ovirt_rdma.host.changes.kinds.model import (
+    APPLY,
+    DONE,
+    PARTITIONS,
+    REVERT,
+    ROLLED_BACK,
+    Act,
+    Begin,
+    Confirmed,
+    Doing,
+    Done,
+    End,
+    Undone,
+)
+from ovirt_rdma.host.changes.ledger import fold
+from ovirt_rdma.host.paths import PARTITIONS_UNIT as UNIT
+from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
+from ovirt_rdma.host.rules.infiniband.settings import new_profile
+from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.services.partition_children import made_by, open_run
+
+pytestmark = pytest.mark.hypervisor
+
+STEP = "IPOIB-PKEY-01/ib0.8001"
+AT = "2025-01-01T00:00:00Z"
+BY_SYSFS = (Change(SYSFS, "/sys/class/net/ib0/create_child", None, "0x8001"),)
+BY_PROFILE = new_profile("ib0.8001", "datagram", "ib0", "0x8001")
+OTHER = (Change(SYSFS, "/sys/class/net/ib0/create_child", None, "0x8002"),)
+
+
+def begun(verb=APPLY, number=1, by="apply's"):
+    return Begin(number, verb, AT, "boot", by)
+
+
+def made(changes, step=STEP, verb=APPLY):
+    act = Act(step, LIVE, "reason", changes, before=(None,) * len(changes))
+    values = tuple(change.after for change in changes)
+    return [begun(verb), Doing(1, 0, act), Done(1, 0, values), End(1, DONE, AT)]
+
+
+def the_child(**parts):
+    view = View(host(netdev(), child(**parts)), policy())
+    (one,) = (i for i in view.ipoib if i.is_child)
+    return one
+
+
+@pytest.mark.parametrize("changes", [BY_SYSFS, BY_PROFILE])
+@pytest.mark.parametrize("verb", [APPLY, PARTITIONS])
+def test_a_child_that_a_run_of_ours_made_is_ours(changes, verb):
+    ledger = fold(made(changes, verb=verb))
+    assert made_by(ledger, the_child()) == STEP
+    assert made_by(ledger, the_child(pkey="0x0001")) == STEP
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [],
+        [*made(BY_SYSFS), begun(number=2), Undone(1, 0, 2), End(2, DONE, AT)],
+        made(OTHER),
+        made(BY_SYSFS, "IPOIB-PKEY-01/ib1.8001"),
+        made(BY_SYSFS, "IPOIB-MODE-01/ib0.8001"),
+    ],
+)
+def test_any_other_is_not(records):
+    assert made_by(fold(records), the_child()) is None
+
+
+@pytest.mark.parametrize("pkey", ["0x8002", None, "what"])
+def test_one_that_somebody_made_anew_for_another_partition_is_not(pkey):
+    assert made_by(fold(made(BY_SYSFS)), the_child(pkey=pkey)) is None
+
+
+WAITS = [replace(r, confirm_by=99) if isinstance(r, Begin) else r for r in made(OTHER)]
+
+
+@pytest.mark.parametrize(
+    ("records", "words"),
+    [
+        ([], ""),
+        (made(OTHER), ""),
+        (made(OTHER)[:2], "run 1 (apply's) was interrupted"),
+        ([begun(REVERT)], "run 1 (apply's) was interrupted"),
+        ([begun(by="")], "run 1 (apply) was interrupted"),
+        # The follower's own, of both verbs.
+        ([begun(PARTITIONS, by=UNIT)], ""),
+        ([begun(REVERT, by=UNIT)], ""),
+        ([begun(), End(1, ROLLED_BACK, AT)], ""),
+        (WAITS, "run 1 awaits confirmation"),
+        ([*WAITS, Confirmed(1, AT)], ""),
+    ],
+)
+def test_which_run_is_in_the_way(records, words):
+    said = open_run(fold(records))
+    assert said.startswith(words)
+    assert bool(said) == bool(words)

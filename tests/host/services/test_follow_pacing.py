@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""When the follower looks, acts, waits and speaks. What it does then is tested in
+test_follow_partitions.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from support.golden import golden_mlx4 as mlx4
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.paths import POLICY_JSON
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.services import partition_follower as module
+from ovirt_rdma.host.services.partition_children import Outcome
+from ovirt_rdma.host.services.partition_follower import Follower, follow_partitions
+from ovirt_rdma.host.system.lock import LockHeld
+
+pytestmark = pytest.mark.hypervisor
+
+KEYS = ("0xffff", "0x8001", "0x8003")
+FAILED = Outcome(("ib0.8005 could not be made: no",), frozenset({"ib0.8005"}))
+
+
+@dataclass
+class Stage:
+    """A host with ib0, ib0.8001 and ib0.8003, whose table is ``table``; what ``bring``
+    was asked for, and what it answers: an Outcome, or a Problem to raise.
+    """
+
+    host: object
+    asked: list = field(default_factory=list)
+    answer: object = Outcome()
+    said: list = field(default_factory=list)
+    recovers: object = ""
+    recovered: bool = False
+
+    def table(self, *keys):
+        self.host.fabric_port("mlx4_0", 1, 5, 1, keys, table_size=8)
+
+    def policy(self, interval=30, partitions="follow"):
+        rule = InterfaceRule(
+            1, "interface 1", link_layer="infiniband", partitions=partitions
+        )
+        policy = Policy(host=HostPolicy((rule,), partitions_interval=interval))
+        store(policy, "p.yaml", self.host.path / POLICY_JSON.lstrip("/"))
+
+    def follower(self):
+        return Follower(self.host.path, self.host.runner, self, Never())
+
+    # A listener's, of which a round of its own uses the last only.
+
+    def note(self, sentence):
+        self.said.append(sentence)
+
+    def take(self):
+        """What was asked and said since the last call."""
+        taken = (self.asked[:], self.said[:])
+        del self.asked[:], self.said[:]
+        return taken
+
+
+class Never:
+    def wait(self, seconds):
+        return False
+
+
+@pytest.fixture
+def stage(tmp_path, monkeypatch):
+    host = mlx4.partitions(tmp_path)
+    found = Stage(host)
+    found.table(*KEYS)
+    found.policy()
+
+    class Scripted:
+        def __init__(self, root, run, effects, policy, *, listener, stop):
+            assert (root, run, listener) == (host.path, host.runner, found)
+            assert policy.policy.host.follows_partitions
+
+        def recover_own(self):
+            assert not found.recovered, "once is enough"
+            if isinstance(found.recovers, Problem):
+                raise found.recovers
+            found.recovered = not found.recovers
+            return found.recovers
+
+        def bring(self, seen, alone):
+            assert found.recovered
+            found.asked.append((seen.missing, seen.gone, set(alone)))
+            if isinstance(found.answer, Problem):
+                raise found.answer
+            return found.answer
+
+    monkeypatch.setattr(module, "ChildrenRun", Scripted)
+    return found
+
+
+def looks(follower, number):
+    return [follower.look() for _ in range(number)]
+
+
+def test_nothing_is_done_where_nothing_differs(stage):
+    assert looks(stage.follower(), 3) == [30, 30, 30]
+    assert stage.take() == ([], [])
+    assert stage.host.runner.ran == []
+
+
+def test_a_partition_that_appears_is_acted_on_at_once(stage):
+    follower = stage.follower()
+    follower.look()
+    stage.table(*KEYS, "0x8005")
+    follower.look()
+    assert stage.take() == ([(("ib0.8005",), (), set())], [])
+
+
+def test_one_that_disappears_is_acted_on_at_the_second_look(stage):
+    follower = stage.follower()
+    stage.table("0xffff", "0x8001")
+    follower.look()
+    assert stage.take() == ([], [])
+    stage.table(*KEYS)
+    follower.look()
+    stage.table("0xffff", "0x8001")
+    follower.look()
+    assert stage.take() == ([], [])
+    follower.look()
+    assert stage.take() == ([((), ("ib0.8003",), set())], [])
+
+
+def test_a_table_with_an_entry_that_cannot_be_read_takes_nothing_away(stage):
+    follower = stage.follower()
+    stage.host.write("/sys/class/infiniband/mlx4_0/ports/1/pkeys/2", "what?")
+    looks(follower, 3)
+    assert stage.take() == ([], [])
+
+
+def test_what_fails_is_tried_less_and_less_often_and_told_once(stage):
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    stage.answer = FAILED
+    tried = []
+    for look in range(80):
+        follower.look()
+        if stage.take()[0]:
+            tried.append(look)
+    # After 1, 2, 4, ... looks, and in the end every ten minutes.
+    assert tried == [0, 1, 3, 7, 15, 31, 52, 73]
+
+
+def test_what_failed_is_made_in_a_run_of_its_own_the_next_time(stage):
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    stage.answer = FAILED
+    follower.look()
+    assert stage.take() == ([(("ib0.8005",), (), set())], [FAILED.sentences[0]])
+    follower.look()
+    assert stage.take() == ([(("ib0.8005",), (), {"ib0.8005"})], [])
+    # Something new is no reason to wait.
+    stage.table(*KEYS, "0x8005", "0x8006")
+    follower.look()
+    assert stage.take() == ([(("ib0.8005", "ib0.8006"), (), {"ib0.8005"})], [])
+
+
+def test_another_reason_is_told(stage):
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    for sentence in ("one", "one", "two"):
+        stage.answer = Outcome((sentence,), frozenset({"ib0.8005"}))
+        looks(follower, 30)
+    assert stage.take()[1] == ["one", "two"]
+
+
+def test_what_came_right_and_fails_again_is_told_again(stage):
+    follower = stage.follower()
+    stage.answer = FAILED
+    for keys in ((*KEYS, "0x8005"), KEYS, (*KEYS, "0x8005")):
+        stage.table(*keys)
+        follower.look()
+    assert stage.take()[1] == [FAILED.sentences[0]] * 2
+
+
+@pytest.mark.parametrize(
+    "answer", [Outcome(("run 3 awaits confirmation",), waits=True), LockHeld("held")]
+)
+def test_while_another_run_is_at_work_each_look_asks(stage, answer):
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    stage.answer = answer
+    looks(follower, 9)
+    asked, said = stage.take()
+    assert len(asked) == 9
+    assert said == list(getattr(answer, "sentences", ()))
+    stage.answer = Outcome()
+    follower.look()
+    assert len(stage.take()[0]) == 1
+
+
+def test_a_journal_that_cannot_be_used_is_told_once(stage):
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    stage.answer = Problem("the journal is damaged\nin two lines")
+    looks(follower, 8)
+    asked, said = stage.take()
+    assert (len(asked), said) == (4, ["the journal is damaged; in two lines"])
+
+
+@pytest.mark.parametrize(
+    ("recovers", "told"),
+    [
+        ("ib0.8001 could not be removed", ["ib0.8001 could not be removed"]),
+        (Problem("the journal is damaged"), ["the journal is damaged"]),
+        (LockHeld("held"), []),
+    ],
+)
+def test_nothing_is_done_before_what_was_killed_is_taken_back(stage, recovers, told):
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    stage.recovers = recovers
+    looks(follower, 3)
+    assert stage.take() == ([], told)
+    stage.recovers = ""
+    looks(follower, 2)
+    assert len(stage.take()[0]) == 2
+
+
+def test_the_policy_in_force_is_followed(stage):
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    stage.policy(partitions=None)
+    nothing = "the policy in force follows no partitions: nothing is done"
+    assert looks(follower, 2) == [30, 30]
+    assert stage.take() == ([], [nothing])
+    stage.policy(interval=5)
+    assert follower.look() == 5
+    assert stage.take()[0]
+    (stage.host.path / POLICY_JSON.lstrip("/")).unlink()
+    assert looks(follower, 2) == [30, 30]
+    assert stage.take() == ([], [nothing])
+
+
+def test_a_broken_policy_is_told_once_and_nothing_done(stage):
+    follower = stage.follower()
+    stage.table(*KEYS, "0x8005")
+    stage.host.write(POLICY_JSON, "{")
+    assert looks(follower, 3) == [30] * 3
+    asked, (sentence,) = stage.take()
+    assert asked == []
+    assert "the stored policy is broken" in sentence
+    stage.policy()
+    follower.look()
+    assert len(stage.take()[0]) == 1
+
+
+def test_a_policy_that_did_not_change_is_not_read_again(stage, monkeypatch):
+    follower = stage.follower()
+    follower.look()
+    monkeypatch.setattr(module, "read", None)
+    looks(follower, 3)
+    assert stage.take() == ([], [])
+
+
+def test_a_host_without_rdma_is_no_reason_to_end(tmp_path, stage):
+    host = mlx4.connectx_2_on_el9(tmp_path / "other")
+    follower = Follower(host.path, host.runner, stage, Never())
+    assert looks(follower, 2) == [30, 30]
+
+
+def test_the_loop_waits_as_long_as_the_policy_says_and_ends_at_once(stage):
+    stage.policy(interval=60)
+    waited = []
+
+    class Third:
+        def wait(self, seconds):
+            waited.append(seconds)
+            return len(waited) == 3
+
+    follow_partitions(stage.host.path, stage.host.runner, stage, Third())
+    assert waited == [60, 60, 60]

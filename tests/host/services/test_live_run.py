@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Hooks do what nobody notices and tell the rest, on a host that can be changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from support.fakes.fake_changes import ChangingRoot, changing
+from support.fakes.fake_hosts import connectx3_ib
+
+from ovirt_rdma.host.changes.journal import Journal
+from ovirt_rdma.host.changes.kinds.model import DONE, HOOK
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.store import StoredPolicyProblem, store
+from ovirt_rdma.host.services.hook_runs import MOST_LINES, live_run
+from ovirt_rdma.host.system.lock import one_run
+
+pytestmark = pytest.mark.hypervisor
+
+TSO_OFF = """\
+version: 1
+host:
+  interfaces:
+    - match: {port: 1}
+      tso: off
+    - match: {port: 2}
+      tso: off
+      transport_mode: connected
+"""
+
+
+@dataclass
+class Site:
+    host: ChangingRoot
+    said: list = field(default_factory=list)
+
+    def policy(self, text):
+        policy = parse_policy(text, "p.yaml").policy
+        store(policy, "p.yaml", under(self.host.path, POLICY_JSON))
+
+    def live(self, netdevs=None):
+        """Do the live steps; return what was said."""
+        del self.said[:]
+        live_run(
+            self.host.path,
+            "before_vdsm_start",
+            self.said.append,
+            netdevs,
+            run=self.host.run,
+            host=self.host.effects(),
+        )
+        return self.said
+
+    @property
+    def runs(self):
+        runs = Journal(self.host.path).ledger().runs
+        return [(run.begin.verb, run.begin.by, run.outcome) for run in runs]
+
+    @property
+    def held(self):
+        held = Journal(self.host.path).ledger().held
+        return list(dict.fromkeys(entry.act.step for entry in held))
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(changing(connectx3_ib, tmp_path))
+
+
+def test_live_steps_are_done_and_others_told(site):
+    site.policy(TSO_OFF)
+    said = site.live()
+    assert site.runs == [(HOOK, "before_vdsm_start", DONE)]
+    assert site.held == ["IPOIB-TSO-02/ib0"]
+    assert site.host.text("ib1", "mode") == "datagram"
+    assert said[0] == "IPOIB-TSO-02/ib0: on -> off"
+    left = [line for line in said if line.startswith("left: IPOIB-MODE-01/ib1")]
+    assert len(left) == 1
+    assert left[0].endswith("is link-down; ovirt-rdma-host apply does it")
+
+
+def test_a_second_time_there_is_nothing_to_do(site):
+    site.policy(TSO_OFF)
+    site.live()
+    journal = under(site.host.path, JOURNAL).read_bytes()
+    assert not any(line.startswith("IPOIB-TSO-02/ib0") for line in site.live())
+    assert under(site.host.path, JOURNAL).read_bytes() == journal
+
+
+def test_live_steps_are_done_while_the_netdev_is_used(site):
+    site.policy(TSO_OFF)
+    site.host.nfs_mount("10.0.0.1:/vm", "/rhev/data-center/mnt/10.0.0.1:_vm", "rdma")
+    site.live()
+    assert site.held == ["IPOIB-TSO-02/ib0"]
+
+
+@pytest.mark.parametrize("netdevs", [(), ("ib1",), ("eth0",)])
+def test_other_netdevs_are_left_and_not_told(site, netdevs):
+    site.policy(TSO_OFF)
+    said = site.live(netdevs)
+    assert site.runs == []
+    assert all("ib0" not in line for line in said)
+
+
+def test_without_a_policy_nothing_is_read_or_said(site):
+    site.host.run = None
+    assert site.live() == []
+
+
+def test_a_policy_or_journal_that_cannot_be_used_is_our_trouble(site):
+    site.policy(TSO_OFF)
+    journal = under(site.host.path, JOURNAL)
+    journal.write_text("{\n{\n")
+    with pytest.raises(Problem):
+        site.live()
+    journal.unlink()
+    under(site.host.path, POLICY_JSON).write_text("{")
+    with pytest.raises(StoredPolicyProblem):
+        site.live()
+    assert site.host.written == []
+
+
+def test_a_lock_that_is_held_is_not_waited_for(site):
+    site.policy(TSO_OFF)
+    with one_run(site.host.path, by="apply"):
+        (said,) = site.live()
+    assert said.startswith(
+        "nothing was done: another run of ovirt-rdma-host is changing this host: apply "
+    )
+    assert site.runs == []
+
+
+def test_a_step_that_fails_is_taken_back_and_said(site):
+    site.policy(TSO_OFF)
+    site.host.fail("ethtool -K", said="Cannot set device feature settings")
+    said = site.live()
+    assert any("Cannot set device feature settings" in line for line in said)
+    assert site.held == []
+
+
+def test_the_log_gets_no_more_lines_than_people_read(site, monkeypatch):
+    monkeypatch.setattr("ovirt_rdma.host.services.hook_runs.MOST_LINES", 1)
+    site.policy(TSO_OFF)
+    said = site.live()
+    assert said[-1].endswith(" more: ovirt-rdma-host check")
+    assert MOST_LINES > 10

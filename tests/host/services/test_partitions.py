@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which children of a host differ from the P_Key table, and which may be removed; and
+the few files that tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.golden import golden_mlx4 as mlx4
+from support.host.ipoib_host import bond, child, host, netdev, network, policy, port
+
+from ovirt_rdma.host.decision.registry import decide
+from ovirt_rdma.host.facts.devices import NetdevUse
+from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
+from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.services.partition_children import (
+    Difference,
+    difference,
+    steps_of,
+    who_uses,
+)
+from ovirt_rdma.host.system.commands import CommandFailed
+
+FOLLOW = policy(partitions="follow")
+
+
+def differs(*netdevs, wanted=FOLLOW, **parts):
+    return difference(View(host(*netdevs, **parts), wanted))
+
+
+@pytest.mark.parametrize(
+    ("keys", "state", "missing", "gone"),
+    [
+        (("0xffff", "0x8001"), "ACTIVE", (), ()),
+        (("0xffff", "0x0001"), "ACTIVE", (), ()),
+        (("0xffff", "0x8001", "0x8002"), "ACTIVE", ("ib0.8002",), ()),
+        (("0xffff",), "ACTIVE", (), ("ib0.8001",)),
+        (("0xffff", "0x8002"), "ACTIVE", ("ib0.8002",), ("ib0.8001",)),
+        # No subnet manager has spoken yet, or the table could not be read.
+        (("0xffff",), "INIT", (), ()),
+        (("0xffff",), "DOWN", (), ()),
+        ((), "ACTIVE", (), ()),
+    ],
+)
+def test_what_differs(keys, state, missing, gone):
+    ports = (port(pkeys=keys, state=state),)
+    assert differs(netdev(), child(), ports=ports) == Difference(missing, gone)
+
+
+def test_nothing_differs_where_the_policy_does_not_follow():
+    parts = {"ports": (port(pkeys=("0xffff", "0x8002")),)}
+    for wanted in (Policy(), policy(mtu=2044), policy(pkey_children=("0x8002",))):
+        assert differs(netdev(), child(), wanted=wanted, **parts) == Difference()
+
+
+def test_each_port_follows_its_own_table():
+    rules = (
+        InterfaceRule(1, "a", port=1, partitions="follow"),
+        InterfaceRule(2, "b", port=2, pkey_children=("0x8003",)),
+    )
+    found = differs(
+        netdev(),
+        netdev("ib1", port=2),
+        child("ib0.8004", "0x8004"),
+        child("ib1.8004", "0x8004", parent="ib1", port=2),
+        ports=(
+            port(1, pkeys=("0xffff", "0x8001")),
+            port(2, pkeys=("0xffff", "0x8003")),
+        ),
+        wanted=Policy(host=HostPolicy(rules)),
+    )
+    assert found == Difference(("ib0.8001",), ("ib0.8004",))
+
+
+def test_a_child_without_a_p_key_is_not_gone():
+    assert differs(netdev(), child(pkey=None)) == Difference()
+    assert differs(netdev(), child(pkey="what")) == Difference()
+
+
+def test_only_the_steps_of_the_new_children_are_taken():
+    wanted = policy(partitions="follow", transport_mode="connected", mtu="auto")
+    facts = host(netdev(), ports=(port(pkeys=("0xffff", "0x8001", "0x8002")),))
+    plan = decide(facts, wanted).steps
+    assert {step.subject for step in plan} > {"ib0.8001"}
+    assert [step.id for step in steps_of(plan, ["ib0.8001"])] == [
+        "IPOIB-PKEY-01/ib0.8001",
+        "IPOIB-MODE-01/ib0.8001",
+    ]
+    refused = [replace(step, refused="not here") for step in plan]
+    assert steps_of(refused, ["ib0.8001"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("there", "more", "parts", "why"),
+    [
+        ({}, (), {}, None),
+        # The kernel's own address is nobody's.
+        ({"addresses": ("fe80::1/64",)}, (), {}, None),
+        ({"addresses": ("10.0.0.2/24",)}, (), {}, "it has the address 10.0.0.2/24"),
+        ({}, (), {"uses": ("ib0.8001",)}, "it is used by nfs: nas:/ib0.8001"),
+        (
+            {},
+            (),
+            {"networks": (network("store", "ib0.8001"),)},
+            "it is in the logical network 'store'",
+        ),
+        (
+            {"uppers": ("bond0",)},
+            (bond(members=("ib0.8001",)),),
+            {},
+            "it is a member of bond0",
+        ),
+        ({"uppers": ("x0",)}, (), {}, "x0 is built on it"),
+        # The parent's users do not use the child.
+        ({}, (), {"uses": ("ib0",), "networks": (network(),)}, None),
+    ],
+)
+def test_who_uses_a_child(there, more, parts, why):
+    view = View(host(netdev(), child(**there), *more, **parts), FOLLOW)
+    (one,) = (i for i in view.ipoib if i.name == "ib0.8001")
+    assert who_uses(view, one) == why
+
+
+def test_a_user_above_a_child_counts():
+    facts = host(
+        netdev(), child(uppers=("bond0",)), bond(members=("ib0.8001",)), uses=("bond0",)
+    )
+    view = View(facts, FOLLOW)
+    (one,) = (i for i in view.ipoib if i.name == "ib0.8001")
+    assert facts.netdev_uses == (NetdevUse("bond0", "nfs", "nas:/bond0"),)
+    assert who_uses(view, one) == "it is used by nfs: nas:/bond0"
+
+
+# Reading
+
+
+def seen(facts):
+    """What a look is for."""
+    ports = {(d.name, p.number): p for d in facts.rdma_devices for p in d.ports}
+    return (
+        {key: (port.state, port.guid, port.pkeys) for key, port in ports.items()},
+        {n.name: (n.ipoib, n.rdma_device, n.rdma_port) for n in facts.netdevs},
+    )
+
+
+@pytest.mark.parametrize("build", [mlx4.partitions, mlx4.connectx_3_vpi, mlx4.pkeys])
+def test_a_look_sees_what_the_whole_host_shows(build, tmp_path):
+    fake = build(tmp_path)
+    reader = fake.reader()
+    whole, fake.runner.ran = reader.facts(), []
+    look = reader.partitions()
+    ran = {argv[:2] for argv in fake.runner.ran}
+    wanted = policy(partitions="follow")
+    assert difference(View(look, wanted)).gone == difference(View(whole, wanted)).gone
+    assert seen(look) == seen(whole)
+    # A child that ip link made has no files.
+    assert ran == ({("ip", "-j")} if build is mlx4.pkeys else set())
+
+
+def test_a_look_sees_what_is_missing(tmp_path):
+    look = mlx4.partitions(tmp_path).reader().partitions()
+    assert difference(View(look, FOLLOW)) == Difference(
+        ("ib0.8004", "ib0.8005", "ib0.8002"), ("ib0.8003",)
+    )
+
+
+def test_a_look_at_odd_files_says_so(tmp_path):
+    fake = mlx4.partitions(tmp_path)
+    fake.write("/sys/class/infiniband/mlx4_0/ports/1/pkeys/2", "garbage")
+    fake.unreadable("/sys/class/net/ib0.8003/pkey")
+    fake.runner.answer("ip -j -d link show type ipoib", CommandFailed("no", 1))
+    problems: list[str] = []
+    look = fake.reader().partitions(problems)
+    assert any("garbage" in text for text in problems)
+    assert look.problems == tuple(problems)
+    assert difference(View(look, FOLLOW)).gone == ("ib0.8001",)
+
+
+def test_a_host_without_rdma(tmp_path):
+    look = mlx4.connectx_2_on_el9(tmp_path).reader().partitions()
+    assert (look.rdma_devices, look.problems) == ((), ())
+    assert difference(View(look, FOLLOW)) == Difference()

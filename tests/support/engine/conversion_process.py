@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""ovirt-rdma as a process of its own, on an engine double in this one: to be killed,
+interrupted or held at one of its changes, before the engine makes it or after.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from engine_double import Fault
+from engine_double.serve import WAY, serve_hosts
+
+from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from support.engine.engine_command_line import access, run_engine
+from support.engine.engine_door import DoubleDoor
+
+EXPORT = "nfs1.example.com:/exports/data1"
+ROLLING = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
+OFFLINE = ("domain", "convert", "data1", "--to", "rdma", "--allow-datacenter-down")
+OFFLINE = (*OFFLINE, "-y")
+REVERT = ("domain", "revert", "data1", "-y")
+# The command itself, with the hosts of the double, states in a folder of the test, and
+# waits that take no time.
+PROGRAM = """
+import signal, sys, time
+from pathlib import Path
+from support.engine.engine_door import HttpDoor
+from ovirt_rdma.cli.engine import conversion_run, session as engine_session
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+signal.signal(signal.SIGINT, signal.default_int_handler)
+url, folder, *words = sys.argv[1:]
+conversion_run.states = lambda: StateFolder(Path(folder))
+brief = lambda seconds: time.sleep(min(seconds, 0.01))
+engine_session.Session = lambda settings: Session(settings, sleep=brief)
+raise SystemExit(main(words, HttpDoor(url)))
+"""
+LIMIT_S = 300
+
+
+@dataclass(frozen=True)
+class Meanwhile(Fault):
+    """``act`` is called at a change, before it is made or after (``applied``); then no
+    answer is given.
+    """
+
+    act: Callable[[], None]
+    applied: bool = False
+
+    def answer(self):
+        self.act()
+
+
+class Site:
+    """The double, its hosts, and the command in a process of its own or here.
+
+    ``acts`` are the changes so far: of the engine's objects, and policies for hosts.
+    """
+
+    def __init__(self, capsys, double, folder):
+        self._capsys = capsys
+        self.double, self.world, self.folder = double, double.world, folder
+        self.door = DoubleDoor(double.world)
+        self.acts: list[str] = []
+        self._at: dict[int, Meanwhile] = {}
+        self._held: dict[int, Callable[[], None]] = {}
+        self._gate = threading.Lock()
+        self._spring = double.traps.spring
+        double.traps.spring = self._sprung
+        serve_hosts(double, self.door)
+        self._over_ssh = double.beside[WAY]
+        double.beside[WAY] = self._served
+
+    def at(self, number: int, act: Callable[[], None], *, applied: bool) -> None:
+        """Let ``act`` happen at the change of this number, from 0."""
+        self._at[number] = Meanwhile(act, applied)
+
+    def hold(self, number: int, act: Callable[[], None]) -> None:
+        """Let ``act`` happen before the change of this number; then it is made."""
+        self._held[number] = act
+
+    def here(self, *words):
+        """Run the command in this process, as the next one."""
+        states = StateFolder(self.folder)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(conversion_run, "states", lambda: states)
+            return run_engine(self._capsys, self.double, self.door, *words)
+
+    def start(self, *words) -> subprocess.Popen[str]:
+        command = (sys.executable, "-c", PROGRAM, self.double.url, str(self.folder))
+        return subprocess.Popen(
+            (*command, *words),
+            env={**os.environ, **access(self.double), "PYTHONPATH": python_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def killed(self, number: int, *words, applied: bool) -> None:
+        """Run the command until its change ``number``, and kill it there."""
+        running: list[subprocess.Popen[str]] = []
+        started = threading.Event()
+
+        def kill() -> None:
+            started.wait(LIMIT_S)
+            running[0].send_signal(signal.SIGKILL)
+            running[0].wait(LIMIT_S)
+
+        self.at(number, kill, applied=applied)
+        running.append(self.start(*words))
+        started.set()
+        out, err = running[0].communicate(timeout=LIMIT_S)
+        assert running[0].returncode == -signal.SIGKILL, (out, err)
+        assert len(self.acts) == number + 1
+
+    def count(self, *words) -> int:
+        """Return how many changes the command makes here."""
+        before = len(self.acts)
+        done = self.here(*words)
+        assert done.code == 0, done
+        return len(self.acts) - before
+
+    def is_converted(self) -> None:
+        self.is_all("rdma")
+        row = self.world.connection_of("data1")
+        assert row.mount_options == "proto=rdma,port=20049"
+
+    def is_all(self, transport) -> None:
+        """Check that hosts and domain are up, with this transport, nothing open."""
+        self.world.settle()
+        for host in self.world.hosts.values():
+            assert (host.name, host.status) == (host.name, "up")
+            assert host.mounts == {EXPORT: transport}
+        assert self.world.domain("data1").status == "active"
+        assert self.double.strict_errors == []
+
+    def _sprung(self, method, path):
+        if method != "GET" and path.startswith(OBJECTS):
+            happens = self._next(f"{method} {path}")
+            if happens is not None:
+                return happens
+        return self._spring(method, path)
+
+    def _served(self, method, target, headers, raw):
+        happens = self._next(target) if target == f"{WAY}policy" else None
+        if happens is None:
+            return self._over_ssh(method, target, headers, raw)
+        if happens.applied:
+            self._over_ssh(method, target, headers, raw)
+        return happens.answer()
+
+    def _next(self, what):
+        with self._gate:
+            number = len(self.acts)
+            self.acts.append(what)
+            act = self._held.pop(number, None)
+        if act is not None:
+            act()
+        return self._at.pop(number, None)
+
+
+# What a conversion changes; jobs and events only tell of it.
+OBJECTS = ("/hosts/", "/storageconnections/", "/datacenters/")
+
+
+def python_path():
+    """The import path of this process, which has the double."""
+    return os.pathsep.join(path for path in sys.path if path)
+
+
+# Two hosts: policy, maintenance, activation each, and the row.
+ROLLING_ACTS = 7

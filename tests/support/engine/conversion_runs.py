@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Conversions on a site without a network: planned, carried out, reverted, and what
+became of hosts and domains.
+"""
+
+from __future__ import annotations
+
+from engine_double import SimConnection, SimDomain, new_id, sample_world
+
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.conversion.plan import (
+    plan_convert,
+    plan_resume,
+    plan_revert,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
+from support.engine.conversion_site import Site, engine_of, report_of
+
+OFFLINE = ConversionRequest("rdma")
+ROLLING = ConversionRequest("rdma", rolling=True)
+BY_ROW = ConversionRequest("rdma", rolling=True, by_row=True)
+BATCH = ConversionRequest("rdma", rolling=True, batch=2)
+# By row, without any way to the hosts: an object of its own, that planned() knows.
+BLIND = ConversionRequest("rdma", rolling=True, by_row=True)
+
+
+class Ear(Silent):
+    """Counts what is told; ``total`` is how much was announced."""
+
+    def __init__(self):
+        self.total = self.told = 0
+
+    def plan(self, subjects, total):
+        self.total = total
+
+    def end(self, step, subject=None, problem=""):
+        self.told += 1
+
+
+def site_of(**words) -> Site:
+    world = sample_world(
+        **{"hosts": 3, "domains": ("data1",), "addon": True, "iso": False, **words}
+    )
+    # Another server's, so that nothing is in the way, and data1 is not the last.
+    add_other(world)
+    return Site(world)
+
+
+def add_other(world) -> None:
+    (centre,) = (c for c in world.data_centers.values() if c.name == "dc1")
+    row = SimConnection(
+        new_id("connection other"), "nfs", "nfs2.example.com", "/o", nfs_version="v4_2"
+    )
+    world.connections[row.id] = row
+    domain = SimDomain(
+        new_id("domain other"), "other", "data", "nfs", row.id, centre.id, "active"
+    )
+    world.domains[domain.id] = domain
+    for host in world.hosts.values():
+        host.mounts[row.export] = "tcp"
+
+
+def reports(site: Site):
+    return [report_of(site.world, h.name) for h in site.world.hosts.values()]
+
+
+def planned(site: Site, request=ROLLING, *names: str, earlier=()):
+    engine = engine_of(site)
+    wanted = names or ("data1",)
+    domains = [d for d in engine.domains if d.name in wanted]
+    told = None if request is BLIND else reports(site)
+    return plan_convert(engine, domains, told, request, earlier=earlier)
+
+
+def run(site: Site, state, ear=None, lock=None):
+    return carry_out(
+        site,
+        None if state.blind else site,
+        state,
+        site,
+        ear or Ear(),
+        lock=lock,
+        read=lambda _: engine_of(site),
+        now=lambda: 1.0,
+    )
+
+
+def convert(site: Site, request=ROLLING, *names: str):
+    return run(site, planned(site, request, *names).state)
+
+
+def revert(site: Site):
+    told = None if site.stored.blind else reports(site)
+    state = plan_revert(site.stored, engine_of(site), told).state
+    return run(site, state)
+
+
+def begin_anew(site: Site):
+    """The next process."""
+    site.alive()
+    told = None if site.stored.blind else reports(site)
+    return run(site, plan_resume(site.stored, engine_of(site), told).state)
+
+
+def after(site: Site, about: str, method: str, act) -> None:
+    """Let ``act`` happen each time after ``method`` was asked of ``about``; ``del
+    site.perform`` ends that.
+    """
+    perform = site.perform
+
+    def and_act(call, **more):
+        perform(call, **more)
+        if (call.about, call.method) == (about, method):
+            act()
+
+    site.perform = and_act
+
+
+EXPORT = "nfs1.example.com:/exports/data1"
+
+
+def transports(site: Site, export: str = EXPORT):
+    return {h.name: h.mounts.get(export) for h in site.world.hosts.values()}
+
+
+def everything(site: Site) -> dict[str, object]:
+    """What a conversion may change, of the whole world; SPM and master go on."""
+    world = site.world
+    return {
+        **{
+            h.name: (h.status, h.policy_text, dict(h.mounts))
+            for h in world.hosts.values()
+        },
+        **{r.export: r.mount_options or "" for r in world.connections.values()},
+        **{d.name: d.status for d in world.domains.values()},
+    }
+
+
+def changed(site: Site, before: dict[str, object]) -> dict[str, object]:
+    """What is not as it was."""
+    now = everything(site)
+    return {name: now[name] for name in now if now[name] != before[name]}

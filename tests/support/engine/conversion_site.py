@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A site for conversions without a network: the engine double's world, asked directly.
+
+Changes go in as the SDK writes them, through the double's strict routing; readings are
+taken from its world. Each thing that is done is counted, so that a test can kill the
+conversion before or after any of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional
+
+from engine_double import EngineDouble, World
+from engine_double.double import SeenRequest
+from engine_double.views import connection_view
+from ovirtsdk4 import Error, types
+from ovirtsdk4.reader import Reader
+
+from ovirt_rdma.engine_sdk_tools.api.errors import (
+    BUSY,
+    EngineProblem,
+    LostAnswer,
+    TimeoutProblem,
+    in_words,
+)
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, wire_form
+from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.model import (
+    Cluster,
+    DataCenter,
+    Domain,
+    Engine,
+    Host,
+    StorageConnection,
+)
+from ovirt_rdma.host.facts.dump import load
+from ovirt_rdma.host.facts.model import Facts, Modules, MountTransport, NfsMount
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.load import parse_policy
+
+# Between two looks of a wait.
+_EVERY_S = 60.0
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Site:
+    """Session, door and state keeper in one. ``kill_at`` is the number of the act, from
+    0, before or after (``after``) which it dies, or (``lose``) loses the answer.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.correlation_id = "tests"
+        self.double = EngineDouble(world)
+        self.double._server.server_close()
+        self.acts: list[str] = []
+        self.kill_at: Optional[int] = None
+        self.after = False
+        self.lose = False
+        # Where it was cut off, in fact: the number of the act, and what it was.
+        self.cut: Optional[tuple[int, str]] = None
+        self.stored: Any = None
+        self.calls: list[Call] = []
+        self.pushes_fail: set[str] = set()
+        # A policy that is put there and not loaded: what is in force, by host.
+        self.loads_fail: set[str] = set()
+        self.in_force: dict[str, Optional[str]] = {}
+        # What happens right before the first act that begins so.
+        self.meanwhile: dict[str, Callable[[], object]] = {}
+        self.now = 1000.0
+
+    # -- dying
+
+    def alive(self) -> None:
+        """Act on with no kill to come, as the next process."""
+        self.kill_at = None
+
+    def _before(self, what: str) -> None:
+        self.acts.append(what)
+        for prefix in [one for one in self.meanwhile if what.startswith(one)]:
+            self.meanwhile.pop(prefix)()
+        if self.kill_at == len(self.acts) - 1 and not self.after and not self.lose:
+            self._cut_off()
+            raise Killed(what)
+
+    def _after(self) -> None:
+        if self.kill_at != len(self.acts) - 1:
+            return
+        if self.lose and self.acts[-1].startswith("perform"):
+            self._cut_off()
+            raise LostAnswer("the answer is lost", "timeout")
+        if self.after:
+            self._cut_off()
+            raise Killed(self.acts[-1])
+
+    def _cut_off(self) -> None:
+        self.cut = len(self.acts) - 1, self.acts[-1]
+
+    # -- session
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def read(self, read: Read) -> Any:
+        form = wire_form(read)
+        return Reader.read(self._send(form, read.doing).body)
+
+    def read_all(self, reads: Sequence[Read]) -> list[Any]:
+        return [self.read(read) for read in reads]
+
+    def perform(self, call: Call, *, before: Callable[[], None] = lambda: None) -> Any:
+        self._before(f"perform {call.doing}")
+        until = self.now + BUSY_S
+        while True:
+            before()
+            try:
+                self._send(wire_form(call), call.doing)
+            except EngineProblem as problem:
+                if problem.kind != BUSY or self.now >= until:
+                    raise
+                self.sleep(_EVERY_S)
+            else:
+                break
+        self.calls.append(call)
+        self._after()
+
+    def _send(self, form: Any, doing: str) -> Any:
+        query = {**form.query, "correlation_id": self.correlation_id}
+        body = form.body or ""
+        if isinstance(body, bytes):
+            body = body.decode()
+        seen = SeenRequest(form.method, form.path, query, body, {})
+        answer = self.double._carry_out(seen, body.encode())
+        assert not self.double.strict_errors
+        if answer.status >= 400:
+            said = Reader.read(answer.body) if answer.body else None
+            # As ovirtsdk4: an action that failed has its fault in it.
+            fault = said.fault if isinstance(said, types.Action) else said
+            raise in_words(Error("", code=answer.status, fault=fault), doing)
+        return answer
+
+    def wait_until(
+        self, read: Read, test: Any, doing: str, timeout_s: float, every_s: float = 2.0
+    ) -> Any:
+        self._before(f"wait {doing}")
+        until = self.now + timeout_s
+        while self.now < until:
+            found = self.read(read)
+            said = test(found)
+            if said is not None:
+                self._after()
+                return said
+            self.sleep(_EVERY_S)
+        raise TimeoutProblem(f"{doing} is not done; last seen: {found.status}")
+
+    # -- keeper
+
+    def write(self, state: Any) -> None:
+        self._before("write")
+        self.stored = state
+        self._after()
+
+    # -- door
+
+    def reports(self, hosts: Sequence[Host], done: Any = None) -> dict[str, HostReport]:
+        self._before("look")
+        found = {host.name: self._report(host.name) for host in hosts}
+        self._after()
+        return found
+
+    def _report(self, name: str) -> HostReport:
+        if name not in {host.name for host in self.world.hosts.values()}:
+            return HostReport(name, problem=f"{name} cannot be reached")
+        report = report_of(self.world, name)
+        if name not in self.in_force or report.status is None:
+            return report
+        digest = digest_of(self.in_force[name])
+        policy = {"loaded": True, "digest": digest}
+        return replace(report, status={**report.status, "policy": policy})
+
+    def push_policy(
+        self, hosts: Sequence[Host], text: Optional[str], done: Any = None
+    ) -> dict[str, Pushed]:
+        self._before("push")
+        result = {}
+        for host in hosts:
+            there = self.world.host(host.name)
+            before = there.policy_text
+            if host.name in self.pushes_fail or not there.reachable:
+                result[host.name] = Pushed(host.name, problem="no route to host")
+                continue
+            there.policy_text = text
+            if host.name in self.loads_fail:
+                self.in_force.setdefault(host.name, before)
+                result[host.name] = Pushed(host.name, problem="it was cut off")
+                continue
+            self.in_force.pop(host.name, None)
+            digest = digest_of(text)
+            result[host.name] = Pushed(host.name, digest, before)
+        self._after()
+        return result
+
+
+@functools.lru_cache(256)
+def digest_of(text: Optional[str]) -> str:
+    return json_form.digest(parse_policy(text or "", "x").policy)
+
+
+_RDMA = load(Path(__file__).parents[2] / "data/facts/rxe-one-mount.json")
+
+
+def report_of(world: World, name: str) -> HostReport:
+    """What the host says, over SSH: also when the engine has it in maintenance."""
+    host = world.host(name)
+    if not host.reachable or host.status == "down":
+        return HostReport(name, problem=f"{name} cannot be reached")
+    rows = {row.export: row for row in world.connections.values()}
+    mounts = tuple(
+        NfsMount(
+            source=export,
+            mountpoint=f"/rhev/data-center/mnt/{export.replace('/', '_')}",
+            fstype="nfs4",
+            options="rw",
+            version=(rows[export].nfs_version or "").lstrip("v").replace("_", "."),
+            protocol=transport,
+            port=20049 if transport == "rdma" else None,
+            address=export.rpartition(":")[0],
+            transports=(MountTransport(transport),),
+        )
+        for export, transport in sorted(host.mounts.items())
+    )
+    facts = Facts(
+        hostname=name,
+        kernel_release="6.1",
+        uptime_s=1000.0,
+        rdma_devices=_RDMA.rdma_devices if host.rdma_ready else (),
+        modules=Modules(loaded=("rpcrdma",), available=("rpcrdma",)),
+        nfs_mounts=mounts,
+    )
+    status = None
+    if host.addon:
+        policy = {"loaded": False, "digest": None}
+        if host.policy_text is not None:
+            digest = digest_of(host.policy_text)
+            policy = {"loaded": True, "digest": digest}
+        status = {"enabled": {"mode": "vdsmd"}, "policy": policy}
+    return HostReport(name, facts, status, host.policy_text)
+
+
+def engine_of(site: Any) -> Engine:
+    """The engine as reading it all would show it; what is under way goes on."""
+    world = site.world
+    rows = {
+        row.id: StorageConnection(
+            id=row.id,
+            type=row.type,
+            address=row.address or None,
+            # As the engine shows it: see views.py.
+            path=connection_view(world, row).path,
+            nfs_version=row.nfs_version,
+            mount_options=row.mount_options or "",
+        )
+        for row in world.connections.values()
+    }
+    hosts = tuple(
+        Host(
+            id=host.id,
+            name=host.name,
+            address=host.address,
+            cluster=host.cluster,
+            status=host.status,
+            spm="spm" if host.spm else "none",
+            vms=len(host.vms),
+        )
+        for host in world.hosts.values()
+    )
+    domains = tuple(
+        Domain(
+            id=domain.id,
+            name=domain.name,
+            type=domain.type,
+            storage_type=domain.storage_type,
+            data_center=domain.data_center,
+            status=domain.status,
+            master=domain.master,
+            hosted_engine=domain.hosted_engine,
+            connection=rows.get(domain.connection or ""),
+        )
+        for domain in world.domains.values()
+    )
+    for name in (*world.hosts, *world.domains):
+        world.transitions.shown(name)
+    return Engine(
+        url="http://double",
+        version=world.version,
+        data_centers=tuple(
+            DataCenter(c.id, c.name, c.status, c.version)
+            for c in world.data_centers.values()
+        ),
+        clusters=tuple(
+            Cluster(c.id, c.name, c.data_center, c.version, c.upgrade_in_progress)
+            for c in world.clusters.values()
+        ),
+        hosts=hosts,
+        domains=domains,
+        connections=tuple(rows.values()),
+    )

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Making the domain ``new`` on the double, for the tests of ``domain create``."""
+
+from __future__ import annotations
+
+from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+    DomainRequest,
+    plan_domain_create,
+)
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from support.engine.engine_door import DoubleDoor
+
+EXPORT = "nfs2.example.com:/exports/new"
+REQUEST = DomainRequest("new", EXPORT, "dc1")
+
+
+def planned(session, door=None, request=REQUEST):
+    engine = read_engine(session)
+    reports = door.reports(engine.hosts) if door else {}
+    return plan_domain_create(engine, reports, request)
+
+
+def made(session, door=None, request=REQUEST, listener=None):
+    plan = planned(session, door, request)
+    return create_domain(session, door, plan, listener or Silent())
+
+
+def with_add_on(double):
+    for host in double.world.hosts.values():
+        host.addon, host.policy_text = True, "version: 1\n"
+    return DoubleDoor(double.world)
+
+
+def left(double):
+    """What of the new domain the engine has."""
+    world = double.world
+    return (
+        [d.name for d in world.domains.values() if d.name == "new"],
+        [c.export for c in world.connections.values() if c.export == EXPORT],
+    )

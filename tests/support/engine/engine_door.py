@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ways to the double's simulated hosts, as the engine-side tools have to real ones.
+
+``DoubleDoor`` looks at a world in this process, ``HttpDoor`` at one that
+``python -m engine_double.serve`` serves, so that the tool may be killed and the world
+lives on. ``python -m engine_door URL WORDS...`` runs ovirt-rdma so, in a process of
+its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import requests
+from engine_double import SimHost, World
+
+from ovirt_rdma.cli.host.status import change_document
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.changes.status import ChangeStatus
+from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
+from ovirt_rdma.host.enablement.status import Enabled, LoadedPolicy, Package, Status
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import Policy
+from support.engine.engine_host_facts import facts_of
+
+_INSTALL = "install the package ovirt-rdma-host there"
+
+
+class DoubleDoor:
+    """Reports of a world's hosts, and policies for them; a HostDoor.
+
+    Hosts without the add-on give no report, unless they have ``host.more["package"]``:
+    then the command is there, and nothing is enabled. ``fail_push`` has the sentence
+    with which a push to a host fails, by the host's name: before anything is written.
+    ``pushes`` are those that went well, in order: (host, text).
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.fail_push: dict[str, str] = {}
+        self.pushes: list[tuple[str, Optional[str]]] = []
+
+    def reports(
+        self, hosts: Sequence[Host], done: Optional[HostDone] = None
+    ) -> dict[str, HostReport]:
+        found = {}
+        for host in hosts:
+            with self.world.lock:
+                found[host.name] = self._report(host.name)
+            if done is not None:
+                done(host.name)
+        return found
+
+    def push_policy(
+        self,
+        hosts: Sequence[Host],
+        text: Optional[str],
+        done: Optional[HostDone] = None,
+    ) -> dict[str, Pushed]:
+        found = {}
+        for host in hosts:
+            with self.world.lock:
+                found[host.name] = self._push(host.name, text)
+            if done is not None:
+                done(host.name)
+        return found
+
+    def _report(self, name: str) -> HostReport:
+        host = self.world.host(name)
+        problem = _unreachable(host)
+        if problem:
+            return HostReport(name, problem=problem, fix=_fix(host))
+        read_at = 1_700_000_000.0
+        return HostReport(
+            name,
+            facts_of(self.world, host),
+            status_document(host),
+            host.policy_text,
+            read_at,
+        )
+
+    def _push(self, name: str, text: Optional[str]) -> Pushed:
+        host = self.world.host(name)
+        problem = _unreachable(host)
+        if problem:
+            return Pushed(name, problem=problem, fix=_fix(host))
+        if name in self.fail_push:
+            return Pushed(name, problem=self.fail_push[name], fix="look at the host")
+        before = host.policy_text
+        try:
+            policy = _policy(text)
+        except PolicyProblem as wrong:
+            return Pushed(name, before=before, problem=str(wrong), fix=wrong.fix)
+        host.policy_text = text
+        self.pushes.append((name, text))
+        digest = json_form.digest(policy) if policy is not None else None
+        return Pushed(name, digest, before)
+
+
+def status_document(host: SimHost) -> dict[str, Any]:
+    """What ``ovirt-rdma-host status -o json`` prints on the host."""
+    policy = _policy(host.policy_text)
+    digest = json_form.digest(policy) if policy is not None else None
+    on = host.addon
+    link = "ours" if on else "absent"
+    status = Status(
+        Enabled("vdsmd" if on else None, link, link, "absent", ()),
+        Package(launcher=True, dropin=True),
+        VdsmdProcess(1234, BY_LAUNCHER if on else BY_STOCK),
+        LoadedPolicy(
+            policy is not None,
+            digest,
+            POLICY_YAML if policy is not None else None,
+            "2026-01-01T00:00:00Z" if policy is not None else None,
+            len(policy.nfs.rules) if policy is not None else 0,
+        ),
+        (),
+    )
+    # As the reader of JSON has it: lists, not tuples.
+    content = json.loads(json.dumps(dataclasses.asdict(status)))
+    return {
+        "schema_version": content["schema_version"],
+        "kind": "status",
+        **content,
+        "degraded": [],
+        "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
+        "at_work": None,
+        "problems": [],
+    }
+
+
+def report_document(report: HostReport) -> dict[str, Any]:
+    """A report as JSON, for :class:`HttpDoor`."""
+    document = dataclasses.asdict(dataclasses.replace(report, facts=None))
+    if report.facts is not None:
+        document["facts"] = dump.to_json_dict(report.facts)
+    return document
+
+
+class HttpDoor:
+    """The same over HTTP: ``url`` as ``python -m engine_double.serve`` prints it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = f"{url.split('/ovirt-engine')[0]}/test-hosts"
+        self._http = requests.Session()
+        # No proxy of this machine's user.
+        self._http.trust_env = False
+
+    def reports(
+        self, hosts: Sequence[Host], done: Optional[HostDone] = None
+    ) -> dict[str, HostReport]:
+        found = {}
+        for host in hosts:
+            said = self._ask("reports", {"host": host.name})
+            if said["facts"] is not None:
+                said["facts"] = dump.from_json_dict(said["facts"], host.name)
+            found[host.name] = HostReport(**said)
+            if done is not None:
+                done(host.name)
+        return found
+
+    def push_policy(
+        self,
+        hosts: Sequence[Host],
+        text: Optional[str],
+        done: Optional[HostDone] = None,
+    ) -> dict[str, Pushed]:
+        found = {}
+        for host in hosts:
+            said = self._ask("policy", {"host": host.name, "text": text})
+            found[host.name] = Pushed(**said)
+            if done is not None:
+                done(host.name)
+        return found
+
+    def _ask(self, what: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        reply = self._http.post(f"{self._url}/{what}", json=words, timeout=60)
+        reply.raise_for_status()
+        said: dict[str, Any] = reply.json()
+        return said
+
+
+def _policy(text: Optional[str]) -> Optional[Policy]:
+    return None if text is None else parse_policy(text, POLICY_YAML).policy
+
+
+def _unreachable(host: SimHost) -> str:
+    if not host.reachable:
+        return f"{host.address} does not answer over SSH"
+    if not host.addon and not host.more.get("package"):
+        return f"{host.address} has no command ovirt-rdma-host"
+    return ""
+
+
+def _fix(host: SimHost) -> str:
+    return _INSTALL if host.reachable else f"try: ssh root@{host.address}"
+
+
+if __name__ == "__main__":
+    from ovirt_rdma.cli.engine.main import main
+
+    raise SystemExit(main(sys.argv[2:], HttpDoor(sys.argv[1])))

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The adapters and netdevs of a simulated host, as facts, from a golden host's.
+
+A nic that takes InfiniBand is an IPoIB netdev on a port of its own. Where none of them
+has an address, the storage network is RoCE: the management nic is an RDMA port too.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional
+
+from engine_double import SimHost, SimNic, World
+
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.devices import (
+    Bond,
+    Gid,
+    Netdev,
+    NetworkManager,
+    OvirtNetwork,
+    RdmaDevice,
+    RdmaPort,
+)
+from ovirt_rdma.host.facts.model import Facts
+
+DATA = Path(__file__).parents[2] / "data"
+# Of IPoIB in datagram mode: the IB MTU less 4 bytes (RFC 4391, section 7).
+_IB_MTUS = (256, 512, 1024, 2048, 4096)
+
+
+@functools.cache
+def base() -> Facts:
+    """Facts of the golden host that all are made of."""
+    return dump.load(DATA / "hosts" / "connectx-5-ib" / "facts.json")
+
+
+def infiniband(host: SimHost) -> list[SimNic]:
+    """The IPoIB nics, without bonds of them."""
+    return [nic for nic in host.nics if nic.infiniband and not nic.ports]
+
+
+def _guid(nic: SimNic) -> str:
+    digits = nic.mac.replace(":", "")[-16:]
+    return ":".join(digits[at : at + 4] for at in range(0, 16, 4))
+
+
+def devices_of(host: SimHost) -> tuple[RdmaDevice, ...]:
+    """The RDMA devices: one port each."""
+    pattern = base().rdma_devices[0]
+    state = ("ACTIVE", "LinkUp") if host.rdma_ready else ("DOWN", "Polling")
+    devices = []
+    for number, nic in enumerate(infiniband(host)):
+        guid = _guid(nic)
+        ib_mtu = max(mtu for mtu in _IB_MTUS if mtu <= min(nic.max_mtu + 4, 4096))
+        port = replace(
+            pattern.ports[0],
+            state=state[0],
+            physical_state=state[1],
+            active_mtu=ib_mtu,
+            guid=guid,
+            gids=(Gid(0, f"fe80:0000:0000:0000:{guid}", "IB/RoCE v1"),),
+        )
+        name = f"mlx5_{number}"
+        devices.append(replace(pattern, name=name, node_guid=guid, ports=(port,)))
+    roce = management(host)
+    if roce is not None and not any(nic.address for nic in host.nics if nic.infiniband):
+        devices.append(_roce(pattern, f"mlx5_{len(devices)}", roce, state))
+    return tuple(devices)
+
+
+def _roce(
+    pattern: RdmaDevice, name: str, nic: SimNic, state: tuple[str, str]
+) -> RdmaDevice:
+    packed = ipaddress.ip_address(f"::ffff:{nic.address}").packed.hex()
+    gid = ":".join(packed[at : at + 4] for at in range(0, 32, 4))
+    port = RdmaPort(
+        1,
+        *state,
+        "Ethernet",
+        rate_mbps=100_000,
+        max_mtu=1024,
+        active_mtu=1024,
+        default_gid_type="RoCE v2",
+        gids=(Gid(0, gid, "RoCE v2", "ovirtmgmt"),),
+    )
+    return replace(pattern, name=name, ports=(port,))
+
+
+def management(host: SimHost) -> Optional[SimNic]:
+    """The nic with the management address."""
+    return next((n for n in host.nics if n.address and not n.infiniband), None)
+
+
+def netdevs_of(host: SimHost) -> tuple[Netdev, ...]:
+    """The host's nics, the management bridge, and lo."""
+    golden = {netdev.name: netdev for netdev in base().netdevs}
+    found = [golden["lo"]]
+    bond_of = {port: nic.name for nic in host.nics for port in nic.ports}
+    managed = management(host)
+    number = 0
+    for nic in host.nics:
+        upper = (bond_of[nic.name],) if nic.name in bond_of else ()
+        pattern = golden["ib0" if nic.infiniband else "eno1"]
+        addresses = tuple(
+            f"{address}/{_prefix(address, netmask)}"
+            for address, netmask in (
+                (nic.address, nic.netmask),
+                (nic.address_v6, nic.netmask_v6),
+            )
+            if address
+        )
+        netdev = replace(
+            pattern,
+            name=nic.name,
+            mtu=nic.mtu,
+            address=nic.mac,
+            operstate=nic.status,
+            carrier=nic.status == "up",
+            addresses=addresses,
+            uppers=upper,
+        )
+        if nic.ports:
+            mode = "active-backup" if nic.bond_mode == "1" else str(nic.bond_mode)
+            netdev = replace(
+                netdev,
+                driver="bond",
+                pci=None,
+                lowers=nic.ports,
+                ipoib=None,
+                rdma_device=None,
+                rdma_port=None,
+                bond=Bond(mode, nic.ports[0], "active", nic.ports),
+            )
+        elif nic.infiniband:
+            netdev = replace(netdev, rdma_device=f"mlx5_{number}", rdma_port=1)
+            number += 1
+        if nic is managed:
+            bridge = replace(
+                golden["ovirtmgmt"],
+                address=nic.mac,
+                lowers=(nic.name,),
+                addresses=addresses,
+            )
+            found.append(bridge)
+            netdev = replace(netdev, uppers=("ovirtmgmt",), addresses=())
+        found.append(netdev)
+    return tuple(sorted(found, key=lambda netdev: netdev.name))
+
+
+def _prefix(address: str, netmask: Optional[str]) -> int:
+    if ":" in address:
+        return int(netmask or 128)
+    return ipaddress.ip_network(f"0.0.0.0/{netmask or 32}").prefixlen
+
+
+def network_manager_of(host: SimHost) -> NetworkManager:
+    """A profile for each IPoIB netdev."""
+    found = base().network_manager
+    assert found is not None
+    pattern = found.profiles[0]
+    profiles = []
+    for nic in infiniband(host):
+        properties = tuple(
+            replace(one, value=nic.name) if one.value == pattern.name else one
+            for one in pattern.properties
+        )
+        profiles.append(
+            replace(
+                pattern,
+                name=nic.name,
+                interface_name=nic.name,
+                active_on=nic.name,
+                file=f"/etc/NetworkManager/system-connections/{nic.name}.nmconnection",
+                properties=properties,
+            )
+        )
+    names = tuple(sorted({nic.name for nic in host.nics} | {"ovirtmgmt"}))
+    return replace(found, managed=names, profiles=tuple(profiles))
+
+
+def networks_of(world: World, host: SimHost) -> tuple[OvirtNetwork, ...]:
+    """The logical networks as VDSM keeps them."""
+    names = {nic.id: nic for nic in host.nics}
+    found = []
+    for one in host.attachments:
+        network, nic = world.networks[one.network], names[one.nic]
+        row = world.clusters[host.cluster].networks.get(one.network)
+        management = row is not None and "management" in row.usages
+        found.append(
+            OvirtNetwork(
+                network.name, nic.name, network.vm, network.vlan, nic.mtu, management
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Reports of hosts, made for tests of what is decided from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional
+
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import (
+    Cluster,
+    DataCenter,
+    Domain,
+    Engine,
+    Host,
+    StorageConnection,
+)
+from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.facts.model import Facts, NfsMount
+from ovirt_rdma.host.policy.json_form import digest
+from ovirt_rdma.host.policy.load import parse_policy
+
+FACTS = Path(__file__).parents[2] / "data" / "facts"
+SERVER = "nfs1.example.com"
+
+
+def rules(transport: str, path: str = "*", name: str = "nas") -> str:
+    """A policy with one rule, as YAML."""
+    return (
+        "version: 1\nnfs:\n  rules:\n"
+        f"  - name: {name}\n    server: {SERVER}\n    path: '{path}'\n"
+        f"    transport: {transport}\n"
+    )
+
+
+def status(
+    policy: Optional[str] = None,
+    *,
+    mode: Optional[str] = "vdsmd",
+    program: str = "launcher",
+    problem: Optional[str] = None,
+) -> dict[str, Any]:
+    """``ovirt-rdma-host status -o json`` of a host that has loaded ``policy``."""
+    its_digest = digest(parse_policy(policy, "p").policy) if policy else None
+    return {
+        "schema_version": 1,
+        "kind": "status",
+        "enabled": {"mode": mode},
+        "package": {"launcher": True, "dropin": True},
+        "running": {"pid": 4711, "program": program},
+        "policy": {
+            "loaded": policy is not None and problem is None,
+            "digest": its_digest,
+            "problem": problem,
+            "fix": "load it again" if problem else "",
+        },
+    }
+
+
+def mount(export: str, transport: str, **more: Any) -> NfsMount:
+    """A mount of ``export``, as VDSM makes it and the kernel shows it."""
+    sample = dump.load(FACTS / "rxe-one-mount.json").nfs_mounts[0]
+    place = export.replace("/", "_")
+    return replace(
+        sample,
+        source=export,
+        mountpoint=f"/rhev/data-center/mnt/{place}",
+        protocol=transport,
+        transports=tuple(replace(t, protocol=transport) for t in sample.transports),
+        **more,
+    )
+
+
+def facts(*mounts: NfsMount) -> Facts:
+    """A host with an ACTIVE Soft-RoCE port."""
+    golden = dump.load(FACTS / "rxe-one-mount.json")
+    return replace(golden, nfs_mounts=mounts)
+
+
+def host(name: str = "hv1", **more: Any) -> Host:
+    """An Up host of the data center ``dc1``."""
+    return replace(Host(f"id-{name}", name, f"{name}.example.com", "c1", "up"), **more)
+
+
+def report(name: str = "hv1", **more: Any) -> HostReport:
+    """What a host told."""
+    return HostReport(name, **more)
+
+
+def connection(name: str = "data1", options: str = "", **more: Any):
+    """A row of the engine."""
+    row = StorageConnection(
+        f"row-{name}", "nfs", SERVER, f"/exports/{name}", "v4_2", options
+    )
+    return replace(row, **more)
+
+
+def domain(name: str = "data1", options: str = "", **more: Any) -> Domain:
+    """An Active NFS data domain of ``dc1``."""
+    row = connection(name, options)
+    made = Domain(f"id-{name}", name, "data", "nfs", "d1", "active", connection=row)
+    return replace(made, **more)
+
+
+def engine(*hosts: Host, domains: tuple[Domain, ...] = ()) -> Engine:
+    """An engine with the data center ``dc1``, and one without hosts."""
+    return Engine(
+        "http://engine.example.com",
+        data_centers=(DataCenter("d1", "dc1"), DataCenter("d2", "empty")),
+        clusters=(Cluster("c1", "cl1", "d1", "4.7"),),
+        hosts=hosts,
+        domains=domains,
+    )

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Adapters of a fake host: PCI functions and their VFs, and what the fabric adds to
+RDMA devices and ports: identity, MTUs, LIDs, P_Keys.
+
+    hca = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
+    host.adapter(hca, "0x028000", numa_node=0)
+    host.mlx4_port(hca, 1, "ib", mtu=4096)
+    host.rdma_device("mlx4_0", pci=hca)
+    host.rdma_identity("mlx4_0", hw_rev="1", hca_type="MT4099")
+    host.rdma_port("mlx4_0", 1)
+    host.fabric_port("mlx4_0", 1, lid=5, sm_lid=1, pkeys=("0xffff", "0x8001"))
+    host.ib_mtus("mlx4_0", 1, 4096, 2048)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Optional
+
+from support.fakes.fake_files import FakeFiles
+from support.fakes.fake_runner import FakeRunner
+
+if TYPE_CHECKING:
+    from support.fakes.fake_root import Pci
+
+# enum ib_mtu; 0 is what a driver gives that has no link yet.
+_MTU_NUMBERS = {0: 0, 256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
+
+
+@dataclass
+class FakeAdapters(FakeFiles):
+    """PCI functions below /sys/bus/pci/devices, and details of RDMA ports."""
+
+    runner: FakeRunner = field(default_factory=FakeRunner)
+    # By device and port: the largest and the active IB MTU.
+    _mtus: dict[tuple[str, int], tuple[int, int]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def adapter(
+        self,
+        pci: Pci,
+        class_code: str = "0x020000",
+        numa_node: int = -1,
+        max_vfs: Optional[int] = None,
+        physical_function: Optional[Pci] = None,
+    ) -> None:
+        """Add a PCI function of any kind; without ``pci.driver`` none is bound."""
+        self.write(f"{pci.folder}/vendor", pci.vendor)
+        self.write(f"{pci.folder}/device", pci.device)
+        self.write(f"{pci.folder}/revision", pci.revision)
+        self.write(f"{pci.folder}/class", class_code)
+        self.write(f"{pci.folder}/numa_node", str(numa_node))
+        if pci.driver:
+            self.link(f"{pci.bound}/driver", f"/sys/bus/drivers/{pci.driver}")
+        if max_vfs is not None:
+            self.write(f"{pci.folder}/sriov_totalvfs", str(max_vfs))
+            self.write(f"{pci.folder}/sriov_numvfs", "0")
+        if physical_function:
+            self.link(f"{pci.folder}/physfn", physical_function.folder)
+        self.link(f"/sys/bus/pci/devices/{pci.address}", pci.folder)
+
+    def virtual_functions(
+        self,
+        pci: Pci,
+        count: int,
+        device: str,
+        driver: str = "mlx5_core",
+        class_code: str = "0x020000",
+    ) -> list[Pci]:
+        """Add ``count`` VFs of an adapter, at the addresses after its own; give them.
+
+        ``pci`` must be the only function of its device, as the VFs take the others.
+        """
+        domain, bus, _ = pci.address.split(":")
+        made = []
+        for number in range(1, count + 1):
+            place = f"{number // 256 + int(bus, 16):02x}:{number % 256 // 8:02x}"
+            address = f"{domain}:{place}.{number % 8}"
+            vf = replace(pci, address=address, device=device, driver=driver)
+            self.adapter(vf, class_code, physical_function=pci)
+            made.append(vf)
+        self.write(f"{pci.folder}/sriov_numvfs", str(count))
+        return made
+
+    def mlx4_port(self, pci: Pci, number: int, kind: str, mtu: int = 4096) -> None:
+        """Set an mlx4 port's type (``ib``, ``auto (eth)``) and IB MTU."""
+        self.write(f"{pci.folder}/mlx4_port{number}", kind)
+        self.write(f"{pci.folder}/mlx4_port{number}_mtu", str(mtu))
+
+    def rdma_identity(
+        self,
+        device: str,
+        hw_rev: Optional[str] = None,
+        hca_type: Optional[str] = None,
+        board_id: Optional[str] = None,
+    ) -> None:
+        """Write the attributes that the driver of an RDMA device adds."""
+        texts = {"hw_rev": hw_rev, "hca_type": hca_type, "board_id": board_id}
+        for name, text in texts.items():
+            if text is not None:
+                self.write(f"/sys/class/infiniband/{device}/{name}", text)
+
+    def fabric_port(
+        self,
+        device: str,
+        number: int = 1,
+        lid: int = 1,
+        sm_lid: int = 1,
+        pkeys: Sequence[str] = ("0xffff",),
+        table_size: int = 16,
+    ) -> None:
+        """Write a port's LIDs and its P_Key table of ``table_size`` entries."""
+        folder = f"/sys/class/infiniband/{device}/ports/{number}"
+        self.write(f"{folder}/lid", f"0x{lid:x}")
+        self.write(f"{folder}/sm_lid", f"0x{sm_lid:x}")
+        for index in range(table_size):
+            pkey = pkeys[index] if index < len(pkeys) else "0x0000"
+            self.write(f"{folder}/pkeys/{index}", pkey)
+
+    def default_gid_type(self, device: str, port: int, text: str) -> None:
+        """Write the RDMA CM's choice, as if somebody had made the folder."""
+        folder = f"/sys/kernel/config/rdma_cm/{device}/ports/{port}"
+        self.write(f"{folder}/default_roce_mode", text)
+
+    def ib_mtus(self, device: str, port: int, max_mtu: int, active_mtu: int) -> None:
+        """Say what ``ibv_devinfo`` prints of a port, in bytes; 0 is invalid."""
+        self._mtus[device, port] = (max_mtu, active_mtu)
+        self.runner.answer("ibv_devinfo", self._devinfo)
+
+    def _devinfo(self) -> str:
+        devices = list(dict.fromkeys(device for device, _ in self._mtus))
+        return "".join(self.devinfo_of(device) for device in devices)
+
+    def devinfo_of(self, device: str) -> str:
+        """Return what ``ibv_devinfo -d DEVICE`` prints."""
+        ports = {
+            port: mtus for (one, port), mtus in self._mtus.items() if one == device
+        }
+        lines = [f"hca_id:\t{device}", "\ttransport:\t\t\tInfiniBand (0)"]
+        lines += ["\tfw_ver:\t\t\t\t2.42.5000", "\tvendor_id:\t\t\t0x02c9"]
+        lines += [
+            "\tboard_id:\t\t\tMT_1090120019",
+            f"\tphys_port_cnt:\t\t\t{len(ports)}",
+        ]
+        for port, (max_mtu, active_mtu) in ports.items():
+            lines += [f"\t\tport:\t{port}", "\t\t\tstate:\t\t\tPORT_ACTIVE (4)"]
+            lines += [f"\t\t\tmax_mtu:\t\t{_shown(max_mtu)}"]
+            lines += [f"\t\t\tactive_mtu:\t\t{_shown(active_mtu)}"]
+            lines += ["\t\t\tsm_lid:\t\t\t1", "\t\t\tport_lid:\t\t5"]
+            lines += ["\t\t\tport_lmc:\t\t0x00", "\t\t\tlink_layer:\t\tInfiniBand", ""]
+        return "\n".join(lines) + "\n"
+
+
+def _shown(mtu: int) -> str:
+    return f"{mtu or 'invalid MTU'} ({_MTU_NUMBERS[mtu]})"

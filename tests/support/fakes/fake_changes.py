@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A fake host that can be changed: files of /sys that behave, and the tools that
+effects run, with what they do to it.
+
+    host = ChangingRoot(tmp_path)               # or: changing(connectx3_ib, tmp_path)
+    host.network_manager()
+    host.nm_device("ib0", "disconnected")
+    effects = host.effects()
+    effects.do(act)
+    assert host.state("ib0") == ("connected", "65520", "off [requested on]")
+
+``host.reader()`` reads it as ever. ``host.fail("nmcli connection up", 4)`` lets a tool
+fail, ``host.refusals["/sys/class/net/ib0/mode"] = errno.EROFS`` the kernel, and what is
+in ``host.stuck`` it takes and forgets.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+from ovirt_rdma.host.changes.kinds.host import HostEffects
+from ovirt_rdma.host.system.commands import CommandFailed
+from support.fakes import fake_hosts as host_fake_hosts
+from support.fakes.fake_changing_nm import ChangingNetworkManager
+from support.fakes.fake_netdevs import NOT_SUPPORTED
+from support.fakes.fake_root import FakeRoot
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_UNITS = ("ovirt-rdma-partitions.service",)
+
+
+@dataclass
+class ChangingRoot(ChangingNetworkManager):
+    """``failures`` are tools that fail, by the first words of their command; ``failed``
+    are the commands that did.
+
+    ``units`` has the state of our own systemd units. ``waited`` counts the seconds
+    that effects have waited, which pass at once.
+    """
+
+    failures: dict[tuple[str, ...], CommandFailed] = field(default_factory=dict)
+    failed: list[tuple[str, ...]] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+    waited: float = 0.0
+    time: float = 1_700_003_600.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.write(_BOOT_ID, str(uuid.uuid4()))
+        for name in ("ethtool", "ip", "modprobe"):
+            self.runner.program(name, getattr(self, f"_{name}"))
+
+    def network_manager(self, running: bool = True, version: str = "1.48.10") -> None:
+        """Install NetworkManager."""
+        super().network_manager(running, version)
+        (self.path / "etc/NetworkManager/system-connections").mkdir(
+            parents=True, exist_ok=True
+        )
+        self.runner.program("nmcli", self.nm_command)
+
+    def systemd(self) -> None:
+        """Let systemd run here, with our own units installed and disabled."""
+        (self.path / "run/systemd/system").mkdir(parents=True, exist_ok=True)
+        self.units = dict.fromkeys(_UNITS, "disabled")
+        self.runner.program("systemctl", self._systemctl)
+
+    def effects(self) -> HostEffects:
+        """Return the door to this host."""
+        return HostEffects(
+            self.path, self.run, self.sleep, lambda: self.time, self.kernel_write
+        )
+
+    def run(self, argv: Sequence[str]) -> str:
+        """Run a tool: what effects, and readers, may be given."""
+        for words, failure in self.failures.items():
+            if tuple(argv[: len(words)]) == words:
+                self.failed.append(tuple(argv))
+                raise failure
+        return self.runner(argv)
+
+    def fail(self, command: str, code: int = 1, said: str = "Error: it failed") -> None:
+        """Let commands that begin with these words fail."""
+        self.failures[tuple(command.split())] = CommandFailed(said, code)
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.waited += seconds
+        self.time += seconds
+
+    def reboot(self) -> None:
+        """Boot: the kernel forgets, NetworkManager does what its profiles say. What our
+        own units do at boot is for the caller.
+        """
+        self.write(_BOOT_ID, str(uuid.uuid4()))
+        for path in sorted((self.path / "run").rglob("*"), reverse=True):
+            if path.is_file():
+                path.unlink()
+        for name in self.base_netdevs():
+            self.anew(name)
+        self.nm_boot()
+
+    # Tools
+
+    def _prepared(self, argv: Sequence[str]) -> str:
+        """Return what FakeRoot has prepared for a command that changes nothing."""
+        known = self.runner.answers.get(tuple(argv))
+        if known is None:
+            raise AssertionError(f"no answer is prepared for: {' '.join(argv)}")
+        if isinstance(known, CommandFailed):
+            raise known
+        return known() if callable(known) else known
+
+    def _ethtool(self, argv: Sequence[str]) -> str:
+        if argv[1] == "-K":
+            _, _, name, feature, wanted = argv
+            assert wanted in ("on", "off")
+            if name not in self.netdevs():
+                raise CommandFailed("netlink error: No such device", 1)
+            if not self.set_feature(name, feature, wanted == "on"):
+                raise CommandFailed("Could not change any device features", 1)
+            return ""
+        if argv[1] == "-k" and argv[2] != "*":
+            if argv[2] not in self._features:
+                raise CommandFailed("netlink error: No such device", 1)
+            lines = [
+                f"{key}: {state}" for key, state in self._features[argv[2]].items()
+            ]
+            return "\n".join([f"Features for {argv[2]}:", *lines]) + "\n"
+        if argv[1] == "-a" and tuple(argv) not in self.runner.answers:
+            assert argv[2] in self.netdevs()
+            raise NOT_SUPPORTED  # a netdev that was renamed
+        return self._prepared(argv)
+
+    def _ip(self, argv: Sequence[str]) -> str:
+        if list(argv[1:3]) == ["link", "delete"]:
+            (name,) = argv[3:]
+            self.remove_netdev(name)
+            return ""
+        if list(argv[1:3]) != ["link", "set"]:
+            return self._prepared(argv)
+        _, _, _, name, up = argv
+        assert up == "up"
+        if name not in self.netdevs():
+            raise CommandFailed(f'Cannot find device "{name}"', 1)
+        self.write(f"/sys/class/net/{name}/operstate", "up")
+        return ""
+
+    def _modprobe(self, argv: Sequence[str]) -> str:
+        _, name = argv
+        dep = self.path / f"lib/modules/{self.kernel}/modules.dep"
+        files = {Path(line.partition(":")[0]).name for line in dep.read_text().split()}
+        if f"{name}.ko.xz" not in files:
+            words = (
+                f"modprobe: FATAL: Module {name} not found in directory /lib/modules"
+            )
+            raise CommandFailed(words, 1)
+        path = self.path / "proc/modules"
+        path.write_text(path.read_text() + f"{name} 45056 0 - Live 0x0\n")
+        return ""
+
+    def _systemctl(self, argv: Sequence[str]) -> str:
+        words = list(argv[1:])
+        if words[:4] == ["show", "-p", "UnitFileState", "--value"]:
+            return self.units.get(words[4], "") + "\n"
+        if words[0] not in ("enable", "disable"):
+            return self._prepared(argv)
+        verb, now, unit = words
+        assert now == "--now"
+        if unit not in self.units:
+            raise CommandFailed(
+                f"Failed to {verb} unit: Unit file {unit} not found.", 1
+            )
+        self.units[unit] = f"{verb}d"
+        return ""
+
+
+def changing(make: Callable[[Path], FakeRoot], path: Path) -> ChangingRoot:
+    """Return one of host_fake_hosts' hosts as one that can be changed."""
+    kept = host_fake_hosts.FakeRoot
+    host_fake_hosts.FakeRoot = ChangingRoot  # type: ignore[misc]
+    try:
+        made = make(path)
+    finally:
+        host_fake_hosts.FakeRoot = kept  # type: ignore[misc]
+    assert isinstance(made, ChangingRoot), "a host of host_fake_hosts"
+    return made

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Plans applied to a host in memory, with a journal in memory: both can be killed at
+any point.
+"""
+
+from __future__ import annotations
+
+from ovirt_rdma.host.changes.journal import Journal, JournalProblem, line_of
+from ovirt_rdma.host.changes.kinds.model import RunRequest
+from ovirt_rdma.host.changes.run import apply_steps
+from support.host.memory_host import Points
+
+_READ = {}  # lines that were read once already, which takes its time
+
+
+class MemoryJournal(Journal):
+    """A journal whose bytes are ``data``; ``full_at`` is the append from which on the
+    disk is full, or with ``full_once`` only at that one.
+    """
+
+    def __init__(self, points=None, full_at=None):
+        super().__init__("/nowhere")
+        self.data = b""
+        self.points = points or Points()
+        self.full_at = full_at
+        self.full_once = False
+        self.appends = 0
+
+    def _bytes(self):
+        return self.data
+
+    def records(self):
+        lines = self.data.splitlines()
+        if not all(line in _READ for line in lines):
+            _READ.update(zip(lines, super().records()))
+        return tuple(_READ[line] for line in lines)
+
+    def append(self, record):
+        self.points.point()
+        self.appends += 1
+        if self.full_at is not None and self.appends >= self.full_at:
+            if self.full_once:
+                self.full_at = None
+            raise JournalProblem("No space left on device")
+        self.data = self.data[: self.data.rfind(b"\n") + 1] + line_of(record)
+        self.points.point()
+
+
+class Told:
+    """Listens, and remembers."""
+
+    def __init__(self):
+        self.lines = []
+
+    def doing(self, step_id, sentence):
+        self.lines.append(f"doing {step_id}")
+
+    def done(self, step_id, before, after):
+        self.lines.append(f"done {step_id}")
+
+    def note(self, sentence):
+        self.lines.append(sentence)
+
+
+def request_for(host, steps, **parts):
+    """A request whose new profiles get the UUIDs that the kernel's double gives."""
+    new = [c.target for s in steps for c in s.changes if c.target.startswith("new:")]
+    uuids = iter(f"ours-{name[4:]}" for name in dict.fromkeys(new))
+    facts = parts.pop("facts", host.facts)
+    return RunRequest(facts=facts, new_uuid=lambda: next(uuids), **parts)
+
+
+def applied(host, journal, steps, told=None, **parts):
+    """Apply ``steps``, but for what the rules refuse."""
+    steps = [step for step in steps if not step.refused]
+    return apply_steps(
+        host, journal, steps, request_for(host, steps, **parts), told or Told()
+    )

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A hypervisor whose vdsmd has our connection class, without a kernel or network."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS, under
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.storage.degraded import DegradedMarks
+from ovirt_rdma.storage.readiness import READY
+from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.vdsm import compat
+from ovirt_rdma.storage.vdsm.context import FailureMemory, PathLocks, Shared
+from ovirt_rdma.storage.vdsm.launch import install
+from support.fakes.fake_hosts import soft_roce
+from support.storage.fake_network import FakeNetwork
+
+NAS, NAS6 = "10.99.0.2", "fd00:99::2"
+GENERAL, ACCESS, MOUNT_FAILED = 100, 469, 477
+
+
+class CountedWaits(threading.Condition):
+    """A condition that knows how many have begun to wait for it."""
+
+    def __init__(self) -> None:
+        lock = threading.RLock()
+        super().__init__(lock)
+        self._waits = 0
+        self._began = threading.Condition(lock)
+
+    def wait(self, timeout=None) -> bool:
+        self._waits += 1
+        self._began.notify_all()
+        return super().wait(timeout)
+
+    def wait_until_waited_for(self, count: int) -> bool:
+        return self._began.wait_for(lambda: self._waits >= count, 60)
+
+
+class Site:
+    """A hypervisor with Soft-RoCE whose vdsmd has our class registered."""
+
+    def __init__(self, vdsm, kernel) -> None:
+        self.vdsm, self.kernel = vdsm, kernel
+        self.root = soft_roce(kernel.root)
+        self.root.modules(loaded=("rpcrdma",))
+        for server in (NAS, NAS6):
+            source = "fd00::2" if ":" in server else "10.0.0.2"
+            self.root.route(server, "eth0", source)
+        self.network = FakeNetwork()
+        self.network.rdma = {(NAS, 20049): READY, (NAS6, 20049): READY}
+        self.network.tcp = {(NAS, 2049), (NAS, 111), (NAS6, 2049)}
+        self.now = 0.0
+        self.policy = Policy()
+        self.uptime = 3600.0
+        self.marks_file = under(kernel.root, DEGRADED_JSON)
+        under(kernel.root, RUN_MOUNTS).mkdir(parents=True)
+        self.stock = vdsm.storage_server.NFSConnection
+        self.start_vdsmd()
+
+    def start_vdsmd(self) -> None:
+        """Start vdsmd, or start it again: it has only what is in files."""
+        self.changed = CountedWaits()
+        surroundings = Surroundings(
+            self.root.reader(), self.network, self._sleep, lambda: self.now
+        )
+        self.shared = Shared(
+            surroundings,
+            FailureMemory(lambda: self.now),
+            locks=PathLocks(self.changed),
+            marks=DegradedMarks(self.marks_file),
+        )
+        registry = self.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes
+        registry["nfs"] = self.stock
+        install(compat.load(), self, self.shared)
+
+    def current(self) -> Policy:
+        return self.policy
+
+    def wait_for_callers(self, count: int) -> None:
+        """Return once ``count`` calls are under way for one path: one works, the
+        others wait for it; 60 s at most.
+        """
+        with self.changed:
+            assert self.changed.wait_until_waited_for(count - 1)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.root.uptime(self.now)
+
+    def pass_time(self, seconds: int) -> None:
+        """Let the host and its mounts grow older."""
+        self.uptime += seconds
+        self.root.uptime(self.uptime)
+        self.kernel.pass_time(seconds)
+
+    def rule(self, transport: str, **more) -> None:
+        rule = NfsRule(1, "storage", more.pop("server", NAS), "*", transport, **more)
+        self.policy = Policy(nfs=NfsPolicy((rule,)))
+
+    def connect(self, *exports: str, **keys) -> list[int]:
+        """Connect all in one call, as engine does; give the status of each."""
+        keys = {"protocol_version": "4.2", **keys}
+        definitions = [
+            {"id": str(n), "connection": export, **keys}
+            for n, export in enumerate(exports)
+        ]
+        pairs = self.vdsm.connect(*definitions)
+        assert [con.id for con, _ in pairs] == [d["id"] for d in definitions]
+        return [status for _, status in pairs]
+
+    def local_path(self, export: str) -> str:
+        """Return where VDSM mounts ``export``."""
+        return str(self.stock(id="1", export=export)._mountCon._getLocalPath())
+
+    @property
+    def options(self) -> list[str]:
+        return [call.options for call in self.kernel.mounts]
+
+
+@pytest.fixture
+def site(vdsm, kernel) -> Site:
+    return Site(vdsm, kernel)
