@@ -41,10 +41,10 @@ systemctl is-enabled ovirt-rdma-partitions.service 2>/dev/null
 # stdout and stderr.
 _IMPORTED = """
 import importlib, json, os, pkgutil, sys
-import ovirt_rdma.cli, ovirt_rdma.host.effects, ovirt_rdma.host.rules
-from ovirt_rdma.cli.host import main as host_command
-for room in (ovirt_rdma.cli, ovirt_rdma.host.effects, ovirt_rdma.host.rules):
-    for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+import ovirt_rdma.cli.host, ovirt_rdma.host
+from ovirt_rdma.cli.host.main import main
+for package in (ovirt_rdma.cli.host, ovirt_rdma.host):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
 while True:
     with open("/run/command/words") as words:
@@ -53,7 +53,7 @@ while True:
     if not child:
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"/run/command/{name}", os.O_WRONLY | os.O_CREAT), number)
-        code = host_command.main()
+        code = main()
         sys.stdout.flush()
         os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
