@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -333,7 +334,7 @@ def test_each_record_is_on_disk_and_a_new_journal_has_its_name_there(
 
     def recorded(descriptor):
         lines = journal.path.read_bytes().count(b"\n")
-        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), lines))
+        synced.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), lines))
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", recorded)
