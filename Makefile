@@ -58,6 +58,11 @@ test: venv tree ## unit tests on each Python of tox.ini that this machine has
 fuzz: venv ## the tests of parsers with 20000 examples each (OVIRT_RDMA_FUZZ_EXAMPLES)
 	@$(BIN)/python tools/fuzz.py
 
+# MUTANTS= names some of them, or passes other words on (--list, --jobs 2).
+.PHONY: mutants
+mutants: venv ## break the product in many places, and see that a test fails each time
+	@$(BIN)/python tools/mutants.py $(MUTANTS)
+
 .PHONY: lab-test
 lab-test: lab ## tests with real kernels and real mounts, and with a whole engine
 	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine) and not faults and not selftest" \

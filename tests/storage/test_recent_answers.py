@@ -99,6 +99,13 @@ def test_only_a_no_is_kept(asking, verdict):
     assert asking.rdma() == NOT_READY
 
 
+def test_of_tcp_too_only_a_no_is_kept(asking):
+    asking.network.tcp.add(("10.0.0.1", 2049))
+    assert asking.tcp() is True
+    asking.network.tcp.clear()
+    assert asking.tcp() is False
+
+
 def test_who_would_have_waited_longer_asks_for_themselves(asking):
     assert asking.rdma(timeout_s=0.5) == NOT_READY
     asking.network.rdma[NAS] = READY

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -322,6 +323,24 @@ def test_a_full_disk_leaves_the_journal_as_it_was(journal, monkeypatch, when):
         journal.append(Begin(3, "apply", AT, "boot"))
     monkeypatch.undo()
     assert journal.path.read_bytes() == known
+
+
+def test_each_record_is_on_disk_and_a_new_journal_has_its_name_there(
+    journal, monkeypatch
+):
+    """A power cut must not take away what a change was made on the strength of."""
+    synced = []
+    fsync = os.fsync
+
+    def recorded(descriptor):
+        lines = journal.path.read_bytes().count(b"\n")
+        synced.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), lines))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    _written(journal, RECORDS[:2])
+    file, folder = str(journal.path), str(journal.path.parent)
+    assert synced == [(file, 1), (folder, 1), (file, 2)]
 
 
 def test_no_link_is_followed(journal, tmp_path):

@@ -86,6 +86,24 @@ def test_a_value_that_does_not_stick_takes_all_back(forgotten):
     assert journal.ledger().runs[-1].sentence == result.sentence
 
 
+def test_a_value_that_cannot_be_read_back_takes_all_back():
+    """Also where nothing is what it should be: nothing is what was read."""
+    there, journal = fake(), MemoryJournal()
+    there.files[FILE] = "text"
+    read, answers = there.read, []
+
+    def silent_once(act):
+        answers.append(Reading(None, "the disk does not answer"))
+
+    there.on_do = silent_once
+    there.read = lambda *words: answers.pop() if answers else read(*words)
+    removal = step(Change("file", FILE, "text", None), rule="MODOPT-02")
+    result = applied(there, journal, [removal])
+    assert result.outcome == "rolled back"
+    assert "cannot be proved: the disk does not answer; all is" in result.sentence
+    assert there.files == {FILE: "text"}
+
+
 def test_a_smaller_mtu_is_as_good_where_the_group_decides():
     there, journal = FakeHost(host(netdev("ib0", 1500)), 2044), MemoryJournal()
     assert applied(there, journal, [step(mtu("4092", clamped=True))]).outcome == "done"
@@ -132,6 +150,17 @@ def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it():
     there.on_undo = lambda act: None
     assert revert(there, journal, there.facts, Told()).outcome == "done"
     assert there.facts.netdevs[0].ipoib.mode == "datagram"
+
+
+def test_what_cannot_be_set_back_keeps_nothing_else_from_going_back():
+    there, journal = fake(), MemoryJournal()
+    there.on_undo = _refuse(MTU)
+    tso = Change("offload", "ib0", "on", "off", "tx-tcp-segmentation")
+    both = step(tso, mtu("1500"))
+    result = applied(there, journal, [both], prove=lambda: {both.id})
+    assert result.outcome == "partly rolled back"
+    assert [left.what for left in result.left] == ["mtu of ib0"]
+    assert there.read(tso).value == "on"
 
 
 def _refuse(*targets):

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""tools/mutants.py, and whether its list still fits product, tests and documents."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_docs_reliability import there_are
+
+from tools import mutants
+from tools.mutants import BROKEN, HUNG, KILLED, NOT_FOUND, SURVIVED, Mutant
+
+TOP = Path(__file__).parents[2]
+MUTANTS = mutants.read()
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+DOCS = one_line("\n".join(page.read_text() for page in TOP.glob("docs/*.md")))
+
+
+def test_the_list_is_long_enough():
+    assert len(MUTANTS) >= 36
+
+
+# Not marked selftest: who changes a line of the list's has to bring the list along.
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.id)
+def test_each_is_about_lines_tests_and_a_promise_that_are_there(mutant):
+    text = (TOP / mutant.file).read_text()
+    changed = mutants.mutated(text, mutant)
+    assert changed is not None, "its lines are not there, or more than once"
+    assert changed != text
+    compile(changed, mutant.file, "exec")
+    assert one_line(mutant.promise) in DOCS
+    assert mutant.tests
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        assert not file.startswith("tests/lab/")
+        assert re.sub(r"\[.*", "", name) in there_are(file), test
+
+
+CODE = """\
+def allowed(count):
+    if count < 2:
+        count += 1
+
+        return True
+    return False
+
+
+def also(count):
+    return False
+"""
+TESTS = """\
+from product import allowed
+
+
+def test_one():
+    assert allowed(1)
+
+
+def test_three():
+    assert not allowed(3)
+"""
+INDENTED = Mutant(
+    id="wrong-comparison",
+    promise="",
+    file="product.py",
+    there="if count < 2:\n    count += 1\n\n    return True",
+    instead="if count > 2:\n    return True",
+    tests=("test_product.py::test_one",),
+)
+
+
+def test_the_lines_are_found_at_any_indentation():
+    changed = mutants.mutated(CODE, INDENTED)
+    assert changed == CODE.replace("< 2", "> 2").replace("        count += 1\n\n", "")
+
+
+@pytest.mark.parametrize(
+    "there", ["return False", "if count <", "count < 2:", "return True\nreturn False"]
+)
+def test_lines_that_are_not_there_exactly_once_as_a_whole(there):
+    assert mutants.mutated(CODE, replace(INDENTED, there=there)) is None
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A product of one file, its tests, and where copies of a checkout have links."""
+    (tmp_path / ".cache/package").mkdir(parents=True)
+    (tmp_path / ".cache/package/product.py").symlink_to("../../product.py")
+    (tmp_path / "product.py").write_text(CODE)
+    (tmp_path / "test_product.py").write_text(TESTS)
+    return tmp_path
+
+
+LOOP = "while count < 2:\n    pass"
+
+
+@pytest.mark.selftest
+@pytest.mark.parametrize(
+    "change, verdict",
+    [
+        ({}, KILLED),
+        ({"instead": "if count < 3:\n    return True"}, SURVIVED),
+        ({"there": "gone"}, NOT_FOUND),
+        ({"file": "gone.py"}, NOT_FOUND),
+        ({"instead": "if count < 2"}, BROKEN),
+        ({"tests": ("test_product.py::test_gone",)}, BROKEN),
+        ({"instead": LOOP}, HUNG),
+    ],
+)
+def test_what_becomes_of_a_mutant(tree, change, verdict):
+    mutant = replace(INDENTED, **change)
+    limit_s = 5.0 if verdict == HUNG else 600.0
+    assert mutants.run(tree, mutant, limit_s).verdict == verdict
+    assert (tree / "product.py").read_text() == CODE
+    # The text before counts again, although it may be as long and as old.
+    mutants.check_unmutated(tree, [INDENTED])
+
+
+@pytest.mark.selftest
+def test_a_test_that_fails_anyway_kills_nothing(tree):
+    (tree / "test_product.py").write_text(TESTS.replace("not allowed", "allowed"))
+    mutants.check_unmutated(tree, [INDENTED])
+    every = replace(INDENTED, tests=("test_product.py",))
+    with pytest.raises(mutants.ListProblem, match="without a mutant"):
+        mutants.check_unmutated(tree, [every])
+
+
+ENTRY = """\
+- id: {id}
+  promise: p
+  file: product.py
+  there: "if count < 2:"
+  instead: "if count {now} 2:"
+  tests: ["test_product.py"]
+"""
+
+
+@pytest.fixture
+def table(tree, monkeypatch):
+    """A list of two, for the product of ``tree``."""
+    path = tree / "mutants.yaml"
+    path.write_text(
+        ENTRY.format(id="wrong", now=">") + ENTRY.format(id="as good", now="<=")
+    )
+    monkeypatch.setattr(mutants, "copies", lambda n: contextlib.nullcontext([tree] * n))
+    return path
+
+
+@pytest.mark.selftest
+@pytest.mark.parametrize(
+    "words, code, last",
+    [
+        ([], 1, "1 of 2 mutants were not killed."),
+        (["--jobs", "1", "wrong"], 0, "All 1 mutants were killed."),
+        (["as good"], 1, "1 of 1 mutants were not killed."),
+    ],
+)
+def test_the_verdict(table, capsys, words, code, last):
+    assert mutants.main(words, table) == code
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == last
+    assert ("as good in product.py: no test failed" in printed) == bool(code)
+
+
+@pytest.mark.selftest
+def test_a_list_that_cannot_be_used(table, capsys):
+    assert mutants.main(["--list"], table) == 0
+    assert "as good  product.py: p" in capsys.readouterr().out
+    assert mutants.main(["gone"], table) == 2
+    assert "there is no mutant gone" in capsys.readouterr().err
+    table.write_text(ENTRY.format(id="wrong", now=">") * 2)
+    assert mutants.main([], table) == 2
+    assert "two mutants wrong" in capsys.readouterr().err
+    table.write_text("- id: wrong\n  tests: []\n")
+    assert mutants.main([], table) == 2
+    assert "missing" in capsys.readouterr().err
+    table.write_text("- id: wrong: odd\n")
+    assert mutants.main([], table) == 2
+    assert "mutants.yaml: mapping values" in capsys.readouterr().err
