@@ -76,10 +76,7 @@ def _guarded(
         screen.flush()
         return code
     except Problem as problem:
-        for line in str(problem).splitlines():
-            screen.message(f"{program}: {line}")
-        if problem.fix:
-            screen.message(f"fix: {problem.fix}")
+        _report_problem(program, problem, screen)
         return problem.exit_code
     except Ended as ended:
         return ended.code
@@ -154,6 +151,17 @@ def _run(
     return call(words, screen)
 
 
+def _report_problem(program: str, problem: Problem, screen: Screen) -> None:
+    lines = str(problem).splitlines()
+    for line in lines:
+        screen.message(f"{program}: {line}")
+    if problem.fix:
+        screen.message(f"fix: {problem.fix}")
+    reasons = [{"id": one.id, "sentence": one} for one in problem.reasons]
+    about = {"sentences": lines, "fix": problem.fix, "reasons": reasons}
+    screen.error(problem.id, problem.exit_code, about)
+
+
 def _report_bug(program: str, error: Exception, screen: Screen) -> None:
     debugging = os.environ.get(DEBUG) == "1"
     if debugging:
@@ -161,8 +169,11 @@ def _report_bug(program: str, error: Exception, screen: Screen) -> None:
     screen.message(
         f"{program}: this is a bug, please report it: {type(error).__name__}: {error}"
     )
-    if not debugging:
-        screen.message(f"fix: run it again with {DEBUG}=1 and add what it prints")
+    fix = "" if debugging else f"run it again with {DEBUG}=1 and add what it prints"
+    if fix:
+        screen.message(f"fix: {fix}")
+    sentence = f"{type(error).__name__}: {error}"
+    screen.error("bug", 1, {"sentences": [sentence], "fix": fix, "reasons": []})
 
 
 def _say_traceback(screen: Screen, *raised: Any) -> None:

@@ -46,6 +46,7 @@ class Screen:
         self.output = output
         self._out = sys.stdout
         self._lines: list[str] = []
+        self._printed = False
         self._width = terminal_width(self._out)
         # What stands on the terminal's last line, to be wiped out.
         self._passing = False
@@ -110,6 +111,18 @@ class Screen:
 
             text = yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
         self._lines.append(text)
+
+    def error(self, id: str, exit_code: int, problem: Mapping[str, Any]) -> None:
+        """Print a document of kind ``error`` in place of the result, for programs.
+
+        Nothing for people, and nothing where a document was printed already.
+        """
+        self._lines = []
+        if self.for_people or self._printed:
+            return
+        self.document("error", {"id": id, "exit_code": exit_code, **problem})
+        with contextlib.suppress(Problem):  # stdout may be what failed
+            self.flush()
 
     def table(
         self,
@@ -187,6 +200,7 @@ class Screen:
         if not lines:
             return
         text = "\n".join(lines) + "\n"
+        self._printed = True
         try:
             if self._out is None:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -197,7 +211,8 @@ class Screen:
         except OSError as error:
             _discard(self._out)
             raise Problem(
-                f"the result cannot be written to stdout: {error.strerror}"
+                "stdout-not-written",
+                f"the result cannot be written to stdout: {error.strerror}",
             ) from error
 
     def _folded(self, text: str, indent: int) -> str:

@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a UsageProblem."""
-        raise UsageProblem(message, f"see {self.prog} --help")
+        raise UsageProblem("usage", message, f"see {self.prog} --help")
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -134,16 +134,21 @@ def parse(
     words, rest = parser.parse_known_args(arguments)
     if words.verb is None:
         raise UsageProblem(
-            f"say which verb: {', '.join(words.verbs)}", f"see {words.prog} --help"
+            "verb-missing",
+            f"say which verb: {', '.join(words.verbs)}",
+            f"see {words.prog} --help",
         )
     if getattr(words, "refused_facts", None) is not None:
         raise UsageProblem(
+            "verb-takes-no-facts",
             "this verb acts on this host and takes no facts file",
             "leave out --facts",
         )
     if rest:
         raise UsageProblem(
-            f"unknown words: {' '.join(rest)}", f"see {words.prog} --help"
+            "arguments-unknown",
+            f"unknown words: {' '.join(rest)}",
+            f"see {words.prog} --help",
         )
     return words
 

@@ -63,17 +63,20 @@ def pick(
     if inside:
         where = _joined(_place(one, names) for one in inside)
         raise NameProblem(
+            "name-ambiguous",
             f"{kind} {name!r} is ambiguous: {where} have one each",
             f"say which: --datacenter {names.get(_data_center(inside[0]), 'NAME')}",
         )
     if found:
         where = _joined(_place(one, names) for one in found)
         raise NameProblem(
+            "name-in-other-data-center",
             f"{kind} {name!r} is in {where}, not in data center "
             f"{names.get(wanted or '', data_center)!r}",
             "leave out --datacenter, or give the right one",
         )
     raise NameProblem(
+        "name-unknown",
         f"there is no {kind} {name!r}",
         nearest(
             name, [one.name for one in every if wanted in (None, _data_center(one))]
@@ -145,6 +148,7 @@ def hosts_named(
         known = [host.name for host in candidates]
         where = f" in data center {data_center!r}" if data_center else ""
         raise NameProblem(
+            "host-unknown",
             f"no host is called {_joined((repr(w) for w in wrong), 'or')}{where}",
             "; ".join(dict.fromkeys(nearest(word, known) for word in wrong)),
         )

@@ -17,7 +17,7 @@ class ChecksFailed(Problem):
     exit_code = 3
 
     def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
-        super().__init__("\n".join(_alike(sentences)), fix)
+        super().__init__("checks-failed", "\n".join(_alike(sentences)), fix)
         self.sentences = tuple(sentences)
 
 
@@ -27,7 +27,7 @@ class Refused(Problem):
     exit_code = 4
 
     def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
-        super().__init__("\n".join(sentences), fix)
+        super().__init__("refused", "\n".join(sentences), fix)
         self.sentences = tuple(sentences)
 
 

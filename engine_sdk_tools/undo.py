@@ -51,10 +51,10 @@ class Undone:
         if self.done:
             lines.append(f"taken back: {'; '.join(self.done)}")
         if not self.left:
-            return TakenBack("\n".join(lines), error.fix)
+            return TakenBack(error.id, "\n".join(lines), error.fix)
         by_hand = f"by hand: {'; '.join(self.by_hand)}"
         fix = f"{error.fix}; then {by_hand}" if error.fix else by_hand
-        return Problem("\n".join([*lines, *self.left]), fix)
+        return Problem(error.id, "\n".join([*lines, *self.left]), fix)
 
 
 def after_lost(lost: LostAnswer, look: Callable[[], T]) -> T:

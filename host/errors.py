@@ -1,22 +1,53 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The error that every room raises for bad input: one sentence for a person."""
+"""Errors for people and programs: an id, a sentence, a fix, an exit code."""
 
 from __future__ import annotations
 
 
-class Problem(Exception):
-    """Something the operator can mend: what is wrong, where, and what to do.
+class Sentence(str):
+    """A sentence for people with a stable ``id`` for programs and tests.
 
-    ``str(problem)`` is the whole message, one clear sentence or several lines of
-    one sentence each; ``fix`` is the hint printed after ``fix:``. The commands
-    print both and exit with ``exit_code``.
+    The id is lower-case words with hyphens (``plan-outdated``); it stays when the
+    wording changes. tests/data/messages.txt lists all of them.
+
+    >>> Sentence("netdev-unknown", "this host has no netdev ib9").id
+    'netdev-unknown'
+    """
+
+    __slots__ = ("id",)
+
+    id: str
+
+    def __new__(cls, id: str, text: str) -> Sentence:
+        """Return ``text`` as a sentence with this id."""
+        sentence = super().__new__(cls, text)
+        sentence.id = id
+        return sentence
+
+    def about(self, subject: str) -> Sentence:
+        """Return ``SUBJECT: sentence`` with the same id."""
+        return Sentence(self.id, f"{subject}: {self}")
+
+
+class Problem(Exception):
+    """An error that the operator can fix: what is wrong, where, and what to do.
+
+    ``id`` is stable, as in Sentence. ``str(problem)`` is the whole message, one
+    sentence or several lines of one sentence each; ``fix`` is the hint printed after
+    ``fix:``. The commands print both and exit with ``exit_code``.
     """
 
     exit_code = 1
 
-    def __init__(self, sentence: str, fix: str = "") -> None:
+    def __init__(self, id: str, sentence: str, fix: str = "") -> None:
         super().__init__(sentence)
+        self.id = id
         self.fix = fix
+
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """The reasons, where there are several: each with its own id."""
+        return ()
 
     @property
     def one_line(self) -> str:
@@ -25,6 +56,6 @@ class Problem(Exception):
 
 
 class UsageProblem(Problem):
-    """The words of the command line are wrong (exit code 2)."""
+    """The command line is not valid (exit code 2)."""
 
     exit_code = 2

@@ -41,10 +41,16 @@ class Export:
         server, path = _bracketed(text) if text.startswith("[") else _plain(text)
         if not path.startswith("/"):
             raise ExportProblem(
-                f"export {text!r}: the path {path!r} is not absolute", _FORM
+                "export-path-not-absolute",
+                f"export {text!r}: the path {path!r} is not absolute",
+                _FORM,
             )
         if any(c < " " or c == "\x7f" for c in text):
-            raise ExportProblem(f"export {text!r} has a control character in it", _FORM)
+            raise ExportProblem(
+                "export-control-character",
+                f"export {text!r} has a control character in it",
+                _FORM,
+            )
         normal = posixpath.normpath(path)
         return cls(server, "/" + normal.lstrip("/"))
 
@@ -62,13 +68,21 @@ def _bracketed(text: str) -> tuple[str, str]:
     """Split ``[address]:path``."""
     server, closing, rest = text[1:].partition("]")
     if not closing:
-        raise ExportProblem(f"export {text!r} has no closing bracket", _FORM)
+        raise ExportProblem(
+            "export-bracket-missing", f"export {text!r} has no closing bracket", _FORM
+        )
     if not isinstance(_address(server), ipaddress.IPv6Address):
         raise ExportProblem(
-            f"export {text!r}: {server!r} in brackets is not an IPv6 address", _FORM
+            "export-address-invalid",
+            f"export {text!r}: {server!r} in brackets is not an IPv6 address",
+            _FORM,
         )
     if not rest.startswith(":"):
-        raise ExportProblem(f"export {text!r} has no colon after the bracket", _FORM)
+        raise ExportProblem(
+            "export-colon-missing",
+            f"export {text!r} has no colon after the bracket",
+            _FORM,
+        )
     return server, rest[1:]
 
 
@@ -78,14 +92,23 @@ def _plain(text: str) -> tuple[str, str]:
     server, separator, path = text.partition(":/")
     if separator and isinstance(_address(server), ipaddress.IPv6Address):
         raise ExportProblem(
+            "export-address-unbracketed",
             f"export {text!r}: an IPv6 address needs brackets",
             f"write [{server}]:/{path}",
         )
     server, colon, path = text.partition(":")
     if not server or not colon:
-        raise ExportProblem(f"export {text!r} has no server before a colon", _FORM)
+        raise ExportProblem(
+            "export-server-missing",
+            f"export {text!r} has no server before a colon",
+            _FORM,
+        )
     if "/" in server or any(c.isspace() for c in server):
-        raise ExportProblem(f"export {text!r}: {server!r} is not a server", _FORM)
+        raise ExportProblem(
+            "export-server-invalid",
+            f"export {text!r}: {server!r} is not a server",
+            _FORM,
+        )
     return server, path
 
 

@@ -217,6 +217,7 @@ class MountOptions:
         number = value.isascii() and value.isdigit() and len(value) < 10
         if not number or int(value) > 65535:
             raise OptionsProblem(
+                "mount-option-port-invalid",
                 f"mount option {option.text!r} has no valid port",
                 "give a number from 0 to 65535, as in port=20049",
             )

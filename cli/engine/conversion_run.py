@@ -100,6 +100,7 @@ class Run:
             return 0
         if words.facts_dir is not None:
             raise UsageProblem(
+                "facts-dir-needs-dry-run",
                 "--facts-dir is for --dry-run: hosts are changed here, and proven",
                 "give --ssh-key or --inventory",
             )

@@ -53,6 +53,7 @@ def login(words: Namespace, screen: Screen) -> int:
     """
     if words.fingerprint is not None and not words.fetch_ca:
         raise UsageProblem(
+            "fingerprint-without-fetch-ca",
             "--fingerprint is of a CA that is fetched",
             "add --fetch-ca, or leave it out",
         )
@@ -113,6 +114,7 @@ def _refuse_other_engine(
 ) -> None:
     if theirs and engine_url(theirs) != settings.url:
         raise Problem(
+            "settings-section-other-engine",
             f"section [{section}] of {target.path} is of another engine, {theirs}",
             "name a section for this one: --config NAME",
         )
@@ -130,16 +132,19 @@ def _fetched(words: Namespace, screen: Screen, settings: Settings) -> Ca:
     if words.fingerprint is not None:
         if not same_fingerprint(words.fingerprint, ca.fingerprint):
             raise Declined(
-                "this is not the CA with the fingerprint that was given", _FETCH_FIX
+                "ca-fingerprint-mismatch",
+                "this is not the CA with the fingerprint that was given",
+                _FETCH_FIX,
             )
         return ca
     if sys.stdin is None or not sys.stdin.isatty():
         raise Declined(
+            "no-terminal",
             "the CA was not taken: there is no terminal to ask on",
             f"{_FETCH_FIX}; then give it with --fingerprint",
         )
     if not screen.asked("Is this the engine's CA? [y/N] "):
-        raise Declined("the CA was not taken: declined", _FETCH_FIX)
+        raise Declined("declined", "the CA was not taken: declined", _FETCH_FIX)
     return ca
 
 
@@ -188,7 +193,9 @@ def _write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text.encode(), 0o600)
     except OSError as error:
-        raise Problem(f"{path} cannot be written: {error.strerror}") from error
+        raise Problem(
+            "settings-not-written", f"{path} cannot be written: {error.strerror}"
+        ) from error
 
 
 def _tell(screen: Screen, content: Mapping[str, Any]) -> None:

@@ -111,6 +111,7 @@ def _lacking(error: ModuleNotFoundError) -> Exception:
     if package is None:
         return error
     return Problem(
+        "python-package-missing",
         f"this machine lacks {package[0]}, which {PROGRAM} needs",
         f"dnf install {package[0]}, or pip install {package[1]}",
     )

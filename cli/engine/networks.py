@@ -107,7 +107,11 @@ def _request(words: Namespace) -> AttachRequest:
     names = [name for name, _ in words.property]
     for name in names:
         if names.count(name) > 1:
-            raise UsageProblem(f"--property {name} is given twice", "leave out one")
+            raise UsageProblem(
+                "property-given-twice",
+                f"--property {name} is given twice",
+                "leave out one",
+            )
     return AttachRequest(
         words.name,
         words.hosts,
@@ -127,6 +131,7 @@ def _text(name: str) -> str:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise UsageProblem(
+            "address-plan-unreadable",
             f"--addresses: {name} cannot be read: {why}",
             "give a file, or a range as 10.0.0.11-10.0.0.60/24",
         ) from error

@@ -47,6 +47,7 @@ def push(words: Namespace, screen: Screen) -> int:
     """Send a policy to hosts: 0 in force on all, 5 on some, 1 on none."""
     if words.facts_dir is not None and not words.dry_run:
         raise UsageProblem(
+            "facts-dir-needs-dry-run",
             "nothing can be sent to a host through a folder of dumps",
             "leave out --facts-dir, or add --dry-run",
         )
@@ -59,7 +60,7 @@ def push(words: Namespace, screen: Screen) -> int:
         hosts = hosts_named(engine, words.hosts, words.datacenter)
         door = door_of(words, engine)
         if door is None and not words.dry_run:
-            raise Problem(*NO_WAY)
+            raise Problem("hosts-no-access", *NO_WAY)
         reports = {} if door is None else _slim(hosts, door, screen)
         plan = plan_policy_push(hosts, text, str(path), reports)
         for remark in plan.warnings:

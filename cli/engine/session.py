@@ -120,7 +120,9 @@ def door_of(words: Namespace, engine: Optional[Engine] = None) -> Optional[HostD
     if words.facts_dir is not None:
         if over_ssh:
             raise UsageProblem(
-                "--facts-dir takes the place of SSH", "leave out one of them"
+                "options-exclude-each-other",
+                "--facts-dir takes the place of SSH",
+                "leave out one of them",
             )
         from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder
 
@@ -145,6 +147,7 @@ def approve(words: Namespace, screen: Screen, plan: Iterable[str]) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise Declined(
+            "no-terminal",
             "nothing was changed: there is no terminal to ask on",
             "add --assume-yes, or --dry-run to see what would be done",
         )
@@ -161,7 +164,7 @@ def approve(words: Namespace, screen: Screen, plan: Iterable[str]) -> None:
         screen.message("note: nothing was changed")
         raise
     if not yes:
-        raise Declined("nothing was changed: declined")
+        raise Declined("declined", "nothing was changed: declined")
 
 
 def show_calls(

@@ -51,6 +51,7 @@ def completed(settings: Settings) -> Settings:
         _log_to(settings.log_file, settings.log_level)
     if settings.username is None and settings.token is None:
         raise Problem(
+            "engine-no-user",
             f"no user is named for {engine_place(settings.url)}",
             "give --username, as admin@internal, or set OVIRT_USERNAME",
         )
@@ -104,7 +105,11 @@ def _password_in(name: str) -> tuple[str, tuple[str, ...]]:
     text, open_to_others = _read(Path(name), "the password file")
     lines = text.splitlines()
     if not lines or not lines[0]:
-        raise Problem(f"the first line of {name} is empty", "it is to be the password")
+        raise Problem(
+            "password-file-empty",
+            f"the first line of {name} is empty",
+            "it is to be the password",
+        )
     warnings = (
         f"others may read the password in {name}: chmod 600 {shlex.quote(name)}",
     )
@@ -117,9 +122,11 @@ def _read(path: Path, what: str) -> tuple[str, bool]:
         mode = path.stat().st_mode
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise Problem(f"{what} {path} cannot be read: {error.strerror}") from error
+        raise Problem(
+            "file-unreadable", f"{what} {path} cannot be read: {error.strerror}"
+        ) from error
     except UnicodeDecodeError as error:
-        raise Problem(f"{what} {path} is not UTF-8 text") from error
+        raise Problem("file-not-utf8", f"{what} {path} is not UTF-8 text") from error
     return text, stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
@@ -128,17 +135,21 @@ def _readable(ca_file: str) -> None:
         text = Path(ca_file).read_bytes()
     except OSError as error:
         raise Problem(
+            "ca-file-unreadable",
             f"the CA file {ca_file} cannot be read: {error.strerror}",
             "'ovirt-rdma login --fetch-ca' gets the engine's",
         ) from error
     if b"-----BEGIN " not in text:
-        raise Problem(f"{ca_file} holds no certificate in PEM form")
+        raise Problem(
+            "ca-file-no-certificate", f"{ca_file} holds no certificate in PEM form"
+        )
 
 
 def _asked_password(settings: Settings) -> str:
     where = engine_place(settings.url)
     if sys.stdin is None or not sys.stdin.isatty():
         raise Problem(
+            "engine-no-password",
             f"there is no password for {settings.username} at {where}",
             "give --password-file, or set OVIRT_PASSWORD",
         )
@@ -147,9 +158,9 @@ def _asked_password(settings: Settings) -> str:
             printable(f"Password of {settings.username} at {where}: ")
         )
     except EOFError as error:
-        raise Problem("no password was given") from error
+        raise Problem("engine-no-password", "no password was given") from error
     if not word:
-        raise Problem("no password was given")
+        raise Problem("engine-no-password", "no password was given")
     return word
 
 
@@ -169,7 +180,9 @@ def _log_to(name: str, level: str) -> None:
     try:
         lines = logging.FileHandler(Path(name).expanduser(), encoding="utf-8")
     except OSError as error:
-        raise Problem(f"the log {name} cannot be opened: {error.strerror}") from error
+        raise Problem(
+            "log-not-opened", f"the log {name} cannot be opened: {error.strerror}"
+        ) from error
     lines.setFormatter(_LogLines("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("ovirt_rdma")
     logger.addHandler(lines)

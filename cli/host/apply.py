@@ -262,6 +262,7 @@ def _refuse_late(ledger: Ledger) -> None:
         return
     if newest.outcome != DONE:
         raise TooLate(
+            "confirmation-too-late",
             f"run {newest.number} cannot be confirmed: {newest.sentence} "
             f"({when_iso(newest.ended or '')})",
             f"{PROGRAM} apply does it again",

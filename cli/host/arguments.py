@@ -63,7 +63,7 @@ def export_of(text: str) -> Export:
         return Export.parse(text)
     except ExportProblem as problem:
         fix = f"{problem.fix}; no rule names what is written otherwise"
-        raise UsageProblem(str(problem), fix) from problem
+        raise UsageProblem(problem.id, str(problem), fix) from problem
 
 
 def engine_options_of(text: str) -> str:
@@ -74,11 +74,13 @@ def engine_options_of(text: str) -> str:
     """
     problems = engine_problems(text)
     if problems:
-        raise UsageProblem("\n".join(problems), "change --engine-options")
+        raise UsageProblem(
+            "engine-options-refused", "\n".join(problems), "change --engine-options"
+        )
     try:
         _ = MountOptions.parse(text).port
     except OptionsProblem as problem:
-        raise UsageProblem(str(problem), problem.fix) from problem
+        raise UsageProblem(problem.id, str(problem), problem.fix) from problem
     return text
 
 

@@ -149,6 +149,7 @@ def explain(words: Namespace, screen: Screen) -> int:
     """Explain one rule, or list all."""
     if (words.id is None) != words.list:
         raise UsageProblem(
+            "options-exclude-each-other",
             "say which rule, or --list, and not both",
             f"{PROGRAM} explain --list shows the ids",
         )

@@ -71,6 +71,7 @@ def rule_of(text: str) -> Rule:
         near = difflib.get_close_matches(rule_id.upper(), known, n=3)
         meant = f"did you mean {' or '.join(near)}? " if near else ""
         raise UsageProblem(
+            "rule-unknown",
             f"there is no rule {rule_id!r}",
             f"{meant}{PROGRAM} explain --list shows all",
         ) from None

@@ -166,7 +166,9 @@ def show(words: Namespace, screen: Screen) -> int:
     if words.facts is not None:
         if words.route_to:
             raise UsageProblem(
-                "--route-to asks this host and --facts a file", "leave out one of them"
+                "options-exclude-each-other",
+                "--route-to asks this host and --facts a file",
+                "leave out one of them",
             )
         facts = load(words.facts)
     else:
@@ -186,6 +188,7 @@ def _refuse_name(address: str) -> None:
         ipaddress.ip_address(address)
     except ValueError:
         raise UsageProblem(
+            "ip-address-invalid",
             f"--route-to {address!r} is not an IP address",
             "give the address, as in --route-to 10.20.0.1",
         ) from None

@@ -233,9 +233,13 @@ def _known(step: Optional[str], held: Sequence[str]) -> Optional[str]:
     if step is None or step in held:
         return step
     if not held:
-        raise UsageProblem(f"nothing of {step!r} is held, nor of any other change")
+        raise UsageProblem(
+            "step-not-applied", f"nothing of {step!r} is held, nor of any other change"
+        )
     raise UsageProblem(
-        f"nothing of {step!r} is held", f"give one of these: {', '.join(held)}"
+        "step-not-applied",
+        f"nothing of {step!r} is held",
+        f"give one of these: {', '.join(held)}",
     )
 
 

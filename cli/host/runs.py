@@ -220,7 +220,11 @@ class ThisHost:
         if result.outcome == PARTLY:
             told = [f"{left.step}: {left.why}" for left in result.left if left.failed]
             fixes = [left.fix for left in result.left if left.failed and left.fix]
-            raise Problem("\n".join([result.sentence, *told]), "; ".join(fixes))
+            raise Problem(
+                "recovery-incomplete",
+                "\n".join([result.sentence, *told]),
+                "; ".join(fixes),
+            )
         report.note(result.sentence)
         return result
 
@@ -237,5 +241,7 @@ def as_root(verb: str, words: Namespace) -> None:
     """Raise Problem where this process may not change the host."""
     if words.root == "/" and os.geteuid() != 0:
         raise Problem(
-            f"{verb} changes this host, which only root may", "run it as root"
+            "not-root",
+            f"{verb} changes this host, which only root may",
+            "run it as root",
         )

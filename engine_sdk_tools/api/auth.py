@@ -125,6 +125,7 @@ def ask(
                 # urllib3 before 2.6 unpacks without a limit: of 2 kB, packed twice,
                 # come gigabytes.
                 raise EngineProblem(
+                    "engine-answer-compressed",
                     f"{doing} failed: {where} packs its answer, and was not asked to: "
                     "it is no engine",
                     BROKEN,
@@ -135,6 +136,7 @@ def ask(
                 body += part
                 if len(body) > MOST_BYTES:
                     raise EngineProblem(
+                        "engine-answer-too-large",
                         f"{doing} failed: {where} answers with more than "
                         f"{MOST_BYTES >> 20} MiB: it is no engine",
                         BROKEN,
@@ -159,7 +161,10 @@ def ask(
         if words:
             raise unreachable(words, doing, where) from error
         raise EngineProblem(
-            f"{doing} failed: the connection to {where} broke", TIMEOUT, doing=doing
+            "engine-connection-lost",
+            f"{doing} failed: the connection to {where} broke",
+            TIMEOUT,
+            doing=doing,
         ) from error
 
 
@@ -237,6 +242,7 @@ def fetch_ca(settings: Settings) -> Ca:
     )
     if answer.code != 200:
         raise EngineProblem(
+            "engine-http-error",
             f"{doing} failed: HTTP {answer.code}",
             BROKEN,
             code=answer.code,
@@ -250,17 +256,24 @@ def ca_of(text: str) -> Ca:
     """Return the CA in a PEM text. Raises Problem where there is none."""
     found = _PEM.search(text.replace("\r\n", "\n"))
     if found is None:
-        raise Problem("what the engine sent as its CA is no certificate")
+        raise Problem(
+            "engine-ca-invalid", "what the engine sent as its CA is no certificate"
+        )
     pem = found.group() + "\n"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=pem)
         der = ssl.PEM_cert_to_DER_cert(pem)
     except (ssl.SSLError, ValueError, TypeError) as error:  # TypeError: not ASCII
-        raise Problem("what the engine sent as its CA is no certificate") from error
+        raise Problem(
+            "engine-ca-invalid", "what the engine sent as its CA is no certificate"
+        ) from error
     certificates = context.get_ca_certs()
     if not certificates:
-        raise Problem("what the engine sent as its CA is no certificate of a CA")
+        raise Problem(
+            "engine-ca-not-a-ca",
+            "what the engine sent as its CA is no certificate of a CA",
+        )
     known: Any = certificates[0]
     return Ca(
         pem,
@@ -307,6 +320,7 @@ def check_health(settings: Settings) -> None:
     # "DB Down!", or a page of the web server (HealthStatus.java).
     said = " ".join(answer.body.split())[:80] if "<" not in answer.body else ""
     raise EngineProblem(
+        "engine-unhealthy",
         f"{doing} failed: it is not well: HTTP {answer.code}"
         + (f", {said}" if said else ""),
         BROKEN,
@@ -327,6 +341,7 @@ def log_in(settings: Settings) -> str:
     doing = f"logging in as {user}"
     if not user or settings.password is None:
         raise EngineProblem(
+            "engine-no-credentials",
             f"there is no {'password' if user else 'username'} for the engine "
             f"{engine_place(settings.url)}",
             DENIED,
@@ -353,6 +368,7 @@ def log_in(settings: Settings) -> str:
     words = said.get("error_description") or said.get("error")
     if words:
         raise EngineProblem(
+            "engine-login-refused",
             f"{doing} failed: {where} says: {words}",
             DENIED,
             code=answer.code,
@@ -361,6 +377,7 @@ def log_in(settings: Settings) -> str:
         )
     if answer.code >= 500 or answer.code == 404:
         raise EngineProblem(
+            "engine-unavailable",
             f"{doing} failed: {where} is not at work: HTTP {answer.code}",
             UNAVAILABLE,
             code=answer.code,
@@ -368,6 +385,7 @@ def log_in(settings: Settings) -> str:
             doing=doing,
         )
     raise EngineProblem(
+        "not-an-engine",
         f"{doing} failed: what answers is no engine: HTTP {answer.code} with "
         f"{answer.media or 'no Content-Type'}",
         BROKEN,

@@ -49,6 +49,7 @@ class EngineProblem(Problem):
 
     def __init__(
         self,
+        id: str,
         sentence: str,
         kind: str,
         *,
@@ -57,7 +58,7 @@ class EngineProblem(Problem):
         doing: str = "",
         detail: str = "",
     ) -> None:
-        super().__init__(sentence, fix)
+        super().__init__(id, sentence, fix)
         self.kind = kind
         self.code = code
         self.doing = doing
@@ -73,8 +74,14 @@ class LostAnswer(EngineProblem):
 class TimeoutProblem(EngineProblem):
     """What was waited for did not come about in time; ``last`` was seen last."""
 
-    def __init__(self, sentence: str, last: Any = None, doing: str = "") -> None:
-        super().__init__(sentence, TIMEOUT, doing=doing)
+    def __init__(
+        self,
+        id: str,
+        sentence: str,
+        last: Any = None,
+        doing: str = "",
+    ) -> None:
+        super().__init__(id, sentence, TIMEOUT, doing=doing)
         self.last = last
 
 
@@ -87,6 +94,7 @@ class LoginExpired(Exception):
 def lost(problem: EngineProblem) -> LostAnswer:
     """Return ``problem`` of a change as one where nobody knows if it was made."""
     return LostAnswer(
+        "engine-answer-lost",
         f"{problem}; the engine may have done it all the same",
         problem.kind,
         code=problem.code,
@@ -161,6 +169,7 @@ def in_words(
     if found:
         return of_curl(int(found.group(1)), found.group(3), doing, the_engine)
     return EngineProblem(
+        "engine-request-failed",
         f"{doing} failed: {_first_line(str(error)) or type(error).__name__}",
         BROKEN,
         doing=doing,
@@ -181,12 +190,14 @@ def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProble
         return no_answer(doing, the_engine)
     if number == _CURL_WRITE:
         return EngineProblem(
+            "engine-answer-too-large",
             f"{doing} failed: {the_engine} answers with more than {MOST_BYTES >> 20} "
             "MiB",
             BROKEN,
             doing=doing,
         )
     return EngineProblem(
+        "engine-connection-lost",
         f"{doing} failed: the connection to {the_engine} broke: {text}",
         TIMEOUT,
         doing=doing,
@@ -196,6 +207,7 @@ def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProble
 def unreachable(text: str, doing: str, the_engine: str) -> EngineProblem:
     """Return that nothing was sent, because of ``text``."""
     return EngineProblem(
+        "engine-unreachable",
         f"{doing} failed: {the_engine} cannot be reached: {text}",
         UNREACHABLE,
         fix="check the engine's address and that it runs; "
@@ -207,6 +219,7 @@ def unreachable(text: str, doing: str, the_engine: str) -> EngineProblem:
 def untrusted(text: str, doing: str, the_engine: str) -> EngineProblem:
     """Return that TLS failed because of ``text``; nothing was sent."""
     return EngineProblem(
+        "engine-certificate-untrusted",
         f"{doing} failed: the certificate of {the_engine} is not trusted: {text}",
         UNTRUSTED,
         fix="give the CA that signed it with --ca-file, or fetch the engine's own with "
@@ -218,7 +231,10 @@ def untrusted(text: str, doing: str, the_engine: str) -> EngineProblem:
 def no_answer(doing: str, the_engine: str) -> EngineProblem:
     """Return that no answer came in time."""
     return EngineProblem(
-        f"{doing} failed: {the_engine} did not answer in time", TIMEOUT, doing=doing
+        "engine-timeout",
+        f"{doing} failed: {the_engine} did not answer in time",
+        TIMEOUT,
+        doing=doing,
     )
 
 
@@ -234,6 +250,7 @@ def _of_answer(
     if media.endswith("/xml"):
         said = _first_line(str(error)) or type(error).__name__
         return EngineProblem(
+            "engine-answer-invalid",
             f"{doing} failed: the answer of {the_engine} makes no sense: {said}",
             BROKEN,
             code=code,
@@ -243,6 +260,7 @@ def _of_answer(
     # API's address is not there yet and gives 404.
     if code >= 500 or code == 404:
         return EngineProblem(
+            "engine-unavailable",
             f"{doing} failed: {the_engine} is not at work: HTTP {code} from the web "
             "server in front of it",
             UNAVAILABLE,
@@ -254,6 +272,7 @@ def _of_answer(
     if code in _KINDS:
         return _of_fault(doing, the_engine, code, "")
     return EngineProblem(
+        "not-an-engine",
         f"{doing} failed: what answers is not an engine's API: HTTP {code} with "
         f"{media or 'no Content-Type'}",
         BROKEN,
@@ -286,6 +305,7 @@ def _of_fault(
     elif kind == BROKEN or (not text and kind in (INVALID, CONFLICT)):
         fix = "its log has more: /var/log/ovirt-engine/engine.log"
     return EngineProblem(
+        "engine-refused",
         f"{doing} failed: {the_engine} says: {said}",
         kind,
         code=code,

@@ -67,6 +67,7 @@ class EngineApi:
         """
         if not _PATH.fullmatch(asked.path):
             raise EngineProblem(
+                "engine-id-invalid",
                 f"{asked.doing} failed: the engine {self.where} has given an id that "
                 f"is none: {asked.path!a}",
                 BROKEN,
@@ -133,7 +134,7 @@ class EngineApi:
         with self._login:
             if self.closed:
                 # A thread that is left over from an interrupted run.
-                raise EngineProblem("the session is closed", BROKEN)
+                raise EngineProblem("session-closed", "the session is closed", BROKEN)
             if self._token is None:
                 self._token = log_in(self.settings)
                 self.answered = True
@@ -161,6 +162,7 @@ class EngineApi:
 
     def _refused(self, doing: str) -> EngineProblem:
         return EngineProblem(
+            "engine-token-refused",
             f"{doing} failed: the engine {self.where} does not take the token",
             DENIED,
             code=401,

@@ -193,6 +193,7 @@ class Session:
             if self.clock() >= until:
                 seen = seen_last(value)
                 raise TimeoutProblem(
+                    "engine-wait-timeout",
                     f"{doing} is not done after {timeout_s:.0f} s; last seen: {seen}",
                     seen,
                     doing,
@@ -220,6 +221,7 @@ class Session:
             return problem
         reason = "; ".join(one.strip().rstrip(".") for one in said[-3:])
         return EngineProblem(
+            "engine-refused",
             f"{call.doing} failed: the engine {self.where} says: {reason}",
             problem.kind,
             code=problem.code,

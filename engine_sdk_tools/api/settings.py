@@ -59,25 +59,32 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
     try:
         parser.read_string(ini.text)
     except configparser.DuplicateSectionError as error:
-        raise Problem(f"{ini.path} has two sections [{error.section}]") from error
+        raise Problem(
+            "settings-section-twice", f"{ini.path} has two sections [{error.section}]"
+        ) from error
     except configparser.DuplicateOptionError as error:
         raise Problem(
-            f"{ini.path}: section [{error.section}] has {error.option} twice"
+            "settings-key-twice",
+            f"{ini.path}: section [{error.section}] has {error.option} twice",
         ) from error
     except configparser.MissingSectionHeaderError as error:
         raise Problem(
+            "settings-no-section",
             f"{ini.path}:{error.lineno}: there is no section before this line",
             f"put [{DEFAULT_SECTION}] above it",
         ) from error
     except configparser.ParsingError as error:
         lines = ", ".join(str(number) for number, _ in error.errors)
-        raise Problem(f"{ini.path}: line {lines} is no 'key = value'") from error
+        raise Problem(
+            "settings-line-invalid", f"{ini.path}: line {lines} is no 'key = value'"
+        ) from error
     found = {name: dict(parser[name]) for name in parser.sections()}
     if ini.ours:
         for name, values in found.items():
             for key in values:
                 if key not in KEYS:
                     raise Problem(
+                        "settings-key-unknown",
                         f"{ini.path}: section [{name}] has an unknown key {key!r}",
                         nearest_word(key, KEYS) or f"the keys are {', '.join(KEYS)}",
                     )
@@ -91,10 +98,14 @@ def with_section(
     a key away. Raises Problem for what an ini file cannot hold.
     """
     if not name.strip() or name != name.strip() or re.search(r"[\]\[\n\r]", name):
-        raise Problem(f"{name!r} cannot be a section of a settings file")
+        raise Problem(
+            "settings-section-name-invalid",
+            f"{name!r} cannot be a section of a settings file",
+        )
     for key, value in values.items():
         if value is not None and (value != value.strip() or "\n" in value):
             raise Problem(
+                "settings-value-invalid",
                 f"{key} cannot be kept in a settings file: it begins or ends with a "
                 "blank",
                 "keep a password in a file of its own: --password-file",
@@ -108,6 +119,7 @@ def with_section(
             wanted[key] = value
     if sections(after) != {**before, name: wanted}:
         raise Problem(
+            "settings-not-editable",
             f"{ini.path} is written in a way that cannot be changed safely",
             "edit it by hand",
         )
@@ -192,7 +204,9 @@ def made_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise Problem(f"{folder} cannot be made: {error.strerror}") from error
+        raise Problem(
+            "folder-not-created", f"{folder} cannot be made: {error.strerror}"
+        ) from error
     return folder
 
 
@@ -204,6 +218,7 @@ def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
     home = environ.get("HOME", "")
     if not home.startswith("/"):
         raise Problem(
+            "home-unknown",
             f"neither {variable} nor HOME says where files of yours are",
             f"set HOME, or {variable}",
         )
@@ -250,9 +265,15 @@ class Settings:
         for name, word in sent.items():
             # Bytes of the environment that are no UTF-8 come as surrogates.
             if word and any("\ud800" <= letter <= "\udfff" for letter in word):
-                raise Problem(f"the {name} for the engine is not UTF-8 text")
+                raise Problem(
+                    "credential-not-utf8",
+                    f"the {name} for the engine is not UTF-8 text",
+                )
         if self.token and not (self.token.isascii() and self.token.isprintable()):
-            raise Problem("the token for the engine is none: it is not ASCII text")
+            raise Problem(
+                "token-invalid",
+                "the token for the engine is none: it is not ASCII text",
+            )
 
 
 @dataclass(frozen=True)
@@ -288,12 +309,13 @@ def from_sources(
         sources += _default_section(ini, sources)
     asked = _first(sources, "engine_url")
     if asked is None:
-        raise Problem(*_no_engine(ini))
+        raise Problem("engine-not-configured", *_no_engine(ini))
     url = engine_url(asked)
     username, password, token = _credentials(sources)
     level = _first(sources, "log_level") or "info"
     if level not in LOG_LEVELS:
         raise Problem(
+            "log-level-unknown",
             f"log_level {level!r} is none of {', '.join(LOG_LEVELS)}",
             nearest_word(level, LOG_LEVELS),
         )
@@ -334,12 +356,14 @@ def _of_environ(environ: Mapping[str, str]) -> _Source:
 def _section(ini: Optional[IniFile], name: str) -> _Source:
     if ini is None:
         raise Problem(
+            "settings-file-missing",
             f"there is no settings file for --config {name}",
             "'ovirt-rdma login' writes one",
         )
     found = sections(ini)
     if name not in found:
         raise Problem(
+            "settings-section-unknown",
             f"{ini.path} has no section [{name}]",
             nearest_word(name, found) or f"it has {_listed(found)}",
         )

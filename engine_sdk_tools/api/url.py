@@ -24,28 +24,41 @@ def engine_url(text: str) -> str:
         parts = urlsplit(whole)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise Problem(f"{text!r} is no URL: {error}") from error
+        raise Problem("engine-url-invalid", f"{text!r} is no URL: {error}") from error
     fix = "an engine's URL is https://ENGINE/ovirt-engine/api"
     if parts.username is not None or parts.password is not None:
         raise Problem(
+            "engine-url-has-credentials",
             "an engine's URL holds no user and no password",
             "use --username and --password-file",
         )
     if parts.scheme not in ("https", "http") or not host:
-        raise Problem(f"{text!r} is no engine's URL", fix)
+        raise Problem("engine-url-invalid", f"{text!r} is no engine's URL", fix)
     if any(one.isspace() or not one.isprintable() for one in whole):
-        raise Problem(f"{text!r} is no engine's URL: it has a blank in it", fix)
+        raise Problem(
+            "engine-url-invalid",
+            f"{text!r} is no engine's URL: it has a blank in it",
+            fix,
+        )
     if parts.scheme == "http" and not _this_machine(host):
         raise Problem(
-            f"{text!r} would send the password unencrypted", "write https:// instead"
+            "engine-url-not-https",
+            f"{text!r} would send the password unencrypted",
+            "write https:// instead",
         )
     if parts.query or parts.fragment:
-        raise Problem(f"{text!r} is no engine's URL: it has a query", fix)
+        raise Problem(
+            "engine-url-invalid", f"{text!r} is no engine's URL: it has a query", fix
+        )
     path = parts.path.rstrip("/")
     if path in ("", *_PORTALS):
         path = API
     if not path.endswith("/api"):
-        raise Problem(f"{text!r} is no engine's URL: its path is {path}", fix)
+        raise Problem(
+            "engine-url-invalid",
+            f"{text!r} is no engine's URL: its path is {path}",
+            fix,
+        )
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 

@@ -229,7 +229,7 @@ def domain_record(domain: Domain, to: str) -> DomainRecord:
     """Return what is noted of a domain. Raises Problem for a row that cannot be."""
     row = domain.connection
     if row is None:
-        raise Problem("it has no storage connection")
+        raise Problem("domain-no-connection", "it has no storage connection")
     return DomainRecord(
         id=domain.id,
         name=domain.name,
@@ -266,7 +266,7 @@ def host_record(
     text, digest = _with_rules(report.policy_text, named, rule_of(request))
     long = policy_too_long(text)
     if long:
-        raise Problem(f"with the new rule, {long}", MAKE_SHORTER)
+        raise Problem("policy-too-long", f"with the new rule, {long}", MAKE_SHORTER)
     return replace(
         record, push=True, policy=report.policy_text, wanted=text, digest=digest
     )
@@ -276,6 +276,7 @@ def _check_draft(text: Optional[str], loaded: Optional[str]) -> None:
     """Raise Problem where a policy.yaml that is not in force would come into force."""
     if loaded is None and text and parse_policy(text, POLICY_YAML).policy != Policy():
         raise Problem(
+            "policy-not-loaded",
             "its policy.yaml is not loaded, and would be with the new rule",
             "load it (ovirt-rdma-host policy load), or move the file away",
         )

@@ -97,6 +97,7 @@ class DataCenterLock:
         mine = self.job.id if self.job else None
         if mine is not None and not is_open(self._session, mine):
             raise OtherRun(
+                "conversion-lock-lost",
                 "this run's task in the engine was ended, or is gone: another run has "
                 "taken over, or somebody ended it; nothing more is changed from here",
                 "look at the engine's tasks and events who it was; what this run began "
@@ -126,6 +127,7 @@ def _other(job: OpenJob) -> OtherRun:
         began, last = (f"{t:%Y-%m-%d %H:%M:%S%z}" for t in (job.started, job.updated))
         heard = f", begun {began}, last heard of {last} by the engine's clock"
     return OtherRun(
+        "conversion-lock-held",
         f"the engine has an open task '{job.description}' of another run{heard}",
         "wait until it has ended; if nobody works on it any more, add --take-over: its "
         "task is ended then, and its run stops if it is still at work",

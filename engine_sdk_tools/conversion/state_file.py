@@ -72,6 +72,7 @@ class StateFolder:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise LockHeld(
+                    "conversion-running",
                     "another run of ovirt-rdma converts or heals domains of this data "
                     "center",
                     "wait until it has ended, then run this command again",
@@ -98,6 +99,7 @@ class StateFolder:
             raise _unwritable(path, error) from error
         if not owner:
             raise StateFileProblem(
+                "owner-file-empty",
                 f"{path} is empty: it names this machine in the engine's tasks",
                 "remove the file; a task that is still open then wants --take-over",
             )
@@ -159,6 +161,7 @@ class StateFile:
 
     def _broken(self, words: str) -> StateFileProblem:
         return StateFileProblem(
+            "conversion-state-invalid",
             f"the state file {self.path} {words}; nothing was changed, and it is left "
             "as it is",
             "it tells how the domains were mounted before: keep a copy, mend it or put "
@@ -172,6 +175,7 @@ def _checked(name: str) -> str:
     """Return an id of the engine's that a file is named after."""
     if not _ID.fullmatch(name):
         raise StateFileProblem(
+            "engine-id-invalid",
             f"the engine has given an id that is none: {name!a}",
             "see that the engine is the one that you mean",
         )
@@ -180,6 +184,7 @@ def _checked(name: str) -> str:
 
 def _unwritable(path: Path, error: OSError) -> StateFileProblem:
     return StateFileProblem(
+        "conversion-state-not-written",
         f"{path}: the state cannot be stored: {error.strerror or error}",
         "make room, or run it as a user who may write there",
     )

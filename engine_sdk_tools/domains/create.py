@@ -238,7 +238,9 @@ def create_domain(
         there = run.look(door, events)
         run.traces.fell = there.fell
         if there.failed:
-            raise EngineProblem("; ".join(there.failed), BROKEN, fix=_LOOK_THERE)
+            raise EngineProblem(
+                "domain-not-created", "; ".join(there.failed), BROKEN, fix=_LOOK_THERE
+            )
     except Problem as error:
         told = _with_events(events, error)
         undone = undo_domain(session, plan, run.traces, listener)
@@ -287,7 +289,7 @@ class _Run:
             shown = status_words(status)
             sentence = f"{plan.name} is attached, but not activated: it is {shown}"
             self._listener.end(doing, plan.name, sentence)
-            raise EngineProblem(sentence, BROKEN)
+            raise EngineProblem("domain-not-active", sentence, BROKEN)
         self._listener.end(doing, plan.name)
 
     def look(
@@ -384,4 +386,4 @@ def _with_events(events: MountEvents, error: Problem) -> Problem:
     if not said:
         return error
     lines = "\n".join(said)
-    return Problem(f"{error}\n{lines}", error.fix)
+    return Problem(error.id, f"{error}\n{lines}", error.fix)

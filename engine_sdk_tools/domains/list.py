@@ -94,7 +94,7 @@ def domains_to_verify(
         if not verifiable(one) or not one.data_center
     ]
     if odd:
-        raise NameProblem("\n".join(odd), "leave it out")
+        raise NameProblem("domain-not-nfs", "\n".join(odd), "leave it out")
     return list(dict.fromkeys(chosen))
 
 

@@ -165,6 +165,7 @@ def run_order(
     if command is None or shutil.which("ansible-playbook", path=path) is None:
         missing = "ansible-playbook" if command else "ansible-runner"
         raise AnsibleProblem(
+            "ansible-missing",
             f"{missing} is not on this machine, hosts cannot be asked",
             "install the packages ansible-core and ansible-runner (an engine has "
             "both), or use dumps: --facts-dir FOLDER",
@@ -205,6 +206,7 @@ def run_order(
             messages.seek(0)
             said = messages.read().decode("utf-8", "replace").splitlines()
             raise AnsibleProblem(
+                "ansible-failed",
                 f"ansible-runner ended with exit status {status}: {_last(said, other)}",
                 "try it by hand: ansible-runner --version; ansible --version",
             )

@@ -160,6 +160,7 @@ def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
         if loaded != digest or digest is None:
             shown = loaded if isinstance(loaded, str) else None
             raise _Wrong(
+                "policy-overwritten",
                 f"{host} has another policy in force than the one just loaded: "
                 f"{digest}, not {shown}",
                 "someone else loads policies there; push it again",
@@ -175,7 +176,7 @@ def _facts(host: str, told: Mapping[str, Told]) -> Facts:
     try:
         return dump.from_json_dict(data, f"the facts of {host}")
     except dump.FactsProblem as problem:
-        raise _Wrong(str(problem), _SAME_VERSION) from None
+        raise _Wrong(problem.id, str(problem), _SAME_VERSION) from None
 
 
 def _status(host: str, told: Mapping[str, Told]) -> dict[str, Any]:
@@ -183,6 +184,7 @@ def _status(host: str, told: Mapping[str, Told]) -> dict[str, Any]:
     mistake = status_mistake(data)
     if mistake:
         raise _Wrong(
+            "host-status-invalid",
             f"the status of {host} is not what 'status -o json' prints: {mistake}",
             _SAME_VERSION,
         )
@@ -197,11 +199,11 @@ def _document(host: str, told: Mapping[str, Told], name: str) -> dict[str, Any]:
     try:
         data = json_value(answer.out.decode("utf-8"))
     except UnicodeDecodeError:
-        raise _Wrong(said, fix) from None
+        raise _Wrong("host-answer-invalid", said, fix) from None
     except UnreadableJson as error:
-        raise _Wrong(f"{said}: it {error}", fix) from None
+        raise _Wrong("host-answer-invalid", f"{said}: it {error}", fix) from None
     if not isinstance(data, dict):
-        raise _Wrong(said, fix)
+        raise _Wrong("host-answer-invalid", said, fix)
     return data
 
 
@@ -213,6 +215,7 @@ def _policy(host: str, told: Mapping[str, Told], name: str) -> Optional[str]:
         return _good(host, told, name).out.decode("utf-8")
     except UnicodeDecodeError:
         raise _Wrong(
+            "host-policy-not-utf8",
             f"{POLICY_YAML} on {host} is not UTF-8 text",
             "look at it there, and mend or remove it",
         ) from None
@@ -222,7 +225,7 @@ def _policy_in_bounds(host: str, told: Mapping[str, Told]) -> Optional[str]:
     text = _policy(host, told, "policy")
     long = policy_too_long(text)
     if long:
-        raise _Wrong(f"{host}: {long}", MAKE_SHORTER)
+        raise _Wrong("policy-too-long", f"{host}: {long}", MAKE_SHORTER)
     return text
 
 
@@ -234,6 +237,7 @@ def _good(
     answer = told.get(name)
     if answer is None:
         raise _Wrong(
+            "host-no-answer",
             f"{host} gave no answer to {doing}",
             "its login shell or sshd may cut sessions short; try: ssh HOST true",
         )
@@ -245,20 +249,27 @@ def _good(
         back = "is back" if restored.status == 0 else "could not be put back"
         after = f"; the earlier {POLICY_YAML} {back}"
     if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
-        raise _Wrong(f"{host} has no command ovirt-rdma-host{after}", _INSTALL)
+        raise _Wrong(
+            "host-command-missing",
+            f"{host} has no command ovirt-rdma-host{after}",
+            _INSTALL,
+        )
     if answer.status == _TOO_MUCH:
         raise _Wrong(
+            "host-answer-too-large",
             f"{doing} printed more than {MOST_BYTES // 1_000_000} MB on {host}",
             f"run it there, and see what it prints: {doing}",
         )
     if answer.status in _TIME_UP:
         raise _Wrong(
+            "host-command-timeout",
             f"{doing} did not end in time on {host}{after}",
             f"run it there and see what it waits for: {doing}",
         )
     sentence, fix = _own_words(answer.err)
     sentence = sentence or f"exit status {answer.status}"
     raise _Wrong(
+        "host-command-failed",
         f"{doing} failed on {host}: {sentence}{after}",
         fix or f"run it there: {doing}",
     )
@@ -276,7 +287,11 @@ def _mistakes(host: str, answer: Told) -> Problem:
         ]
     except (UnreadableJson, ValueError, LookupError, TypeError, RecursionError):
         lines = []
-    return _Wrong("\n".join(lines) or f"the policy does not fit {host}", fix)
+    return _Wrong(
+        "host-policy-refused",
+        "\n".join(lines) or f"the policy does not fit {host}",
+        fix,
+    )
 
 
 def _own_words(err: str) -> tuple[str, str]:

@@ -91,6 +91,7 @@ class FactsFolder:
     ) -> dict[str, Pushed]:
         """Refuse: a folder is no host. Raises FolderProblem."""
         raise FolderProblem(
+            "facts-dir-needs-dry-run",
             f"{self._path} is a folder of dumps: nothing can be sent to a host through "
             "it",
             "leave out --facts-dir, or plan with --dry-run",
@@ -102,6 +103,7 @@ class FactsFolder:
             paths = sorted(self._path.iterdir())
         except OSError as error:
             raise FolderProblem(
+                "facts-dir-unreadable",
                 f"{self._path}: {error.strerror}",
                 "give a folder with dumps: HOST.facts.json for each host",
             ) from error

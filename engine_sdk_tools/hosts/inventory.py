@@ -57,6 +57,7 @@ class Access:
     def __post_init__(self) -> None:
         if self.key is not None and not os.access(self.key, os.R_OK):
             raise UsageProblem(
+                "ssh-key-unreadable",
                 f"the SSH key {self.key} cannot be read",
                 "name the private key's file: --ssh-key FILE",
             )
@@ -171,7 +172,9 @@ def read_inventory(
     """
     if not Path(path).exists():
         raise UsageProblem(
-            f"there is no inventory {path}", "name the file: --inventory FILE"
+            "inventory-missing",
+            f"there is no inventory {path}",
+            "name the file: --inventory FILE",
         )
     program = shutil.which(command[0], path=search_path())
     words = [program or command[0], *command[1:], "--inventory", path, "--list"]
@@ -191,10 +194,13 @@ def read_inventory(
         )
     except subprocess.TimeoutExpired:
         raise Problem(
-            f"the inventory {path} was not read within {_READING_S:g} s", fix
+            "inventory-timeout",
+            f"the inventory {path} was not read within {_READING_S:g} s",
+            fix,
         ) from None
     except OSError as error:
         raise Problem(
+            "ansible-missing",
             f"{command[0]} cannot be run: {error.strerror}",
             "install the package ansible-core",
         ) from None
@@ -204,7 +210,9 @@ def read_inventory(
         found = json.loads(done.stdout)["_meta"]["hostvars"]
         return {str(name): dict(values) for name, values in found.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Problem(f"the inventory {path} cannot be read: {error}", fix) from None
+        raise Problem(
+            "inventory-unreadable", f"the inventory {path} cannot be read: {error}", fix
+        ) from None
 
 
 def _last_line(text: bytes) -> str:

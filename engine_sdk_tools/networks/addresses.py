@@ -67,7 +67,7 @@ def read_plan_file(text: str, where: str) -> dict[str, Interface]:
         except ValueError as error:
             remarks.append(f"{at} {error}")
     if remarks:
-        raise AddressProblem("\n".join(remarks), _FORM)
+        raise AddressProblem("address-plan-invalid", "\n".join(remarks), _FORM)
     return found
 
 
@@ -103,21 +103,29 @@ def _range(text: str) -> Iterator[Interface]:
     span, slash, prefix = text.strip().partition("/")
     first, dash, last = span.partition("-")
     if not slash:
-        raise AddressProblem(f"the range {text!r} has no prefix", _RANGE_FORM)
+        raise AddressProblem(
+            "address-range-invalid", f"the range {text!r} has no prefix", _RANGE_FORM
+        )
     try:
         begin = ipaddress.ip_interface(f"{first.strip()}/{prefix}")
         end = ipaddress.ip_interface(f"{last.strip()}/{prefix}") if dash else None
     except ValueError:
         raise AddressProblem(
-            f"{text!r} is no range of addresses", _RANGE_FORM
+            "address-range-invalid", f"{text!r} is no range of addresses", _RANGE_FORM
         ) from None
     network = begin.network
     if end is not None and end.network != network:
         raise AddressProblem(
-            f"the range {text!r} ends outside of {network}", _RANGE_FORM
+            "address-range-invalid",
+            f"the range {text!r} ends outside of {network}",
+            _RANGE_FORM,
         )
     if end is not None and int(end) < int(begin):
-        raise AddressProblem(f"the range {text!r} ends before it begins", _RANGE_FORM)
+        raise AddressProblem(
+            "address-range-invalid",
+            f"the range {text!r} ends before it begins",
+            _RANGE_FORM,
+        )
     low, high = usable(network)
     start = low if end is None and begin.ip == network.network_address else int(begin)
     stop = int(end) if end is not None else high

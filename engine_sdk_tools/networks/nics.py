@@ -55,11 +55,12 @@ class NicMatch:
             elif pci:
                 pcis.append(f"{pci.group(1) or '0000'}:{pci.group(2)}")
             elif mistake := glob_mistake(word):
-                raise UsageProblem(f"--nic-match: {mistake}")
+                raise UsageProblem("nic-match-invalid", f"--nic-match: {mistake}")
             else:
                 names.append(word)
         if not (names or guids or pcis):
             raise UsageProblem(
+                "nic-match-empty",
                 f"--nic-match {text!r} names no nic",
                 "give a name or glob (ib*), a port GUID or a PCI address",
             )

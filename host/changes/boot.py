@@ -163,6 +163,7 @@ def keep_boot_settings(root: Union[str, Path], held: Iterable[Act]) -> bool:
         write_atomically(path, data.encode(), _FILE_MODE)
     except OSError as e:
         raise Problem(
+            "boot-settings-not-written",
             f"{path} cannot be written ({e.strerror}), so what nothing else keeps is "
             "not as it should be after the next boot",
             f"{how_to_mend(e, path)}; then: ovirt-rdma-host apply",
@@ -189,16 +190,24 @@ def read_boot_settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
         data = read_json(path, read_file)
         version = data.get("schema_version") if isinstance(data, dict) else None
         if version not in (None, SCHEMA_VERSION):
-            raise Problem(f"{path} has the unknown schema version {version}", _FIX)
+            raise Problem(
+                "boot-settings-version",
+                f"{path} has the unknown schema version {version}",
+                _FIX,
+            )
         file = _records.read(_File, data)
     except UnreadableJson as e:
-        raise Problem(f"{path} {e}", _FIX if e.is_file else "run as root") from e
+        raise Problem(
+            "boot-settings-unreadable",
+            f"{path} {e}",
+            _FIX if e.is_file else "run as root",
+        ) from e
     except WrongRecord as e:
-        raise Problem(f"{path} is damaged: {e}", _FIX) from e
+        raise Problem("boot-settings-invalid", f"{path} is damaged: {e}", _FIX) from e
     for setting in file.settings:
         words = why_refused(setting.change)
         if words:
-            raise Problem(f"{path}: {words}", _FIX)
+            raise Problem("boot-settings-invalid", f"{path}: {words}", _FIX)
     return file.settings
 
 

@@ -62,6 +62,7 @@ class ConfirmationTimer:
             run(self._command(seconds, program or own_program()))
         except CommandFailed as error:
             raise NoTimer(
+                "timer-not-set",
                 f"the timer that would take this run back cannot be set: {error}",
                 "see systemctl status; or leave out --confirm-timeout",
             ) from None
@@ -89,6 +90,7 @@ class ConfirmationTimer:
         run = self._runner()
         if run is None:
             raise NoTimer(
+                "systemd-not-running",
                 "--confirm-timeout needs systemd, which does not run here",
                 "leave out --confirm-timeout",
             )

@@ -72,7 +72,11 @@ def _refuse(steps: Iterable[Step]) -> None:
     lines = [
         f"{step.id} takes the link down for {', '.join(step.users)}" for step in used
     ]
-    raise Refused("\n".join(["nothing was changed: there are users", *lines]), _WAITS)
+    raise Refused(
+        "netdevs-in-use",
+        "\n".join(["nothing was changed: there are users", *lines]),
+        _WAITS,
+    )
 
 
 def _rests_on(step: Step, base: Step) -> bool:

@@ -179,7 +179,9 @@ class Journal:
                 found.append(record_in(line))
             except WrongLine as wrong:
                 raise JournalProblem(
-                    f"{self.path}, line {number}: {wrong}", wrong.fix or self._fix()
+                    "journal-damaged",
+                    f"{self.path}, line {number}: {wrong}",
+                    wrong.fix or self._fix(),
                 ) from None
         return tuple(found)
 
@@ -192,7 +194,9 @@ class Journal:
         try:
             return fold(records)
         except WrongOrder as wrong:
-            raise JournalProblem(f"{self.path}: {wrong}", self._fix()) from None
+            raise JournalProblem(
+                "journal-damaged", f"{self.path}: {wrong}", self._fix()
+            ) from None
 
     def append(self, record: Record) -> None:
         """Put ``record`` on disk; it is there when this returns.
@@ -203,6 +207,7 @@ class Journal:
             self._append(line_of(record))
         except OSError as error:
             raise JournalProblem(
+                "journal-not-written",
                 f"{self.path} cannot be written: {error.strerror or error}",
                 how_to_mend(error, self.path),
             ) from error
@@ -266,7 +271,9 @@ class Journal:
             return b""
         except PermissionError:
             raise JournalProblem(
-                f"{self.path} may be read by root only", "run this command as root"
+                "not-root",
+                f"{self.path} may be read by root only",
+                "run this command as root",
             ) from None
         except OSError as error:
             link = error.errno == errno.ELOOP
@@ -285,6 +292,7 @@ class Journal:
 
     def _unread(self, why: object) -> JournalProblem:
         return JournalProblem(
+            "journal-unreadable",
             f"{self.path} cannot be used: {why}",
             "nothing is changed as long as that is so; find out whose doing it is, and "
             "put the journal back in its place: root's, a file, mode 0600",
@@ -298,6 +306,7 @@ class Journal:
         if is_whole(data[end:-1]):
             number = data.count(b"\n") + 1
             raise JournalProblem(
+                "journal-damaged",
                 f"{self.path}, line {number}: ends with {data[-1:]!a}, not with a "
                 "newline, so it was damaged",
                 self._fix(),
@@ -347,7 +356,7 @@ class Notes:
     def must(self, record: Record) -> None:
         """Note ``record``. Raises JournalProblem where that cannot be."""
         if self.problem:
-            raise JournalProblem(self.problem)
+            raise JournalProblem("journal-unreadable", self.problem)
         self._journal.append(record)
         self._know(record)
 

@@ -179,6 +179,7 @@ def refuse_while_interrupted(ledger: Ledger) -> None:
     run = ledger.interrupted
     if run:
         raise Refused(
+            "run-interrupted",
             f"run {run.number} has not ended, and could not be taken back; nothing "
             "was changed",
             "see what the journal cannot note, then: ovirt-rdma-host revert",
@@ -190,6 +191,7 @@ def refuse_while_awaiting(ledger: Ledger) -> None:
     run = ledger.awaiting
     if run:
         raise Refused(
+            "run-awaits-confirmation",
             f"run {run.number} awaits confirmation; nothing was changed",
             "ovirt-rdma-host confirm, or take it back: ovirt-rdma-host revert",
         )

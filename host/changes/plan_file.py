@@ -215,11 +215,15 @@ def from_json_dict(data: object, where: str) -> Plan:
     what is wrong.
     """
     if not isinstance(data, dict):
-        raise PlanFileProblem(f"{where}: not a plan, {kind(data)} at the top", _FIX)
+        raise PlanFileProblem(
+            "plan-file-invalid", f"{where}: not a plan, {kind(data)} at the top", _FIX
+        )
     for key, wanted in (("schema_version", SCHEMA_VERSION), ("kind", KIND)):
         if data.get(key) != wanted or isinstance(data[key], bool):
             shown = ascii(data[key]) if key in data else "missing"
-            raise PlanFileProblem(f"{where}: {key} is {shown}, not {wanted!r}", _FIX)
+            raise PlanFileProblem(
+                "plan-file-version", f"{where}: {key} is {shown}, not {wanted!r}", _FIX
+            )
     rest = {key: data[key] for key in data if key not in ("schema_version", "kind")}
     ids: list[object] = []
     if isinstance(data.get("steps"), list):
@@ -227,11 +231,13 @@ def from_json_dict(data: object, where: str) -> Plan:
     try:
         plan = Records("the plan").read(Plan, rest)
     except WrongRecord as wrong:
-        raise PlanFileProblem(f"{where}: {wrong}", _FIX) from None
+        raise PlanFileProblem("plan-file-invalid", f"{where}: {wrong}", _FIX) from None
     for number, (step, found) in enumerate(zip(plan.steps, ids)):
         if step.id != found:
             raise PlanFileProblem(
-                f"{where}: steps[{number}].id is {found!a}, not {step.id!a}", _FIX
+                "plan-file-invalid",
+                f"{where}: steps[{number}].id is {found!a}, not {step.id!a}",
+                _FIX,
             )
     return plan
 
@@ -246,7 +252,7 @@ def load(path: Union[str, Path]) -> Plan:
         data = read_json(path)
     except UnreadableJson as error:
         fix = _FIX if error.is_file else f"give the name of a file made with: {_MAKE}"
-        raise PlanFileProblem(f"{where} {error}", fix) from None
+        raise PlanFileProblem("plan-file-unreadable", f"{where} {error}", fix) from None
     return from_json_dict(data, where)
 
 
@@ -258,6 +264,7 @@ def save(plan: Plan, path: Path) -> None:
     """
     if not _may_replace(path):
         raise PlanFileProblem(
+            "plan-file-exists",
             f"{path} is there and is no plan file: it is not overwritten",
             "give the name of a new file, or of an older plan",
         )
@@ -266,6 +273,7 @@ def save(plan: Plan, path: Path) -> None:
         write_atomically(path, text.encode("ascii"), FILE_MODE)
     except OSError as error:
         raise PlanFileProblem(
+            "plan-file-not-written",
             f"{path}: the plan cannot be saved: {error.strerror or error}",
             "give the name of a file in a folder that you may write to",
         ) from None

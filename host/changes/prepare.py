@@ -156,6 +156,7 @@ class Prepared:
         if found:
             first = "the plan does not hold any more; nothing was changed"
             raise StalePlan(
+                "plan-outdated",
                 "\n".join([first, *found]),
                 "look at it again: ovirt-rdma-host plan --out FILE",
             )
@@ -189,6 +190,7 @@ def loaded_policy(root: Union[str, Path]) -> StoredPolicy:
     stored = read(under(root, POLICY_JSON))
     if stored is None:
         raise NoPolicy(
+            "policy-not-loaded",
             "no policy is loaded",
             f"write {POLICY_YAML}, then: ovirt-rdma-host policy load",
         )

@@ -100,6 +100,7 @@ def _refuse_users(host: Door, ledger: Ledger, run: Run, facts: Facts) -> None:
         ends = "finished" if reverts else "taken back"
         first = f"run {run.number} was interrupted, and is not {ends}: there are users"
         raise Refused(
+            "netdevs-in-use",
             "\n".join([first, *lines]),
             "put the host into maintenance, detach the engine's networks that are "
             "named, then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "

@@ -184,7 +184,7 @@ def _check(ledger: Ledger, only: Optional[str]) -> None:
     steps = dict.fromkeys(entry.act.step for entry in ledger.held)
     if only not in steps:
         held = f"held are {', '.join(steps)}" if steps else "nothing is held"
-        raise Refused(f"nothing is held of {only}", held)
+        raise Refused("step-not-applied", f"nothing is held of {only}", held)
 
 
 def _refuse_blocked(plan: UndoPlan) -> None:
@@ -192,6 +192,7 @@ def _refuse_blocked(plan: UndoPlan) -> None:
         step = plan.blocked[0].entry.act.step
         by = ", ".join(dict.fromkeys(one.by.act.step for one in plan.blocked))
         raise Refused(
+            "step-needed-by-others",
             f"{step} cannot be taken back alone: {by} rests on it",
             "take that back first, or all of it: ovirt-rdma-host revert",
         )
@@ -210,6 +211,7 @@ def _refuse_users(host: Door, plan: UndoPlan, facts: Facts) -> None:
     lines = users_told(host, plan, facts)
     if lines:
         raise Refused(
+            "netdevs-in-use",
             "\n".join(["nothing was changed: there are users", *lines]),
             "put the host into maintenance, detach the engine's networks that are "
             "named, and run this again; or allow it with --allow-link-down",

@@ -177,7 +177,9 @@ class _Work:
         reading = self.host.read(change, act.uuid, act.place)
         now = reading.problem or f"it is {said(change, reading.value)}"
         wanted = said(change, one.to[0], "its earlier text")
-        return EffectFailed(f"{shown_act(act)} did not go back to {wanted}: {now}")
+        return EffectFailed(
+            "value-not-restored", f"{shown_act(act)} did not go back to {wanted}: {now}"
+        )
 
 
 def _is_back(host: Door, one: UndoAct, *, settled: bool = False) -> bool:

@@ -133,7 +133,7 @@ def with_earlier_values(host: Door, acts: Iterable[Act]) -> tuple[Act, ...]:
         for change in act.changes:
             words = host.refusal(change)
             if words:
-                raise Refused(words, _FIX)
+                raise Refused("value-changed-since-plan", words, _FIX)
         made = makes_profile(act) or any(
             goes_with(act, one) for one in found if is_maker(one)
         )
@@ -159,7 +159,11 @@ def with_earlier_values(host: Door, acts: Iterable[Act]) -> tuple[Act, ...]:
 def _read(host: Door, act: Act, change: Change) -> Optional[str]:
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
-        raise Refused(f"{act.step}: {reading.problem}; nothing was changed", _FIX)
+        raise Refused(
+            "value-unreadable",
+            f"{act.step}: {reading.problem}; nothing was changed",
+            _FIX,
+        )
     return reading.value
 
 
@@ -180,6 +184,7 @@ def _check(change: Change, value: Optional[str]) -> None:
     was = said(change, change.before, "another text")
     now = said(change, value, "this one")
     raise Refused(
+        "value-changed-since-plan",
         f"{shown(change)} has changed since the plan was made: it was {was}, and is "
         f"{now}; nothing was changed",
         _FIX,

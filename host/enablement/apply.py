@@ -109,12 +109,14 @@ def enable(
     """
     if mode == MODE_NFSMOUNT:
         raise UsageProblem(
+            "mode-removed",
             "mode nfsmount was removed: leave out --mode, or have the engine send the "
-            "mount options (ovirt-rdma domain convert NAME --to rdma --engine-options)"
+            "mount options (ovirt-rdma domain convert NAME --to rdma --engine-options)",
         )
     if mode not in MODES:
         raise UsageProblem(
-            f"there is no mode {mode!r} in this version; allowed: {', '.join(MODES)}"
+            "mode-unknown",
+            f"there is no mode {mode!r} in this version; allowed: {', '.join(MODES)}",
         )
     host = _Host(Path(root), run)
     with one_run(host.root, by="enable"):
@@ -147,7 +149,9 @@ class _Host:
         try:
             state = read_state(self.root)
         except OSError as error:
-            raise EnablementFailed(f"{error.filename}: {error.strerror}") from error
+            raise EnablementFailed(
+                "enablement-unreadable", f"{error.filename}: {error.strerror}"
+            ) from error
         here = self.root == Path("/") and state.systemd
         return dataclasses.replace(state, systemd=here or self.run is not None)
 
@@ -200,6 +204,7 @@ def _carry_out_step(
     except (OSError, CommandFailed) as error:
         words = getattr(error, "strerror", None) or str(error)
         raise EnablementFailed(
+            "enablement-step-failed",
             f"cannot {step.sentence}: {words}",
             "mend that (as root?), then run the same command again to complete it",
         ) from error

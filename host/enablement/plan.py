@@ -74,10 +74,13 @@ def plan_enable(
     for present, path in ((state.launcher, LAUNCHER), (state.dropin, DROPIN_SOURCE)):
         if not present:
             raise EnablementRefused(
-                f"{path} is missing", "install the package ovirt-rdma-host again"
+                "own-file-missing",
+                f"{path} is missing",
+                "install the package ovirt-rdma-host again",
             )
     if state.overrides:
         raise EnablementRefused(
+            "drop-in-conflict",
             f"{', '.join(state.overrides)} replaces vdsmd's ExecStart too, and systemd "
             "lets only one drop-in do that",
             "remove ExecStart from that drop-in, or do without this mode",
@@ -150,6 +153,7 @@ def plan_disable(
 def _save_conf(state: EnablementState) -> Step:
     if state.conf_saved:
         raise EnablementRefused(
+            "nfsmount-conf-edited",
             f"{NFSMOUNT_FILE} was edited, and would be kept as {NFSMOUNT_SAVED}, which "
             "is there already",
             "move one of the two away, and run this command again",

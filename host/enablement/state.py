@@ -336,6 +336,7 @@ def refuse_foreign(*places: tuple[str, str]) -> None:
     for found, path in places:
         if found == FOREIGN:
             raise EnablementRefused(
+                "file-not-ours",
                 f"{path} is there already and is not ours",
                 "look what it is for, move it away, and run this command again",
             )
@@ -345,6 +346,7 @@ def refuse_untrusted(refused: Sequence[str]) -> None:
     """Raise EnablementRefused where fapolicyd would not let programs of ours run."""
     if refused:
         raise EnablementRefused(
+            "fapolicyd-untrusted",
             f"fapolicyd runs on this host and does not trust {', '.join(refused)}: "
             "VDSM could not start what it refuses",
             "install ovirt-rdma-host from its RPM, or run: "
@@ -365,6 +367,7 @@ def refuse_other_mode(state: EnablementState, wanted: str) -> None:
     for mode in modes_on(state):
         if mode != wanted:
             raise EnablementRefused(
+                "other-mode-enabled",
                 f"mode {mode} is on, and only one mode can be",
                 f"ovirt-rdma-host disable, then ovirt-rdma-host enable --mode {wanted}",
             )

@@ -276,7 +276,9 @@ def read_status(root: Union[str, Path] = "/") -> Status:
     try:
         state = read_state(root)
     except OSError as error:
-        raise Problem(f"{error.filename}: {error.strerror}") from error
+        raise Problem(
+            "enablement-unreadable", f"{error.filename}: {error.strerror}"
+        ) from error
     policy = _loaded_policy(under(root, POLICY_JSON))
     return Status(
         Enabled(_mode(state), state.marker, state.link, state.conf, state.overrides),

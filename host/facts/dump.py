@@ -60,23 +60,30 @@ def from_json_dict(data: object, where: str) -> Facts:
     a route's end that is no IP address.
     """
     if not isinstance(data, dict):
-        raise FactsProblem(f"{where}: not a facts dump, {kind(data)} at the top", _FIX)
+        raise FactsProblem(
+            "facts-file-invalid",
+            f"{where}: not a facts dump, {kind(data)} at the top",
+            _FIX,
+        )
     # First, for another version explains whatever else is wrong.
     version = data.get("schema_version")
     if "schema_version" in data and version != SCHEMA_VERSION:
         raise FactsProblem(
+            "facts-file-version",
             f"{where}: schema_version is {_shown(version)}, this version reads only "
             f"{SCHEMA_VERSION}",
             f"{_FIX} (with the version that is to read it)",
         )
     if data.get("kind") != KIND:
         shown = _shown(data["kind"]) if "kind" in data else "missing"
-        raise FactsProblem(f"{where}: kind is {shown}, not {KIND!r}", _FIX)
+        raise FactsProblem(
+            "facts-file-invalid", f"{where}: kind is {shown}, not {KIND!r}", _FIX
+        )
     rest = {key: value for key, value in data.items() if key != "kind"}
     try:
         return Records("the facts", _check).read(Facts, rest)
     except WrongRecord as wrong:
-        raise FactsProblem(f"{where}: {wrong}", _FIX) from None
+        raise FactsProblem("facts-file-invalid", f"{where}: {wrong}", _FIX) from None
 
 
 def load(path: Union[str, Path]) -> Facts:
@@ -90,7 +97,7 @@ def load(path: Union[str, Path]) -> Facts:
         data = read_json(path)
     except UnreadableJson as error:
         fix = _FIX if error.is_file else f"give the name of a file made with: {_MAKE}"
-        raise FactsProblem(f"{where} {error}", fix) from None
+        raise FactsProblem("facts-file-unreadable", f"{where} {error}", fix) from None
     return from_json_dict(data, where)
 
 

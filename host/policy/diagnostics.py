@@ -35,7 +35,9 @@ class PolicyProblem(Problem):
     """A policy file is not in order; ``errors`` has a Remark for each mistake."""
 
     def __init__(self, where: str, errors: tuple[Remark, ...], fix: str = "") -> None:
-        super().__init__("\n".join(error.at(where) for error in errors), fix)
+        super().__init__(
+            "policy-invalid", "\n".join(error.at(where) for error in errors), fix
+        )
         self.errors = errors
 
 

@@ -245,6 +245,7 @@ def with_rule(
 
 def _refusal(where: str, rule: dict[str, Any]) -> RuleProblem:
     return RuleProblem(
+        "policy-not-editable",
         f"{where}: a rule for {rule['server']}:{rule['path']} cannot be put into this "
         "text without touching more of it",
         f"put this rule there by hand, before others that name the export: "

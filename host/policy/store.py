@@ -128,6 +128,7 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
         remarks.append(f"{path}: {error.strerror}; {how_to_mend(error, path)}")
     except OSError as error:
         raise StoredPolicyProblem(
+            "policy-not-stored",
             f"{path}: the policy cannot be stored: {error.strerror}",
             how_to_mend(error, path),
         ) from error
@@ -200,6 +201,7 @@ def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
         return None
     except OSError as error:
         raise StoredPolicyProblem(
+            "policy-unreadable",
             f"{path}: the stored policy cannot be read: {error.strerror}",
             "it should be a file with mode 0644 in a directory with mode 0755",
         ) from error
@@ -207,7 +209,9 @@ def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
         return _decoded(json.loads(raw.decode("utf-8")))
     except (ValueError, RecursionError) as error:
         raise StoredPolicyProblem(
-            f"{path}: the stored policy is broken: {error}", _LOAD_AGAIN
+            "stored-policy-invalid",
+            f"{path}: the stored policy is broken: {error}",
+            _LOAD_AGAIN,
         ) from error
 
 

@@ -62,7 +62,9 @@ def write_caps(root: Union[str, Path] = "/") -> bool:
         write_atomically(path, wanted, _FILE_MODE)
     except OSError as error:
         raise Problem(
-            f"{path} cannot be written: {error.strerror}", how_to_mend(error, path)
+            "file-not-written",
+            f"{path} cannot be written: {error.strerror}",
+            how_to_mend(error, path),
         ) from error
     return True
 

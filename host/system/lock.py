@@ -178,6 +178,7 @@ def one_run(
             if time.monotonic() >= until:
                 holder = holder_of(root)
                 raise LockHeld(
+                    "host-lock-held",
                     "another run of ovirt-rdma-host is changing this host"
                     + (f": {holder}" if holder else ""),
                     "wait until it has ended, then run this command again",
@@ -202,6 +203,7 @@ def _taken(descriptor: int, path: Path) -> bool:
 def _unusable(path: Path, done: str, error: OSError) -> Problem:
     fix = _FIXES.get(error.errno or 0, "see to {folder}, and to the kernel's log")
     return Problem(
+        "host-lock-unusable",
         f"{path} cannot be {done}: {error.strerror or error}; nothing was changed",
         f"{fix.format(folder=path.parent)}, then run this command again",
     )

@@ -27,6 +27,7 @@ class UnknownShape(Problem):
 
     def __init__(self, difference: str) -> None:
         super().__init__(
+            "vdsm-unknown",
             f"this VDSM is not as ovirt-rdma knows it: {difference}",
             "update ovirt-rdma, or run: ovirt-rdma-host disable",
         )

@@ -86,6 +86,7 @@ def _check_enabled(marker: Path) -> None:
         lines = []
     if _MARK not in lines:
         raise LaunchRefused(
+            "enablement-mode-missing",
             f"{ENABLED} does not say that mode vdsmd is on",
             "run ovirt-rdma-host enable, or disable",
         )

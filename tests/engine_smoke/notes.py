@@ -34,7 +34,9 @@ class Notes:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
-            raise OtherRun(f"another smoke run holds {self._path}") from None
+            raise OtherRun(
+                "conversion-lock-held", f"another smoke run holds {self._path}"
+            ) from None
 
     def will_make(self, kind: str, name: str, **more: Any) -> None:
         """Write down, on the disk, what is made next."""

@@ -37,6 +37,16 @@ class Result:
         assert self.err == ""
         return json.loads(self.out)
 
+    def error(self, id: str, code: int) -> Any:
+        """Return the error document of a run with ``-o json``; it must have this id."""
+        document = json.loads(self.out)
+        assert (document["kind"], document["id"]) == ("error", id)
+        assert self.code == document["exit_code"] == code
+        assert self.err.count("\n") == len(document["sentences"]) + bool(
+            document["fix"]
+        )
+        return document
+
     def refused(self, code: int, *words: str) -> None:
         """Check that this is an error in sentences, with nothing on stdout."""
         assert (self.code, self.out) == (code, "")

@@ -93,7 +93,9 @@ class Host:
         try:
             return self.tool(*argv)
         except CommandFailed as e:
-            raise EffectFailed(f"{what}: {' '.join(argv)}: {e}", fix) from None
+            raise EffectFailed(
+                "command-failed", f"{what}: {' '.join(argv)}: {e}", fix
+            ) from None
 
     def wait_for(self, is_so: Callable[[], bool], seconds: float) -> bool:
         """Wait until ``is_so()``, at most ``seconds``; return whether it is."""

@@ -131,7 +131,7 @@ class HostEffects:
             return
         for change in act.changes:
             if is_empty(self._host, change, act.place):
-                raise EffectFailed(f"{netdev_of(change)} is gone")
+                raise EffectFailed("netdev-gone", f"{netdev_of(change)} is gone")
             self._do_change(change, act.uuid)
             if act.effect == LINK_DOWN:
                 self._bring_into_force(change, act.uuid, change.name)
@@ -212,7 +212,11 @@ class HostEffects:
         our rules: then nothing of it is done.
         """
         for words in _refusals(act):
-            raise EffectFailed(words, "see where that is from, the journal or a plan")
+            raise EffectFailed(
+                "change-not-allowed",
+                words,
+                "see where that is from, the journal or a plan",
+            )
         return self.present(act)
 
     def boot_id(self) -> str:

@@ -119,6 +119,7 @@ def nmcli(host: Host, what: str, *words: str) -> str:
         return host.tool("nmcli", *words)
     except NotInstalled:
         raise NotRunning(
+            "network-manager-not-running",
             f"{what}: NetworkManager does not run: nmcli is not there",
             "install NetworkManager, and start it",
         ) from None
@@ -128,10 +129,12 @@ def nmcli(host: Host, what: str, *words: str) -> str:
         said = str(e).rstrip(".")
         sentence = f"{what}: {meaning or said}"
         if code == _NOT_FOUND:
-            raise NoSuchProfile(sentence) from None
+            raise NoSuchProfile("profile-gone", sentence) from None
         if code == _NOT_RUNNING:
-            raise NotRunning(sentence, _START) from None
-        raise EffectFailed(sentence, "journalctl -b -u NetworkManager") from None
+            raise NotRunning("network-manager-not-running", sentence, _START) from None
+        raise EffectFailed(
+            "network-manager-refused", sentence, "journalctl -b -u NetworkManager"
+        ) from None
 
 
 def properties(host: Host, uuid: str, *settings: str) -> Optional[dict[str, str]]:
@@ -203,7 +206,9 @@ def do(host: Host, change: Change, uuid: Optional[str]) -> None:
     """Set the property. Raises EffectFailed."""
     known = uuid_of(change, uuid)
     if known is None:
-        raise EffectFailed(f"the profile {change.target} has no UUID")
+        raise EffectFailed(
+            "profile-no-uuid", f"the profile {change.target} has no UUID"
+        )
     modify(host, known, change.name, change.after)
 
 

@@ -45,7 +45,10 @@ def do(host: Host, act: Act) -> None:
     path, uuid = _file_of(act), _uuid_of(act)
     running = nmcli(host, "no profile can be made", "-t", "-f", "RUNNING", "general")
     if running.strip() != "running":
-        raise EffectFailed("no profile can be made: NetworkManager does not run")
+        raise EffectFailed(
+            "network-manager-not-running",
+            "no profile can be made: NetworkManager does not run",
+        )
     _check_free(host, act, path, uuid)
     # Asked before: NetworkManager activates a profile by itself as it loads it.
     is_free = bool(_child_of(act)) or _is_free(host, act)
@@ -60,7 +63,9 @@ def do(host: Host, act: Act) -> None:
         try:
             undo(host, act)
         except EffectFailed as left:
-            raise EffectFailed(f"{failed}; and {left}", left.fix) from None
+            raise EffectFailed(
+                "profile-not-removed", f"{failed}; and {left}", left.fix
+            ) from None
         raise
 
 
@@ -86,6 +91,7 @@ def undo(host: Host, act: Act) -> None:
         host.must(f"{child} cannot be removed", command)
     if child and not host.wait_for(lambda: not _is_there(host, child), CHILD_S):
         raise EffectFailed(
+            "netdev-not-removed",
             f"the profile of {child} is deleted, and {child} is still there",
             f"ip link delete {child}",
         )
@@ -95,11 +101,13 @@ def _check_free(host: Host, act: Act, path: str, uuid: str) -> None:
     place = host.path(path)
     if not place.parent.is_dir():
         raise EffectFailed(
-            f"{network_manager.FOLDER} is not there: no profile can be kept"
+            "profile-folder-missing",
+            f"{network_manager.FOLDER} is not there: no profile can be kept",
         )
     taken = place.is_symlink() or place.exists()
     if taken and network_manager.own_file(host, act.changes[0], uuid) is None:
         raise EffectFailed(
+            "profile-file-exists",
             f"{path} is there already, and is not from this run",
             "look into it, and delete that profile, or give the file another name",
         )
@@ -113,7 +121,9 @@ def _write(host: Host, act: Act, path: str, uuid: str) -> None:
             host.path(path), text.encode("utf-8", "surrogateescape"), 0o600
         )
     except OSError as e:
-        raise EffectFailed(f"{path} cannot be written: {e.strerror}") from None
+        raise EffectFailed(
+            "profile-not-written", f"{path} cannot be written: {e.strerror}"
+        ) from None
 
 
 def _check_loaded(host: Host, act: Act, uuid: str) -> None:
@@ -122,6 +132,7 @@ def _check_loaded(host: Host, act: Act, uuid: str) -> None:
     found = network_manager.properties(host, uuid, *settings)
     if found is None:
         raise EffectFailed(
+            "profile-not-loaded",
             f"NetworkManager does not take the profile for {netdev_of(act.changes[0])}",
             f"its journal says why: {_JOURNAL}",
         )
@@ -129,6 +140,7 @@ def _check_loaded(host: Host, act: Act, uuid: str) -> None:
         value = found.get(change.name)
         if not same_value(change, change.after, value):
             raise EffectFailed(
+                "profile-value-differs",
                 f"NetworkManager has {change.name} {value or 'unset'} in the new "
                 f"profile, and not {change.after}",
                 _JOURNAL,
@@ -151,7 +163,11 @@ def _activate(host: Host, act: Act, uuid: str) -> None:
         if network_manager.device_states(host).get(name) != _WITHOUT_CARRIER:
             raise
     if child and not host.wait_for(lambda: _is_there(host, child), CHILD_S):
-        raise EffectFailed(f"{child} did not appear within {CHILD_S:g} s", _JOURNAL)
+        raise EffectFailed(
+            "netdev-not-created",
+            f"{child} did not appear within {CHILD_S:g} s",
+            _JOURNAL,
+        )
 
 
 def _remove(host: Host, act: Act, path: str, uuid: str) -> None:
@@ -166,7 +182,9 @@ def _remove(host: Host, act: Act, path: str, uuid: str) -> None:
         if place.parent.is_dir():
             sync_directory(place.parent)
     except OSError as e:
-        raise EffectFailed(f"{path} cannot be removed: {e.strerror}") from None
+        raise EffectFailed(
+            "profile-not-removed", f"{path} cannot be removed: {e.strerror}"
+        ) from None
 
 
 def _child_of(act: Act) -> str:
@@ -187,5 +205,7 @@ def _file_of(act: Act) -> str:
 
 def _uuid_of(act: Act) -> str:
     if act.uuid is None:
-        raise EffectFailed(f"the profile {act.changes[0].target} has no UUID")
+        raise EffectFailed(
+            "profile-no-uuid", f"the profile {act.changes[0].target} has no UUID"
+        )
     return act.uuid

@@ -40,15 +40,17 @@ def do(host: Host, change: Change) -> None:
     """
     name, wanted = change.target, change.after or ""
     if is_gone(host, change):
-        raise EffectFailed(f"{name} is gone")
+        raise EffectFailed("netdev-gone", f"{name} is gone")
     what = f"{change.name} of {name} cannot be turned {wanted}"
     host.must(what, ("ethtool", "-K", name, change.name, wanted))
     try:
         feature = _feature(host, change)
     except CommandFailed as e:
-        raise EffectFailed(f"{what}: ethtool -k {name}: {e}") from None
+        raise EffectFailed(
+            "ethtool-failed", f"{what}: ethtool -k {name}: {e}"
+        ) from None
     if feature is None or _WORDS[feature.on] != wanted:
-        raise EffectFailed(f"{what}: it stays as it is")
+        raise EffectFailed("offload-unchanged", f"{what}: it stays as it is")
 
 
 def undo(host: Host, change: Change, before: Optional[str]) -> None:
@@ -66,7 +68,7 @@ def undo(host: Host, change: Change, before: Optional[str]) -> None:
     except CommandFailed as e:
         if read(host, change).value != before:
             what = f"{change.name} of {name} cannot be turned {before}"
-            raise EffectFailed(f"{what}: {e}") from None
+            raise EffectFailed("ethtool-failed", f"{what}: {e}") from None
 
 
 def is_gone(host: Host, change: Change) -> bool:

@@ -85,7 +85,7 @@ def write(host: Host, path: str, value: str) -> None:
     try:
         host.write(host.path(path), value.encode("utf-8", "surrogateescape") + b"\n")
     except OSError as e:
-        raise EffectFailed(*_words(path, value, e)) from None
+        raise EffectFailed("sysfs-write-failed", *_words(path, value, e)) from None
 
 
 def _words(path: str, value: str, error: OSError) -> tuple[str, str]:
@@ -117,6 +117,7 @@ def _wait_for_netdevs(host: Host, address: str, before: dict[str, int]) -> None:
     if not host.wait_for(back, NETDEVS_BACK_S):
         names = " and ".join(sorted(before))
         raise EffectFailed(
+            "netdevs-not-back",
             f"{names} of the adapter {address} did not come back within "
             f"{NETDEVS_BACK_S:g} s",
             "look into the kernel's log (journalctl -k), and see ip link",
@@ -144,13 +145,15 @@ def do_child(host: Host, change: Change) -> None:
     name = child_name(parent, pkey)
     try:
         if name in FileTree(host.root).names(NET_CLASS):
-            raise EffectFailed(f"there is a netdev {name} already")
+            raise EffectFailed("netdev-exists", f"there is a netdev {name} already")
         write(host, change.target, pkey)
     except EffectFailed as failed:
         failed.untouched = True  # one that somebody has just made is theirs
         raise
     if not host.wait_for(lambda: present_child(host, change) is not None, CHILD_S):
-        raise EffectFailed(f"{name} did not appear within {CHILD_S:g} s")
+        raise EffectFailed(
+            "netdev-not-created", f"{name} did not appear within {CHILD_S:g} s"
+        )
     host.must(f"{name} cannot be set up", ("ip", "link", "set", name, "up"))
 
 
@@ -171,6 +174,7 @@ def undo_child(host: Host, change: Change) -> None:
         raise
     if not host.wait_for(lambda: present_child(host, change) is None, CHILD_S):
         raise EffectFailed(
+            "netdev-not-removed",
             f"{name} is still there {CHILD_S:g} s after its removal",
             f"ip link delete {name}",
         )
@@ -193,5 +197,7 @@ def present_child(host: Host, change: Change) -> Optional[str]:
 def _parts(change: Change) -> tuple[str, str]:
     file = netdev_file(change)
     if file is None or not change.after:
-        raise EffectFailed(f"{change.target} makes no P_Key child")
+        raise EffectFailed(
+            "change-not-allowed", f"{change.target} makes no P_Key child"
+        )
     return file[0], change.after

@@ -64,10 +64,10 @@ def _put(host: Host, target: str, text: Optional[str]) -> None:
     path = host.path(target)
     present = read_file_text(host, Change(FILE, target, None, text))
     if present.problem:
-        raise EffectFailed(present.problem, _FIX)
+        raise EffectFailed("file-unreadable", present.problem, _FIX)
     foreign = "" if present.value is None else why_not_ours(target, present.value)
     if foreign:
-        raise EffectFailed(foreign, _FIX)
+        raise EffectFailed("file-not-ours", foreign, _FIX)
     try:
         if text is not None:
             path.parent.mkdir(mode=0o755, exist_ok=True)
@@ -78,7 +78,9 @@ def _put(host: Host, target: str, text: Optional[str]) -> None:
             sync_directory(path.parent)
         remove_unfinished(path.parent)
     except OSError as e:
-        raise EffectFailed(f"{target} cannot be written: {e.strerror}") from None
+        raise EffectFailed(
+            "file-not-written", f"{target} cannot be written: {e.strerror}"
+        ) from None
 
 
 LOADED = "loaded"
@@ -135,7 +137,10 @@ def is_gone(host: Host, change: Change) -> bool:
 
 def _set(host: Host, unit: str, enabled: bool) -> None:
     if not host.path(SYSTEMD_BOOTED).is_dir():
-        raise EffectFailed(f"{unit} cannot be changed: systemd does not run here")
+        raise EffectFailed(
+            "systemd-not-running",
+            f"{unit} cannot be changed: systemd does not run here",
+        )
     verb = _VERBS[enabled]
     fix = f"see systemctl status {unit}"
     host.must(f"{unit} cannot be {verb}d", ("systemctl", verb, "--now", unit), fix)

@@ -45,7 +45,7 @@ def broke_off(double, error):
     [
         (KeyboardInterrupt(), "make it was interrupted; go on so", "was interrupted"),
         (ZeroDivisionError(), "make it broke off; go on so", "broke off"),
-        (Problem("no space"), "", "make it failed: no space"),
+        (Problem("some-id", "no space"), "", "make it failed: no space"),
     ],
 )
 def test_what_breaks_off_is_said_and_its_job_ends(double, capsys, error, said, event):
@@ -67,7 +67,7 @@ def test_ctrl_c_does_not_wait_for_an_engine_that_is_away(double, capsys):
 
 def test_the_end_of_work_waits_for_an_engine_that_is_away(double):
     double.fail_next("POST", "/jobs/[^/]*/end", ServiceUnavailableHtml, times=3)
-    clock = broke_off(double, Problem("no space"))
+    clock = broke_off(double, Problem("some-id", "no space"))
     assert clock.slept
     (job,) = jobs_of(double.world).values()
     assert job.status == "failed"

@@ -92,7 +92,7 @@ def test_what_an_answer_means(code, headers, body, kind):
 
 
 def test_a_problem_stays_one():
-    problem = EngineProblem("a", CONFLICT)
+    problem = EngineProblem("engine-refused", "a", CONFLICT)
     assert in_words(problem, "b") is problem
     assert lost(problem).kind == CONFLICT
 

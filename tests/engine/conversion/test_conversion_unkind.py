@@ -576,7 +576,7 @@ def test_the_lock_is_looked_at_again_while_a_refusal_is_repeated():
     class Lock:
         def check(self):
             if taken:
-                raise OtherRun("another run has taken over")
+                raise OtherRun("conversion-lock-lost", "another run has taken over")
 
     def take_over(seconds):
         sleep(seconds)

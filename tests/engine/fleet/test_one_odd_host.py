@@ -162,7 +162,7 @@ def test_a_push_that_cannot_be_is_that_hosts_failure():
 
     def refuses(hosts, text, done=None):
         if hosts[0].name == "host03":
-            raise Problem("it cannot be sent", "shorten it")
+            raise Problem("some-id", "it cannot be sent", "shorten it")
         return push(hosts, text, done)
 
     site.push_policy = refuses
@@ -398,7 +398,9 @@ def test_a_bug_of_ours_is_one_hosts_and_is_seen():
     )
     assert found.fix
     with pytest.raises(Problem):
-        judged(report(), lambda _: (_ for _ in ()).throw(Problem("a sentence")))
+        judged(
+            report(), lambda _: (_ for _ in ()).throw(Problem("some-id", "a sentence"))
+        )
 
 
 def test_a_bug_whose_own_words_cannot_be_had():

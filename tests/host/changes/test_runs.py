@@ -118,7 +118,7 @@ def test_an_effect_that_fails_takes_all_back():
 
     def fail(act):
         if act.changes[0].target == MTU:
-            raise EffectFailed("the kernel says EINVAL", "ask it")
+            raise EffectFailed("some-id", "the kernel says EINVAL", "ask it")
 
     there.on_do = fail
     result = applied(there, journal, steps_of(there, CONNECTED))
@@ -166,7 +166,7 @@ def test_what_cannot_be_set_back_keeps_nothing_else_from_going_back():
 def _refuse(*targets):
     def refuse(act):
         if act.changes[0].target in targets:
-            raise EffectFailed("read-only")
+            raise EffectFailed("some-id", "read-only")
 
     return refuse
 
@@ -208,7 +208,7 @@ def test_some_steps_may_be_planned_again():
 
 def test_a_host_that_cannot_be_read_again_takes_all_back():
     def unreadable():
-        raise Problem("the host cannot be read")
+        raise Problem("some-id", "the host cannot be read")
 
     there, journal = fake(), MemoryJournal()
     before = there.settings()
@@ -265,7 +265,7 @@ def test_what_cannot_be_read_is_refused():
 def test_a_timer_that_cannot_be_set_keeps_all_from_being_done():
     def no_timer(run):
         assert run == 1
-        raise Problem("there is no systemd")
+        raise Problem("timer-not-set", "there is no systemd")
 
     there, journal = fake(), MemoryJournal()
     with pytest.raises(Problem, match="there is no systemd"):

@@ -183,7 +183,8 @@ def test_what_came_right_and_fails_again_is_told_again(stage):
 
 
 @pytest.mark.parametrize(
-    "answer", [Outcome(("run 3 awaits confirmation",), waits=True), LockHeld("held")]
+    "answer",
+    [Outcome(("run 3 awaits confirmation",), waits=True), LockHeld("some-id", "held")],
 )
 def test_while_another_run_is_at_work_each_look_asks(stage, answer):
     follower = stage.follower()
@@ -201,7 +202,7 @@ def test_while_another_run_is_at_work_each_look_asks(stage, answer):
 def test_a_journal_that_cannot_be_used_is_told_once(stage):
     follower = stage.follower()
     stage.table(*KEYS, "0x8005")
-    stage.answer = Problem("the journal is damaged\nin two lines")
+    stage.answer = Problem("some-id", "the journal is damaged\nin two lines")
     looks(follower, 8)
     asked, said = stage.take()
     assert (len(asked), said) == (4, ["the journal is damaged; in two lines"])
@@ -211,8 +212,8 @@ def test_a_journal_that_cannot_be_used_is_told_once(stage):
     ("recovers", "told"),
     [
         ("ib0.8001 could not be removed", ["ib0.8001 could not be removed"]),
-        (Problem("the journal is damaged"), ["the journal is damaged"]),
-        (LockHeld("held"), []),
+        (Problem("some-id", "the journal is damaged"), ["the journal is damaged"]),
+        (LockHeld("some-id", "held"), []),
     ],
 )
 def test_nothing_is_done_before_what_was_killed_is_taken_back(stage, recovers, told):

@@ -96,7 +96,7 @@ class Site:
             return
         if self.lose and self.acts[-1].startswith("perform"):
             self._cut_off()
-            raise LostAnswer("the answer is lost", "timeout")
+            raise LostAnswer("engine-answer-lost", "the answer is lost", "timeout")
         if self.after:
             self._cut_off()
             raise Killed(self.acts[-1])
@@ -162,7 +162,9 @@ class Site:
                 self._after()
                 return said
             self.sleep(_EVERY_S)
-        raise TimeoutProblem(f"{doing} is not done; last seen: {found.status}")
+        raise TimeoutProblem(
+            "engine-wait-timeout", f"{doing} is not done; last seen: {found.status}"
+        )
 
     # -- keeper
 

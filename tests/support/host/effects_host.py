@@ -41,7 +41,7 @@ class MemoryJournal(Journal):
         if self.full_at is not None and self.appends >= self.full_at:
             if self.full_once:
                 self.full_at = None
-            raise JournalProblem("No space left on device")
+            raise JournalProblem("journal-not-written", "No space left on device")
         self.data = self.data[: self.data.rfind(b"\n") + 1] + line_of(record)
         self.points.point()
 

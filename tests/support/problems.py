@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Expect an error by its id and by what it names, not by its wording."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from ovirt_rdma.host.errors import Problem
+
+
+@contextlib.contextmanager
+def problem(id: str, *arguments: object) -> Iterator[pytest.ExceptionInfo[Problem]]:
+    """Expect a Problem with ``id`` whose sentences or fix name each of ``arguments``."""
+    with pytest.raises(Problem) as caught:
+        yield caught
+    raised = caught.value
+    assert raised.id == id, raised
+    for one in arguments:
+        assert str(one) in f"{raised}\n{raised.fix}"
