@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 
 # So many hosts of which the same is said have a line each.
 ONE_BY_ONE = 4
@@ -20,6 +20,11 @@ class ChecksFailed(Problem):
         super().__init__("checks-failed", "\n".join(_alike(sentences)), fix)
         self.sentences = tuple(sentences)
 
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """The sentences that have an id."""
+        return tuple(one for one in self.sentences if isinstance(one, Sentence))
+
 
 class Refused(Problem):
     """Nothing was done: it would be unsafe; a line for each reason."""
@@ -29,6 +34,11 @@ class Refused(Problem):
     def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
         super().__init__("refused", "\n".join(sentences), fix)
         self.sentences = tuple(sentences)
+
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """The sentences that have an id."""
+        return tuple(one for one in self.sentences if isinstance(one, Sentence))
 
 
 def _alike(sentences: Sequence[str]) -> Iterator[str]:

@@ -7,12 +7,13 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
+
 from ovirt_rdma.host.errors import Problem
 
 
 @contextlib.contextmanager
 def problem(id: str, *arguments: object) -> Iterator[pytest.ExceptionInfo[Problem]]:
-    """Expect a Problem with ``id`` whose sentences or fix name each of ``arguments``."""
+    """Expect a Problem with ``id`` whose text or fix names each of ``arguments``."""
     with pytest.raises(Problem) as caught:
         yield caught
     raised = caught.value
