@@ -47,7 +47,7 @@ settings.register_profile(
 
 # Of the developer's machine only: the lab, the benchmarks, the tools, and what reads
 # our own sources.
-_DEVELOPERS = ["lab", "bench", "selftest", "test_architecture.py"]
+_DEVELOPERS = ["lab", "bench", "selftest", "test_architecture.py", "test_messages.py"]
 collect_ignore = _DEVELOPERS if sys.version_info < (3, 11) else []
 
 # What runs on hypervisors and engine machines and nowhere else, and what starts their

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""All that the product says, in one file: tests/data/messages.txt.
+
+A change of wording is seen there in one diff; ``WRITE_GOLDEN=1 pytest
+tests/test_messages.py`` writes it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from support.messages import as_text, messages
+
+TOP = Path(__file__).parents[1]
+GOLDEN = TOP / "tests/data/messages.txt"
+PRODUCT = [
+    TOP / name for name in ("cli", "engine_sdk_tools", "host", "storage", "vdsm_hooks")
+]
+ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+RULE = re.compile(r"[A-Z]+[A-Z0-9-]*-[0-9]{2}")
+
+
+def test_the_file_has_every_message():
+    text = as_text(messages(PRODUCT))
+    if os.environ.get("WRITE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert GOLDEN.read_text(encoding="utf-8") == text
+
+
+def test_ids_are_words_with_hyphens():
+    ids = {one.id for one in messages(PRODUCT)}
+    odd = {one for one in ids if not (ID.fullmatch(one) or RULE.fullmatch(one))}
+    assert odd == {"(UnknownShape)", "{rule}"}
+    assert len(ids) > 200
+
+
+def test_what_is_not_seen_would_be_missed(tmp_path):
+    (tmp_path / "room.py").write_text(
+        "_FIX = 'run it again'\n"
+        "class Gone(Problem): ...\n"
+        "def look(name, twice):\n"
+        "    text = f'{name} is gone' if twice else 'all is gone'\n"
+        "    raise Gone('netdev-gone', text, _FIX)\n"
+    )
+    assert as_text(messages([tmp_path])) == (
+        "netdev-gone\n"
+        "  - all is gone\n"
+        "      run it again\n"
+        "  - {name} is gone\n"
+        "      run it again\n"
+    )
