@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The state of a conversion that the version before has begun is continued.
+
+tests/data/earlier-version was written by commit 41d5319: conversions of the same site
+that were killed at their ninth change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pytest
+from support.engine.conversion_runs import (
+    OFFLINE,
+    ROLLING,
+    begin_anew,
+    changed,
+    everything,
+    planned,
+    revert,
+    run,
+    site_of,
+    transports,
+)
+from support.engine.conversion_site import Killed
+
+from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFile
+
+EARLIER = Path(__file__).parents[2] / "data" / "earlier-version"
+REQUESTS = {"rolling": ROLLING, "offline": OFFLINE}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_it_is_read_continued_and_reverted(name, tmp_path):
+    site = site_of()
+    before = everything(site)
+    site.kill_at = 8
+    with contextlib.suppress(Killed):
+        run(site, planned(site, REQUESTS[name]).state)
+    stored = tmp_path / "state.json"
+    shutil.copy(EARLIER / f"conversion-{name}.json", stored)
+    state = StateFile(stored).read()
+    assert state == site.stored
+    site.stored = state
+    assert begin_anew(site).stage == CONVERTED
+    assert set(transports(site).values()) == {"rdma"}
+    assert revert(site).stage == REVERTED
+    assert not changed(site, before)
