@@ -54,7 +54,10 @@ class Server:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        # The default looks for a shutdown every 0.5 s.
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.005,), daemon=True
+        ).start()
 
     def settings(self, **more) -> Settings:
         url = f"http://127.0.0.1:{self.port}/ovirt-engine/api"
