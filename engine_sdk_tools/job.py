@@ -76,7 +76,9 @@ class EngineJob(Listener):
         job = types.Job(description=self.description, auto_cleared=not lasting)
         try:
             return str(
-                self._session.keep_books(Call("jobs", "add", doing, {"job": job})).id
+                self._session.report_progress(
+                    Call("jobs", "add", doing, {"job": job})
+                ).id
             )
         except LostAnswer as lost:
             # A job that was created but is not found would stay open forever.
@@ -179,7 +181,7 @@ class EngineJob(Listener):
     def _send(self, call: Call, patience_s: float = 0.0) -> Any:
         """Return the SDK's result, None if the engine did not accept the call."""
         try:
-            return self._session.keep_books(call, patience_s=patience_s)
+            return self._session.report_progress(call, patience_s=patience_s)
         except EngineProblem as problem:
             self._note_problem(problem)
             return None
@@ -266,4 +268,4 @@ def end_job(
         "ending the job in the engine's tasks",
         {"succeeded": succeeded, "force": True},
     )
-    session.keep_books(call, patience_s=patience_s, twice=True)
+    session.report_progress(call, patience_s=patience_s, twice=True)

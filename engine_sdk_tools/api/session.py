@@ -154,7 +154,7 @@ class Session:
             self.performed.append(call)
         return result
 
-    def keep_books(
+    def report_progress(
         self, call: Call, *, patience_s: float = 0.0, twice: bool = False
     ) -> Any:
         """Make a change that records the run itself (job, events): it is not added to
@@ -191,7 +191,7 @@ class Session:
             if result is not None:
                 return result
             if self.clock() >= until:
-                seen = seen_last(value)
+                seen = _status_of(value)
                 raise TimeoutProblem(
                     "engine-wait-timeout",
                     f"{doing} is not complete after {timeout_s:.0f} s; "
@@ -288,7 +288,7 @@ class Session:
         self.listener.note(f"{problem.one_line}; retrying for up to {limit_s:.0f} s")
 
 
-def seen_last(value: Any) -> str:
+def _status_of(value: Any) -> str:
     """Return the status of an object, in the API's word, for a message."""
     if isinstance(value, list):
         return f"{len(value)} objects"

@@ -80,7 +80,7 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
                     raise Problem(
                         "settings-key-unknown",
                         f"{ini.path}: section [{name}] has an unknown key {key!r}",
-                        nearest_word(key, KEYS) or f"the keys are {', '.join(KEYS)}",
+                        _nearest_word(key, KEYS) or f"the keys are {', '.join(KEYS)}",
                     )
     return by_name
 
@@ -158,7 +158,7 @@ def _line_of(lines: list[str], name: str) -> Optional[int]:
     return None
 
 
-def nearest_word(word: str, known: Iterable[str]) -> str:
+def _nearest_word(word: str, known: Iterable[str]) -> str:
     """Return "did you mean X?" for the word of ``known`` most like it; "" for none."""
     near = get_close_matches(word, list(known), 1)
     return f"did you mean {near[0]!r}?" if near else ""
@@ -316,7 +316,7 @@ def from_sources(
         raise Problem(
             "log-level-unknown",
             f"log_level {level!r} is not one of {', '.join(LOG_LEVELS)}",
-            nearest_word(level, LOG_LEVELS),
+            _nearest_word(level, LOG_LEVELS),
         )
     return Settings(
         url,
@@ -366,7 +366,7 @@ def _section(ini: Optional[IniFile], name: str) -> _Source:
         raise Problem(
             "settings-section-unknown",
             f"{ini.path} has no section [{name}]",
-            nearest_word(name, by_name) or f"its sections: {_listed(by_name)}",
+            _nearest_word(name, by_name) or f"its sections: {_listed(by_name)}",
         )
     return _Source("file", by_name[name])
 

@@ -206,15 +206,15 @@ class Actions:
     def _wait(self, state: ConversionState, step: Step) -> str:
         if step.of_domain:
             return self._until(
-                step, lambda found, status: "" if status in step.until else None
+                step, lambda resource, status: "" if status in step.until else None
             )
         host = state.host(step.subject)
         if step.kind == WAIT_IN:
             evacuation = Evacuation(self._session, host.id, host.event)
 
-            def failed(found: Any, status: Optional[str]) -> Optional[str]:
+            def failed(resource: Any, status: Optional[str]) -> Optional[str]:
                 if status == "preparing_for_maintenance":
-                    why = evacuation.failed(found)
+                    why = evacuation.failed(resource)
                     return f"{host.name} is not evacuated: {why}" if why else None
                 return "" if status in step.until else None
 
@@ -224,7 +224,7 @@ class Actions:
         after = (host.event or newest_event(self._session)) if ours else None
         activation = Activation(self._session, host.id, after)
 
-        def over(found: Any, status: Optional[str]) -> Optional[str]:
+        def over(resource: Any, status: Optional[str]) -> Optional[str]:
             if status == "up" and not activation.over():
                 return None
             return "" if status in step.until else None
@@ -238,10 +238,10 @@ class Actions:
         began = noted = well = self._session.clock()
         limit_s = BROKEN_S[step.kind]
 
-        def arrived(found: Any) -> Optional[str]:
+        def arrived(resource: Any) -> Optional[str]:
             nonlocal noted, well
             now = self._session.clock()
-            status = found.status.value if found.status else None
+            status = resource.status.value if resource.status else None
             if status not in _BROKEN or step.of_domain:
                 well = now
             elif now - well >= limit_s:
@@ -253,7 +253,7 @@ class Actions:
                 noted = now
                 minutes = (now - began) / 60
                 self._listener.note(f"still {step.doing}, for {minutes:.0f} minutes")
-            return test(found, status)
+            return test(resource, status)
 
         read = Read(step.path, step.doing, "get")
         return str(self._session.wait_until(read, arrived, step.doing, step.timeout_s))

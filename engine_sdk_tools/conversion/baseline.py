@@ -52,7 +52,7 @@ from ovirt_rdma.host.policy.model import DEFAULT_PORT, TCP, Policy
 from ovirt_rdma.storage.mount_options import PORT, TRANSPORT, MountOptions
 
 
-def keeping(
+def with_earlier(
     state: ConversionState, earlier: Sequence[ConversionState]
 ) -> ConversionState:
     """Return a new ``state`` with the baseline of ``earlier`` conversions of its

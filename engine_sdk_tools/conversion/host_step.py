@@ -68,18 +68,18 @@ _BROKEN = ("non_operational", "non_responsive", "down", "error", "install_failed
 
 def host_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  # noqa: PLR0911 - one row per status
     """Return the next step of a host that should be up in the end."""
-    found = snapshot.host(host)
-    if found is None:
+    present = snapshot.host(host)
+    if present is None:
         return mark(host, DONE, "it is no longer in the engine")
     observed = snapshot.observations.get(host.name)
     back = host.goal == BACK
-    if host.stage == TODO and not back and found.status in _BROKEN:
-        return fail(host, _is(host, found.status))
+    if host.stage == TODO and not back and present.status in _BROKEN:
+        return fail(host, _is(host, present.status))
     # It got its policy before its maintenance.
     policy = None if host.stage in IN_PLAY else policy_step(host, observed)
     if policy is not None:
         return policy
-    status = found.status
+    status = present.status
     if status == "up":
         return _up(state, host, snapshot)
     if status == "preparing_for_maintenance":
@@ -219,11 +219,11 @@ class Evacuation:
         self._after = after or newest_event(session)
         self._since = session.clock()
 
-    def failed(self, found: Any) -> str:
-        """Return why it has failed, "" while it may still complete. ``found`` is the
+    def failed(self, host: Any) -> str:
+        """Return why it has failed, "" while it may still complete. ``host`` is the
         SDK's host, preparing for maintenance.
         """
-        summary = found.summary
+        summary = host.summary
         left = (summary.total or 0) if summary else 0
         migrating = (summary.migrating or 0) if summary else 0
         now = self._session.clock()

@@ -54,7 +54,7 @@ class DataCenterLock:
         self.job: Optional[EngineJob] = None
         self._session = session
         self._owner = owner
-        self._unfinished = {one.job for one in mine if one.stage not in FINISHED}
+        self._unfinished = {state.job for state in mine if state.stage not in FINISHED}
         self._take_over = take_over
 
     def check_free(self, about: Sequence[str]) -> None:
@@ -63,17 +63,17 @@ class DataCenterLock:
         """
         own = self.job.id if self.job else None
         for job in find_open_jobs(self._session, _JOBS):
-            mine = self._owner in job.description
+            ours = self._owner in job.description
             if not any(id in job.description for id in about):
                 continue
-            if mine and (job.id == own or job.id in self._unfinished):
+            if ours and (job.id == own or job.id in self._unfinished):
                 continue
-            if not mine and not self._take_over:
+            if not ours and not self._take_over:
                 raise _other(job)
             # A job of ours belongs to a run that was killed before its first change or
             # after its last. A job of others is ended only after the confirmation.
-            if mine or self.job is not None:
-                end_job(self._session, job.id, succeeded=mine)
+            if ours or self.job is not None:
+                end_job(self._session, job.id, succeeded=ours)
 
     def take(self, state: ConversionState) -> Optional[str]:
         """Create the job of ``state``, or resume the one that it left open; return its
@@ -95,8 +95,8 @@ class DataCenterLock:
 
     def check(self) -> None:
         """Raise OtherRun if somebody has ended our job meanwhile."""
-        mine = self.job.id if self.job else None
-        if mine is not None and not is_open(self._session, mine):
+        job = self.job.id if self.job else None
+        if job is not None and not is_open(self._session, job):
             raise OtherRun(
                 "conversion-lock-lost",
                 "this run's task in the engine was ended or removed: another run has "

@@ -67,8 +67,8 @@ class Snapshot:
 
     def is_up(self, record: HostRecord) -> bool:
         """Whether the host takes part: it was up at the start, or is up now."""
-        found = self.host(record)
-        return record.found == UP or (found is not None and found.status == UP)
+        host = self.host(record)
+        return record.found == UP or (host is not None and host.status == UP)
 
     def host(self, record: HostRecord) -> Optional[Host]:
         """Return the host as it is in the engine now; None if it was removed."""
@@ -142,15 +142,15 @@ def unlike(
     """
     wrong = []
     for export, wanted in wanted_transports(state, host):
-        found = observed.transports.get(export)
-        if wanted is None or found == wanted:
+        transport = observed.transports.get(export)
+        if wanted is None or transport == wanted:
             continue
-        if found is None:
+        if transport is None:
             wrong.append(f"{export} is not mounted")
-        elif found == UNPROVEN:
+        elif transport == UNPROVEN:
             wrong.append(f"{export} is mounted, but its transport is unproven")
         else:
-            wrong.append(f"{export} is mounted over {found.upper()}")
+            wrong.append(f"{export} is mounted over {transport.upper()}")
     return tuple(wrong)
 
 

@@ -119,11 +119,11 @@ def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     for host in state.hosts:
         if host.stage in (UNMOUNTED, *OVER):
             continue
-        found = snapshot.host(host)
-        if not snapshot.is_up(host) or state.blind or found is None:
+        present = snapshot.host(host)
+        if not snapshot.is_up(host) or state.blind or present is None:
             steps.append(mark(host, UNMOUNTED))
         else:
-            steps.append(_unmount(state, host, found.status, snapshot))
+            steps.append(_unmount(state, host, present.status, snapshot))
     return _first(state, iter(steps))
 
 
@@ -194,12 +194,12 @@ def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
 
 
 def _prove(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  # noqa: PLR0911 - one row per status
-    found = snapshot.host(host)
-    if found is None:
+    present = snapshot.host(host)
+    if present is None:
         return mark(host, DONE, "it is no longer in the engine")
     if not snapshot.is_up(host) or not any(map(_was_active, state.domains)):
         return mark(host, LEFT, "it did not mount the domain")
-    status = found.status
+    status = present.status
     if status == "up":
         if host.stage == LEAVING and host.name not in snapshot.arrived:
             return wait_out(host)
@@ -258,5 +258,5 @@ def _was_active(domain: DomainRecord) -> bool:
 def _status(
     state: ConversionState, snapshot: Snapshot, domain: DomainRecord
 ) -> Optional[str]:
-    found = snapshot.domain(state, domain)
-    return found.status if found else None
+    present = snapshot.domain(state, domain)
+    return present.status if present else None

@@ -10,13 +10,13 @@ from typing import Optional
 from ovirt_rdma.engine_sdk_tools.conversion import preflight
 from ovirt_rdma.engine_sdk_tools.conversion.baseline import (
     domain_record,
-    keeping,
     left_out,
     objections_of,
     ordered,
     records_of,
     rule_of,
     summaries_of,
+    with_earlier,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import policy_step
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
@@ -86,7 +86,7 @@ def plan_convert(
 
     ``reports`` has all hosts of the data center; None without host access. ``users``
     are the virtual machines that run on a domain, by its name, ``pinned`` those that
-    must not leave a host, by its id; ``earlier`` are earlier conversions (see keeping).
+    must not leave a host, by its id; ``earlier`` are earlier conversions.
     Raises Refused and ChecksFailed with all objections.
     """
     preflight.check_kinds(engine, domains, request)
@@ -132,7 +132,7 @@ def plan_convert(
         batch=request.batch,
         begun_at=now,
     )
-    state = keeping(state, earlier)
+    state = with_earlier(state, earlier)
     observations = {
         name: summary.observed
         for name, summary in summaries.items()

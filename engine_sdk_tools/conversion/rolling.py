@@ -127,12 +127,17 @@ def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     if state.stage != CONVERTING:
         return None
     for host in state.hosts:
-        found = snapshot.host(host)
-        if host.stage == DONE and host.touched and found and found.status in _BROKEN:
+        present = snapshot.host(host)
+        if (
+            host.stage == DONE
+            and host.touched
+            and present
+            and present.status in _BROKEN
+        ):
             return fail_domain(
                 state.domains[0],
                 f"{host.name} was converted and up, but is "
-                f"{status_words(found.status)} now; the other hosts are not started",
+                f"{status_words(present.status)} now; the other hosts are not started",
             )
     return None
 
@@ -160,10 +165,10 @@ def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
 
 
 def _is_up_now(host: HostRecord, snapshot: Snapshot) -> bool:
-    found = snapshot.host(host)
-    return found is not None and found.status == UP
+    present = snapshot.host(host)
+    return present is not None and present.status == UP
 
 
 def _is_spm(host: HostRecord, snapshot: Snapshot) -> bool:
-    found = snapshot.host(host)
-    return found is not None and found.spm == "spm"
+    present = snapshot.host(host)
+    return present is not None and present.spm == "spm"

@@ -295,9 +295,9 @@ class _Work:
             return state
         snapshot = Snapshot(self.read(self._session))
         for host in failed_hosts:
-            found = snapshot.host(host)
-            if found is not None and found.status != UP:
-                shown = status_words(found.status)
+            present = snapshot.host(host)
+            if present is not None and present.status != UP:
+                shown = status_words(present.status)
                 why = f"{host.why.rstrip('.')}; it is {shown} now"
                 state = state.with_host(host.name, why=why)
         return self._save(state)

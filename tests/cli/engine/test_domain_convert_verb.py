@@ -478,7 +478,7 @@ def test_heal_leaves_what_maintenance_would_not_mend(site):
     made.world.host("host01").rdma_ready = False
     done = made.run("domain", "heal", "data1", "-y")
     assert done.code == 0, done
-    assert "host01 is left as it is: the RDMA port" in done.err
+    assert "host01: not remounted: the RDMA port" in done.err
     assert made.transports() == ["tcp", "rdma", "rdma"]
     done = made.run("domain", "heal", "data1", "-y")
     assert done.code == 3
