@@ -277,18 +277,19 @@ def evacuation_offenders(
         together = [host for host in going_inside if host.spm != "spm"] or going_inside
         if not machines:
             continue
+        vms = f"{machines} virtual machine{'s' * (machines != 1)}"
         if len(up_inside) == 1:
             yield Sentence(
                 "evacuation-impossible",
                 f"{going_inside[0].name} is the only host of its cluster that is up, "
-                f"so its {machines} virtual machines cannot be migrated",
+                f"so its {vms} cannot be migrated",
             )
         elif min(batch, len(together)) >= len(up_inside):
             yield Sentence(
                 "evacuation-impossible",
                 f"--batch {batch} moves {', '.join(h.name for h in up_inside)} to "
                 "maintenance at once, which are all hosts of their cluster that are "
-                f"up, so their {machines} virtual machines cannot be migrated",
+                f"up, so their {vms} cannot be migrated",
             )
 
 
