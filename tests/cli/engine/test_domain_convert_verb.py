@@ -285,7 +285,7 @@ def test_a_domain_that_is_gone_or_renamed_since_it_was_cut_off(site, monkeypatch
 
 def test_a_host_that_is_not_there_is_not_left_out(site):
     made = site()
-    made.run(*ROLLING, "--without", "host9").refused(3, "no host host9")
+    made.run(*ROLLING, "--without", "host9").refused(3, "--without host9")
 
 
 def test_pinned_machines_are_told_before_the_first_host_goes(site):
