@@ -13,11 +13,11 @@ from support.engine.conversion_runs import (
     OFFLINE,
     ROLLING,
     Ear,
+    begin_anew,
     changed,
     convert,
     everything,
     planned,
-    resume,
     revert,
     run,
     site_of,
@@ -134,7 +134,7 @@ def test_no_host_is_begun_while_a_converted_one_is_ill(status):
     assert transports(site)["host01"] == "tcp"
     assert site.world.connection_of("data1").mount_options in (None, "")
     ill.status = "up"
-    assert resume(site).stage == CONVERTED
+    assert begin_anew(site).stage == CONVERTED
 
 
 def test_a_host_that_nothing_was_changed_of_is_not_moved_when_it_fails():

@@ -97,7 +97,7 @@ def revert(site: Site):
     return run(site, state)
 
 
-def resume(site: Site):
+def begin_anew(site: Site):
     """Resume in the next process."""
     site.alive()
     told = None if site.stored.blind else reports(site)
