@@ -278,18 +278,6 @@ def _of_answer(
     )
 
 
-_IDS = {
-    DENIED: "engine-permission-denied",
-    MISSING: "engine-object-missing",
-    UNAVAILABLE: "engine-unavailable",
-}
-_WITHOUT_TEXT = {
-    DENIED: "does not permit it",
-    MISSING: "has no such object",
-    UNAVAILABLE: "is not available",
-}
-
-
 def _of_fault(
     doing: str, the_engine: str, code: Optional[int], text: str
 ) -> EngineProblem:
@@ -300,24 +288,39 @@ def _of_fault(
         kind = LOCKED
     elif code in (400, 409) and _BUSY.search(text):
         kind = BUSY
-    if text:
-        number = f" (HTTP {code})" if kind == BROKEN and code else ""
-        reply = f"says: {text}{number}"
-    else:
-        reply = _WITHOUT_TEXT.get(kind, f"gives no reason (HTTP {code})")
-    fix = ""
+    failed = f"{doing} failed: {the_engine}"
+    said = f"says: {text}" if text else ""
+    more: dict[str, Any] = {"code": code, "doing": doing, "detail": text}
     if kind == DENIED:
-        fix = "use a user with an administrator's role (SuperUser)"
-    elif kind == BROKEN or (not text and kind in (INVALID, CONFLICT)):
-        fix = "see the engine's log, /var/log/ovirt-engine/engine.log"
+        return EngineProblem(
+            "engine-permission-denied",
+            f"{failed} {said or 'does not permit it'}",
+            kind,
+            fix="use a user with an administrator's role (SuperUser)",
+            **more,
+        )
+    if kind == MISSING:
+        return EngineProblem(
+            "engine-object-missing",
+            f"{failed} {said or 'has no such object'}",
+            kind,
+            **more,
+        )
+    if kind == UNAVAILABLE:
+        return EngineProblem(
+            "engine-unavailable", f"{failed} {said or 'is not available'}", kind, **more
+        )
+    if not text:
+        said = f"gives no reason (HTTP {code})"
+    elif kind == BROKEN and code:
+        said = f"{said} (HTTP {code})"
+    unclear = kind == BROKEN or (not text and kind in (INVALID, CONFLICT))
     return EngineProblem(
-        _IDS.get(kind, "engine-refused"),
-        f"{doing} failed: {the_engine} {reply}",
+        "engine-refused",
+        f"{failed} {said}",
         kind,
-        code=code,
-        fix=fix,
-        doing=doing,
-        detail=text,
+        fix="see the engine's log, /var/log/ovirt-engine/engine.log" if unclear else "",
+        **more,
     )
 
 
