@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which domain is the hosted engine's: its disks say so, by their content type.
+"""Find the domain of the hosted engine by the content types of its disks.
 
-The engine's own rule looks at the disks of the hosted engine's virtual machine
+The engine's own rule uses the disks of the hosted engine's virtual machine
 (create_views.sql:695, hosted_engine_storage_domains_ids_view), which the API does not
-show of a domain. The disks' types it shows (DiskContentType.java:15-18). They are read
-of as few domains as will do: there is a hosted engine only where hosts are configured
-for it; there is one; and its domain is mostly called as its installer calls it, so
-that this one, which has nothing but a few disks, is asked first.
+show for a domain. It shows the types of disks (DiskContentType.java:15-18). They are
+read of as few domains as possible: only if hosts are configured for a hosted engine,
+and first of the domain with the installer's usual name, which has only a few disks.
 
-``follow=disks`` for all domains at once is no way: the engine fails on the first ISO
-domain, which has no such link (BackendStorageDomainResource.java:234,
+``follow=disks`` for all domains at once is not possible: the engine fails on the first
+ISO domain, which has no such link (BackendStorageDomainResource.java:234,
 LinkFollower.java:240-247), and a full domain's disks are thousands of lines.
 """
 
@@ -24,7 +23,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import PASSING, EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.model import FILE_TYPES, Domain, Engine
 
-# What the ovirt.ovirt role hosted_engine_setup calls it (he_storage_domain_name).
+# Its name in the ovirt.ovirt role hosted_engine_setup (he_storage_domain_name).
 USUAL_NAME = "hosted_storage"
 CONTENT_TYPES = frozenset(
     {
@@ -37,48 +36,50 @@ CONTENT_TYPES = frozenset(
 
 
 class ReadsAll(Protocol):
-    """What reading needs of a session."""
+    """The part of a session that reading needs."""
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """Do ``reads`` in parallel; an exception stands for what is not there."""
+        """Do ``reads`` in parallel; an exception stands for a missing object."""
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The ids of the hosted engine's domains, and a sentence where they are a guess."""
+class _Result:
+    """The ids of the hosted engine's domains; ``problem`` is a sentence if they are a
+    guess.
+    """
 
     ids: frozenset[str] = frozenset()
     problem: str = ""
 
 
-# A session reads an engine time and again, and this does not change meanwhile.
-_known: WeakKeyDictionary[ReadsAll, _Found] = WeakKeyDictionary()
+# A session reads an engine many times, and this does not change meanwhile.
+_known: WeakKeyDictionary[ReadsAll, _Result] = WeakKeyDictionary()
 
 
 def with_hosted_engine(session: ReadsAll, engine: Engine) -> Engine:
-    """Return ``engine`` with ``hosted_engine`` set of its domains on files.
+    """Return ``engine`` with ``hosted_engine`` set for its file domains.
 
-    Where no disks tell, because they cannot be read or are older than their types,
-    the usual name does, and a sentence in ``problems`` says so. Raises EngineProblem
-    where the engine does not answer.
+    If the disks do not show it, because they cannot be read or are older than their
+    types, the usual name decides, and a sentence in ``problems`` says so. Raises
+    EngineProblem if the engine does not answer.
     """
     candidates = _candidates(engine)
     if not candidates:
         return engine
-    found = _known.get(session)
-    if found is None:
-        found = _known[session] = _look(session, candidates)
+    result = _known.get(session)
+    if result is None:
+        result = _known[session] = _find(session, candidates)
     domains = tuple(
-        replace(domain, hosted_engine=domain.id in found.ids)
+        replace(domain, hosted_engine=domain.id in result.ids)
         for domain in engine.domains
     )
-    problems = (*engine.problems, *((found.problem,) if found.problem else ()))
+    problems = (*engine.problems, *((result.problem,) if result.problem else ()))
     return replace(engine, domains=domains, problems=problems)
 
 
 def _candidates(engine: Engine) -> list[Domain]:
-    """Return the domains that may be it: data on files, in a data center of a host
-    that is configured for the hosted engine.
+    """Return the possible domains: data on files, in a data center of a host that is
+    configured for the hosted engine.
     """
     clusters = {host.cluster for host in engine.hosts if host.hosted_engine}
     centers = {c.data_center for c in engine.clusters if c.id in clusters}
@@ -91,36 +92,35 @@ def _candidates(engine: Engine) -> list[Domain]:
     ]
 
 
-def _look(session: ReadsAll, candidates: Sequence[Domain]) -> _Found:
+def _find(session: ReadsAll, candidates: Sequence[Domain]) -> _Result:
     usual = [domain for domain in candidates if domain.name == USUAL_NAME]
     others = [domain for domain in candidates if domain.name != USUAL_NAME]
     why = ""
-    for some in (usual, others):
-        ids, problem = _with_its_disks(session, some)
+    for domains in (usual, others):
+        ids, why = _with_its_disks(session, domains)
         if ids:
-            return _Found(ids)
-        why = problem
+            return _Result(ids)
         if why:
             break
     named = frozenset(domain.id for domain in usual)
     if named:
-        because = why or "none of its disks says what it is for"
-        return _Found(
+        reason = why or "none of its disks has a content type of the hosted engine"
+        return _Result(
             named,
-            f"{USUAL_NAME} is taken for the hosted engine's domain by its name alone: "
-            f"{because}",
+            f"{USUAL_NAME} is assumed to be the hosted engine's domain because of its "
+            f"name: {reason}",
         )
     if why:
-        return _Found(named, f"which domain is the hosted engine's is not known: {why}")
-    # On block storage, or its disks are older than their types.
-    return _Found()
+        return _Result(named, f"the hosted engine's domain is unknown: {why}")
+    # It is on block storage, or its disks are older than their types.
+    return _Result()
 
 
 def _with_its_disks(
     session: ReadsAll, domains: Sequence[Domain]
 ) -> tuple[frozenset[str], str]:
-    """Return the ids of ``domains`` that have disks of the hosted engine, and why some
-    could not be read.
+    """Return the ids of ``domains`` with disks of the hosted engine, and why some could
+    not be read.
     """
     reads = [
         Read(f"storagedomains/{domain.id}/disks", f"reading the disks of {domain.name}")
@@ -132,16 +132,16 @@ def _with_its_disks(
         if error.kind in PASSING:
             raise
         return frozenset(), str(error)
-    why = next((str(one) for one in answers if isinstance(one, Exception)), "")
+    why = next((str(error) for error in answers if isinstance(error, Exception)), "")
     return (
         frozenset(
             domain.id
             for domain, answer in zip(domains, answers)
-            if not isinstance(answer, Exception) and any(map(_of_it, answer))
+            if not isinstance(answer, Exception) and any(map(_is_its_disk, answer))
         ),
         why,
     )
 
 
-def _of_it(disk: Any) -> bool:
+def _is_its_disk(disk: Any) -> bool:
     return getattr(disk.content_type, "value", None) in CONTENT_TYPES

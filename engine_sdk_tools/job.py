@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Our work as the engine's administrators see it: an external job among the tasks of
-webadmin with one flat list of steps, and an event when it has ended.
+"""Show a run in the administration portal: an external job with a flat list of steps
+among the tasks, and an event at its end.
 
-That the engine does not take part of this is a note, and never stops the work.
+If the engine does not accept a part of this, a note says so, and the run continues.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 
 ORIGIN = "ovirt-rdma"
-# The engine cuts an event at 10000 (MaxAuditLogMessageLength); a task's line is read
-# in a table.
+# The engine truncates an event to 10000 characters (MaxAuditLogMessageLength); a task
+# is one row of a table.
 _LONGEST = 2000
-# So long the end of a job is tried: one that stays open looks like work under way.
+# How long to retry the end of a job, because an open one looks like a run in progress.
 END_S = 60.0
 
 
 @dataclass(frozen=True)
 class OpenJob:
-    """An external job that has not ended. ``updated`` is when its run was last heard
-    of: a step began or ended then.
+    """An external job that has not ended. ``updated`` is the time of its run's last
+    sign of activity, the start or end of a step.
     """
 
     id: str
@@ -42,16 +42,16 @@ class OpenJob:
 
 
 class EngineJob(Listener):
-    """A job of the engine, which shows what is done until it is ended.
+    """A job of the engine, which shows the steps of a run until it is ended.
 
-    ``id`` is None where the engine did not take it. ``adopt`` is the id of a job that
-    an earlier run left open, which goes on. ``lasting``: it stays in the engine until
-    somebody ends it, also when the engine restarts meanwhile.
+    ``id`` is None if the engine did not accept it. ``adopt`` is the id of a job that an
+    earlier run left open, to be resumed. ``lasting``: it stays in the engine until
+    somebody ends it, even if the engine restarts meanwhile.
 
-    The changes themselves are no part of it: the engine refuses that, or ends the job
-    with the first of them (see Session). A failed step is not ended as failed, as the
-    engine would end the whole job as failed with it (ExecutionHandler.java:129-158); it
-    ends with the job.
+    The changes themselves are not part of it: the engine refuses that, or ends the job
+    with the first of them (see Session). A failed step is left open and ends with the
+    job: if it ended as failed, the engine would also end the whole job as failed
+    (ExecutionHandler.java:129-158).
     """
 
     def __init__(
@@ -67,38 +67,40 @@ class EngineJob(Listener):
         self._session = session
         self._steps: dict[tuple[str, Optional[str]], str] = {}
         self._lock = threading.Lock()
-        self._complained = False
+        self._problem_noted = False
         if adopt is None:
-            self.id = self._made(lasting)
+            self.id = self._created(lasting)
 
-    def _made(self, lasting: bool) -> Optional[str]:
-        doing = "showing the work among the engine's tasks"
+    def _created(self, lasting: bool) -> Optional[str]:
+        doing = "adding this run to the engine's tasks"
         job = types.Job(description=self.description, auto_cleared=not lasting)
         try:
             return str(
-                self._session.keep_books(Call("jobs", "add", doing, {"job": job})).id
+                self._session.report_progress(
+                    Call("jobs", "add", doing, {"job": job})
+                ).id
             )
         except LostAnswer as lost:
-            # One that nobody knows of would stay open for ever.
-            words = {"search": f"correlation_id={self._session.correlation_id}"}
+            # A job that was created but is not found would stay open forever.
+            search = {"search": f"correlation_id={self._session.correlation_id}"}
             try:
-                found = self._session.read(Read("jobs", doing, words=words))
+                jobs = self._session.read(Read("jobs", doing, words=search))
             except EngineProblem:
-                found = []
-            ours = [one.id for one in found if one.description == self.description]
+                jobs = []
+            ours = [job.id for job in jobs if job.description == self.description]
             if not ours:
-                self._complain(lost)
+                self._note_problem(lost)
             return ours[0] if ours else None
         except EngineProblem as problem:
-            self._complain(problem)
+            self._note_problem(problem)
             return None
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """A job has no plan."""
+        """Ignore it: a job has no plan."""
         return
 
     def note(self, sentence: str) -> None:
-        """Show a sentence as a step that is done; the job is seen to be alive."""
+        """Show a sentence as a completed step; it also shows that the run is alive."""
         step_id = self._begun(sentence)
         if step_id is not None:
             self._ended(step_id)
@@ -111,7 +113,7 @@ class EngineJob(Listener):
                 self._steps[step, subject] = step_id
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """End it; one with a problem is left open, and ends with the job."""
+        """End a step; one with a problem is left open, and ends with the job."""
         with self._lock:
             step_id = self._steps.pop((step, subject), None)
         if step_id is not None and not problem:
@@ -123,21 +125,22 @@ class EngineJob(Listener):
         step = types.Step(
             type=types.StepEnum.EXECUTING, description=sentence[:_LONGEST]
         )
-        doing = "showing a step among the engine's tasks"
-        made = self._keep(Call(f"jobs/{self.id}/steps", "add", doing, {"step": step}))
-        return None if made is None else str(made.id)
+        doing = "adding a step to the engine's tasks"
+        added = self._send(Call(f"jobs/{self.id}/steps", "add", doing, {"step": step}))
+        return None if added is None else str(added.id)
 
     def _ended(self, step_id: str) -> None:
-        doing = "ending a step among the engine's tasks"
+        doing = "ending a step in the engine's tasks"
         path = f"jobs/{self.id}/steps/{step_id}"
-        self._keep(Call(path, "end", doing, {"succeeded": True}))
+        self._send(Call(path, "end", doing, {"succeeded": True}))
 
     def finish(
         self, sentence: str, *, succeeded: bool, patience_s: float = END_S
     ) -> None:
-        """End the job with all its steps, and write an event with ``sentence``; tried
-        for ``patience_s`` while the engine is away. A note says where the job stays
-        open.
+        """End the job with all its steps, and write an event with ``sentence``.
+
+        This is retried for ``patience_s`` while the engine is not available. A note
+        says if the job stays open.
         """
         if self.id is not None:
             try:
@@ -147,14 +150,14 @@ class EngineJob(Listener):
             except EngineProblem as problem:
                 self._session.listener.note(
                     f"the task '{self.description}' stays open in the engine: "
-                    f"{problem.one_line}; to end it: POST "
+                    f"{problem.one_line}; end it with POST "
                     f"/ovirt-engine/api/jobs/{self.id}/end"
                 )
         self._event(sentence, succeeded, patience_s)
 
     def leave_open(self, sentence: str, *, patience_s: float = END_S) -> None:
-        """Say, in a step and in an event, how things stand; the job is not ended: the
-        work is not either, and others are to see that.
+        """Write ``sentence`` as a step and an event, and leave the job open, to show
+        that the work is not complete.
         """
         self._begun(sentence)
         self._event(sentence, False, patience_s)
@@ -164,69 +167,69 @@ class EngineJob(Listener):
         event = types.Event(
             origin=ORIGIN,
             severity=severity,
-            # (origin, custom_id) is to be unique (AddExternalEventCommand).
+            # (origin, custom_id) must be unique (AddExternalEventCommand).
             custom_id=secrets.randbelow(2**31 - 1) + 1,
             description=sentence[:_LONGEST],
-            # That of the request is not the event's (EventMapper.java:199-201).
+            # The event does not get that of the request (EventMapper.java:199-201).
             correlation_id=self._session.correlation_id,
         )
-        self._keep(
+        self._send(
             Call("events", "add", "writing an event of the engine", {"event": event}),
             patience_s,
         )
 
-    def _keep(self, call: Call, patience_s: float = 0.0) -> Any:
-        """Return what the engine gave, None where it did not take it."""
+    def _send(self, call: Call, patience_s: float = 0.0) -> Any:
+        """Return the SDK's result, None if the engine did not accept the call."""
         try:
-            return self._session.keep_books(call, patience_s=patience_s)
+            return self._session.report_progress(call, patience_s=patience_s)
         except EngineProblem as problem:
-            self._complain(problem)
+            self._note_problem(problem)
             return None
 
-    def _complain(self, problem: EngineProblem) -> None:
+    def _note_problem(self, problem: EngineProblem) -> None:
         with self._lock:
-            told, self._complained = self._complained, True
-        if not told:
-            self._session.listener.note(f"{problem.one_line}; the work goes on")
+            noted, self._problem_noted = self._problem_noted, True
+        if not noted:
+            self._session.listener.note(f"{problem.one_line}; the run continues")
 
 
 class Listeners(Listener):
-    """Tells several."""
+    """Passes the progress to several listeners."""
 
     def __init__(self, *listeners: Listener) -> None:
         self._listeners: Sequence[Listener] = listeners
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Tell all what the work is about."""
-        for one in self._listeners:
-            one.plan(subjects, total)
+        """Pass the plan to all."""
+        for listener in self._listeners:
+            listener.plan(subjects, total)
 
     def begin(self, step: str, subject: Optional[str] = None) -> None:
-        """Tell all that a step begins."""
-        for one in self._listeners:
-            one.begin(step, subject)
+        """Pass the start of a step to all."""
+        for listener in self._listeners:
+            listener.begin(step, subject)
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """Tell all that it ended."""
-        for one in self._listeners:
-            one.end(step, subject, problem)
+        """Pass the end of a step to all."""
+        for listener in self._listeners:
+            listener.end(step, subject, problem)
 
     def note(self, sentence: str) -> None:
-        """Tell all."""
-        for one in self._listeners:
-            one.note(sentence)
+        """Pass a note to all."""
+        for listener in self._listeners:
+            listener.note(sentence)
 
 
 def find_open_jobs(session: Session, prefix: str) -> list[OpenJob]:
-    """Return the external jobs that go on and whose description begins with ``prefix``.
+    """Return the open external jobs whose description begins with ``prefix``.
 
-    Raises EngineProblem where the engine cannot be asked.
+    Raises EngineProblem if they cannot be read.
     """
     jobs = session.read(Read("jobs", "reading the engine's tasks"))
     return [
-        OpenJob(one.id, one.description, one.start_time, one.last_updated)
-        for one in jobs
-        if (one.description or "").startswith(prefix) and one.external and _goes_on(one)
+        OpenJob(job.id, job.description, job.start_time, job.last_updated)
+        for job in jobs
+        if (job.description or "").startswith(prefix) and job.external and _is_open(job)
     ]
 
 
@@ -234,17 +237,19 @@ def is_open(session: Session, job: str) -> bool:
     """Whether the job with this id has not ended. Raises EngineProblem as reading."""
     read = Read(f"jobs/{job}", "reading our task in the engine", "get")
     try:
-        return _goes_on(session.read(read))
+        return _is_open(session.read(read))
     except EngineProblem as problem:
         if problem.kind == MISSING:
             return False
         raise
 
 
-def _goes_on(job: Any) -> bool:
-    """Whether nobody has ended ``job``. An engine that restarts sets jobs that were
-    started to unknown (job_sp.sql:559). One that is unknown stays so when it is ended
-    (Job.java:283), but ``force`` makes it one that is cleared away.
+def _is_open(job: Any) -> bool:
+    """Whether nobody has ended ``job``.
+
+    A restart of the engine sets started jobs to unknown (job_sp.sql:559). The end of an
+    unknown job does not change that status (Job.java:283), but ``force`` makes the job
+    auto-cleared.
     """
     if job.status == types.JobStatus.UNKNOWN:
         return not job.auto_cleared
@@ -254,13 +259,13 @@ def _goes_on(job: Any) -> bool:
 def end_job(
     session: Session, job: str, *, succeeded: bool, patience_s: float = END_S
 ) -> None:
-    """End an external job with all its steps; the engine clears it away later, as
-    ``force`` makes it do so. Raises EngineProblem.
+    """End an external job with all its steps; because of ``force``, the engine clears
+    it later. Raises EngineProblem.
     """
     call = Call(
         f"jobs/{job}",
         "end",
-        "ending the job among the engine's tasks",
+        "ending the job in the engine's tasks",
         {"succeeded": succeeded, "force": True},
     )
-    session.keep_books(call, patience_s=patience_s, twice=True)
+    session.report_progress(call, patience_s=patience_s, twice=True)

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The data model of every matrix: rows, columns, and a verdict in each cell.
+"""Define the data of a matrix: rows, columns, and a verdict in each cell.
 
-Tables on a terminal, JSON and a later HTML report are drawn from it and nothing else;
-docs/matrix.md describes its JSON form.
+Tables on a terminal and JSON are made from it alone; docs/matrix.md describes its JSON
+form.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What a cell may say. UNKNOWN is never good: no data is no proof.
+# The verdicts of a cell. UNKNOWN never counts as good, because there is no proof.
 OK = "ok"
 WARN = "warn"
 FAIL = "fail"
 UNKNOWN = "unknown"
-# There is nothing to say: the host does not belong to the domain's data center.
+# Not applicable: the host does not belong to the domain's data center.
 NONE = "none"
 
 VERDICTS = (OK, WARN, FAIL, UNKNOWN, NONE)
@@ -22,9 +22,9 @@ VERDICTS = (OK, WARN, FAIL, UNKNOWN, NONE)
 
 @dataclass(frozen=True)
 class Cell:
-    """One place: ``verdict``, a word or two for the table, a sentence, and a fix.
+    """A cell: ``verdict``, a short ``text`` for the table, a sentence, and a fix.
 
-    ``source`` says whose word it is: ``engine``, ``host`` or ``both``.
+    ``source`` is the origin of the verdict: ``engine``, ``host`` or ``both``.
     """
 
     verdict: str
@@ -36,9 +36,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Axis:
-    """A row or column: the name that is shown, and the engine's id of it; of a host
-    also its address.
-    """
+    """A row or column: the name shown, the engine's id, and the address of a host."""
 
     name: str
     id: str = ""
@@ -47,9 +45,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class Matrix:
-    """``cells[row][column]``; ``kind`` names what it is of (``hosts``, ``domains``).
+    """A matrix: ``cells[row][column]``; ``kind`` is ``hosts`` or ``domains``.
 
-    ``notes`` are sentences for below it.
+    ``notes`` are sentences to show below it.
     """
 
     kind: str
@@ -61,5 +59,5 @@ class Matrix:
     @property
     def worst(self) -> str:
         """The worst verdict: fail, unknown, warn, ok; none for an empty matrix."""
-        said = {cell.verdict for row in self.cells for cell in row}
-        return next((v for v in (FAIL, UNKNOWN, WARN, OK) if v in said), NONE)
+        present = {cell.verdict for row in self.cells for cell in row}
+        return next((v for v in (FAIL, UNKNOWN, WARN, OK) if v in present), NONE)

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An engine as plain data, and the status that a host reports.
+"""Describe an engine as plain data for decisions, and check a host's status. Pure.
 
-What is true of an engine, as plain data: what decisions look at.
+:mod:`ovirt_rdma.engine_sdk_tools.reader` reads it. Statuses are the API's words
+(``up``, ``maintenance``); None if the engine sent no status or one that the SDK does
+not know, so it never ends a wait.
 
-Read by :mod:`ovirt_rdma.engine_sdk_tools.reader`. Statuses are the API's words
-(``up``, ``maintenance``); None where the engine said nothing or a word that the SDK
-does not know, which is no status and never the one that is waited for.
-
-What ``ovirt-rdma-host status -o json`` printed on a host, held against a form before
-anything is decided from it. Pure.
-
-Only what this side reads is looked at: a host's document has more, and a newer one may
-have more again. What a part leaves out counts as not told.
+The output of ``ovirt-rdma-host status -o json`` on a host is checked with a schema
+before it is used. The schema has only what is read here: a host reports more, and a
+newer one still more. A missing part counts as unknown.
 """
 
 from __future__ import annotations
@@ -24,11 +20,11 @@ from jsonschema import Draft7Validator, ValidationError
 
 from ovirt_rdma.host.system.json_codec import kind
 
-# Domains whose data are files below a mount: they have a storage connection of their
-# own (StorageType.isFileDomain in the engine).
+# Domains whose data are files below a mount: they have their own storage connection
+# (StorageType.isFileDomain in the engine).
 FILE_TYPES = ("nfs", "posixfs", "glusterfs", "localfs")
 
-# Statuses that are not an adjective by themselves, as they follow "is".
+# Statuses that cannot follow "is" unchanged.
 _STATUS_WORDS = {
     "contend": "contending",
     "error": "in error",
@@ -50,7 +46,7 @@ def status_words(status: Optional[str]) -> str:
 
 
 def status_label(status: Optional[str]) -> str:
-    """Return a status of the API as it stands in a table: ``maintenance``."""
+    """Return a status of the API for a table: ``maintenance``."""
     if status in ("non_operational", "non_responsive"):
         return _STATUS_WORDS[status]
     return (status or "unknown").replace("_", " ")
@@ -58,10 +54,10 @@ def status_label(status: Optional[str]) -> str:
 
 @dataclass(frozen=True)
 class StorageConnection:
-    """A row of the engine's storage connections, of a file domain.
+    """A storage connection of a file domain.
 
-    ``nfs_version`` is the API's word (``v4_2``, ``auto``), None where none is set.
-    ``mount_options`` is the engine's text, "" for none. ``timeo`` in deciseconds.
+    ``nfs_version`` is the API's word (``v4_2``, ``auto``), None if it is not set.
+    ``mount_options`` is the engine's text, "" for none. ``timeo`` is in deciseconds.
     """
 
     id: str
@@ -76,7 +72,7 @@ class StorageConnection:
 
     @property
     def export(self) -> str:
-        """``SERVER:/PATH``, or the path alone where there is no server."""
+        """``SERVER:/PATH``, or the path alone if there is no server."""
         return f"{self.address}:{self.path}" if self.address else str(self.path)
 
 
@@ -85,9 +81,9 @@ class Domain:
     """A storage domain; ``data_center`` is the id of the one it is attached to.
 
     ``type`` is data, iso, export or image; ``storage_type`` nfs, posixfs, ...
-    ``status`` is what the data center says of it; ``unattached`` without one.
-    ``connection`` is None for domains that are not on files. ``hosted_engine`` is
-    known of domains on files.
+    ``status`` is the one in the data center, ``unattached`` without a data center.
+    ``connection`` is None for block domains. ``hosted_engine`` is known for file
+    domains.
     """
 
     id: str
@@ -103,7 +99,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class DataCenter:
-    """A data center; ``version`` as ``4.7``."""
+    """A data center; ``version`` is ``4.7``, for example."""
 
     id: str
     name: str
@@ -113,9 +109,10 @@ class DataCenter:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster; ``version`` as ``4.7``. ``upgrade_in_progress`` is what whoever
-    upgrades its hosts one by one has told the engine, and a flag that stays if they
-    are killed.
+    """A cluster; ``version`` is ``4.7``, for example.
+
+    ``upgrade_in_progress`` is set in the engine by the program that upgrades the hosts
+    one by one; the flag stays if that program is killed.
     """
 
     id: str
@@ -127,12 +124,12 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Nic:
-    """A host's nic. ``mac`` has 20 bytes for IPoIB. ``speed_bps`` in bit/s.
+    """A host's NIC. ``mac`` has 20 bytes for IPoIB. ``speed_bps`` is in bit/s.
 
-    ``bond_ports`` are the names of a bond's ports, ``bond_mode`` the word of the
-    option ``mode`` (``1`` or ``active-backup``). ``vlan_of`` is the name of the nic
-    that this one is a VLAN on, None where it is none. ``unmanaged`` is the name of a
-    network on it that the host's cluster does not have.
+    ``bond_ports`` are the names of a bond's ports, ``bond_mode`` the value of its
+    option ``mode`` (``1`` or ``active-backup``). ``vlan_of`` is the name of the NIC
+    below a VLAN, None for other NICs. ``unmanaged`` is the name of a network on it that
+    the host's cluster does not have.
     """
 
     id: str
@@ -157,7 +154,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class Reported:
-    """What the engine compares of a network on a host (``mtu``: expected, actual)."""
+    """A property of a network on a host that the engine compares (``mtu``)."""
 
     name: str
     expected: Optional[str]
@@ -167,9 +164,9 @@ class Reported:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A network on a host's nic; ``network`` and ``nic`` are ids.
+    """A network on a host's NIC; ``network`` and ``nic`` are ids.
 
-    ``addresses`` as ``192.0.2.7/24``; ``properties`` are the custom ones.
+    ``addresses`` have the form ``192.0.2.7/24``; ``properties`` are the custom ones.
     """
 
     id: str
@@ -183,7 +180,7 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Hook:
-    """A VDSM hook that the engine knows of: its event and checksum."""
+    """A VDSM hook that the engine knows: its event and checksum."""
 
     name: str
     event: str
@@ -194,10 +191,10 @@ class Hook:
 class Host:
     """A host; ``spm`` is the API's word (``spm``, ``none``, ``contending``).
 
-    ``vms`` counts every virtual machine on it, also those that are paused, start or
-    migrate: maintenance has to move each of them. ``fingerprint`` and ``public_key``
-    are the SSH host key's, as far as the engine reports them. ``nics``,
-    ``attachments`` and ``hooks`` are None where they were not asked for.
+    ``vms`` counts every virtual machine on it, including paused, starting and migrating
+    ones: maintenance has to move each of them. ``fingerprint`` and ``public_key`` are
+    of the SSH host key, as far as the engine reports them. ``nics``, ``attachments``
+    and ``hooks`` are None if they were not requested.
     """
 
     id: str
@@ -218,10 +215,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """A logical network; ``vm`` whether virtual machines use it (bridged).
+    """A logical network; ``vm``: virtual machines can use it (bridged).
 
-    ``mtu`` 0 is the engine's default, 1500. ``clusters`` has a row a cluster that it
-    is in: (id, required, usages).
+    ``mtu`` 0 is the engine's default, 1500. ``clusters`` has one entry per cluster of
+    the network.
     """
 
     id: str
@@ -244,11 +241,11 @@ class ClusterNetwork:
 
 @dataclass(frozen=True)
 class Engine:
-    """What was read of one engine, at one time. ``version`` as ``4.5.7``.
+    """One engine at one time. ``version`` is ``4.5.7``, for example.
 
-    ``connections`` are all storage connections, also of no domain. ``networks`` is
-    None where they were not asked for. ``problems`` are sentences on what could not
-    be read.
+    ``connections`` are all storage connections, including those without a domain.
+    ``networks`` is None if they were not requested. ``problems`` are sentences about
+    objects that could not be read.
     """
 
     url: str
@@ -262,14 +259,14 @@ class Engine:
     problems: tuple[str, ...] = ()
 
     def hosts_of(self, data_center: str) -> tuple[Host, ...]:
-        """The hosts of a data center, by its id, in the engine's order."""
+        """Return the hosts of the data center with this id, in the engine's order."""
         inside = {c.id for c in self.clusters if c.data_center == data_center}
         return tuple(host for host in self.hosts if host.cluster in inside)
 
 
 Schema = dict[str, Any]
 
-# "sha256:" and 64 digits; and a sentence of ours, with the mistakes of a policy.
+# _DIGEST: "sha256:" and 64 digits. _SENTENCE: may list the mistakes of a policy.
 _DIGEST: Schema = {"type": ["string", "null"], "maxLength": 100}
 _SENTENCE: Schema = {"type": ["string", "null"], "maxLength": 10_000}
 _WORD: Schema = {"type": ["string", "null"], "maxLength": 100}
@@ -299,8 +296,9 @@ _NOUNS = {"object": "an object", "string": "a string", "boolean": "true or false
 
 
 def status_mistake(document: object) -> Optional[str]:
-    """Return what is wrong with a status document, None where it is in order: which
-    key, and what it is. The value itself is never shown, it may have any length.
+    """Return the first mistake of a status document, with its key; None if it is valid.
+
+    The value itself is never shown, because it may have any length.
     """
     return next(_mistakes(document), None)
 
@@ -308,10 +306,10 @@ def status_mistake(document: object) -> Optional[str]:
 def _mistakes(document: object) -> Iterator[str]:
     for error in Draft7Validator(STATUS_SCHEMA).iter_errors(document):
         path = ".".join(ascii(key)[1:-1][:40] for key in error.absolute_path)
-        yield f"{path or 'it'} {_what(error)}"
+        yield f"{path or 'it'} {_mistake(error)}"
 
 
-def _what(error: ValidationError) -> str:
+def _mistake(error: ValidationError) -> str:
     if error.validator == "type":
         wanted: Any = error.validator_value
         first = wanted if isinstance(wanted, str) else wanted[0]

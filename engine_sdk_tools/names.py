@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Names that an operator typed, found among what the engine has. Pure.
+"""Find the objects of the engine that an operator names. Pure.
 
-A wrong name gets the nearest ones, an ambiguous one the data centers that have it.
+For a wrong name the error suggests the nearest ones, for an ambiguous name the data
+centers that have it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from ovirt_rdma.engine_sdk_tools.model import DataCenter, Domain, Engine, Host
 from ovirt_rdma.host.errors import UsageProblem
 
 _NEAREST = 3
-# More are not listed: a list of 250 hosts is no hint.
+# Longer lists are not printed: 250 hosts would not help.
 _LISTED = 12
 
 
 class NameProblem(UsageProblem):
-    """There is no such thing, or there are several (exit code 2)."""
+    """No object has this name, or several have it (exit code 2)."""
 
 
 class Named(Protocol):
-    """What has a name and the engine's id."""
+    """An object with a name and the engine's id."""
 
     @property
     def id(self) -> str:
@@ -45,62 +46,61 @@ def pick(
     data_center: Optional[str] = None,
     data_centers: Sequence[DataCenter] = (),
 ) -> T:
-    """Return the one of ``candidates`` that is called ``name``, or has it for an id.
+    """Return the candidate with the name or id ``name``.
 
-    ``kind`` is what to call it: "storage domain". ``data_center`` is the name or id of
-    the data center that it must be in, of ``data_centers``, which also give sentences
-    their names. Raises NameProblem where none or several fit.
+    ``kind`` is its noun for messages: "storage domain". ``data_center`` is the name or
+    id of the data center that it must belong to; ``data_centers`` are all of them.
+    Raises NameProblem if none or several match.
     """
     wanted = None
     if data_center is not None:
         wanted = pick("data center", data_center, data_centers).id
     every = tuple(candidates)
-    found = [one for one in every if name in (one.name, one.id)]
-    inside = [one for one in found if wanted in (None, _data_center(one))]
+    matches = [
+        candidate for candidate in every if name in (candidate.name, candidate.id)
+    ]
+    inside = [match for match in matches if wanted in (None, _data_center(match))]
     if len(inside) == 1:
         return inside[0]
     names = {center.id: center.name for center in data_centers}
     if inside:
-        where = _joined(_place(one, names) for one in inside)
+        places = _joined(_place(match, names) for match in inside)
         raise NameProblem(
             "name-ambiguous",
-            f"{kind} {name!r} is ambiguous: {where} have one each",
-            f"say which: --datacenter {names.get(_data_center(inside[0]), 'NAME')}",
+            f"{kind} {name!r} is ambiguous: {places} have one each",
+            f"add --datacenter {names.get(_data_center(inside[0]), 'NAME')}",
         )
-    if found:
-        where = _joined(_place(one, names) for one in found)
+    if matches:
+        places = _joined(_place(match, names) for match in matches)
         raise NameProblem(
             "name-in-other-data-center",
-            f"{kind} {name!r} is in {where}, not in data center "
+            f"{kind} {name!r} is in {places}, not in data center "
             f"{names.get(wanted or '', data_center)!r}",
-            "leave out --datacenter, or give the right one",
+            "omit --datacenter, or give the right one",
         )
+    known = [each.name for each in every if wanted in (None, _data_center(each))]
     raise NameProblem(
-        "name-unknown",
-        f"there is no {kind} {name!r}",
-        nearest(
-            name, [one.name for one in every if wanted in (None, _data_center(one))]
-        ),
+        "name-unknown", f"there is no {kind} {name!r}", nearest(name, known)
     )
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Say which of ``names`` may have been meant; all of them where they are few."""
+    """Return a hint with the nearest of ``names``, or a short list of all."""
     lowered = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), lowered, n=_NEAREST)
     if near:
-        return f"did you mean {_joined((lowered[one] for one in near), 'or')}?"
+        return f"did you mean {_joined((lowered[known] for known in near), 'or')}?"
     if not names:
-        return "the engine has none that this user may see"
-    # Several data centers may have the same name once each.
+        return "the engine shows none to this user"
+    # Several data centers may each have the same name.
     known = sorted(set(names))
     if len(known) > _LISTED:
-        return "look it up in the administration portal"
-    return f"there are: {', '.join(known)}"
+        return "see the administration portal for the names"
+    return f"available: {', '.join(known)}"
 
 
 def listed(names: Sequence[str], most: int = _LISTED) -> str:
-    """Return the names with commas, those after ``most`` as a number."""
+    """Return up to ``most`` names with commas, and the number of the others."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
@@ -114,7 +114,7 @@ def data_center_named(engine: Engine, name: str) -> DataCenter:
 def domain_named(
     engine: Engine, name: str, data_center: Optional[str] = None
 ) -> Domain:
-    """Return the storage domain, on files or not; raises NameProblem."""
+    """Return the storage domain, of any storage type; raises NameProblem."""
     return pick(
         "storage domain", name, engine.domains, data_center, engine.data_centers
     )
@@ -123,54 +123,54 @@ def domain_named(
 def hosts_named(
     engine: Engine, names: Iterable[str], data_center: Optional[str] = None
 ) -> tuple[Host, ...]:
-    """Return the hosts that ``names`` name, each once, in the engine's order.
+    """Return the hosts that match ``names``, each once, in the engine's order; all
+    hosts for no names.
 
-    A name may be an id, and one with ``*``, ``?`` or ``[`` in it a glob; a text may
-    have several with commas between them. Without names: all. ``data_center`` (name
-    or id) leaves out the hosts of others. Raises NameProblem with every name that
-    names no host.
+    A name may be an id, an address, a glob with ``*``, ``?`` or ``[``, or several of
+    these with commas. ``data_center`` (name or id) limits them to its hosts. Raises
+    NameProblem with all names that match no host.
     """
     candidates = engine.hosts
     if data_center is not None:
         candidates = engine.hosts_of(data_center_named(engine, data_center).id)
-    words = [word.strip() for text in names for word in text.split(",")]
-    words = [word for word in words if word]
-    if not words:
+    patterns = [part.strip() for text in names for part in text.split(",")]
+    patterns = [pattern for pattern in patterns if pattern]
+    if not patterns:
         return candidates
     chosen: set[str] = set()
     wrong = []
-    for word in words:
-        found = {host.id for host in candidates if _means(word, host)}
-        chosen |= found
-        if not found:
-            wrong.append(word)
+    for pattern in patterns:
+        matches = {host.id for host in candidates if _matches(pattern, host)}
+        chosen |= matches
+        if not matches:
+            wrong.append(pattern)
     if wrong:
         known = [host.name for host in candidates]
         where = f" in data center {data_center!r}" if data_center else ""
         raise NameProblem(
             "host-unknown",
-            f"no host is called {_joined((repr(w) for w in wrong), 'or')}{where}",
-            "; ".join(dict.fromkeys(nearest(word, known) for word in wrong)),
+            f"there is no host {_joined((repr(w) for w in wrong), 'or')}{where}",
+            "; ".join(dict.fromkeys(nearest(pattern, known) for pattern in wrong)),
         )
     return tuple(host for host in candidates if host.id in chosen)
 
 
-def _means(word: str, host: Host) -> bool:
-    if word in (host.name, host.id, host.address):
+def _matches(pattern: str, host: Host) -> bool:
+    if pattern in (host.name, host.id, host.address):
         return True
-    glob = any(character in word for character in "*?[")
-    return glob and fnmatch.fnmatchcase(host.name, word)
+    glob = any(character in pattern for character in "*?[")
+    return glob and fnmatch.fnmatchcase(host.name, pattern)
 
 
-def _data_center(one: object) -> str:
-    return str(getattr(one, "data_center", None) or "")
+def _data_center(named: object) -> str:
+    return str(getattr(named, "data_center", None) or "")
 
 
-def _place(one: Named, names: dict[str, str]) -> str:
-    center = _data_center(one)
+def _place(named: Named, names: dict[str, str]) -> str:
+    center = _data_center(named)
     return f"data center {names.get(center, center)!r}" if center else "no data center"
 
 
-def _joined(texts: Iterable[str], word: str = "and") -> str:
+def _joined(texts: Iterable[str], conjunction: str = "and") -> str:
     *first, last = texts
-    return f"{', '.join(first)} {word} {last}" if first else last
+    return f"{', '.join(first)} {conjunction} {last}" if first else last

@@ -1,16 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read an engine through the SDK into plain data.
+"""Read an engine through the SDK into plain data (:mod:`.model`).
 
-The SDK's objects as engine_facts. Pure; knows their attributes, imports no SDK.
-
-An enum word that the SDK does not know arrives as None (Reader.parse_enum of
-ovirtsdk4/reader.py, 4.6.3), and so it stays.
-
-Reads an engine into engine_facts, in two rounds of few calls; in a third where
-there is a hosted engine.
-
-Hundreds of hosts are one call: the engine follows the links to nics, network
-attachments and hooks itself (``follow=``). The calls of a round run in parallel.
+It takes two rounds of few requests, and a third if there is a hosted engine. All hosts
+are one request: the engine itself follows the links to NICs, network attachments and
+hooks (``follow=``). The requests of a round run in parallel. A value of an enum that
+the SDK does not know is None (Reader.parse_enum of ovirtsdk4/reader.py, 4.6.3).
 """
 
 from __future__ import annotations
@@ -41,7 +35,7 @@ _SSH = 22
 
 
 def version_of(system: Any) -> Optional[str]:
-    """The engine's version, as ``4.5.7``."""
+    """Return the engine's version, for example ``4.5.7``."""
     info = system.product_info
     version = info.version if info else None
     if version is None or version.major is None:
@@ -50,82 +44,87 @@ def version_of(system: Any) -> Optional[str]:
     return ".".join(str(number) for number in numbers if number is not None)
 
 
-def data_center_of(one: Any) -> DataCenter:
-    """A data center."""
-    return DataCenter(one.id, one.name, _word(one.status), _level(one.version))
+def data_center_of(data_center: Any) -> DataCenter:
+    """Return a data center of the SDK as plain data."""
+    return DataCenter(
+        data_center.id,
+        data_center.name,
+        _word(data_center.status),
+        _level(data_center.version),
+    )
 
 
-def cluster_of(one: Any) -> Cluster:
-    """A cluster."""
-    # An older SDK does not know of upgrades.
-    upgrade = bool(getattr(one, "upgrade_in_progress", False))
-    center = _id(one.data_center)
-    return Cluster(one.id, one.name, center, _level(one.version), upgrade)
+def cluster_of(cluster: Any) -> Cluster:
+    """Return a cluster of the SDK as plain data."""
+    # An older SDK does not have this attribute.
+    upgrade = bool(getattr(cluster, "upgrade_in_progress", False))
+    center = _id(cluster.data_center)
+    return Cluster(cluster.id, cluster.name, center, _level(cluster.version), upgrade)
 
 
-def connection_of(one: Any) -> Optional[StorageConnection]:
-    """A storage connection that leads to files; None for one to blocks."""
-    if one.path is None or one.id is None:
+def connection_of(connection: Any) -> Optional[StorageConnection]:
+    """Return a storage connection of file storage; None for block storage."""
+    if connection.path is None or connection.id is None:
         return None
     return StorageConnection(
-        id=one.id,
-        type=_word(one.type) or "",
-        address=one.address or None,
-        path=one.path,
-        nfs_version=_word(one.nfs_version),
-        mount_options=one.mount_options or "",
-        timeo=one.nfs_timeo,
-        retrans=one.nfs_retrans,
-        vfs_type=one.vfs_type,
+        id=connection.id,
+        type=_word(connection.type) or "",
+        address=connection.address or None,
+        path=connection.path,
+        nfs_version=_word(connection.nfs_version),
+        mount_options=connection.mount_options or "",
+        timeo=connection.nfs_timeo,
+        retrans=connection.nfs_retrans,
+        vfs_type=connection.vfs_type,
     )
 
 
 def domain_of(
-    one: Any,
-    there: Any,
+    domain: Any,
+    attached: Any,
     data_center: Optional[str],
     connection: Optional[StorageConnection],
 ) -> Domain:
-    """A storage domain: ``one`` as /storagedomains has it, ``there`` as its data
-    center has it, which alone tells its status.
+    """Return a storage domain: ``domain`` as in /storagedomains, ``attached`` as in its
+    data center, which alone shows its status.
     """
     return Domain(
-        id=one.id,
-        name=one.name,
-        type=_word(one.type) or "",
-        storage_type=_word(one.storage.type) or "" if one.storage else "",
+        id=domain.id,
+        name=domain.name,
+        type=_word(domain.type) or "",
+        storage_type=_word(domain.storage.type) or "" if domain.storage else "",
         data_center=data_center,
-        status=_word(there.status),
-        master=bool(there.master),
+        status=_word(attached.status),
+        master=bool(attached.master),
         connection=connection,
     )
 
 
-def host_of(one: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
-    """A host, with those of its lists that were asked for."""
-    ssh, summary, engine = one.ssh, one.summary, one.hosted_engine
+def host_of(host: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
+    """Return a host of the SDK as plain data, with the requested lists."""
+    ssh, summary, engine = host.ssh, host.summary, host.hosted_engine
     return Host(
-        id=one.id,
-        name=one.name,
-        address=one.address or "",
-        cluster=_id(one.cluster) or "",
-        status=_word(one.status),
-        spm=_word(one.spm.status) if one.spm else None,
+        id=host.id,
+        name=host.name,
+        address=host.address or "",
+        cluster=_id(host.cluster) or "",
+        status=_word(host.status),
+        spm=_word(host.spm.status) if host.spm else None,
         vms=(summary.total or 0) if summary else 0,
         port=(ssh.port or _SSH) if ssh else _SSH,
         fingerprint=ssh.fingerprint if ssh else None,
         public_key=ssh.public_key if ssh else None,
         hosted_engine=bool(engine and engine.configured),
-        nics=_nics(one.nics or ()) if nics else None,
+        nics=_nics(host.nics or ()) if nics else None,
         attachments=(
-            tuple(map(attachment_of, one.network_attachments or ()))
+            tuple(map(attachment_of, host.network_attachments or ()))
             if attachments
             else None
         ),
         hooks=(
             tuple(
                 Hook(hook.name or "", hook.event_name or "", hook.md5)
-                for hook in one.hooks or ()
+                for hook in host.hooks or ()
             )
             if hooks
             else None
@@ -133,90 +132,94 @@ def host_of(one: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
     )
 
 
-def _nics(every: Sequence[Any]) -> tuple[Nic, ...]:
-    # In the form of API v3 the SDK takes the list's own <actions> for a nic.
-    every = [one for one in every if one.id and one.name]
-    names = {one.id: one.name for one in every}
-    return tuple(nic_of(one, names) for one in every)
+def _nics(nics: Sequence[Any]) -> tuple[Nic, ...]:
+    # In the form of API v3 the SDK reads the list's own <actions> as a NIC.
+    nics = [nic for nic in nics if nic.id and nic.name]
+    names = {nic.id: nic.name for nic in nics}
+    return tuple(nic_of(nic, names) for nic in nics)
 
 
-def nic_of(one: Any, names: dict[str, str]) -> Nic:
-    """A nic; ``names`` of the host's nics by id, for a bond's ports."""
+def nic_of(nic: Any, names: dict[str, str]) -> Nic:
+    """Return a NIC of the SDK as plain data; ``names`` are those of the host's NICs, by
+    id, for a bond's ports.
+    """
     ports: tuple[str, ...] = ()
     mode = None
-    if one.bonding:
-        slaves = one.bonding.slaves or ()
-        found = (slave.name or names.get(slave.id) for slave in slaves)
-        ports = tuple(name for name in found if name)
-        options = {option.name: option.value for option in one.bonding.options or ()}
+    if nic.bonding:
+        slaves = nic.bonding.slaves or ()
+        port_names = (slave.name or names.get(slave.id) for slave in slaves)
+        ports = tuple(name for name in port_names if name)
+        options = {option.name: option.value for option in nic.bonding.options or ()}
         mode = options.get("mode")
     return Nic(
-        id=one.id,
-        name=one.name,
-        mac=one.mac.address if one.mac else None,
-        mtu=one.mtu,
-        status=_word(one.status),
-        speed_bps=one.speed,
-        address=(one.ip.address or None) if one.ip else None,
-        netmask=(one.ip.netmask or None) if one.ip else None,
-        network=_id(one.network),
+        id=nic.id,
+        name=nic.name,
+        mac=nic.mac.address if nic.mac else None,
+        mtu=nic.mtu,
+        status=_word(nic.status),
+        speed_bps=nic.speed,
+        address=(nic.ip.address or None) if nic.ip else None,
+        netmask=(nic.ip.netmask or None) if nic.ip else None,
+        network=_id(nic.network),
         bond_ports=ports,
         bond_mode=mode,
-        vlan_of=(one.base_interface or None) if one.vlan else None,
-        unmanaged=_unmanaged(one.network),
+        vlan_of=(nic.base_interface or None) if nic.vlan else None,
+        unmanaged=_unmanaged(nic.network),
     )
 
 
 def _unmanaged(network: Any) -> Optional[str]:
-    """The name of a nic's network that has no id: the engine looks for the id among
-    the networks of the cluster (BackendHostNicsResource.java:81-83).
+    """Return the name of a NIC's network without an id: the engine looks up the id
+    among the networks of the cluster (BackendHostNicsResource.java:81-83).
     """
     return None if network is None or network.id else network.name or None
 
 
-def attachment_of(one: Any) -> Attachment:
-    """A network on a host's nic."""
-    assigned = (found.ip for found in one.ip_address_assignments or ())
+def attachment_of(attachment: Any) -> Attachment:
+    """Return a network attachment of the SDK as plain data."""
+    assigned = (each.ip for each in attachment.ip_address_assignments or ())
     return Attachment(
-        id=one.id,
-        network=_id(one.network) or "",
-        nic=_id(one.host_nic),
+        id=attachment.id,
+        network=_id(attachment.network) or "",
+        nic=_id(attachment.host_nic),
         addresses=tuple(_address(ip) for ip in assigned if ip and ip.address),
-        in_sync=one.in_sync,
+        in_sync=attachment.in_sync,
         reported=tuple(
             Reported(
-                found.name or "",
-                found.expected_value,
-                found.actual_value,
-                bool(found.in_sync),
+                reported.name or "",
+                reported.expected_value,
+                reported.actual_value,
+                bool(reported.in_sync),
             )
-            for found in one.reported_configurations or ()
+            for reported in attachment.reported_configurations or ()
         ),
         properties=tuple(
-            (found.name, found.value or "") for found in one.properties or ()
+            (custom.name, custom.value or "") for custom in attachment.properties or ()
         ),
     )
 
 
-def network_of(one: Any, clusters: Sequence[Any]) -> Network:
-    """A logical network, with what ``clusters``, read with theirs, say of it."""
-    usages = [_word(usage) for usage in one.usages or ()]
+def network_of(network: Any, clusters: Sequence[Any]) -> Network:
+    """Return a logical network as plain data, with its use in ``clusters``, which were
+    read with their networks.
+    """
+    usages = [_word(usage) for usage in network.usages or ()]
     return Network(
-        id=one.id,
-        name=one.name,
-        data_center=_id(one.data_center),
-        mtu=one.mtu or 0,
+        id=network.id,
+        name=network.name,
+        data_center=_id(network.data_center),
+        mtu=network.mtu or 0,
         vm="vm" in usages,
-        vlan=one.vlan.id if one.vlan else None,
+        vlan=network.vlan.id if network.vlan else None,
         clusters=tuple(
             ClusterNetwork(
                 cluster.id,
-                bool(there.required),
-                tuple(w for w in map(_word, there.usages or ()) if w),
+                bool(inside.required),
+                tuple(w for w in map(_word, inside.usages or ()) if w),
             )
             for cluster in clusters
-            for there in cluster.networks or ()
-            if there.id == one.id
+            for inside in cluster.networks or ()
+            if inside.id == network.id
         ),
     )
 
@@ -245,14 +248,14 @@ def _id(link: Any) -> Optional[str]:
 
 
 class ReadsEngine(Protocol):
-    """What reading needs of a session."""
+    """The part of a session that reading needs."""
 
     @property
     def url(self) -> str:
         """The API's address."""
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """Do ``reads`` in parallel; an exception stands for what is not there."""
+        """Do ``reads`` in parallel; an exception stands for a missing object."""
 
 
 def read_engine(
@@ -265,9 +268,9 @@ def read_engine(
 ) -> Engine:
     """Read data centers, clusters, hosts, domains and connections.
 
-    ``networks``, ``nics``, ``hooks`` and ``attachments`` say what to read besides;
-    without them these are None. What vanished meanwhile is a sentence in
-    ``problems``. Raises EngineProblem where the engine cannot be read.
+    ``networks``, ``nics``, ``hooks`` and ``attachments`` request these too; otherwise
+    they are None. An object that is removed meanwhile is a sentence in ``problems``.
+    Raises EngineProblem if the engine cannot be read.
     """
     problems: list[str] = []
     links = {"nics": nics, "network_attachments": attachments, "hooks": hooks}
@@ -276,7 +279,7 @@ def read_engine(
         Read("", "reading the engine's version", "get"),
         Read("datacenters", "reading the data centers"),
         Read("clusters", "reading the clusters", words=_follow(networks)),
-        # all_content: or hosted_engine is left out.
+        # Without all_content the answer has no hosted_engine.
         Read(
             "hosts",
             "reading the hosts",
@@ -287,29 +290,27 @@ def read_engine(
     ]
     if networks:
         reads.append(Read("networks", "reading the networks"))
-    got = [
-        _present(read, answer) for read, answer in zip(reads, session.read_all(reads))
-    ]
-    system, centers, clusters, hosts, domains, connections = got[:6]
-    rows = tuple(
-        row for row in (connection_of(one) for one in connections) if row is not None
-    )
-    data_centers = tuple(data_center_of(one) for one in centers)
+    answers = [_present(answer) for answer in session.read_all(reads)]
+    system, centers, clusters, hosts, domains, connections = answers[:6]
+    rows = tuple(row for row in map(connection_of, connections) if row is not None)
+    data_centers = tuple(map(data_center_of, centers))
     engine = Engine(
         url=session.url,
         version=version_of(system),
         data_centers=data_centers,
-        clusters=tuple(cluster_of(one) for one in clusters),
+        clusters=tuple(map(cluster_of, clusters)),
         hosts=tuple(
-            host_of(one, nics=nics, attachments=attachments, hooks=hooks)
-            for one in hosts
+            host_of(host, nics=nics, attachments=attachments, hooks=hooks)
+            for host in hosts
         ),
         domains=_domains(
             session, domains, [c.id for c in data_centers], rows, problems
         ),
         connections=rows,
         networks=(
-            tuple(network_of(one, clusters) for one in got[6]) if networks else None
+            tuple(network_of(network, clusters) for network in answers[6])
+            if networks
+            else None
         ),
         problems=tuple(problems),
     )
@@ -323,46 +324,44 @@ def _domains(
     rows: Sequence[StorageConnection],
     problems: list[str],
 ) -> tuple[Domain, ...]:
-    """Join the domains with their data centers, which alone know their status, and
+    """Join the domains with their data centers, which alone show their status, and
     with their connections.
 
-    An ISO domain may be attached to several data centers: it is there once for each.
+    An ISO domain may be attached to several data centers: it is listed once for each.
     """
-    by_place: dict[tuple[Optional[str], str], StorageConnection] = {
+    by_export: dict[tuple[Optional[str], str], StorageConnection] = {
         (row.type, row.export): row for row in rows
     }
     unjoined = [
-        one.id
-        for one in listed
-        if _storage_type(one) in FILE_TYPES and _place_of(one) not in by_place
+        domain.id
+        for domain in listed
+        if _storage_type(domain) in FILE_TYPES and _export_of(domain) not in by_export
     ]
     reads = [
-        Read(f"datacenters/{one}/storagedomains", "reading a data center's domains")
-        for one in centers
+        Read(f"datacenters/{id}/storagedomains", "reading a data center's domains")
+        for id in centers
     ] + [
-        Read(
-            f"storagedomains/{one}/storageconnections", "reading a domain's connection"
-        )
-        for one in unjoined
+        Read(f"storagedomains/{id}/storageconnections", "reading a domain's connection")
+        for id in unjoined
     ]
     answers = session.read_all(reads)
     attached: dict[str, list[tuple[str, Any]]] = {}
     for center, answer in zip(centers, answers):
-        for one in _rest(answer, problems):
-            attached.setdefault(one.id, []).append((center, one))
+        for domain in _list_of(answer, problems):
+            attached.setdefault(domain.id, []).append((center, domain))
     own = {}
-    for domain, answer in zip(unjoined, answers[len(centers) :]):
-        found = [connection_of(one) for one in _rest(answer, problems)]
-        own[domain] = next((row for row in found if row is not None), None)
-    made = []
-    for one in listed:
-        row = by_place.get(_place_of(one)) or own.get(one.id)
-        places = attached.get(one.id)
-        if not places:
-            made.append(domain_of(one, one, None, row))
-        for center, there in places or ():
-            made.append(domain_of(one, there, center, row))
-    return tuple(made)
+    for id, answer in zip(unjoined, answers[len(centers) :]):
+        own_rows = map(connection_of, _list_of(answer, problems))
+        own[id] = next((row for row in own_rows if row is not None), None)
+    domains = []
+    for domain in listed:
+        row = by_export.get(_export_of(domain)) or own.get(domain.id)
+        attachments = attached.get(domain.id)
+        if not attachments:
+            domains.append(domain_of(domain, domain, None, row))
+        for center, inside in attachments or ():
+            domains.append(domain_of(domain, inside, center, row))
+    return tuple(domains)
 
 
 def _storage_type(domain: Any) -> Optional[str]:
@@ -370,7 +369,7 @@ def _storage_type(domain: Any) -> Optional[str]:
     return str(kind.value) if kind else None
 
 
-def _place_of(domain: Any) -> tuple[Optional[str], str]:
+def _export_of(domain: Any) -> tuple[Optional[str], str]:
     storage = domain.storage
     if storage is None:
         return None, ""
@@ -382,14 +381,14 @@ def _follow(networks: bool) -> dict[str, Any]:
     return {"follow": "networks"} if networks else {}
 
 
-def _present(read: Read, answer: Any) -> Any:
-    """What a read gave that no engine is without."""
+def _present(answer: Any) -> Any:
+    """Return the answer to a request that every engine can answer, or raise it."""
     if isinstance(answer, Exception):
         raise answer
     return answer
 
 
-def _rest(answer: Any, problems: list[str]) -> list[Any]:
+def _list_of(answer: Any, problems: list[str]) -> list[Any]:
     if isinstance(answer, Exception):
         problems.append(str(answer))
         return []

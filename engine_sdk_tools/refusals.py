@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Everything that is against a plan, collected and raised in one error."""
+"""Collect all objections to a plan, and raise them as one error."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from ovirt_rdma.host.errors import Problem, Sentence
 
-# So many hosts of which the same is said have a line each.
+# Up to this number of hosts with the same objection have one line each.
 ONE_BY_ONE = 4
 
 
 class ChecksFailed(Problem):
-    """Nothing was done: the checks before found something; a line for each."""
+    """Checks failed, and nothing was changed; one line per failure (exit code 3)."""
 
     exit_code = 3
 
@@ -23,11 +23,11 @@ class ChecksFailed(Problem):
     @property
     def reasons(self) -> tuple[Sentence, ...]:
         """The sentences that have an id."""
-        return tuple(one for one in self.sentences if isinstance(one, Sentence))
+        return tuple(text for text in self.sentences if isinstance(text, Sentence))
 
 
 class Refused(Problem):
-    """Nothing was done: it would be unsafe; a line for each reason."""
+    """Refused as unsafe, and nothing was changed; one line per reason (exit code 4)."""
 
     exit_code = 4
 
@@ -38,17 +38,17 @@ class Refused(Problem):
     @property
     def reasons(self) -> tuple[Sentence, ...]:
         """The sentences that have an id."""
-        return tuple(one for one in self.sentences if isinstance(one, Sentence))
+        return tuple(text for text in self.sentences if isinstance(text, Sentence))
 
 
 def _alike(sentences: Sequence[str]) -> Iterator[str]:
-    """Yield what is said of many hosts ("host01: ...") once, with all names."""
-    said: dict[str, list[str]] = {}
+    """Yield a sentence that many hosts share ("host01: ...") once, with all names."""
+    hosts: dict[str, list[str]] = {}
     for sentence in sentences:
         name, colon, rest = sentence.partition(": ")
         key, names = (rest, [name]) if colon and " " not in name else (sentence, [])
-        said.setdefault(key, []).extend(names)
-    for rest, names in said.items():
+        hosts.setdefault(key, []).extend(names)
+    for rest, names in hosts.items():
         if len(names) > ONE_BY_ONE:
             yield f"{', '.join(names)}: {rest}"
         else:
@@ -58,6 +58,6 @@ def _alike(sentences: Sequence[str]) -> Iterator[str]:
 
 
 def check(sentences: Sequence[str], fix: str = "") -> None:
-    """Raise ChecksFailed with all of ``sentences``, each once; nothing for none."""
+    """Raise ChecksFailed with all ``sentences``, each once, if there are any."""
     if sentences:
         raise ChecksFailed(tuple(dict.fromkeys(sentences)), fix)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Taking back what a run has made in the engine, after a part of it failed."""
+"""Roll back what a run has created in the engine after a part of it failed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 
 class TakenBack(Problem):
-    """It failed, and all that was made is gone again (exit code 6)."""
+    """The run failed, and everything it made was rolled back (exit code 6)."""
 
     exit_code = 6
 
 
 @dataclass(frozen=True)
 class Undo:
-    """``call`` takes something back; ``by_hand`` is what a person has to do where the
-    engine refuses it: "remove the network X".
+    """A call that undoes a change; ``by_hand`` is what a person has to do if the engine
+    refuses it: "remove the network X".
     """
 
     call: Call
@@ -34,60 +34,60 @@ class Undo:
 
 @dataclass(frozen=True)
 class Undone:
-    """What was taken back, as clauses, and what was not, as sentences."""
+    """The result of a rollback: ``done`` as clauses ("removing the network X"),
+    ``left`` as sentences with a fix each in ``by_hand``.
+    """
 
     done: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     by_hand: tuple[str, ...] = ()
 
     def told(self, error: Problem) -> Problem:
-        """Return ``error`` with what became of what was made by then.
-
-        Where nothing was, it is ``error`` itself.
+        """Return ``error`` with the result of the rollback; ``error`` itself if there
+        was nothing to roll back.
         """
         if not self.done and not self.left:
             return error
         lines = [str(error)]
         if self.done:
-            lines.append(f"taken back: {'; '.join(self.done)}")
+            lines.append(f"rolled back: {'; '.join(self.done)}")
         if not self.left:
             return TakenBack(error.id, "\n".join(lines), error.fix)
-        by_hand = f"by hand: {'; '.join(self.by_hand)}"
+        by_hand = f"manually: {'; '.join(self.by_hand)}"
         fix = f"{error.fix}; then {by_hand}" if error.fix else by_hand
         return Problem(error.id, "\n".join([*lines, *self.left]), fix)
 
 
 def after_lost(lost: LostAnswer, look: Callable[[], T]) -> T:
-    """Return what ``look`` finds of a change whose answer was ``lost``.
+    """Return the result of ``look``, which reads if the change of ``lost`` was made.
 
-    Raises ``lost``, which says that it may be made, where that is nothing, and where
-    the engine cannot be asked.
+    Raises ``lost`` if the result is empty, or if the engine cannot be read.
     """
     try:
-        found = look()
+        result = look()
     except EngineProblem:
         raise lost from None
-    if not found:
+    if not result:
         raise lost
-    return found
+    return result
 
 
 def undo(session: Session, made: Sequence[Undo], listener: Listener) -> Undone:
-    """Take back what was ``made``, the last first; never raises for one that fails."""
+    """Undo what was ``made``, the last first; a failure does not raise."""
     done, left, by_hand = [], [], []
-    for one in reversed(made):
-        call = one.call
+    for step in reversed(made):
+        call = step.call
         listener.begin(call.doing, call.about)
         problem = ""
         try:
             session.perform(call)
         except EngineProblem as error:
-            # What is gone needs no taking back.
+            # An object that no longer exists needs no rollback.
             problem = "" if error.kind == MISSING else str(error)
         listener.end(call.doing, call.about, problem)
         if problem:
-            left.append(f"not taken back: {problem}")
-            by_hand.append(one.by_hand)
+            left.append(f"not rolled back: {problem}")
+            by_hand.append(step.by_hand)
         else:
             done.append(call.doing)
     return Undone(tuple(done), tuple(left), tuple(by_hand))

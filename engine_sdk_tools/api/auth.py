@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Log in to the engine: its CA, its tokens, HTTP without the SDK.
+"""Log in to and out of the engine, fetch its CA and read its health page.
 
-The engine's addresses beside its API: login, health page, CA; asked with requests.
+It uses requests: the SDK logs in without a timeout, and cannot do the rest.
 
-The SDK logs in without any time limit and has nothing for the others.
-
-The engine's own CA, fetched from the engine, and what a person can check of it.
-
-The first fetch cannot be verified: there is nothing yet to verify it with. So its
-fingerprint is compared by who asks, with what the engine's machine shows:
+The first fetch of the CA cannot be verified, so the user compares its fingerprint with
+the one that the engine's machine shows:
 ``openssl x509 -noout -fingerprint -sha256 -in /etc/pki/ovirt-engine/ca.pem``.
 
-Logging in to the engine and out again: its tokens.
-
-The forms are the engine's (enginesso, OAuthTokenServlet and SsoService): an answer is
-JSON with ``access_token``, or with ``error_description`` and ``error``, or with
-``error`` and ``error_code``.
+The answer to a login (enginesso, OAuthTokenServlet and SsoService) is JSON with
+``access_token``, or with ``error_description`` and ``error``, or with ``error`` and
+``error_code``.
 """
 
 from __future__ import annotations
@@ -49,25 +43,25 @@ from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 from ovirt_rdma.engine_sdk_tools.api.url import engine_address, engine_place
 from ovirt_rdma.host.errors import Problem
 
-# As long as a TCP connection takes where anything listens, with retransmissions.
+# Enough for a TCP connection with retransmissions, if anything listens.
 CONNECT_S = 15.0
-# A token, a health page and a CA have some thousand bytes; who sends them is not
-# verified yet where the CA is fetched.
+# A token, a health page and a CA have some thousand bytes. The sender of the CA is not
+# verified yet.
 MOST_BYTES = 1 << 20
 _PART_BYTES = 4096
 
-# The system's trusted CAs, on EL and on Debian; requests would take its own.
+# The system's trusted CAs on EL and on Debian; requests would use its own.
 _BUNDLES = ("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/certs/ca-certificates.crt")
 
 
 def trusted_cas() -> Optional[str]:
-    """Return the system's file of trusted CAs; None where we know of none."""
-    places = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
-    return next((place for place in places if place and Path(place).is_file()), None)
+    """Return the system's file of trusted CAs; None if no known file exists."""
+    files = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
+    return next((file for file in files if file and Path(file).is_file()), None)
 
 
 class WebAnswer:
-    """An answer: HTTP ``code``, ``body`` as text, ``media`` its type."""
+    """An HTTP answer: status ``code``, ``body`` as text, ``media`` its type."""
 
     def __init__(self, answer: requests.Response, body: bytes) -> None:
         self.code = answer.status_code
@@ -75,14 +69,14 @@ class WebAnswer:
         self.media = media_type(answer.headers)
 
     def json(self) -> Mapping[str, Any]:
-        """Return the body's object; {} where it is none."""
+        """Return the JSON object in the body; {} if there is none."""
         try:
-            found = json.loads(self.body)
+            value = json.loads(self.body)
         except ValueError:
             return {}
-        if isinstance(found, list) and found:
-            found = found[0]
-        return found if isinstance(found, dict) else {}
+        if isinstance(value, list) and value:
+            value = value[0]
+        return value if isinstance(value, dict) else {}
 
 
 def ask(
@@ -94,13 +88,14 @@ def ask(
     form: Optional[Mapping[str, str]] = None,
     query: Optional[Mapping[str, str]] = None,
 ) -> WebAnswer:
-    """GET ``url``, or POST ``form`` to it. ``ca_file`` None is the system's CAs, and
-    False nobody's: for fetching the CA itself.
+    """GET ``url``, or POST ``form`` to it.
 
-    Raises EngineProblem where no answer came, where it is packed, where it has more
-    than MOST_BYTES, and where it was not whole ``timeout_s`` after the connection,
-    which has CONNECT_S at most. Redirections are not followed: a password goes where it
-    was meant to go.
+    ``ca_file`` None stands for the system's CAs; False verifies nothing, to fetch the
+    CA itself. Redirections are not followed, so that a password goes to no other host.
+
+    Raises EngineProblem if no answer came, if it is compressed or larger than
+    MOST_BYTES, and if it was not complete ``timeout_s`` after the connection, which may
+    take up to CONNECT_S.
     """
     connect_s = min(CONNECT_S, timeout_s)
     verify = (trusted_cas() or True) if ca_file is None else ca_file
@@ -122,12 +117,12 @@ def ask(
             stream=True,
         ) as answer:
             if answer.headers.get("Content-Encoding", "identity") != "identity":
-                # urllib3 before 2.6 unpacks without a limit: of 2 kB, packed twice,
-                # come gigabytes.
+                # urllib3 before 2.6 decompresses without a limit: 2 kB, compressed
+                # twice, become gigabytes.
                 raise EngineProblem(
                     "engine-answer-compressed",
-                    f"{doing} failed: {where} packs its answer, and was not asked to: "
-                    "it is no engine",
+                    f"{doing} failed: {where} is not an engine: its answer is "
+                    "compressed without a request for that",
                     BROKEN,
                     doing=doing,
                 )
@@ -137,8 +132,8 @@ def ask(
                 if len(body) > MOST_BYTES:
                     raise EngineProblem(
                         "engine-answer-too-large",
-                        f"{doing} failed: {where} answers with more than "
-                        f"{MOST_BYTES >> 20} MiB: it is no engine",
+                        f"{doing} failed: {where} is not an engine: its answer is "
+                        f"larger than {MOST_BYTES >> 20} MiB",
                         BROKEN,
                         doing=doing,
                     )
@@ -147,19 +142,19 @@ def ask(
     try:
         with warnings.catch_warnings():
             if verify is False:
-                # Who fetches a CA knows, and says so in better words.
+                # The caller that fetches a CA warns in better words.
                 warnings.simplefilter("ignore")
             return _within(connect_s + timeout_s, fetch)
     except requests.exceptions.SSLError as error:
-        raise untrusted(_tls_words(str(error)), doing, where) from error
+        raise untrusted(_tls_reason(str(error)), doing, where) from error
     except requests.exceptions.ReadTimeout as error:
         raise no_answer(doing, where) from error
     except requests.exceptions.ConnectTimeout as error:
-        raise unreachable("no connection in time", doing, where) from error
+        raise unreachable("the connection timed out", doing, where) from error
     except (requests.exceptions.RequestException, OSError) as error:
-        words = _network_words(str(error))
-        if words:
-            raise unreachable(words, doing, where) from error
+        reason = _network_reason(str(error))
+        if reason:
+            raise unreachable(reason, doing, where) from error
         raise EngineProblem(
             "engine-connection-lost",
             f"{doing} failed: the connection to {where} broke",
@@ -169,9 +164,10 @@ def ask(
 
 
 def _within(limit_s: float, fetch: Callable[[], WebAnswer]) -> WebAnswer:
-    """Return what ``fetch`` does, or raise what it raises; ReadTimeout after
-    ``limit_s``. requests has limits for each reading only, so a byte now and then
-    would keep us for ever; such a fetch is left to itself.
+    """Return the result of ``fetch`` or raise its error; ReadTimeout after ``limit_s``.
+
+    requests has a timeout for each single read only, so a byte now and then would block
+    us forever. Such a fetch is abandoned.
     """
     done: list[WebAnswer] = []
     failed: list[BaseException] = []
@@ -192,26 +188,26 @@ def _within(limit_s: float, fetch: Callable[[], WebAnswer]) -> WebAnswer:
     return done[0]
 
 
-def _network_words(text: str) -> str:
-    """Return "Connection refused" out of the library's many words; "" for none."""
+def _network_reason(text: str) -> str:
+    """Return "Connection refused" from the library's long message; "" if unknown."""
     if "NameResolutionError" in text or "getaddrinfo" in text or "Name or ser" in text:
         return "its name cannot be resolved"
     if "NewConnectionError" not in text and "ProxyError" not in text:
         return ""
-    found = re.search(r"\[Errno -?\d+\] ([^'\")\]]+)", text)
-    return found.group(1).strip() if found else "no connection"
+    match = re.search(r"\[Errno -?\d+\] ([^'\")\]]+)", text)
+    return match.group(1).strip() if match else "no connection"
 
 
-def _tls_words(text: str) -> str:
-    found = re.search(r"certificate verify failed: ([^(]+?)\.? \(_ssl", text)
-    if found is None:
-        found = re.search(r"\[(?:SSL|X509)[^\]]*\] ([^(]+?) \(_ssl", text)
-    return found.group(1) if found else "TLS failed"
+def _tls_reason(text: str) -> str:
+    match = re.search(r"certificate verify failed: ([^(]+?)\.? \(_ssl", text)
+    if match is None:
+        match = re.search(r"\[(?:SSL|X509)[^\]]*\] ([^(]+?) \(_ssl", text)
+    return match.group(1) if match else "TLS failed"
 
 
-# As openssl shows them.
+# As openssl abbreviates them.
 _SHORT = {"countryName": "C", "organizationName": "O", "commonName": "CN"}
-# services/health of the engine: 200 and this text when it has its database.
+# services/health of the engine returns 200 and this text if its database is available.
 _HEALTHY = "DB Up"
 _PEM = re.compile(
     "-----BEGIN CERTIFICATE-----\n.*?\n-----END CERTIFICATE-----", re.DOTALL
@@ -221,7 +217,7 @@ _PEM = re.compile(
 @dataclass(frozen=True)
 class Ca:
     """A certificate of a CA: ``subject`` as ``O=example.com, CN=...``, the SHA-256
-    ``fingerprint`` in openssl's form, and ``until`` when it is good.
+    ``fingerprint`` in openssl's form, and ``until``, the end of its validity.
     """
 
     pem: str
@@ -231,7 +227,7 @@ class Ca:
 
 
 def fetch_ca(settings: Settings) -> Ca:
-    """Return the engine's CA. Unverified. Raises Problem."""
+    """Return the engine's CA, not verified. Raises Problem."""
     doing = "fetching the engine's CA"
     answer = ask(
         engine_address(settings.url, "services/pki-resource"),
@@ -253,48 +249,48 @@ def fetch_ca(settings: Settings) -> Ca:
 
 
 def ca_of(text: str) -> Ca:
-    """Return the CA in a PEM text. Raises Problem where there is none."""
-    found = _PEM.search(text.replace("\r\n", "\n"))
-    if found is None:
+    """Return the CA in a PEM text. Raises Problem if there is none."""
+    match = _PEM.search(text.replace("\r\n", "\n"))
+    if match is None:
         raise Problem(
-            "engine-ca-invalid", "what the engine sent as its CA is no certificate"
+            "engine-ca-invalid", "the engine's CA is invalid: it is not a certificate"
         )
-    pem = found.group() + "\n"
+    pem = match.group() + "\n"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=pem)
         der = ssl.PEM_cert_to_DER_cert(pem)
     except (ssl.SSLError, ValueError, TypeError) as error:  # TypeError: not ASCII
         raise Problem(
-            "engine-ca-invalid", "what the engine sent as its CA is no certificate"
+            "engine-ca-invalid", "the engine's CA is invalid: it is not a certificate"
         ) from error
     certificates = context.get_ca_certs()
     if not certificates:
         raise Problem(
             "engine-ca-not-a-ca",
-            "what the engine sent as its CA is no certificate of a CA",
+            "the engine's CA is invalid: the certificate is not one of a CA",
         )
-    known: Any = certificates[0]
+    certificate: Any = certificates[0]
     return Ca(
         pem,
         ", ".join(
             f"{_SHORT.get(name, name)}={value}"
-            for part in known.get("subject", ())
+            for part in certificate.get("subject", ())
             for name, value in part
         ),
         fingerprint_of(der),
-        str(known.get("notAfter", "")),
+        str(certificate.get("notAfter", "")),
     )
 
 
 def fingerprint_of(der: bytes) -> str:
-    """Return the SHA-256 as ``AB:CD:...``, the form of openssl and of browsers."""
+    """Return the SHA-256 as ``AB:CD:...``, the form of openssl and browsers."""
     digits = hashlib.sha256(der).hexdigest().upper()
     return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
 
 
 def same_fingerprint(one: str, other: str) -> bool:
-    """Whether two are the same, in whatever form they are written."""
+    """Whether two fingerprints are the same, in any notation."""
     plain = [
         re.sub("[^0-9a-f]", "", _after_equals(text).lower()) for text in (one, other)
     ]
@@ -307,8 +303,8 @@ def _after_equals(text: str) -> str:
 
 
 def check_health(settings: Settings) -> None:
-    """Raise EngineProblem unless the engine's health page says that it works."""
-    doing = "asking for the engine's health"
+    """Raise EngineProblem unless the engine's health page reports that it works."""
+    doing = "reading the engine's health page"
     answer = ask(
         engine_address(settings.url, "services/health"),
         doing,
@@ -318,20 +314,20 @@ def check_health(settings: Settings) -> None:
     if answer.code == 200 and _HEALTHY in answer.body:
         return
     # "DB Down!", or a page of the web server (HealthStatus.java).
-    said = " ".join(answer.body.split())[:80] if "<" not in answer.body else ""
+    text = " ".join(answer.body.split())[:80] if "<" not in answer.body else ""
     raise EngineProblem(
         "engine-unhealthy",
-        f"{doing} failed: it is not well: HTTP {answer.code}"
-        + (f", {said}" if said else ""),
+        f"{doing} failed: the engine is not healthy: HTTP {answer.code}"
+        + (f", {text}" if text else ""),
         BROKEN,
         code=answer.code,
-        fix="'systemctl status ovirt-engine' on its machine tells; or check the URL",
+        fix="check the URL, and on the engine's machine: systemctl status ovirt-engine",
         doing=doing,
     )
 
 
 _SCOPE = "ovirt-app-api"
-# Nobody waits for a goodbye.
+# A logout may fail, so it is not worth a long wait.
 _LOGOUT_S = 5.0
 
 
@@ -346,7 +342,7 @@ def log_in(settings: Settings) -> str:
             f"{engine_place(settings.url)}",
             DENIED,
             fix="give --username and --password-file, set OVIRT_USERNAME and "
-            "OVIRT_PASSWORD, or put them into the settings file",
+            "OVIRT_PASSWORD, or write them to the settings file",
         )
     answer = ask(
         engine_address(settings.url, "sso/oauth/token"),
@@ -360,25 +356,25 @@ def log_in(settings: Settings) -> str:
             "password": settings.password,
         },
     )
-    said = answer.json()
-    token = said.get("access_token")
+    reply = answer.json()
+    token = reply.get("access_token")
     if isinstance(token, str) and token:
         return token
     where = f"the engine {engine_place(settings.url)}"
-    words = said.get("error_description") or said.get("error")
-    if words:
+    reason = reply.get("error_description") or reply.get("error")
+    if reason:
         raise EngineProblem(
             "engine-login-refused",
-            f"{doing} failed: {where} says: {words}",
+            f"{doing} failed: {where} says: {reason}",
             DENIED,
             code=answer.code,
-            fix="" if "@" in user else f"a user has a profile: {user}@internal",
+            fix="" if "@" in user else f"add the profile to the user: {user}@internal",
             doing=doing,
         )
     if answer.code >= 500 or answer.code == 404:
         raise EngineProblem(
             "engine-unavailable",
-            f"{doing} failed: {where} is not at work: HTTP {answer.code}",
+            f"{doing} failed: {where} is not available: HTTP {answer.code}",
             UNAVAILABLE,
             code=answer.code,
             fix="wait until it has started, or check the URL",
@@ -386,8 +382,8 @@ def log_in(settings: Settings) -> str:
         )
     raise EngineProblem(
         "not-an-engine",
-        f"{doing} failed: what answers is no engine: HTTP {answer.code} with "
-        f"{answer.media or 'no Content-Type'}",
+        f"{doing} failed: {where} does not answer as an engine: HTTP {answer.code} "
+        f"with {answer.media or 'no Content-Type'}",
         BROKEN,
         code=answer.code,
         fix="check the URL: https://ENGINE/ovirt-engine/api",
@@ -396,7 +392,7 @@ def log_in(settings: Settings) -> str:
 
 
 def log_out(settings: Settings, token: str) -> None:
-    """Give ``token`` back. That this fails hurts nobody: it expires."""
+    """Revoke ``token``. A failure is ignored, because the token expires."""
     with contextlib.suppress(EngineProblem):
         ask(
             engine_address(settings.url, "services/sso-logout"),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A connection of the SDK that keeps the answer, keeps to its time, and never logs in.
+"""Send requests over an SDK connection that keeps the answer, has a deadline per
+request, and never logs in.
 
-Each thread has one of its own: where several requests share the SDK's connection, the
-error of one reaches whoever waits, and the other waits for ever (ovirtsdk4 4.6.3,
-Connection.wait).
+Each thread has its own connection. If several requests share a connection of the SDK,
+one thread gets the error of another's request, and the other waits forever (ovirtsdk4
+4.6.3, Connection.wait).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _NOT_PLAIN = re.compile(r"[^\t\n\r -~]")
 class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
     """A connection with ``token``. ``sent`` and ``answer`` are of the last request.
 
-    Raises LoginExpired for HTTP 401: the SDK would log in itself, without a time limit
-    and with no user where it was given a token.
+    Raises LoginExpired for HTTP 401: the SDK would log in itself, without a timeout,
+    and without a user if it has a token.
     """
 
     def __init__(self, settings: Settings, token: str) -> None:
@@ -34,7 +35,7 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
             url=settings.url,
             token=token,
             ca_file=settings.ca_file or trusted_cas(),
-            # Messages that are told apart by their text.
+            # Some messages can be distinguished by their text only.
             headers={"Accept-Language": "en-US"},
         )
         self.token = token
@@ -44,29 +45,29 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
         self._multi: Any = _PromptMulti(self._multi)
 
     def begin(self, limit_s: float) -> None:
-        """Forget the last request; the next has ``limit_s`` seconds."""
+        """Forget the last request; the next one has ``limit_s`` seconds."""
         self.limit_s, self.sent, self.answer = limit_s, False, None
 
     def send(self, request: Any) -> Any:
-        """Send ``request``; of the SDK."""
+        """Send ``request``; called by the SDK."""
         context = super().send(request)
         curl = context[0]
-        # Signals interrupt threads: libcurl would use them for its time limits.
+        # Without this, libcurl uses signals for its timeouts, which interrupt threads.
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(pycurl.TIMEOUT_MS, max(1, int(self.limit_s * 1000)))
         connect_s = min(CONNECT_S, self.limit_s)
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000)))
-        left = _Left(MOST_BYTES)
-        # libcurl calls them with what has come, decompressed.
-        curl.setopt(pycurl.WRITEFUNCTION, left.into(context[1].write))
-        curl.setopt(pycurl.HEADERFUNCTION, left.into(context[2].write))
+        budget = _ByteBudget(MOST_BYTES)
+        # libcurl calls them with the data received, decompressed.
+        curl.setopt(pycurl.WRITEFUNCTION, budget.counting(context[1].write))
+        curl.setopt(pycurl.HEADERFUNCTION, budget.counting(context[2].write))
         self.sent = True
         return context
 
     def wait(self, context: Any, failed_auth: bool = False) -> Any:
-        """Wait for the answer, and keep it; of the SDK."""
+        """Wait for the answer, and keep it; called by the SDK."""
         answer = super().wait(context, failed_auth)
-        answer.body = _shown(answer.body)
+        answer.body = _without_control_characters(answer.body)
         self.answer = answer
         return answer
 
@@ -74,38 +75,38 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
         raise LoginExpired
 
     def release(self) -> None:
-        """Close it; the token stays good."""
+        """Close the connection; the token stays valid."""
         self.close(logout=False)
 
 
-def _shown(body: bytes) -> bytes:
+def _without_control_characters(body: bytes) -> bytes:
     """Return the XML ``body`` with a reference (``&#155;``) in place of each character
-    that would steer a terminal: where it is not well-formed, the SDK's libxml2 writes
-    the line to stderr as it is.
+    that controls a terminal: the SDK's libxml2 writes a line that is not well-formed to
+    stderr as it is.
     """
 
-    def reference(found: re.Match[str]) -> str:
-        letter = found[0]
+    def reference(match: re.Match[str]) -> str:
+        letter = match[0]
         return letter if printable(letter) == letter else f"&#{ord(letter)};"
 
     text = body.decode("utf-8", "backslashreplace")
     return _NOT_PLAIN.sub(reference, text).encode("utf-8")
 
 
-class _Left:
-    """How many bytes an answer may still have."""
+class _ByteBudget:
+    """Limits the size of an answer to ``limit`` bytes."""
 
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, limit: int) -> None:
+        self._left = limit
 
-    def into(self, write: Callable[[bytes], Any]) -> Callable[[bytes], int]:
-        """Return what writes and counts; libcurl ends an answer of which not all was
-        written.
+    def counting(self, write: Callable[[bytes], Any]) -> Callable[[bytes], int]:
+        """Return a function that counts and calls ``write``; libcurl ends an answer if
+        not all of it was written.
         """
 
         def count(part: bytes) -> int:
-            self._number -= len(part)
-            if self._number < 0:
+            self._left -= len(part)
+            if self._left < 0:
                 return 0
             write(part)
             return len(part)
@@ -114,8 +115,8 @@ class _Left:
 
 
 class _PromptMulti:
-    """libcurl's multi handle, which the SDK asks to sleep for a whole second at a time,
-    also where a request's time is over before.
+    """libcurl's multi handle, with a shorter sleep: the SDK always asks for a second,
+    even if a request's deadline is earlier.
     """
 
     def __init__(self, multi: Any) -> None:

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Errors of the engine, each as one sentence and a kind.
+"""Turn an answer of the engine, or a missing one, into a problem with a kind.
 
-What may go wrong between us and the engine: a problem with a kind to decide by.
-:mod:`ovirt_rdma.engine_sdk_tools.api.errors` tells which.
-
-What an answer of the engine means, or that none came, as one sentence and a kind.
-
-The SDK raises a plain ``Error`` without a code for a refused connection, a time-out
-and a page of HTML, and a TypeError for an answer without a Content-Type
-(ovirtsdk4 4.6.3). So the answer itself is judged, where there was one.
+Callers decide by the kind. The SDK raises a plain ``Error`` without a code for a
+refused connection, a timeout and a page of HTML, and a TypeError for an answer without
+a Content-Type (ovirtsdk4 4.6.3), so the answer itself is evaluated if there is one.
 """
 
 from __future__ import annotations
@@ -19,32 +14,33 @@ from typing import Any, Optional, Protocol
 
 from ovirt_rdma.host.errors import Problem
 
-# The engine was not reached: the request was not sent.
+# There is no connection to the engine: the request was not sent.
 UNREACHABLE = "unreachable"
-# What answers there is not trusted: TLS.
+# The certificate of the server is not trusted (TLS).
 UNTRUSTED = "untrusted"
-# Something answers in the engine's place: it starts, stops, or is not there.
+# Something else answers: the engine is starting, stopping or not there.
 UNAVAILABLE = "unavailable"
-# No answer came in time, or the connection broke while we waited for it.
+# No answer came before the deadline, or the connection broke during the wait.
 TIMEOUT = "timeout"
 DENIED = "denied"
 MISSING = "missing"
 CONFLICT = "conflict"
-# A conflict that passes soon: another operation has a lock on the same object.
+# A conflict of a short time: another operation has a lock on the same object.
 LOCKED = "locked"
-# One that passes when tasks or operations have ended, which may take long.
+# A conflict until tasks or operations have ended, which may take long.
 BUSY = "busy"
 INVALID = "invalid"
 BROKEN = "broken"
 
-# Asking again may help a reading.
+# A reading may be successful later.
 PASSING = frozenset({UNREACHABLE, UNAVAILABLE, TIMEOUT})
 
 
 class EngineProblem(Problem):
-    """A request that failed. ``kind`` is one of this module's words; ``code`` the HTTP
-    status, None where there was no answer. ``doing`` is what was being done;
-    ``detail`` the engine's own words.
+    """A request that failed.
+
+    ``kind`` is one of this module's constants, ``code`` the HTTP status, None without
+    an answer, ``doing`` what was attempted, ``detail`` the engine's own text.
     """
 
     def __init__(
@@ -66,13 +62,13 @@ class EngineProblem(Problem):
 
 
 class LostAnswer(EngineProblem):
-    """The answer to a change did not come: the engine may have made it, or not. Whoever
-    asked for it reads the state and decides.
+    """A change without an answer: the engine may have made it or not. The caller has to
+    read the state.
     """
 
 
 class TimeoutProblem(EngineProblem):
-    """What was waited for did not come about in time; ``last`` was seen last."""
+    """A state was not reached before the deadline; ``last`` is the last state seen."""
 
     def __init__(
         self,
@@ -86,16 +82,16 @@ class TimeoutProblem(EngineProblem):
 
 
 class LoginExpired(Exception):
-    """The engine no longer takes the token; the session logs in again. No problem of
-    anybody's.
+    """The engine no longer accepts the token; the session logs in again, so this is not
+    an error.
     """
 
 
 def lost(problem: EngineProblem) -> LostAnswer:
-    """Return ``problem`` of a change as one where nobody knows if it was made."""
+    """Return ``problem`` as one where it is unknown if the engine made the change."""
     return LostAnswer(
         "engine-answer-lost",
-        f"{problem}; the engine may have done it all the same",
+        f"{problem}; the engine may have made the change all the same",
         problem.kind,
         code=problem.code,
         fix=problem.fix,
@@ -106,17 +102,17 @@ def lost(problem: EngineProblem) -> LostAnswer:
 
 _KINDS = {400: INVALID, 401: DENIED, 403: DENIED, 404: MISSING, 409: CONFLICT}
 
-# ACTION_TYPE_FAILED_OBJECT_LOCKED, as the engine's AppErrors.properties has it, and as
-# it comes where the engine has no text for it.
+# ACTION_TYPE_FAILED_OBJECT_LOCKED: its text in the engine's AppErrors.properties, and
+# the key, which the engine sends if it has no text.
 _LOCKED = re.compile(
     r"Related operation .*is currently in progress|FAILED_OBJECT_LOCKED"
 )
 
-# The reason of each refused action, which says nothing: the detail does.
+# The reason of every refused action, which explains nothing; the detail does.
 _NO_REASON = "Operation Failed"
 
-# Refusals that the engine itself asks to repeat: of the keys below, and of texts that
-# AppErrors.properties (4.5.7, lines 506, 841, 844, 1427 to 1429) has for them.
+# Refusals after which the engine itself asks for another attempt: texts of
+# AppErrors.properties (4.5.7, lines 506, 841, 844, 1427 to 1429) and their keys.
 _BUSY = re.compile(
     r"wait for operation to complete and retry"
     r"|wait for the operations to complete and try again"
@@ -129,16 +125,16 @@ _BUSY = re.compile(
     r"|CANNOT_DEACTIVATE_DOMAIN_WITH_TASKS"
 )
 
-# libcurl's numbers, from curl/curl.h. Before the request is on the wire:
+# libcurl's error numbers, from curl/curl.h. Before the request is sent:
 _NOT_SENT = {5, 6, 7}
 _TLS = {35, 51, 53, 54, 58, 59, 60, 66, 77, 80, 82, 83, 90, 91}
 _CURL_TIMEOUT = 28
-# Only a limit of ours keeps libcurl from writing, see connection.
+# libcurl cannot write only if an answer exceeds our limit, see connection.
 _CURL_WRITE = 23
-# Of one answer of the API. A host with all that we ask for has some kilobytes, and 500
-# events, the most that we read at once, less than one megabyte.
+# Limit of one answer of the API. A host with everything that we request has some
+# kilobytes; 500 events, the most that we read at once, less than one megabyte.
 MOST_BYTES = 64 << 20
-# How the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
+# As the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
 _CURL_ERROR = re.compile(r"\(<[^>]*>, (\d+), (['\"])(.*?)\2\)")
 
 
@@ -153,8 +149,8 @@ class Answer(Protocol):
 def in_words(
     error: Exception, doing: str, where: str = "", answer: Optional[Answer] = None
 ) -> EngineProblem:
-    """Return what ``error`` of the SDK means. ``doing`` completes the sentence
-    ("reading the hosts"), ``where`` names the engine, ``answer`` is what came back.
+    """Return ``error`` of the SDK as a problem. ``doing`` begins its sentence ("reading
+    the hosts"), ``where`` names the engine, ``answer`` is the HTTP answer, if any.
     """
     if isinstance(error, EngineProblem):
         return error
@@ -165,9 +161,9 @@ def in_words(
     fault = getattr(error, "fault", None)
     if fault is not None or isinstance(code, int):
         return _of_fault(doing, the_engine, code, _fault_text(fault))
-    found = _CURL_ERROR.search(str(error))
-    if found:
-        return of_curl(int(found.group(1)), found.group(3), doing, the_engine)
+    curl_error = _CURL_ERROR.search(str(error))
+    if curl_error:
+        return of_curl(int(curl_error.group(1)), curl_error.group(3), doing, the_engine)
     return EngineProblem(
         "engine-request-failed",
         f"{doing} failed: {_first_line(str(error)) or type(error).__name__}",
@@ -177,22 +173,22 @@ def in_words(
 
 
 def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProblem:
-    """Return what libcurl's error ``number`` means, ``text`` being its own words."""
+    """Return libcurl's error ``number`` with its ``text`` as a problem."""
     if number in _TLS:
         return untrusted(text, doing, the_engine)
     if number in _NOT_SENT:
         return unreachable(text, doing, the_engine)
     if number == _CURL_TIMEOUT:
-        # "Connection timed out after ...": nothing was sent. Older libcurl says this
-        # of every time-out while it connects.
+        # "Connection timed out after ...": nothing was sent. Older versions of libcurl
+        # report every timeout of a connection like this.
         if re.match(r"(Connection|Resolving|SSL connection) time", text):
             return unreachable(text, doing, the_engine)
         return no_answer(doing, the_engine)
     if number == _CURL_WRITE:
         return EngineProblem(
             "engine-answer-too-large",
-            f"{doing} failed: {the_engine} answers with more than {MOST_BYTES >> 20} "
-            "MiB",
+            f"{doing} failed: the answer of {the_engine} is larger than "
+            f"{MOST_BYTES >> 20} MiB",
             BROKEN,
             doing=doing,
         )
@@ -205,31 +201,31 @@ def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProble
 
 
 def unreachable(text: str, doing: str, the_engine: str) -> EngineProblem:
-    """Return that nothing was sent, because of ``text``."""
+    """Return the problem that nothing could be sent because of ``text``."""
     return EngineProblem(
         "engine-unreachable",
         f"{doing} failed: {the_engine} cannot be reached: {text}",
         UNREACHABLE,
-        fix="check the engine's address and that it runs; "
-        "'systemctl status ovirt-engine httpd' on its machine tells",
+        fix="check the engine's address, and on its machine: "
+        "systemctl status ovirt-engine httpd",
         doing=doing,
     )
 
 
 def untrusted(text: str, doing: str, the_engine: str) -> EngineProblem:
-    """Return that TLS failed because of ``text``; nothing was sent."""
+    """Return the problem that TLS failed because of ``text``; nothing was sent."""
     return EngineProblem(
         "engine-certificate-untrusted",
         f"{doing} failed: the certificate of {the_engine} is not trusted: {text}",
         UNTRUSTED,
-        fix="give the CA that signed it with --ca-file, or fetch the engine's own with "
-        "'ovirt-rdma login --fetch-ca'",
+        fix="give the CA that signed it with --ca-file, or fetch the engine's own CA "
+        "with 'ovirt-rdma login --fetch-ca'",
         doing=doing,
     )
 
 
 def no_answer(doing: str, the_engine: str) -> EngineProblem:
-    """Return that no answer came in time."""
+    """Return the problem that no answer came before the deadline."""
     return EngineProblem(
         "engine-timeout",
         f"{doing} failed: {the_engine} did not answer in time",
@@ -248,33 +244,33 @@ def _of_answer(
         text = _fault_text(getattr(error, "fault", None))
         return _of_fault(doing, the_engine, code, text)
     if media.endswith("/xml"):
-        said = _first_line(str(error)) or type(error).__name__
+        reason = _first_line(str(error)) or type(error).__name__
         return EngineProblem(
             "engine-answer-invalid",
-            f"{doing} failed: the answer of {the_engine} makes no sense: {said}",
+            f"{doing} failed: the answer of {the_engine} is invalid: {reason}",
             BROKEN,
             code=code,
             doing=doing,
         )
-    # httpd or a proxy in the engine's place. While the engine's server starts, the
-    # API's address is not there yet and gives 404.
+    # httpd or a proxy answers. While the engine's server starts, the API does not exist
+    # yet, which gives 404.
     if code >= 500 or code == 404:
         return EngineProblem(
             "engine-unavailable",
-            f"{doing} failed: {the_engine} is not at work: HTTP {code} from the web "
+            f"{doing} failed: {the_engine} is not available: HTTP {code} from the web "
             "server in front of it",
             UNAVAILABLE,
             code=code,
-            fix="wait until it has started, or check the URL; "
-            "'systemctl status ovirt-engine' on its machine tells",
+            fix="wait until it has started, or check the URL, and on its machine: "
+            "systemctl status ovirt-engine",
             doing=doing,
         )
     if code in _KINDS:
         return _of_fault(doing, the_engine, code, "")
     return EngineProblem(
         "not-an-engine",
-        f"{doing} failed: what answers is not an engine's API: HTTP {code} with "
-        f"{media or 'no Content-Type'}",
+        f"{doing} failed: {the_engine} does not answer as an engine's API: HTTP {code} "
+        f"with {media or 'no Content-Type'}",
         BROKEN,
         code=code,
         fix="check the URL: https://ENGINE/ovirt-engine/api",
@@ -292,32 +288,45 @@ def _of_fault(
         kind = LOCKED
     elif code in (400, 409) and _BUSY.search(text):
         kind = BUSY
-    said = text or {
-        DENIED: "it does not allow it",
-        MISSING: "it has no such object",
-        UNAVAILABLE: "it is not at work",
-    }.get(kind, f"no reason (HTTP {code})")
-    if kind == BROKEN and text and code:
-        said = f"{text} (HTTP {code})"
-    fix = ""
+    failed = f"{doing} failed: {the_engine}"
+    said = f"says: {text}" if text else ""
+    more: dict[str, Any] = {"code": code, "doing": doing, "detail": text}
     if kind == DENIED:
-        fix = "use a user with an administrator's role (SuperUser)"
-    elif kind == BROKEN or (not text and kind in (INVALID, CONFLICT)):
-        fix = "its log has more: /var/log/ovirt-engine/engine.log"
+        return EngineProblem(
+            "engine-permission-denied",
+            f"{failed} {said or 'does not permit it'}",
+            kind,
+            fix="use a user with an administrator's role (SuperUser)",
+            **more,
+        )
+    if kind == MISSING:
+        return EngineProblem(
+            "engine-object-missing",
+            f"{failed} {said or 'has no such object'}",
+            kind,
+            **more,
+        )
+    if kind == UNAVAILABLE:
+        return EngineProblem(
+            "engine-unavailable", f"{failed} {said or 'is not available'}", kind, **more
+        )
+    if not text:
+        said = f"gives no reason (HTTP {code})"
+    elif kind == BROKEN and code:
+        said = f"{said} (HTTP {code})"
+    unclear = kind == BROKEN or (not text and kind in (INVALID, CONFLICT))
     return EngineProblem(
         "engine-refused",
-        f"{doing} failed: {the_engine} says: {said}",
+        f"{failed} {said}",
         kind,
-        code=code,
-        fix=fix,
-        doing=doing,
-        detail=text,
+        fix="see the engine's log, /var/log/ovirt-engine/engine.log" if unclear else "",
+        **more,
     )
 
 
 def _fault_text(fault: Any) -> str:
-    """Return the engine's words, ``[Cannot ....]``, without brackets and full stop; ""
-    where it gives none: the reason alone is "Operation Failed" then.
+    """Return the engine's text, ``[Cannot ....]``, without brackets and full stop; ""
+    if there is none: then the reason is only "Operation Failed".
     """
     reason = getattr(fault, "reason", None) or ""
     text = str(getattr(fault, "detail", None) or reason.replace(_NO_REASON, ""))
@@ -327,7 +336,7 @@ def _fault_text(fault: Any) -> str:
 
 
 def media_type(headers: Any) -> str:
-    """Return the Content-Type of header lines or of a mapping, without parameters."""
+    """Return the Content-Type in header lines or a mapping, without parameters."""
     if isinstance(headers, Sequence) and not isinstance(headers, str):
         lines = [str(line) for line in headers]
     else:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine's audit log, as far as it tells what became of our requests.
+"""Read the engine's audit log for the results of our requests.
 
-The status of an object often does not tell: why a request was refused, that a host's
-virtual machines do not go away, that a host which is up has connected its storage.
+The status of an object often does not show why a request was refused, that virtual
+machines do not leave a host, or that a host which is up has connected its storage.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ovirtsdk4 import types
 
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 
-# VDS_DETECTED: written when a host that is up has connected its storage, and not where
-# that failed (InitVdsOnUpCommand.java:193-196, ovirt-engine 4.5.7). The status up is
-# shown before (HostMonitoring.java:116-119). Hosts that do not become up have it too
-# (HostMonitoring.java:801-807), so it counts for one that is up only.
+# VDS_DETECTED: written when a host that is up has connected its storage, and not if
+# that failed (InitVdsOnUpCommand.java:193-196, ovirt-engine 4.5.7). The status "up" is
+# shown earlier (HostMonitoring.java:116-119). Hosts that do not become up get the event
+# too (HostMonitoring.java:801-807), so it counts only for a host that is up.
 DETECTED = 13
 _MOST = 50
 _BAD = (
@@ -28,7 +28,7 @@ _BAD = (
 
 
 class ReadsEvents(Protocol):
-    """What it needs of a session."""
+    """The part of a session that reading events needs."""
 
     @property
     def correlation_id(self) -> str:
@@ -39,7 +39,7 @@ class ReadsEvents(Protocol):
 
 
 def newest_event(session: ReadsEvents) -> int:
-    """Return the id of the newest event; 0 where there is none."""
+    """Return the id of the newest event; 0 if there is none."""
     newest = _events(session, max=1)
     return int(newest[0].id) if newest else 0
 
@@ -47,31 +47,31 @@ def newest_event(session: ReadsEvents) -> int:
 def events_since(
     session: ReadsEvents, after: int, host: Optional[str] = None
 ) -> list[Any]:
-    """Return the events that are newer than the one with the id ``after``, the oldest
-    first: those about the host with the id ``host``, or all.
+    """Return the events newer than the one with the id ``after``, the oldest first:
+    those about the host with the id ``host``, or all.
     """
-    found = _events(session, from_=after)[::-1]
-    return [e for e in found if host is None or _is_about(e, host)]
+    events = _events(session, from_=after)[::-1]
+    return [event for event in events if host is None or _is_about(event, host)]
 
 
 def events_of_ours(session: ReadsEvents) -> list[Any]:
-    """Return the newest events that our requests brought about, the oldest first."""
+    """Return the newest events that our requests caused, the oldest first."""
     search = f"correlation_id={session.correlation_id}"
     return _events(session, search=search, max=_MOST)[::-1]
 
 
 def reasons(events: Iterable[Any], host: Optional[str] = None) -> list[str]:
-    """Return what the engine's warnings and errors among ``events`` say, each once:
-    those about ``host``, or without it those that name no host.
+    """Return the texts of the warnings and errors among ``events``, each once: those
+    about ``host``, or without it those that name no host.
     """
-    said = [
+    texts = [
         str(event.description)
         for event in events
         if event.severity in _BAD
         and event.description
         and (_is_about(event, host) if host else event.host is None)
     ]
-    return list(dict.fromkeys(said))
+    return list(dict.fromkeys(texts))
 
 
 def _is_about(event: Any, host: str) -> bool:

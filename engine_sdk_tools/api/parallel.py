@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Doing the same for many at once, with an end that Ctrl-C can bring about.
+"""Call a function for many subjects in parallel, in a way that Ctrl-C can stop.
 
-The threads of concurrent.futures are waited for when the program ends, however long
-they take; these are not.
+At its end, a program waits for the threads of concurrent.futures, however long they
+take. It does not wait for these threads.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ _Out = TypeVar("_Out")
 def in_parallel(
     act: Callable[[_In], _Out], subjects: Sequence[_In], at_once: int
 ) -> list[_Out]:
-    """Return ``act`` of each subject, in order, ``at_once`` at a time.
+    """Return the result of ``act`` for each subject, in order.
 
-    Raises the first error, by order, after which nothing new is begun.
+    At most ``at_once`` calls run at a time. After an error no new call is started, and
+    the first error in the order of the subjects is raised.
     """
     results: list[Any] = [None] * len(subjects)
     errors: dict[int, BaseException] = {}
-    todo = iter(range(len(subjects)))
+    pending = iter(range(len(subjects)))
     lock = threading.Lock()
 
     def take() -> Optional[int]:
         with lock:
-            return None if errors else next(todo, None)
+            return None if errors else next(pending, None)
 
     def work() -> None:
         while (number := take()) is not None:
             try:
                 results[number] = act(subjects[number])
-            except BaseException as error:  # noqa: BLE001  (raised by who asked)
+            except BaseException as error:  # noqa: BLE001  (the caller raises it)
                 with lock:
                     errors[number] = error
 

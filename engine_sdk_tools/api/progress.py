@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How long work tells what it does, to whoever listens."""
+"""Report the progress of a long run to a listener."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from typing import Optional, Protocol
 
 
 class Listener(Protocol):
-    """Told what goes on; a terminal, JSON lines, and the engine's job are such."""
+    """Receives progress: a terminal, JSON lines or the engine's job."""
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """The hosts (or domains) that the work is about, and its steps in all."""
+        """Take the hosts or domains of the run and its total number of steps."""
 
     def begin(self, step: str, subject: Optional[str] = None) -> None:
-        """A step begins: a sentence, and the host it is about."""
+        """Take a step that begins: a sentence, and its host."""
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """It ended; ``problem`` is "" where it went well."""
+        """Take the end of a step; ``problem`` is "" if it was successful."""
 
     def note(self, sentence: str) -> None:
-        """Something that the operator should know."""
+        """Take a sentence that the operator should see."""
 
 
 class Silent(Listener):
-    """Listens to nothing."""
+    """Ignores all progress."""
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Forget it."""
+        """Ignore it."""
         return
 
     def begin(self, step: str, subject: Optional[str] = None) -> None:
-        """Forget it."""
+        """Ignore it."""
         return
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """Forget it."""
+        """Ignore it."""
         return
 
     def note(self, sentence: str) -> None:
-        """Forget it."""
+        """Ignore it."""
         return

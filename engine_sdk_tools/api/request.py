@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A request to the engine as data, and its form on the wire.
+"""Describe a request to the engine as data, and show it as HTTP without sending it.
 
-What is asked of the engine, as data: so that --dry-run shows what would be sent.
-
-What a call would put on the wire, found out by the SDK itself without a network.
-
-``--dry-run`` shows it. The SDK's own service writes the request, to a connection that
-keeps it and sends nothing.
+``--dry-run`` prints both. The SDK's own service writes the HTTP request, to a
+connection that records it and sends nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +19,8 @@ from ovirtsdk4.services import SystemService
 class Read:
     """A reading: a ``get`` or ``list`` of the SDK's service at ``path`` (hosts/ID).
 
-    ``words`` go to the method (``search``, ``max``, ``follow``). ``doing`` completes
-    the sentence of a failure: "reading the hosts".
+    ``words`` are the method's arguments (``search``, ``max``, ``follow``). ``doing``
+    begins the sentence of a failure: "reading the hosts".
     """
 
     path: str
@@ -35,9 +31,9 @@ class Read:
 
 @dataclass(frozen=True)
 class Call:
-    """A change: ``method`` of the SDK's service at ``path``, with ``words``.
+    """A change: ``method`` of the SDK's service at ``path``, with arguments ``words``.
 
-    ``doing`` as with Read: "moving host01 to maintenance". ``about`` is the name of
+    ``doing`` is as in Read: "moving host01 to maintenance". ``about`` is the name of
     the host, domain or network that it changes.
     """
 
@@ -52,7 +48,7 @@ class Call:
 class WireForm:
     """An HTTP request: ``path`` below /ovirt-engine/api, ``body`` as XML, "" for none.
 
-    The session adds the query word ``correlation_id`` to changes.
+    The session adds the query parameter ``correlation_id`` to changes.
     """
 
     method: str
@@ -61,7 +57,7 @@ class WireForm:
     body: str = ""
 
 
-class _Kept(Exception):
+class _Recorded(Exception):
     """Carries the request out of the SDK."""
 
     def __init__(self, request: Any) -> None:
@@ -70,21 +66,23 @@ class _Kept(Exception):
 
 
 class _Recorder:
-    """As much of a connection as the SDK's services ask of it to send a request."""
+    """The part of a connection that the SDK's services use to send a request."""
 
     def send(self, request: Any) -> Any:
-        raise _Kept(request)
+        raise _Recorded(request)
 
 
 def wire_form(asked: Union[Call, Read]) -> WireForm:
-    """Return the request of ``asked``. Raises TypeError for words that the SDK's method
-    does not know, and Error of the SDK for a path that is no service's.
+    """Return the HTTP request of ``asked``.
+
+    Raises TypeError for arguments that the SDK's method does not have, and the SDK's
+    Error for a path without a service.
     """
     service = SystemService(_Recorder(), "").service(asked.path)
     try:
         sdk_method(service, asked)(**dict(asked.words))
-    except _Kept as kept:
-        request = kept.request
+    except _Recorded as recorded:
+        request = recorded.request
         return WireForm(
             request.method, request.path, dict(request.query), request.body or ""
         )
@@ -94,8 +92,8 @@ def wire_form(asked: Union[Call, Read]) -> WireForm:
 def sdk_method(service: Any, asked: Union[Call, Read]) -> Callable[..., Any]:
     """Return the method of the SDK's ``service`` that ``asked`` names.
 
-    Raises TypeError for a method or words that it does not know: the SDK itself takes
-    and forgets any word.
+    Raises TypeError for a method or arguments that it does not have: the SDK itself
+    accepts and ignores any argument.
     """
     method = getattr(service, asked.method, None)
     if not callable(method):
@@ -107,5 +105,7 @@ def sdk_method(service: Any, asked: Union[Call, Read]) -> Callable[..., Any]:
     }
     unknown = sorted(set(asked.words) - known)
     if unknown:
-        raise TypeError(f"{asked.path} {asked.method} takes no {', '.join(unknown)}")
+        raise TypeError(
+            f"{asked.path} {asked.method} has no argument {', '.join(unknown)}"
+        )
     return method  # type: ignore[no-any-return]

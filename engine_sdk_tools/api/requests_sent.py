@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Sending requests through the SDK: login, connections kept open, errors in words."""
+"""Send requests through the SDK: log in, reuse connections, translate errors."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 from ovirt_rdma.engine_sdk_tools.api.url import engine_place
 
 _LOG = logging.getLogger(__name__)
-# Who imports us decides where it goes; without this, warnings would go to stderr.
+# The importing program configures logging; without this, warnings would go to stderr.
 logging.getLogger("ovirt_rdma").addHandler(logging.NullHandler())
-# Ids, which are the engine's, are parts of the URL: none leads elsewhere.
+# Ids sent by the engine become parts of the URL; none may lead to another path.
 _PATH = re.compile(r"(\w[\w.-]*(/\w[\w.-]*)*)?", re.ASCII)
-# Connections that are kept open.
-_KEPT = 8
+# The number of connections to keep open.
+_MOST_IDLE = 8
 
 
 class EngineApi:
-    """The API of one engine, logged in to when it is first asked, and again where the
-    login has expired. May be used by several threads.
+    """The API of one engine. The first request logs in, and a later one if the login
+    has expired. May be used by several threads.
 
-    ``answered`` says whether this engine ever did: else its address may be wrong.
+    ``answered`` is true after the first answer; before that, the address may be wrong.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
@@ -61,15 +61,16 @@ class EngineApi:
         *,
         fresh: bool = False,
     ) -> Any:
-        """Send it once, with ``words``; return what the SDK gives. ``fresh``: on a new
-        connection. Raises EngineProblem, also after :meth:`close`, and TypeError for
-        words that are wrong.
+        """Send ``asked`` once, with the arguments ``words``; return the SDK's result.
+
+        ``fresh``: on a new connection. Raises EngineProblem, also after :meth:`close`,
+        and TypeError for wrong arguments.
         """
         if not _PATH.fullmatch(asked.path):
             raise EngineProblem(
                 "engine-id-invalid",
-                f"{asked.doing} failed: the engine {self.where} has given an id that "
-                f"is none: {asked.path!a}",
+                f"{asked.doing} failed: the engine {self.where} has sent an invalid "
+                f"id: {asked.path!a}",
                 BROKEN,
                 doing=asked.doing,
             )
@@ -83,7 +84,7 @@ class EngineApi:
                     raise self._refused(asked.doing) from error
                 continue
             except BaseException:
-                # libcurl may still be at it.
+                # libcurl may still be using it.
                 connection.release()
                 raise
             self._keep(connection)
@@ -91,7 +92,9 @@ class EngineApi:
         raise AssertionError  # the loop ends in return or raise
 
     def close(self) -> None:
-        """Log out, unless the token was given to us. Never raises; may be repeated."""
+        """Log out, unless the token comes from the settings. Never raises; may be
+        repeated.
+        """
         with self._lock:
             self.closed = True
             idle, self._idle = self._idle, []
@@ -118,7 +121,7 @@ class EngineApi:
             raise
         except Exception as error:
             if not connection.sent:
-                # Our words are wrong, which is a bug of ours.
+                # The arguments are wrong, which is a bug of ours.
                 raise
             problem = in_words(error, asked.doing, self.where, connection.answer)
             _LOG.warning("%s %s: %s", asked.path, asked.method, problem)
@@ -133,7 +136,7 @@ class EngineApi:
                 return self._idle.pop()
         with self._login:
             if self.closed:
-                # A thread that is left over from an interrupted run.
+                # A thread of an interrupted run is still working.
                 raise EngineProblem("session-closed", "the session is closed", BROKEN)
             if self._token is None:
                 self._token = log_in(self.settings)
@@ -143,15 +146,16 @@ class EngineApi:
     def _keep(self, connection: EngineConnection) -> None:
         with self._lock:
             self.answered = True
-            good = connection.token == self._token and not self.closed
-            if good and len(self._idle) < _KEPT:
+            reusable = connection.token == self._token and not self.closed
+            if reusable and len(self._idle) < _MOST_IDLE:
                 self._idle.append(connection)
                 return
         connection.release()
 
     def _forget(self, refused: EngineConnection) -> None:
-        """Log in before the next request, unless another thread has done so since."""
-        # The token first: what another thread keeps meanwhile must not be taken up.
+        """Make the next request log in, unless another thread has logged in since."""
+        # The token first: a connection that another thread returns meanwhile must not
+        # be reused.
         with self._login:
             if self._token == refused.token:
                 self._token = None
@@ -163,9 +167,9 @@ class EngineApi:
     def _refused(self, doing: str) -> EngineProblem:
         return EngineProblem(
             "engine-token-refused",
-            f"{doing} failed: the engine {self.where} does not take the token",
+            f"{doing} failed: the engine {self.where} does not accept the token",
             DENIED,
             code=401,
-            fix="it may have expired; log in with a password",
+            fix="if the token has expired, log in with a password",
             doing=doing,
         )

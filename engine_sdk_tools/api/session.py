@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An open connection to one engine: the only door to it.
+"""Read from and change one engine, with a patience for restarts; the only access to it.
 
-Readings are tried again while an engine restarts. A change is never sent twice unless
-it is sure that the engine did not make it.
+A reading is repeated while the engine restarts. A change is sent again only if it is
+certain that the engine did not make it.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ _T = TypeVar("_T")
 
 # An engine restarts in a minute or two.
 PATIENCE_S = 300.0
-# A refusal that passes when the engine's tasks or operations have ended: a snapshot or
-# a backup may take so long.
+# The engine refuses a change until its tasks or operations have ended: a snapshot or a
+# backup may take this long.
 BUSY_S = 1800.0
-# Changes run while we wait: the engine gives VDSM 180 s for one command
-# (vdsTimeout), and a change may be several.
+# The timeout of a change, in timeouts of a reading: the engine gives VDSM 180 s for one
+# command (vdsTimeout), and a change may consist of several.
 ACT_TIMES = 10
-# More at once do not make an engine faster.
+# More parallel requests do not make an engine faster.
 AT_ONCE = 8
 _PAUSES_S = (1.0, 2.0, 5.0, 10.0)
-# Each refusal is an event of the engine.
+# Longer pauses, because each refusal adds an event to the engine's log.
 _BUSY_PAUSES_S = (5.0, 15.0, 30.0, 60.0)
 
 
 class Session:
-    """An engine, logged in to when it is first asked; may be used by several threads.
+    """An engine; the first request logs in. May be used by several threads.
 
     ``correlation_id`` marks our changes in the engine's events. ``performed`` are the
-    changes that the engine made. ``listener`` is told what the operator should know.
+    changes that the engine made. ``listener`` gets notes for the operator.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Session:
         self._patience_s = patience_s
         self._api = EngineApi(settings, clock)
         self._lock = threading.Lock()
-        self._away = False
+        self._trouble_noted = False
 
     @property
     def url(self) -> str:
@@ -102,8 +102,8 @@ class Session:
         self.close()
 
     def read(self, read: Read) -> Any:
-        """Return what the SDK gives. Raises EngineProblem, for a passing trouble only
-        after ``patience_s``.
+        """Return the SDK's result. Raises EngineProblem; while the engine is not
+        available, only after ``patience_s``.
         """
 
         def once() -> Any:
@@ -112,11 +112,11 @@ class Session:
         return self._patiently(once, lambda problem: problem.kind in PASSING)
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """Return the answers in order, AT_ONCE asked at a time. An object that is not
-        there gives its EngineProblem in its place; others are raised.
+        """Return the results in order, with up to AT_ONCE requests in parallel. For an
+        object that does not exist the EngineProblem is in its place; others are raised.
         """
 
-        def one(read: Read) -> Any:
+        def result_of(read: Read) -> Any:
             try:
                 return self.read(read)
             except EngineProblem as problem:
@@ -124,7 +124,7 @@ class Session:
                     raise
                 return problem
 
-        return in_parallel(one, reads, AT_ONCE)
+        return in_parallel(result_of, reads, AT_ONCE)
 
     def perform(
         self,
@@ -133,13 +133,13 @@ class Session:
         patience_s: Optional[float] = None,
         before: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Make a change; return what the SDK gives. ``before`` is called before each
-        time that it is sent, and may raise.
+        """Make a change; return the SDK's result. ``before`` is called before each
+        attempt, and may raise.
 
-        Sent again where it is sure that the engine did not make it: within the patience
-        where it was not reached or the object is locked, for up to BUSY_S where the
-        engine says that tasks or operations have to end first. Raises LostAnswer where
-        it may have made it, and EngineProblem, with the engine's reason, where not.
+        The change is sent again if it is certain that the engine did not make it: for
+        up to ``patience_s`` if the engine was not reached or the object is locked, for
+        up to BUSY_S if tasks or operations have to end first. Raises LostAnswer if the
+        engine may have made it, and EngineProblem, with the engine's reason, if not.
         """
 
         def once() -> Any:
@@ -154,14 +154,14 @@ class Session:
             self.performed.append(call)
         return result
 
-    def keep_books(
+    def report_progress(
         self, call: Call, *, patience_s: float = 0.0, twice: bool = False
     ) -> Any:
-        """Make a change that is about the run itself, its job and events: it is no part
-        of ``performed``, and a slow engine is not waited for long.
+        """Make a change that records the run itself (job, events): it is not added to
+        ``performed``, and its timeout is that of a reading.
 
-        ``twice``: it does no harm to send it again where the engine may have made it.
-        Raises as :meth:`perform`.
+        ``twice``: it may be sent again even if the engine may have made it. Raises as
+        :meth:`perform`.
         """
 
         def again(problem: EngineProblem) -> bool:
@@ -179,47 +179,50 @@ class Session:
         timeout_s: float,
         every_s: float = 2.0,
     ) -> _T:
-        """Read again and again until ``test`` of it gives something; return that.
+        """Read every ``every_s`` until ``test`` of the result is not None; return that.
 
-        Statuses that the SDK does not know are None: go on. Raises TimeoutProblem after
-        ``timeout_s``, and what :meth:`read` raises.
+        A status that the SDK does not know is None; ``test`` should keep waiting then.
+        Raises TimeoutProblem after ``timeout_s``, and as :meth:`read`.
         """
         until = self.clock() + timeout_s
         while True:
             value = self.read(read)
-            found = test(value)
-            if found is not None:
-                return found
+            result = test(value)
+            if result is not None:
+                return result
             if self.clock() >= until:
-                seen = seen_last(value)
+                seen = _status_of(value)
                 raise TimeoutProblem(
                     "engine-wait-timeout",
-                    f"{doing} is not done after {timeout_s:.0f} s; last seen: {seen}",
+                    f"{doing} is not complete after {timeout_s:.0f} s; "
+                    f"last seen: {seen}",
                     seen,
                     doing,
                 )
             self.sleep(every_s)
 
     def close(self) -> None:
-        """Log out, unless the token was given to us. Never raises; may be repeated."""
+        """Log out, unless the token comes from the settings. Never raises; may be
+        repeated.
+        """
         self._api.close()
 
     def _with_reason(self, call: Call, problem: EngineProblem) -> EngineProblem:
-        """Return ``problem`` with the reason from the engine's events, where the answer
-        had none: a refusal inside of the engine's own commands comes without messages.
+        """Return ``problem`` with the reason from the engine's events if the answer has
+        none: a refusal by one of the engine's internal commands has no message.
         """
-        lacks = problem.kind in (INVALID, CONFLICT, BROKEN) and not problem.detail
-        if isinstance(problem, LostAnswer) or problem.code is None or not lacks:
+        no_reason = problem.kind in (INVALID, CONFLICT, BROKEN) and not problem.detail
+        if isinstance(problem, LostAnswer) or problem.code is None or not no_reason:
             return problem
         kind, _, about = call.path.partition("/")
         host = about.partition("/")[0] if kind == "hosts" else None
         try:
-            said = reasons(events_of_ours(self), host)
+            texts = reasons(events_of_ours(self), host)
         except EngineProblem:
             return problem
-        if not said:
+        if not texts:
             return problem
-        reason = "; ".join(one.strip().rstrip(".") for one in said[-3:])
+        reason = "; ".join(text.strip().rstrip(".") for text in texts[-3:])
         return EngineProblem(
             "engine-refused",
             f"{call.doing} failed: the engine {self.where} says: {reason}",
@@ -230,18 +233,18 @@ class Session:
         )
 
     def _act(self, call: Call, limit_s: float) -> Any:
-        # Never JobId: the engine refuses it for actions that it does not monitor
-        # (Backend.java:421), and ends the job with those that it does
+        # Never send JobId: the engine refuses it for actions that it does not monitor
+        # (Backend.java:421), and ends the job with those that it monitors
         # (CommandBase.java:1414).
-        words = dict(call.words)
-        words["query"] = {
-            **words.get("query", {}),
+        arguments = dict(call.words)
+        arguments["query"] = {
+            **arguments.get("query", {}),
             "correlation_id": self.correlation_id,
         }
         try:
-            # A connection of its own: libcurl by itself sends a request again that it
-            # sent on a kept connection which turns out to be closed.
-            return self._api.ask(call, words, limit_s, fresh=True)
+            # On a new connection: if a connection that was kept open turns out to be
+            # closed, libcurl by itself sends the request again.
+            return self._api.ask(call, arguments, limit_s, fresh=True)
         except EngineProblem as problem:
             if _may_be_made(problem):
                 raise lost(problem) from problem
@@ -274,32 +277,30 @@ class Session:
                 tries += 1
                 self.sleep(min(pause_s, left_s))
             else:
-                self._away = False
+                self._trouble_noted = False
                 return result
 
     def _note(self, problem: EngineProblem, limit_s: float) -> None:
         with self._lock:
-            if self._away:
+            if self._trouble_noted:
                 return
-            self._away = True
-        self.listener.note(
-            f"{problem.one_line}; trying again for up to {limit_s:.0f} s"
-        )
+            self._trouble_noted = True
+        self.listener.note(f"{problem.one_line}; retrying for up to {limit_s:.0f} s")
 
 
-def seen_last(value: Any) -> str:
-    """Return the status of what was read, in the API's word, for a sentence."""
+def _status_of(value: Any) -> str:
+    """Return the status of an object, in the API's word, for a message."""
     if isinstance(value, list):
         return f"{len(value)} objects"
     status = getattr(value, "status", None)
-    return "no status that is known" if status is None else str(status)
+    return "unknown status" if status is None else str(status)
 
 
 def _not_made(problem: EngineProblem) -> bool:
-    """Whether it is sure that the engine did not make the change, and may later."""
+    """Whether the engine certainly did not make the change, but may later."""
     if problem.kind in (UNREACHABLE, LOCKED, BUSY):
         return True
-    # The API's address is not there while the engine's server starts.
+    # The API does not exist while the engine's server starts.
     return problem.kind == UNAVAILABLE and problem.code == 404
 
 

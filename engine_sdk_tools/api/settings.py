@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Settings of the connection to the engine, and where state is kept.
+"""Merge the settings of the connection to the engine, edit a settings file, and name
+the folders for settings and state.
 
-The text of a settings file: its sections, and one of them set with everything else
-left as it is written. Pure.
-
-configparser would drop the comments.
-
-Where this machine keeps what a run needs to go on, and the user's settings.
-
-Where the engine is and who asks: from the command line, the environment, a file.
-
-The file has the shape of ovirt-img's (ovirt-imageio, client/_options.py): sections of
-an ini file with ``engine_url``, ``username``, ``password``, ``cafile``, ``log_file``
-and ``log_level``. The variables are those of the ovirt.ovirt Ansible collection.
-Pure: who calls reads the files.
+Settings come from the command line, the environment and a file. The file has the form
+of ovirt-img's (ovirt-imageio, client/_options.py): an ini file whose sections have
+``engine_url``, ``username``, ``password``, ``cafile``, ``log_file`` and ``log_level``.
+It is edited as text, because configparser would drop the comments. The environment
+variables are those of the ovirt.ovirt Ansible collection. The caller reads and writes
+the files.
 """
 
 from __future__ import annotations
@@ -31,18 +25,18 @@ from ovirt_rdma.engine_sdk_tools.api.url import engine_url
 from ovirt_rdma.host.errors import Problem
 
 KEYS = ("engine_url", "username", "password", "cafile", "log_file", "log_level")
-# Read where no section is named and the file has several.
+# The section to use if none is named and the file has several.
 DEFAULT_SECTION = "default"
 
 _HEADER = re.compile(r"\[(.+)\]")
 _KEY = re.compile(r"([^\s=:#;][^=:]*?)\s*[=:]")
-_FIRST_LINE = "# Settings of ovirt-rdma: the engines it knows.\n"
+_FIRST_LINE = "# Settings of ovirt-rdma: one section per engine.\n"
 
 
 @dataclass(frozen=True)
 class IniFile:
-    """A settings file: ``open_to_others`` where not only its owner may read it,
-    ``ours`` where it is not another program's, ovirt-img's.
+    """A settings file: ``open_to_others`` if not only its owner may read it, ``ours``
+    unless it belongs to another program, ovirt-img.
     """
 
     path: str
@@ -52,8 +46,8 @@ class IniFile:
 
 
 def sections(ini: IniFile) -> dict[str, dict[str, str]]:
-    """Return the sections of the file. Raises Problem that quotes no line of it: it may
-    hold a password.
+    """Return the sections of the file. Raises Problem, which quotes no line, because it
+    may contain a password.
     """
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:
@@ -70,45 +64,47 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
     except configparser.MissingSectionHeaderError as error:
         raise Problem(
             "settings-no-section",
-            f"{ini.path}:{error.lineno}: there is no section before this line",
-            f"put [{DEFAULT_SECTION}] above it",
+            f"{ini.path}:{error.lineno}: this line is not in a section",
+            f"insert [{DEFAULT_SECTION}] above it",
         ) from error
     except configparser.ParsingError as error:
         lines = ", ".join(str(number) for number, _ in error.errors)
         raise Problem(
-            "settings-line-invalid", f"{ini.path}: line {lines} is no 'key = value'"
+            "settings-line-invalid", f"{ini.path}: line {lines} is not 'key = value'"
         ) from error
-    found = {name: dict(parser[name]) for name in parser.sections()}
+    by_name = {name: dict(parser[name]) for name in parser.sections()}
     if ini.ours:
-        for name, values in found.items():
+        for name, values in by_name.items():
             for key in values:
                 if key not in KEYS:
                     raise Problem(
                         "settings-key-unknown",
                         f"{ini.path}: section [{name}] has an unknown key {key!r}",
-                        nearest_word(key, KEYS) or f"the keys are {', '.join(KEYS)}",
+                        _nearest_word(key, KEYS) or f"the keys are {', '.join(KEYS)}",
                     )
-    return found
+    return by_name
 
 
 def with_section(
     ini: IniFile, name: str, values: Mapping[str, Optional[str]]
 ) -> IniFile:
-    """Return the file with ``values`` in section ``name``, made if need be; None takes
-    a key away. Raises Problem for what an ini file cannot hold.
+    """Return the file with ``values`` in section ``name``, which is added if missing.
+
+    A value None removes the key. Raises Problem for a name or value that an ini file
+    cannot contain.
     """
     if not name.strip() or name != name.strip() or re.search(r"[\]\[\n\r]", name):
         raise Problem(
             "settings-section-name-invalid",
-            f"{name!r} cannot be a section of a settings file",
+            f"{name!r} is not a valid name for a section of a settings file",
         )
     for key, value in values.items():
         if value is not None and (value != value.strip() or "\n" in value):
             raise Problem(
                 "settings-value-invalid",
-                f"{key} cannot be kept in a settings file: it begins or ends with a "
-                "blank",
-                "keep a password in a file of its own: --password-file",
+                f"{key} cannot be stored in a settings file: it begins or ends with a "
+                "blank, or has several lines",
+                "write a password to a separate file, for --password-file",
             )
     before = sections(ini)
     after = replace(ini, text=_edited(ini.text, name, values))
@@ -120,8 +116,8 @@ def with_section(
     if sections(after) != {**before, name: wanted}:
         raise Problem(
             "settings-not-editable",
-            f"{ini.path} is written in a way that cannot be changed safely",
-            "edit it by hand",
+            f"{ini.path} has a form that cannot be edited safely",
+            "edit it manually",
         )
     return after
 
@@ -140,11 +136,11 @@ def _edited(text: str, name: str, values: Mapping[str, Optional[str]]) -> str:
     )
     kept, dropping = [], False
     for line in lines[start + 1 : end]:
-        found = _KEY.match(line)
-        if found:
-            dropping = found.group(1).lower() in values
+        match = _KEY.match(line)
+        if match:
+            dropping = match.group(1).lower() in values
         elif not line[:1].isspace():
-            # What is indented goes on from the line before.
+            # An indented line continues the value of the line before.
             dropping = False
         if not dropping:
             kept.append(line)
@@ -156,84 +152,84 @@ def _edited(text: str, name: str, values: Mapping[str, Optional[str]]) -> str:
 
 def _line_of(lines: list[str], name: str) -> Optional[int]:
     for at, line in enumerate(lines):
-        found = _HEADER.match(line)
-        if found and found.group(1) == name:
+        match = _HEADER.match(line)
+        if match and match.group(1) == name:
             return at
     return None
 
 
-def nearest_word(word: str, known: Iterable[str]) -> str:
-    """Return "did you mean X?" for a word of ``known`` that is like it; "" for none."""
+def _nearest_word(word: str, known: Iterable[str]) -> str:
+    """Return "did you mean X?" for the word of ``known`` most like it; "" for none."""
     near = get_close_matches(word, list(known), 1)
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-_OF_ROOT = Path("/var/lib/ovirt-rdma/engine")
+_STATE_OF_ROOT = Path("/var/lib/ovirt-rdma/engine")
 _NAME = "ovirt-rdma"
 
 
 def state_folder(environ: Mapping[str, str], euid: int) -> Path:
-    """Return the folder of states: root's below /var/lib, else by the XDG Base
-    Directory Specification. It need not be there. Raises Problem without a home.
+    """Return the folder for state files, which need not exist: for root below /var/lib,
+    else as the XDG Base Directory Specification says. Raises Problem without HOME.
     """
     if euid == 0:
-        return _OF_ROOT
+        return _STATE_OF_ROOT
     return _base(environ, "XDG_STATE_HOME", ".local/state") / _NAME
 
 
 def settings_file(environ: Mapping[str, str]) -> Path:
-    """Return the name of the user's settings file. Raises Problem without a home."""
+    """Return the path of the user's settings file. Raises Problem without HOME."""
     return _base(environ, "XDG_CONFIG_HOME", ".config") / f"{_NAME}.conf"
 
 
 def imageio_settings_file(environ: Mapping[str, str]) -> Path:
-    """Return the name of ovirt-img's settings file, which has the same shape."""
+    """Return the path of ovirt-img's settings file, which has the same form."""
     return settings_file(environ).with_name("ovirt-img.conf")
 
 
 def ca_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the CAs that ``login --fetch-ca`` fetched."""
+    """Return the folder for the CAs that ``login --fetch-ca`` stores."""
     return settings_file(environ).with_name(_NAME)
 
 
 def made_folder(folder: Path) -> Path:
-    """Make ``folder``, readable for its owner only, if need be; return it.
+    """Return ``folder``, created if missing, readable for its owner only.
 
-    Raises Problem where it cannot be made.
+    Raises Problem if it cannot be created.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Problem(
-            "folder-not-created", f"{folder} cannot be made: {error.strerror}"
+            "folder-not-created", f"{folder} cannot be created: {error.strerror}"
         ) from error
     return folder
 
 
 def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
-    # The specification: what is not absolute is to be ignored.
-    named = environ.get(variable, "")
-    if named.startswith("/"):
-        return Path(named)
+    # The specification says to ignore a path that is not absolute.
+    path = environ.get(variable, "")
+    if path.startswith("/"):
+        return Path(path)
     home = environ.get("HOME", "")
     if not home.startswith("/"):
         raise Problem(
             "home-unknown",
-            f"neither {variable} nor HOME says where files of yours are",
-            f"set HOME, or {variable}",
+            f"neither {variable} nor HOME is set to an absolute path",
+            f"set HOME or {variable}",
         )
     return Path(home) / below_home
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-# curl and the engine's own clients wait for ever; a reading takes some seconds.
+# curl and the engine's own clients wait forever; a reading takes some seconds.
 TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What the command line says; ``password`` is what the --password-file holds."""
+    """Settings on the command line; ``password`` is the content of --password-file."""
 
     config: Optional[str] = None
     engine_url: Optional[str] = None
@@ -244,9 +240,11 @@ class Flags:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to reach an engine. ``url`` ends in /ovirt-engine/api. Without ``token`` and
-    ``password`` somebody has to ask for the password. ``timeout_s`` is for a reading;
-    ``warnings`` are sentences for the operator.
+    """The connection to an engine.
+
+    ``url`` ends in /ovirt-engine/api. Without ``token`` and ``password`` the caller
+    has to ask for the password. ``timeout_s`` is for one reading; ``warnings`` are
+    sentences for the operator.
     """
 
     url: str
@@ -260,11 +258,11 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise Problem for what no request can have in it."""
+        """Raise Problem for credentials that no request can contain."""
         sent = {"user": self.username, "password": self.password, "token": self.token}
-        for name, word in sent.items():
-            # Bytes of the environment that are no UTF-8 come as surrogates.
-            if word and any("\ud800" <= letter <= "\udfff" for letter in word):
+        for name, value in sent.items():
+            # Bytes of the environment that are not UTF-8 become surrogates.
+            if value and any("\ud800" <= letter <= "\udfff" for letter in value):
                 raise Problem(
                     "credential-not-utf8",
                     f"the {name} for the engine is not UTF-8 text",
@@ -272,13 +270,13 @@ class Settings:
         if self.token and not (self.token.isascii() and self.token.isprintable()):
             raise Problem(
                 "token-invalid",
-                "the token for the engine is none: it is not ASCII text",
+                "the token for the engine is invalid: it is not printable ASCII text",
             )
 
 
 @dataclass(frozen=True)
 class _Source:
-    """What one place says, under the file's keys, and ``token``."""
+    """The settings of one source, under the file's keys and ``token``."""
 
     name: str
     values: Mapping[str, str] = field(repr=False)
@@ -293,11 +291,12 @@ def from_sources(
     ini: Optional[IniFile] = None,
     default_ca: Optional[str] = None,
 ) -> Settings:
-    """Return the settings: flags and a section that they name, over the environment,
-    over the file's default section. Environment and default section do not count where
-    they name another engine than what is above them: their password is for that one.
+    """Return the settings of all sources. Raises Problem.
 
-    ``default_ca`` is what is trusted where nobody says what. Raises Problem.
+    In this order: flags, the section that they name, the environment, the file's
+    default section. Environment and default section are ignored if they name another
+    engine than the sources before them, because their password is for that engine.
+    ``default_ca`` is used if no source names a CA.
     """
     sources = [_of_flags(flags)]
     if flags.config is not None:
@@ -307,17 +306,17 @@ def from_sources(
         sources.append(variables)
     if flags.config is None and ini is not None:
         sources += _default_section(ini, sources)
-    asked = _first(sources, "engine_url")
-    if asked is None:
+    address = _first(sources, "engine_url")
+    if address is None:
         raise Problem("engine-not-configured", *_no_engine(ini))
-    url = engine_url(asked)
+    url = engine_url(address)
     username, password, token = _credentials(sources)
     level = _first(sources, "log_level") or "info"
     if level not in LOG_LEVELS:
         raise Problem(
             "log-level-unknown",
-            f"log_level {level!r} is none of {', '.join(LOG_LEVELS)}",
-            nearest_word(level, LOG_LEVELS),
+            f"log_level {level!r} is not one of {', '.join(LOG_LEVELS)}",
+            _nearest_word(level, LOG_LEVELS),
         )
     return Settings(
         url,
@@ -332,25 +331,27 @@ def from_sources(
 
 
 def _of_flags(flags: Flags) -> _Source:
-    said = {
+    values = {
         "engine_url": flags.engine_url,
         "username": flags.username,
         "password": flags.password,
         "cafile": flags.ca_file,
     }
-    return _Source("flags", {key: value for key, value in said.items() if value})
+    return _Source("flags", {key: value for key, value in values.items() if value})
 
 
 def _of_environ(environ: Mapping[str, str]) -> _Source:
     host = environ.get("OVIRT_HOSTNAME")
-    said = {
+    values = {
         "engine_url": environ.get("OVIRT_URL") or host,
         "username": environ.get("OVIRT_USERNAME"),
         "password": environ.get("OVIRT_PASSWORD"),
         "token": environ.get("OVIRT_TOKEN"),
         "cafile": environ.get("OVIRT_CAFILE"),
     }
-    return _Source("environment", {key: value for key, value in said.items() if value})
+    return _Source(
+        "environment", {key: value for key, value in values.items() if value}
+    )
 
 
 def _section(ini: Optional[IniFile], name: str) -> _Source:
@@ -358,45 +359,46 @@ def _section(ini: Optional[IniFile], name: str) -> _Source:
         raise Problem(
             "settings-file-missing",
             f"there is no settings file for --config {name}",
-            "'ovirt-rdma login' writes one",
+            "write one with 'ovirt-rdma login'",
         )
-    found = sections(ini)
-    if name not in found:
+    by_name = sections(ini)
+    if name not in by_name:
         raise Problem(
             "settings-section-unknown",
             f"{ini.path} has no section [{name}]",
-            nearest_word(name, found) or f"it has {_listed(found)}",
+            _nearest_word(name, by_name) or f"its sections: {_listed(by_name)}",
         )
-    return _Source("file", found[name])
+    return _Source("file", by_name[name])
 
 
 def _default_section(ini: IniFile, above: Sequence[_Source]) -> list[_Source]:
-    found = sections(ini)
-    name = DEFAULT_SECTION if DEFAULT_SECTION in found else None
-    if name is None and len(found) == 1:
-        name = next(iter(found))
+    by_name = sections(ini)
+    name = DEFAULT_SECTION if DEFAULT_SECTION in by_name else None
+    if name is None and len(by_name) == 1:
+        name = next(iter(by_name))
     if name is None:
         return []
-    source = _Source("file", found[name])
-    named = _first(above, "engine_url") is not None
-    if _for_another(source, above) or (named and source.get("engine_url") is None):
+    source = _Source("file", by_name[name])
+    engine_named = _first(above, "engine_url") is not None
+    engine_missing = source.get("engine_url") is None
+    if _for_another(source, above) or (engine_named and engine_missing):
         return []
     return [source]
 
 
 def _for_another(source: _Source, above: Sequence[_Source]) -> bool:
     """Whether ``source`` names another engine than the sources ``above`` it."""
-    asked, theirs = _first(above, "engine_url"), source.get("engine_url")
-    if asked is None or theirs is None:
+    url, other = _first(above, "engine_url"), source.get("engine_url")
+    if url is None or other is None:
         return False
-    return engine_url(asked) != engine_url(theirs)
+    return engine_url(url) != engine_url(other)
 
 
 def _credentials(
     sources: Sequence[_Source],
 ) -> tuple[Optional[str], Optional[str], Optional[str]]:
-    """Return username, password and token. A token that comes from below the place that
-    names the user or the password would be somebody else's.
+    """Return username, password and token. A token is ignored if a source before its
+    own names a user or a password: it could belong to another user.
     """
     username = _first(sources, "username")
     for source in sources:
@@ -408,22 +410,24 @@ def _credentials(
 
 
 def _first(sources: Sequence[_Source], key: str) -> Optional[str]:
-    return next((value for one in sources if (value := one.get(key))), None)
+    return next((value for source in sources if (value := source.get(key))), None)
 
 
 def _warnings(ini: Optional[IniFile], sources: Sequence[_Source]) -> tuple[str, ...]:
-    secret = any(one.name == "file" and one.get("password") for one in sources)
-    if ini is None or not secret or not ini.open_to_others:
+    has_password = any(
+        source.name == "file" and source.get("password") for source in sources
+    )
+    if ini is None or not has_password or not ini.open_to_others:
         return ()
     command = f"chmod 600 {shlex.quote(ini.path)}"
-    return (f"{ini.path} has a password and others may read it: {command}",)
+    return (f"{ini.path} has a password, and others can read it: run {command}",)
 
 
 def _no_engine(ini: Optional[IniFile]) -> tuple[str, str]:
-    if ini is not None and len(found := sections(ini)) > 1:
+    if ini is not None and len(by_name := sections(ini)) > 1:
         return (
             "no engine is named",
-            f"say which with --config: {ini.path} has {_listed(found)}",
+            f"give --config SECTION; sections in {ini.path}: {_listed(by_name)}",
         )
     return (
         "no engine is named",
@@ -433,4 +437,4 @@ def _no_engine(ini: Optional[IniFile]) -> tuple[str, str]:
 
 
 def _listed(names: Mapping[str, object]) -> str:
-    return ", ".join(names) or "no section"
+    return ", ".join(names) or "none"

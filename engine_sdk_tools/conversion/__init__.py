@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Converting storage domains between TCP and RDMA: offline, rolling, and back.
+"""Convert storage domains between TCP and RDMA: offline, rolling, and back.
 
-What to do next is decided anew before each act, from what the engine and the hosts say
-now; the state file says only what was found at the start and what was begun.
+The next step is decided from the present state of the engine and the hosts. The state
+file records only what was found at the start and what was started.
 """

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carry out one step of a conversion.
+"""Do one step of a conversion, in the engine or on a host.
 
-What carrying a conversion out needs: the engine, and where the state is kept.
-
-Doing one step of a conversion: at the engine, or on a host.
+The protocols are the parts of a session, a lock and a state file that a run needs.
 """
 
 from __future__ import annotations
@@ -21,7 +19,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     OFFLINE,
     ConversionState,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import Sight, View, sight_of
+from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+    Observation,
+    Snapshot,
+    observation_of,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     ENTER,
     LEAVE,
@@ -39,7 +41,7 @@ from ovirt_rdma.host.errors import Problem
 
 
 class ChangesEngine(Protocol):
-    """What carrying out needs of a session."""
+    """The part of a session that a run needs."""
 
     @property
     def correlation_id(self) -> str:
@@ -71,33 +73,34 @@ class ChangesEngine(Protocol):
 
 
 class HoldsLock(Protocol):
-    """What keeps other runs off."""
+    """The lock that keeps out other runs."""
 
     def check(self) -> None:
         """See DataCenterLock."""
 
 
 class KeepsState(Protocol):
-    """Where the state is written."""
+    """The store of the state."""
 
     def write(self, state: ConversionState) -> None:
         """See StateFile."""
 
 
-# Of the SDK's object and its status: why it has failed, "" for done, None for not yet.
+# Of the SDK's object and its status: why the wait has failed, "" for done, None for not
+# yet.
 _Test = Callable[[Any, Optional[str]], Optional[str]]
-# What a host is not on its way, but for a while; so long it may be, while it goes to
-# maintenance and while it comes up.
-_ILL = ("non_responsive", "down", "error", "install_failed")
-ILL_S = {WAIT_IN: 600.0, WAIT_OUT: 1800.0}
-# So often it is told that a wait goes on; it also shows others that the run is alive.
+# A host may have these statuses only for a limited time while it goes to maintenance
+# or comes up.
+_BROKEN = ("non_responsive", "down", "error", "install_failed")
+BROKEN_S = {WAIT_IN: 600.0, WAIT_OUT: 1800.0}
+# The interval of notes that a wait continues; they also show that the run is alive.
 STILL_S = 300.0
 
 
-class Acts:
-    """``sights`` is what hosts told, by name, as long as it holds; ``arrived`` and
-    ``refused`` are View's. ``check`` is called before each request that changes
-    something.
+class Actions:
+    """Does the steps. ``observations`` are the valid reports of hosts, by name;
+    ``arrived`` and ``refused`` are those of Snapshot. ``check`` is called before each
+    request that changes something.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class Acts:
         listener: Listener,
         check: Callable[[], None],
     ) -> None:
-        self.sights: dict[str, Sight] = {}
+        self.observations: dict[str, Observation] = {}
         self.arrived: dict[str, bool] = {}
         self.refused: dict[str, str] = {}
         self._session = session
@@ -115,12 +118,12 @@ class Acts:
         self._listener = listener
         self._check = check
 
-    def view(self, engine: Engine) -> View:
-        """Return what is looked at now."""
-        return View(engine, self.sights, self.arrived, self.refused)
+    def snapshot(self, engine: Engine) -> Snapshot:
+        """Return the snapshot for the next decision."""
+        return Snapshot(engine, self.observations, self.arrived, self.refused)
 
     def before(self, state: ConversionState, step: Step) -> ConversionState:
-        """Return the state with what has to be known before ``step`` is done."""
+        """Return the state with the newest event before ``step``."""
         if step.of_domain:
             if step.before != LEAVING:
                 return state
@@ -131,8 +134,8 @@ class Acts:
         return state.with_host(step.subject, event=newest_event(self._session))
 
     def note_refusals(self, state: ConversionState) -> None:
-        """Note the hosts that could not mount a domain which was activated: the engine
-        leaves them up for minutes, and tells only in its events.
+        """Read which hosts could not mount an activated domain: the engine leaves them
+        up for minutes, and shows the failure only in its events.
         """
         names = {host.id: host.name for host in state.hosts}
         self.refused.clear()
@@ -141,44 +144,46 @@ class Acts:
                 continue
             export = str(export_at(domain.address, domain.path))
             events = MountEvents(self._session, domain.name, export, domain.event)
-            why = "; ".join(one.rstrip(".") for one in events.said())
+            why = "; ".join(text.rstrip(".") for text in events.said())
             for host in events.failed_hosts():
                 if host in names:
                     self.refused[names[host]] = why
 
-    def act(self, state: ConversionState, view: View, step: Step) -> str:
-        """Do it; return why it did not come about, or ""."""
+    def act(self, state: ConversionState, snapshot: Snapshot, step: Step) -> str:
+        """Do ``step``; return why it failed, or ""."""
         if step.call is not None:
             self._session.perform(step.call, before=self._check)
             return ""
         if step.kind == LOOK:
-            return self._look(state, view, step.hosts)
+            return self._look(state, snapshot, step.hosts)
         if step.kind == PUSH:
-            return self._push(state, view, step)
+            return self._push(state, snapshot, step)
         return self._wait(state, step)
 
-    def _look(self, state: ConversionState, view: View, names: Sequence[str]) -> str:
+    def _look(
+        self, state: ConversionState, snapshot: Snapshot, names: Sequence[str]
+    ) -> str:
         exports = [export_at(d.address, d.path) for d in state.domains]
-        hosts = {name: view.host(state.host(name)) for name in names}
-        there = [host for host in hosts.values() if host is not None]
+        hosts = {name: snapshot.host(state.host(name)) for name in names}
+        present = [host for host in hosts.values() if host is not None]
         reports: Mapping[str, HostReport] = {}
-        why = "there is no report of it"
+        why = "it has not reported"
         try:
-            reports = self._door.reports(there) if self._door else {}
+            reports = self._door.reports(present) if self._door else {}
         except Problem as problem:
-            # Of these hosts: others may be asked later, and a revert goes on for them.
+            # This concerns these hosts only; a revert continues with the others.
             why = problem.one_line
         for name, host in hosts.items():
             report = reports.get(host.name) if host else None
-            self.sights[name] = (
-                sight_of(report, exports) if report else Sight(problem=why)
+            self.observations[name] = (
+                observation_of(report, exports) if report else Observation(problem=why)
             )
         return ""
 
-    def _push(self, state: ConversionState, view: View, step: Step) -> str:
+    def _push(self, state: ConversionState, snapshot: Snapshot, step: Step) -> str:
         if self._door is None:
-            return f"there is no way to {step.subject}"
-        host = view.host(state.host(step.subject))
+            return f"there is no access to {step.subject}"
+        host = snapshot.host(state.host(step.subject))
         if host is None:
             return f"{step.subject} is no longer in the engine"
         pushed: Optional[Pushed]
@@ -187,39 +192,39 @@ class Acts:
         except Problem as problem:
             pushed = Pushed(host.name, problem=problem.one_line)
         if pushed is None:
-            return f"{host.name}: nobody answered the push of the policy"
+            return f"{host.name} did not answer the push of the policy"
         if pushed.problem:
             return f"{host.name}: {pushed.problem}"
         wanted = state.host(step.subject)
         if step.policy == wanted.wanted and pushed.digest not in (None, wanted.digest):
             return (
-                f"{host.name} has loaded {pushed.digest}, not the policy that was "
-                f"pushed, {wanted.digest}"
+                f"{host.name} has loaded the policy {pushed.digest}, not the one that "
+                f"was pushed, {wanted.digest}"
             )
         return ""
 
     def _wait(self, state: ConversionState, step: Step) -> str:
         if step.of_domain:
             return self._until(
-                step, lambda found, status: "" if status in step.until else None
+                step, lambda resource, status: "" if status in step.until else None
             )
         host = state.host(step.subject)
         if step.kind == WAIT_IN:
             evacuation = Evacuation(self._session, host.id, host.event)
 
-            def failed(found: Any, status: Optional[str]) -> Optional[str]:
+            def failed(resource: Any, status: Optional[str]) -> Optional[str]:
                 if status == "preparing_for_maintenance":
-                    why = evacuation.failed(found)
+                    why = evacuation.failed(resource)
                     return f"{host.name} is not evacuated: {why}" if why else None
                 return "" if status in step.until else None
 
             return self._until(step, failed)
-        # Of a host that comes up by itself nobody knows which event is the one.
+        # If a host comes up by itself, the event of its activation is unknown.
         ours = step.kind == WAIT_OUT and host.stage == LEAVING
         after = (host.event or newest_event(self._session)) if ours else None
         activation = Activation(self._session, host.id, after)
 
-        def over(found: Any, status: Optional[str]) -> Optional[str]:
+        def over(resource: Any, status: Optional[str]) -> Optional[str]:
             if status == "up" and not activation.over():
                 return None
             return "" if status in step.until else None
@@ -229,26 +234,26 @@ class Acts:
         return why
 
     def _until(self, step: Step, test: _Test) -> str:
-        """Wait until ``test`` of the object and its status gives something."""
-        began = told = well = self._session.clock()
-        ill_s = ILL_S[step.kind]
+        """Wait until ``test`` of the object and its status is not None; return that."""
+        began = noted = well = self._session.clock()
+        limit_s = BROKEN_S[step.kind]
 
-        def arrived(found: Any) -> Optional[str]:
-            nonlocal told, well
+        def arrived(resource: Any) -> Optional[str]:
+            nonlocal noted, well
             now = self._session.clock()
-            status = found.status.value if found.status else None
-            if status not in _ILL or step.of_domain:
+            status = resource.status.value if resource.status else None
+            if status not in _BROKEN or step.of_domain:
                 well = now
-            elif now - well >= ill_s:
+            elif now - well >= limit_s:
                 return (
-                    f"{step.subject} is {status_words(status)} for {ill_s / 60:.0f} "
-                    "minutes"
+                    f"{step.subject} has been {status_words(status)} for "
+                    f"{limit_s / 60:.0f} minutes"
                 )
-            if now - told >= STILL_S:
-                told = now
+            if now - noted >= STILL_S:
+                noted = now
                 minutes = (now - began) / 60
                 self._listener.note(f"still {step.doing}, for {minutes:.0f} minutes")
-            return test(found, status)
+            return test(resource, status)
 
         read = Read(step.path, step.doing, "get")
         return str(self._session.wait_until(read, arrived, step.doing, step.timeout_s))

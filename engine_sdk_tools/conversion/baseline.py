@@ -1,20 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The state before a conversion, for a revert: hosts, domains, mount options.
+"""Record the state before a conversion, and keep the baseline of several. Pure.
 
-What was before the first of several conversions to one goal. Pure.
+At its start a conversion records each domain with its mount options for the new
+transport, and each host. Host reports are condensed on arrival: each has some hundred
+kilobytes, and there may be hundreds.
 
-A conversion that has ended may be followed by another, for hosts that came later or for
-one domain more. A failure of it goes back to what it found itself; a revert goes back
-to what the first one found.
-
-A storage connection's mount options with another transport. Pure.
-
-Only what chooses the transport changes; all else stays as it is written.
-
-What a conversion notes of hosts and domains at its begin. Pure.
-
-What a host's report gives a conversion, so that the report itself may go: it is some
-hundred kilobytes, and there may be hundreds. Pure.
+A conversion may be followed by another to the same transport, for later hosts or
+another domain. If that fails, it is rolled back to the state that it found itself; a
+revert restores the baseline, the state that the first one found.
 """
 
 from __future__ import annotations
@@ -35,7 +28,10 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import Sight, sight_of
+from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+    Observation,
+    observation_of,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
@@ -46,7 +42,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     policy_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, StorageConnection
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy import json_form
@@ -56,24 +52,27 @@ from ovirt_rdma.host.policy.model import DEFAULT_PORT, TCP, Policy
 from ovirt_rdma.storage.mount_options import PORT, TRANSPORT, MountOptions
 
 
-def keeping(
+def with_earlier(
     state: ConversionState, earlier: Sequence[ConversionState]
 ) -> ConversionState:
-    """Return ``state``, which begins, with the originals of ``earlier`` conversions of
-    its domains to its goal, the latest first.
+    """Return a new ``state`` with the baseline of ``earlier`` conversions of its
+    domains to the same transport, the latest first.
     """
-    origin = state
-    for one in earlier:
-        ended = one.stage == CONVERTED
-        origin = _joined(origin, with_originals(one) if ended else _first(one))
+    baseline = state
+    for conversion in earlier:
+        if conversion.stage == CONVERTED:
+            before = with_baseline(conversion)
+        else:
+            before = _rolled_back(conversion)
+        baseline = _joined(baseline, before)
     if not earlier:
         return state
-    return replace(state, first_domains=origin.domains, first_hosts=origin.hosts)
+    return replace(state, first_domains=baseline.domains, first_hosts=baseline.hosts)
 
 
-def with_originals(state: ConversionState) -> ConversionState:
-    """Return ``state`` as if it were the first of its kind, for a revert: with what
-    was found then, and with all hosts that were converted since.
+def with_baseline(state: ConversionState) -> ConversionState:
+    """Return ``state`` for a revert to its baseline, as if it were the first
+    conversion: with the baseline, and all hosts that were converted since.
     """
     if not state.first_domains:
         return state
@@ -82,9 +81,11 @@ def with_originals(state: ConversionState) -> ConversionState:
         replace(d, options=rows[d.id].options, touched=d.touched or rows[d.id].touched)
         for d in state.domains
     )
-    since = [n for n, domain in enumerate(domains) if rows[domain.id].touched]
+    converted = [n for n, domain in enumerate(domains) if rows[domain.id].touched]
     first = {host.id: host for host in state.first_hosts}
-    hosts = [_again(h, first.pop(h.id, None), since, domains) for h in state.hosts]
+    hosts = [
+        _restarted(h, first.pop(h.id, None), converted, domains) for h in state.hosts
+    ]
     hosts += first.values()
     return replace(
         state,
@@ -96,84 +97,99 @@ def with_originals(state: ConversionState) -> ConversionState:
     )
 
 
-def _first(state: ConversionState) -> ConversionState:
-    """What was before a conversion that was taken back, and is so again."""
+def _rolled_back(state: ConversionState) -> ConversionState:
+    """Return the baseline of a conversion that was rolled back."""
     return replace(state, domains=state.first_domains, hosts=state.first_hosts)
 
 
-def _again(
+def _restarted(
     host: HostRecord,
     first: Optional[HostRecord],
-    since: Collection[int],
+    converted: Collection[int],
     domains: Sequence[DomainRecord],
 ) -> HostRecord:
+    """Return the record of ``host`` in the baseline, at the start of a revert.
+
+    ``converted`` are the positions of domains that an earlier conversion converted.
+    """
     if first is None:
-        # It came in while this conversion stood still.
-        first = _late(host, since, len(domains))
-    # Its own rule makes its mounts, also after the revert.
-    own = first.push and first.policy == first.wanted
+        # The host was added while this conversion was paused.
+        first = _added_later(host, converted, len(domains))
+    # Its own rule decides its mounts, after the revert too.
+    own_rule = first.push and first.policy == first.wanted
     return replace(
         first,
         name=host.name,
         found=host.found,
         goal=FORWARD,
         stage=TODO,
-        touched=first.touched or host.ours or (host.touched and not own),
+        touched=first.touched or host.ours or (host.touched and not own_rule),
         ours=host.ours,
     )
 
 
-def _joined(origin: ConversionState, earlier: ConversionState) -> ConversionState:
-    """Return ``origin`` with what ``earlier`` has found, where that still counts."""
+def _joined(baseline: ConversionState, earlier: ConversionState) -> ConversionState:
+    """Return ``baseline`` with what ``earlier`` found, as far as that still applies."""
     rows = {domain.id: domain for domain in earlier.domains}
     numbers = {domain.id: n for n, domain in enumerate(earlier.domains)}
-    places = {n: numbers[d.id] for n, d in enumerate(origin.domains) if d.id in numbers}
+    positions = {
+        n: numbers[d.id] for n, d in enumerate(baseline.domains) if d.id in numbers
+    }
     known = {h.id: h for h in earlier.hosts if h.touched or any(h.transports)}
-    count = len(origin.domains)
+    count = len(baseline.domains)
     hosts = []
-    for host in origin.hosts:
+    for host in baseline.hosts:
         first = known.pop(host.id, None)
         if first is None:
-            hosts.append(_late(host, places, count))
+            hosts.append(_added_later(host, positions, count))
         else:
-            hosts.append(_known(host, first, places, count))
-    for gone in known.values():
-        none = replace(gone, transports=())
-        hosts.append(_known(none, gone, places, count))
-    domains = tuple(_row(domain, rows.get(domain.id)) for domain in origin.domains)
-    return replace(origin, domains=domains, hosts=tuple(hosts))
+            hosts.append(_known(host, first, positions, count))
+    for removed in known.values():
+        unmounted = replace(removed, transports=())
+        hosts.append(_known(unmounted, removed, positions, count))
+    domains = tuple(_row(domain, rows.get(domain.id)) for domain in baseline.domains)
+    return replace(baseline, domains=domains, hosts=tuple(hosts))
 
 
 def _row(domain: DomainRecord, first: Optional[DomainRecord]) -> DomainRecord:
-    # One that is not as the earlier left it was set by hand: that is to come back.
+    # Options that differ from those of the earlier conversion were set manually, so a
+    # revert restores them.
     if first is None or domain.options != domain.wanted:
         return domain
     return replace(domain, options=first.options, touched=True)
 
 
-def _late(host: HostRecord, since: Collection[int], count: int) -> HostRecord:
-    """A host that was not there: what it was mounted over came of the new rows, unless
-    its own policy has the rules. So after a revert it goes with the others.
+def _added_later(
+    host: HostRecord, converted: Collection[int], count: int
+) -> HostRecord:
+    """Return the baseline of a host that was added after the earlier conversion.
+
+    The new mount options decided its transports, unless its own policy has the rules,
+    so a revert treats it like the other hosts. ``converted`` are the positions of the
+    domains of the earlier conversion.
     """
     before = host.transports or (None,) * count
-    mine = tuple(None if n in since else t for n, t in enumerate(before))
-    own = host.push and host.policy == host.wanted
-    by_row = not own and any(before[n] for n in since)
-    return replace(host, transports=mine, touched=host.touched or by_row)
+    transports = tuple(None if n in converted else t for n, t in enumerate(before))
+    own_rule = host.push and host.policy == host.wanted
+    by_row = not own_rule and any(before[n] for n in converted)
+    return replace(host, transports=transports, touched=host.touched or by_row)
 
 
 def _known(
-    host: HostRecord, first: HostRecord, places: dict[int, int], count: int
+    host: HostRecord, first: HostRecord, positions: dict[int, int], count: int
 ) -> HostRecord:
-    then = first.transports or (None,) * (1 + max(places.values(), default=0))
+    """Return the baseline of a host of the earlier conversion."""
+    then = first.transports or (None,) * (1 + max(positions.values(), default=0))
     now = host.transports or (None,) * count
-    mine = tuple(then[places[n]] if n in places else now[n] for n in range(count))
-    return replace(_policy(host, first), transports=mine, touched=True)
+    transports = tuple(
+        then[positions[n]] if n in positions else now[n] for n in range(count)
+    )
+    return replace(_policy(host, first), transports=transports, touched=True)
 
 
 def _policy(host: HostRecord, first: HostRecord) -> HostRecord:
-    """The policy of ``host`` that a revert puts back."""
-    theirs = replace(
+    """Return ``host`` with the policy that a revert restores."""
+    with_first = replace(
         host,
         push=first.push,
         policy=first.policy,
@@ -181,27 +197,28 @@ def _policy(host: HostRecord, first: HostRecord) -> HostRecord:
         digest=first.digest,
     )
     if not host.push:
-        return theirs
+        return with_first
     if not first.push:
         return host
     if host.policy in (first.wanted, first.policy):
         between = () if host.policy is None else (host.policy,)
         return replace(host, policy=first.policy, between=(*host.between, *between))
-    # Somebody changed it since. With our rule in it, it is none to go back to: the
-    # revert says so, and leaves it. Without, it is what this conversion found.
-    return theirs if host.policy == host.wanted else host
+    # The policy was changed since. With our rule in it, it is not a state to restore:
+    # the revert reports it and leaves it. Without, it is what this conversion found.
+    return with_first if host.policy == host.wanted else host
 
 
 def row_options(row: StorageConnection, to: str) -> str:
-    """Return the options of ``row`` for ``to``; as they are where they say so.
+    """Return the mount options of ``row`` for the transport ``to``, unchanged if they
+    already choose it.
 
     ``rdma6`` for an IPv6 address, because ``rdma`` means IPv4 to mount.nfs (nfs(5)).
-    A host with a rule for the export does not look at it. Raises OptionsProblem for a
-    port that is no number, ExportProblem for a row that names no export.
+    A host with a rule for the export ignores them. Raises OptionsProblem for a port
+    that is not a number, ExportProblem for a row without a valid export.
     """
     options = MountOptions.parse(row.mount_options)
     if to != RDMA:
-        # Without a word TCP is mount's own choice; an RDMA port would be wrong then.
+        # TCP is mount's default; an RDMA port would be wrong for it.
         return (
             str(options.without(TRANSPORT, PORT))
             if options.wants_rdma
@@ -216,17 +233,17 @@ def row_options(row: StorageConnection, to: str) -> str:
     return str(MountOptions(kept.items + added.items))
 
 
-# A fleet has few different policies.
-_KEPT = 64
+# The size of the cache of policies: a fleet has few different ones.
+_CACHED = 64
 
 
 def ordered(hosts: Sequence[Host]) -> list[Host]:
-    """Up hosts, the SPM last of them, then the others."""
+    """Return the hosts that are up, the SPM last, then the others."""
     return sorted(hosts, key=lambda h: (h.status != "up", h.spm == "spm"))
 
 
 def domain_record(domain: Domain, to: str) -> DomainRecord:
-    """Return what is noted of a domain. Raises Problem for a row that cannot be."""
+    """Return the record of a domain. Raises Problem for an invalid row."""
     row = domain.connection
     if row is None:
         raise Problem("domain-no-connection", "it has no storage connection")
@@ -249,67 +266,69 @@ def host_record(
     domains: Sequence[DomainRecord],
     request: ConversionRequest,
 ) -> HostRecord:
-    """Return what is noted of a host, with its policy of the goal. Raises Problem where
-    the rule cannot be put into its policy.
+    """Return the record of a host, with its new policy. Raises Problem if the rule
+    cannot be added to its policy.
     """
     record = HostRecord(host.id, host.name, host.status)
     if report is None or report.facts is None:
         return record
     exports = [export_at(d.address, d.path) for d in domains]
-    seen = sight_of(report, exports).transports
-    record = replace(record, transports=tuple(seen.get(str(e)) for e in exports))
-    force = policy_of(report)
-    if request.by_row or force.policy is None or force.enabled is None:
+    mounted = observation_of(report, exports).transports
+    record = replace(record, transports=tuple(mounted.get(str(e)) for e in exports))
+    in_force = policy_of(report)
+    if request.by_row or in_force.policy is None or in_force.enabled is None:
         return record
     _check_draft(report.policy_text, report.policy_digest)
     named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
     text, digest = _with_rules(report.policy_text, named, rule_of(request))
-    long = policy_too_long(text)
-    if long:
-        raise Problem("policy-too-long", f"with the new rule, {long}", MAKE_SHORTER)
+    too_long = policy_too_long(text)
+    if too_long:
+        raise Problem("policy-too-long", f"with the new rule, {too_long}", MAKE_SHORTER)
     return replace(
         record, push=True, policy=report.policy_text, wanted=text, digest=digest
     )
 
 
 def _check_draft(text: Optional[str], loaded: Optional[str]) -> None:
-    """Raise Problem where a policy.yaml that is not in force would come into force."""
+    """Raise Problem if a policy.yaml that is not loaded would be loaded."""
     if loaded is None and text and parse_policy(text, POLICY_YAML).policy != Policy():
         raise Problem(
             "policy-not-loaded",
-            "its policy.yaml is not loaded, and would be with the new rule",
+            "its policy.yaml is not loaded, but adding the rule would load it",
             "load it (ovirt-rdma-host policy load), or move the file away",
         )
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(_CACHED)
 def _with_rules(
     text: Optional[str], named: tuple[tuple[str, Export], ...], rule: str
 ) -> tuple[str, str]:
     """Return the policy with a rule for each export, and its digest."""
-    made = text or ""
+    policy = text or ""
     for name, export in named:
-        made = with_rule(made, export, rule, name, "policy.yaml")
-    return made, json_form.digest(parse_policy(made, "policy.yaml").policy)
+        policy = with_rule(policy, export, rule, name, "policy.yaml")
+    return policy, json_form.digest(parse_policy(policy, "policy.yaml").policy)
 
 
 def rule_of(request: ConversionRequest) -> str:
-    """Return the transport that the policies' rule gets."""
+    """Return the transport for the rule in the policies."""
     return request.rule if request.to == RDMA else TCP
 
 
-_NOT_ASKED = Sight(problem="it was not asked")
+_NOT_ASKED = Observation(problem="it was not asked")
 
 
 @dataclass(frozen=True)
-class Told:
-    """``record`` is None where its policy cannot be made; ``against`` says why, and
-    what else is against the conversion on the host. ``mute``: there are no facts.
+class HostSummary:
+    """A condensed host report.
+
+    ``record`` is None if its new policy cannot be composed. ``objections`` say why, and
+    what else prevents the conversion on the host. ``mute``: there are no facts.
     """
 
     record: Optional[HostRecord]
-    sight: Sight
-    against: tuple[str, ...] = ()
+    observed: Observation
+    objections: tuple[Sentence, ...] = ()
     mute: bool = False
 
 
@@ -319,88 +338,101 @@ def told_by(
     domains: Sequence[Domain],
     records: Sequence[DomainRecord],
     request: ConversionRequest,
-) -> Told:
-    """Condense what one host told; ``report`` is None where it was not asked."""
+) -> HostSummary:
+    """Return the summary of one report; ``report`` is None if it was not requested."""
     if host.name in request.without:
-        return Told(left_out(HostRecord(host.id, host.name, host.status)), _NOT_ASKED)
+        return HostSummary(
+            left_out(HostRecord(host.id, host.name, host.status)), _NOT_ASKED
+        )
     if report is None:
-        return _told(host, None, domains, records, request)
-    return judged(report, lambda its: _told(host, its, domains, records, request))
+        return _summary(host, None, domains, records, request)
+    return judged(
+        report, lambda checked: _summary(host, checked, domains, records, request)
+    )
 
 
-def _told(
+def _summary(
     host: Host,
     report: Optional[HostReport],
     domains: Sequence[Domain],
     records: Sequence[DomainRecord],
     request: ConversionRequest,
-) -> Told:
-    against = list(host_offenders(host, report, domains, request))
+) -> HostSummary:
+    objections = list(host_offenders(host, report, domains, request))
     record = None
     try:
         record = host_record(host, report, records, request)
     except Problem as problem:
-        against.append(f"{host.name}: {problem.one_line}")
-    sight = _NOT_ASKED
+        objections.append(Sentence(problem.id, f"{host.name}: {problem.one_line}"))
+    observed = _NOT_ASKED
     if report is not None:
-        sight = sight_of(report, [export_at(d.address, d.path) for d in records])
+        observed = observation_of(
+            report, [export_at(d.address, d.path) for d in records]
+        )
     mute = report is None or report.facts is None
-    return Told(record, sight, tuple(against), mute)
+    return HostSummary(record, observed, tuple(objections), mute)
 
 
 def left_out(record: HostRecord) -> HostRecord:
-    """Return ``record`` of a host that is left as it is, by the operator's word."""
-    why = "left out, as --without says"
-    return replace(record, left_out=True, goal=FORWARD, stage=LEFT, why=why)
+    """Return ``record`` of a host that the operator wants unchanged."""
+    return replace(
+        record, left_out=True, goal=FORWARD, stage=LEFT, why="left out by --without"
+    )
 
 
-def told_of(
+def summaries_of(
     hosts: Sequence[Host],
     reports: Optional[Iterable[HostReport]],
     domains: Sequence[Domain],
     records: Sequence[DomainRecord],
     request: ConversionRequest,
-) -> dict[str, Told]:
-    """Return what each of ``hosts`` told, in their order; the reports are taken one by
-    one, in any order.
+) -> dict[str, HostSummary]:
+    """Return the summary of each of ``hosts``, in their order. The reports may come in
+    any order, and are read one by one.
     """
     by_name = {host.name: host for host in hosts}
-    found = {}
+    summaries = {}
     for report in reports or ():
         host = by_name.get(report.host)
         if host is not None:
-            found[host.name] = told_by(host, report, domains, records, request)
+            summaries[host.name] = told_by(host, report, domains, records, request)
     return {
-        host.name: found.get(host.name)
+        host.name: summaries.get(host.name)
         or told_by(host, None, domains, records, request)
         for host in hosts
     }
 
 
-def against(told: Mapping[str, Told]) -> list[str]:
-    """Return all that is against it, on all hosts."""
-    return merged((name, why) for name, one in told.items() for why in one.against)
+def objections_of(summaries: Mapping[str, HostSummary]) -> list[Sentence]:
+    """Return the objections of all hosts."""
+    return merged(
+        (name, objection)
+        for name, summary in summaries.items()
+        for objection in summary.objections
+    )
 
 
-def records_of(told: Mapping[str, Told]) -> tuple[HostRecord, ...]:
+def records_of(summaries: Mapping[str, HostSummary]) -> tuple[HostRecord, ...]:
     """Return the records of the hosts that have one."""
-    return tuple(one.record for one in told.values() if one.record is not None)
+    return tuple(s.record for s in summaries.values() if s.record is not None)
 
 
-def merged(told: Iterable[tuple[str, str]]) -> list[str]:
-    """Return sentences of hosts, which begin with the host's name: those that say the
-    same of several once, with all their names.
+def merged(sentences: Iterable[tuple[str, Sentence]]) -> list[Sentence]:
+    """Return sentences that begin with a host's name, with equal ones joined to one
+    that names all their hosts.
     """
-    alike: dict[str, list[str]] = {}
-    for host, sentence in told:
-        rest = sentence[len(host) :] if sentence.startswith(host) else sentence
-        names = alike.setdefault(rest, [])
+    alike: dict[tuple[str, str], list[str]] = {}
+    for host, sentence in sentences:
+        rest = sentence[len(host) :] if sentence.startswith(host) else str(sentence)
+        names = alike.setdefault((sentence.id, rest), [])
         if rest != sentence and host not in names:
             names.append(host)
-    return [_sentence(names, rest) for rest, names in alike.items()]
+    return [
+        Sentence(id, _with_names(names, rest)) for (id, rest), names in alike.items()
+    ]
 
 
-def _sentence(names: Sequence[str], rest: str) -> str:
+def _with_names(names: Sequence[str], rest: str) -> str:
     if len(names) < 2:
         return "".join(names) + rest
     head = ", ".join(names)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hosts whose mounts are over TCP where RDMA is asked for, mounted anew. Pure.
+"""Plan the remount of domains that are mounted over TCP but should use RDMA. Pure.
 
-Only mounts that are made anew change their transport, so each host goes through
-maintenance, the SPM last. Policies and the engine's rows stay as they are. It is a
-rolling conversion that changes nothing else: :mod:`.conversion.work` carries it out.
+The transport of a mount never changes, so each host concerned goes through maintenance,
+the SPM last. Policies and storage connections are unchanged. It is a rolling conversion
+that changes nothing else: :mod:`.conversion.run` carries it out.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.observation import (
     UNPROVEN,
-    Sight,
-    View,
-    sight_of,
+    Observation,
+    Snapshot,
+    observation_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan, steps_of
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
@@ -46,6 +46,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, judged
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.refusals import check
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
 
 
@@ -60,34 +61,41 @@ def plan_heal(
     now: float = 0.0,
 ) -> ConversionPlan:
     """Plan which hosts of a data center go through maintenance for ``domains``.
-    ``pinned`` are virtual machines that may not leave a host, by its id.
 
-    No steps: nothing is degraded, or nothing could be mended; ``warnings`` say so.
-    Raises ChecksFailed where the hosts cannot be cycled.
+    ``pinned`` are virtual machines that must not leave a host, by its id. The plan has
+    no steps if nothing is degraded, or if a remount would not help; ``warnings`` say
+    so. Raises ChecksFailed if the hosts cannot go to maintenance.
     """
     warnings = [
-        f"{d.name} is the hosted engine's domain, which maintenance does not unmount: "
-        "reboot a host to mount it anew"
+        Sentence(
+            "domain-of-hosted-engine",
+            f"{d.name} is the hosted engine's domain, which maintenance does not "
+            "unmount: reboot a host to remount it",
+        )
         for d in domains
         if d.hosted_engine
     ]
-    mine = [d for d in domains if _can_be_healed(d)]
-    records = tuple(_as_it_is(domain_record(d, RDMA)) for d in mine)
+    healed = [d for d in domains if _can_be_healed(d)]
+    records = tuple(_unchanged(domain_record(d, RDMA)) for d in healed)
     exports = [export_at(d.address, d.path) for d in records]
     up = [h for h in ordered(engine.hosts_of(data_center)) if h.status == "up"]
     by_name = {host.name: host for host in up}
-    told: dict[str, _Told] = {}
+    summaries: dict[str, _HostSummary] = {}
     for report in reports:
         host = by_name.get(report.host)
         if host is not None:
-            look = functools.partial(_told, host, mine, exports, batch)
-            told[host.name] = judged(report, look)
+            summarize = functools.partial(_summary, host, healed, exports, batch)
+            summaries[host.name] = judged(report, summarize)
     for host in up:
-        told.setdefault(host.name, _Told(warnings=("is unknown: it was not asked",)))
+        summaries.setdefault(
+            host.name, _HostSummary(warnings=(_unknown("it was not asked"),))
+        )
     warnings += merged(
-        (h.name, f"{h.name} {w}") for h in up for w in told[h.name].warnings
+        (h.name, warning.about(h.name))
+        for h in up
+        for warning in summaries[h.name].warnings
     )
-    going = [h for h in up if told[h.name].asked]
+    going = [h for h in up if summaries[h.name].wanted]
     offenders = [
         *upgrade_offenders(engine.clusters, going),
         *pinned_offenders(going, pinned or {}),
@@ -97,7 +105,8 @@ def plan_heal(
     if going and len(up) == 1:
         warnings.append(only_one(up[0]))
     hosts = [
-        HostRecord(h.id, h.name, h.status, transports=told[h.name].asked) for h in going
+        HostRecord(h.id, h.name, h.status, transports=summaries[h.name].wanted)
+        for h in going
     ]
     state = ConversionState(
         kind=HEAL,
@@ -109,39 +118,49 @@ def plan_heal(
         batch=batch,
         begun_at=now,
     )
-    sights = {h.name: told[h.name].sight or Sight() for h in hosts}
-    return ConversionPlan(state, steps_of(state, View(engine, sights)), tuple(warnings))
+    observations = {h.name: summaries[h.name].observed or Observation() for h in hosts}
+    return ConversionPlan(
+        state, steps_of(state, Snapshot(engine, observations)), tuple(warnings)
+    )
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What one host told: ``asked`` is what its mounts should be, where it is to go
-    through maintenance for that.
+class _HostSummary:
+    """A condensed host report. ``wanted`` are the transports that its mounts should
+    have, if it has to go through maintenance for that; ``warnings`` omit its name.
     """
 
-    sight: Optional[Sight] = None
-    warnings: tuple[str, ...] = ()
-    asked: tuple[Optional[str], ...] = ()
+    observed: Optional[Observation] = None
+    warnings: tuple[Sentence, ...] = ()
+    wanted: tuple[Optional[str], ...] = ()
 
 
-def _told(
+def _summary(
     host: Host,
     domains: Sequence[Domain],
     exports: Sequence[Export],
     batch: int,
     report: HostReport,
-) -> _Told:
+) -> _HostSummary:
     if report.facts is None:
-        why = f"is unknown: {report.problem or 'it gave no facts'}"
-        return _Told(warnings=(why,))
-    asked, sight = _asked(report, domains), sight_of(report, exports)
-    if not _degraded(sight, exports, asked):
-        return _Told()
-    against = dict.fromkeys(_against(host, report, domains, asked, batch))
-    if against:
-        rest = (one[len(host.name) :].lstrip(": ") for one in against)
-        return _Told(warnings=tuple(f"is left as it is: {one}" for one in rest))
-    return _Told(sight, asked=asked)
+        reason = report.problem or "it reported no facts"
+        return _HostSummary(warnings=(_unknown(reason),))
+    wanted, observed = _wanted(report, domains), observation_of(report, exports)
+    if not _degraded(observed, exports, wanted):
+        return _HostSummary()
+    objections = _objections(host, report, domains, wanted, batch)
+    if objections:
+        return _HostSummary(warnings=tuple(_skipped(host, why) for why in objections))
+    return _HostSummary(observed, wanted=wanted)
+
+
+def _unknown(reason: str) -> Sentence:
+    return Sentence("host-mounts-unknown", f"its mounts are unknown: {reason}")
+
+
+def _skipped(host: Host, objection: Sentence) -> Sentence:
+    reason = objection[len(host.name) :].lstrip(": ")
+    return Sentence(objection.id, f"not remounted: {reason}")
 
 
 def _can_be_healed(domain: Domain) -> bool:
@@ -149,38 +168,39 @@ def _can_be_healed(domain: Domain) -> bool:
     return nfs and domain.status == "active" and not domain.hosted_engine
 
 
-def _as_it_is(record: DomainRecord) -> DomainRecord:
+def _unchanged(record: DomainRecord) -> DomainRecord:
     return replace(record, wanted=record.options)
 
 
-def _asked(report: HostReport, domains: Sequence[Domain]) -> tuple[Optional[str], ...]:
-    """Return RDMA for each domain of which this host is asked for it, else None."""
-    force = policy_of(report)
-    asked = (
-        asked_for(d.connection, force).transport if d.connection else None
+def _wanted(report: HostReport, domains: Sequence[Domain]) -> tuple[Optional[str], ...]:
+    """Return RDMA for each domain that should use it on this host, else None."""
+    in_force = policy_of(report)
+    transports = (
+        asked_for(d.connection, in_force).transport if d.connection else None
         for d in domains
     )
-    return tuple(RDMA if one == RDMA else None for one in asked)
+    return tuple(RDMA if transport == RDMA else None for transport in transports)
 
 
 def _degraded(
-    sight: Sight, exports: Sequence[Export], asked: Sequence[Optional[str]]
+    observed: Observation, exports: Sequence[Export], wanted: Sequence[Optional[str]]
 ) -> bool:
-    found = sight.transports
+    present = observed.transports
     return any(
-        want == RDMA and found.get(str(export)) not in (None, RDMA, UNPROVEN)
-        for want, export in zip(asked, exports)
+        want == RDMA and present.get(str(export)) not in (None, RDMA, UNPROVEN)
+        for want, export in zip(wanted, exports)
     )
 
 
-def _against(
+def _objections(
     host: Host,
     report: HostReport,
     domains: Sequence[Domain],
-    asked: Sequence[Optional[str]],
+    wanted: Sequence[Optional[str]],
     batch: int,
-) -> list[str]:
-    """Say why maintenance would not mend this host."""
-    wanted = [d for d, want in zip(domains, asked) if want == RDMA]
+) -> list[Sentence]:
+    """Return why a remount on this host would not get RDMA, each once."""
+    concerned = [d for d, want in zip(domains, wanted) if want == RDMA]
     request = ConversionRequest(RDMA, rolling=True, batch=batch)
-    return list(readiness_offenders(host, report, wanted, request))
+    offenders = readiness_offenders(host, report, concerned, request)
+    return list(dict.fromkeys(offenders))

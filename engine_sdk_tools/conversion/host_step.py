@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The next step for one host of a rolling conversion, and waits for it.
+"""Decide the next step of one host so that it remounts its storage, and judge waits.
 
-What is next with one host, so that it mounts its storage anew. Pure.
-
-Decided from its status and its own word; the record only tells whose maintenance it
-is, and whether it has been through it.
-
-Waiting for a host on its way to maintenance, and back: when that has failed, or has
-really ended. The host's status alone tells neither.
+The next step is decided from the host's status and its own report, and is pure; the
+record only shows who started its maintenance, and if it is complete. Evacuation and
+activation are judged with the engine's events, because the host's status does not show
+if they have failed or are really complete.
 """
 
 from __future__ import annotations
@@ -34,10 +31,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ConversionState,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import Sight, View, unlike
+from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+    Observation,
+    Snapshot,
+    unlike,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     Step,
-    call_off,
+    cancel_enter,
     enter,
     fail,
     leave,
@@ -49,153 +50,155 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
 )
 from ovirt_rdma.engine_sdk_tools.model import status_words
 
-# What is noted of a host that nobody could ask.
-NOT_PROVEN = "the engine says that it is up; it could not be asked for proof"
-# That it connected its storage the engine says with an event: see View.arrived.
+# The reason stored for a host that could not be asked.
+NOT_PROVEN = "up, as the engine reports; it could not be asked for proof"
+# The engine reports the connection of the storage as an event: see Snapshot.arrived.
 _NEVER_REPORTED = (
-    "the engine shows it as up, and did not report that it connected its storage "
+    "the engine shows it as up, but did not report that it connected its storage "
     "(event 13)"
 )
 
-# On the way to a status that says more.
+# Transitional statuses.
 _COMING = ("unassigned", "initializing", "connecting", "reboot", "kdumping", None)
 
 
-# What it can be neither moved nor asked in; nothing of it is changed then.
-_ILL = ("non_operational", "non_responsive", "down", "error", "install_failed")
+# With these statuses a host can be neither moved nor asked, so nothing is changed.
+_BROKEN = ("non_operational", "non_responsive", "down", "error", "install_failed")
 
 
-def host_step(state: ConversionState, host: HostRecord, view: View) -> Step:  # noqa: PLR0911 - a row a status
-    """Return the next step of a host that is to be up in the end."""
-    found = view.host(host)
-    if found is None:
+def host_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  # noqa: PLR0911 - one row per status
+    """Return the next step of a host that should be up in the end."""
+    present = snapshot.host(host)
+    if present is None:
         return mark(host, DONE, "it is no longer in the engine")
-    sight = view.sights.get(host.name)
+    observed = snapshot.observations.get(host.name)
     back = host.goal == BACK
-    if host.stage == TODO and not back and found.status in _ILL:
-        return fail(host, _is(host, found.status))
-    # It had its policy before it went.
-    policy = None if host.stage in IN_PLAY else policy_step(host, sight)
+    if host.stage == TODO and not back and present.status in _BROKEN:
+        return fail(host, _is(host, present.status))
+    # It got its policy before its maintenance.
+    policy = None if host.stage in IN_PLAY else policy_step(host, observed)
     if policy is not None:
         return policy
-    status = found.status
+    status = present.status
     if status == "up":
-        return _up(state, host, view)
+        return _up(state, host, snapshot)
     if status == "preparing_for_maintenance":
-        # On the way back an evacuation that does not end is called off.
-        called_off = back and host.ours and host.stage == TODO
-        if called_off:
-            return call_off(host)
+        # On the way back, an evacuation that does not end is cancelled.
+        cancelled = back and host.ours and host.stage == TODO
+        if cancelled:
+            return cancel_enter(host)
         if host.stage == LEAVING:
             return leave(host)
         return wait_in(host)
     if status == "maintenance":
         if host.stage in IN_PLAY or host.ours:
             return leave(host)
-        return mark(host, LEFT, "somebody put it into maintenance")
+        return mark(host, LEFT, "somebody else moved it to maintenance")
     if status == "non_operational" and back and host.stage in (TODO, ENTERING):
-        # Only maintenance ends what it has mounted of the new.
+        # Only maintenance unmounts what it has mounted with the new transport.
         return enter(host)
     if status in _COMING or (host.stage == LEAVING and status == "non_responsive"):
         return wait_out(host)
     return fail(host, _is(host, status))
 
 
-def policy_step(host: HostRecord, sight: Optional[Sight]) -> Optional[Step]:
-    """Return what is to do until the host has its policy; None where it has it."""
+def policy_step(host: HostRecord, observed: Optional[Observation]) -> Optional[Step]:
+    """Return the next step for the host to get its policy; None if it has it."""
     if not host.push:
         return None
-    if sight is None:
+    if observed is None:
         return look(host)
-    if sight.problem:
-        return fail(host, f"{host.name} cannot be asked: {sight.problem}")
+    if observed.problem:
+        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
     back = host.goal == BACK
     policy = host.policy if back else host.wanted
-    # What was in force before had another digest, or there was nothing to change.
-    loaded = (sight.digest != host.digest) if back else (sight.digest == host.digest)
-    if sight.policy == policy and (loaded or host.policy == host.wanted):
+    # The policy before had another digest, unless there was nothing to change.
+    loaded = (
+        (observed.digest != host.digest) if back else (observed.digest == host.digest)
+    )
+    if observed.policy == policy and (loaded or host.policy == host.wanted):
         return None
-    if sight.policy not in (host.policy, host.wanted, *host.between):
+    if observed.policy not in (host.policy, host.wanted, *host.between):
         return fail(
             host,
-            f"somebody changed policy.yaml on {host.name} since the conversion began; "
-            "it is left as it is",
+            f"policy.yaml on {host.name} was changed since the conversion started; it "
+            "is left unchanged",
         )
     return push(host, policy)
 
 
-def away_step(state: ConversionState, host: HostRecord, view: View) -> Step:
-    """Return the next step of a host that was not up at the start, and is left so."""
-    if view.host(host) is None:
+def away_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:
+    """Return the next step of a host that was not up at the start, and stays so."""
+    if snapshot.host(host) is None:
         return mark(host, DONE, "it is no longer in the engine")
-    policy = policy_step(host, view.sights.get(host.name))
+    policy = policy_step(host, snapshot.observations.get(host.name))
     if policy is not None:
         return policy
-    return mark(host, LEFT, f"it was {status_words(host.found)} and is left so")
+    return mark(host, LEFT, f"it was {status_words(host.found)}, and stays so")
 
 
-def _up(state: ConversionState, host: HostRecord, view: View) -> Step:  # noqa: PLR0911 - a row a status
-    been = host.stage == LEAVING
+def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  # noqa: PLR0911 - one row per status
+    remounted = host.stage == LEAVING
     if state.kind == HEAL and host.goal == BACK:
-        # It cannot be worse than it was.
+        # It is not worse than before.
         return mark(host, DONE)
-    if been and host.name not in view.arrived:
+    if remounted and host.name not in snapshot.arrived:
         return wait_out(host)
-    sight = view.sights.get(host.name)
-    if sight is None and not state.blind:
+    observed = snapshot.observations.get(host.name)
+    if observed is None and not state.blind:
         return look(host)
-    if sight is None or unproven(state, sight):
-        return after_activation(host, view) if been else enter(host)
-    if sight.problem:
-        return fail(host, f"{host.name} cannot be asked: {sight.problem}")
-    wrong = unlike(state, host, sight)
+    if observed is None or unproven(state, observed):
+        return after_activation(host, snapshot) if remounted else enter(host)
+    if observed.problem:
+        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+    wrong = unlike(state, host, observed)
     if not wrong:
         return mark(host, DONE)
-    if been:
+    if remounted:
         return fail(host, f"on {host.name} {'; '.join(wrong)}")
     return enter(host)
 
 
-def after_activation(host: HostRecord, view: View) -> Step:
-    """Return what is noted of a host that we activated and nobody can ask: the engine's
-    word counts, if it is that the host has connected its storage.
+def after_activation(host: HostRecord, snapshot: Snapshot) -> Step:
+    """Return the result of a host that we activated and that cannot be asked: done if
+    the engine has reported that it connected its storage.
     """
-    if view.arrived.get(host.name):
+    if snapshot.arrived.get(host.name):
         return mark(host, DONE, NOT_PROVEN)
     return fail(host, f"{host.name}: {_NEVER_REPORTED}")
 
 
-def unproven(state: ConversionState, sight: Sight) -> bool:
-    """Whether a host says nothing, and need not: the engine's row decides."""
-    return bool(sight.problem) and state.by_row
+def unproven(state: ConversionState, observed: Observation) -> bool:
+    """Whether a host has no report and needs none: the engine's row decides."""
+    return bool(observed.problem) and state.by_row
 
 
 def _is(host: HostRecord, status: Optional[str]) -> str:
     hint = ""
     if status == "non_operational":
         hint = (
-            ": it could not connect all of its storage (vdsm.log there says why), or "
-            "the engine restarted before it had told it to"
+            ": it could not connect all of its storage (see vdsm.log there), or the "
+            "engine restarted before it requested that"
         )
     return f"{host.name} is {status_words(status)}{hint}"
 
 
-# An evacuation that does not go on is called off after so long: the engine tries it
-# again every 300 s (HostPreparingForMaintenanceIdleTime), so five times.
+# An evacuation without progress is cancelled after this time: the engine retries it
+# every 300 s (HostPreparingForMaintenanceIdleTime), so five times.
 STUCK_S = 1500.0
-# A transfer of a disk image keeps a host from maintenance too, with no virtual machine
-# on it (VirtMonitoringStrategy.java:69-75), and nothing but engine.log tells.
+# A transfer of a disk image also keeps a host from maintenance, without a virtual
+# machine on it (VirtMonitoringStrategy.java:69-75); only engine.log shows it.
 IN_USE_S = 7200.0
-# GENERIC_ERROR_MESSAGE: what a deactivation is refused with, also at the engine's own
-# tries again (MaintenanceNumberOfVdssCommand.java:447-458).
+# GENERIC_ERROR_MESSAGE: the event of a refused deactivation, also for the engine's own
+# retries (MaintenanceNumberOfVdssCommand.java:447-458).
 NOT_TO_MAINTENANCE = 14001
-# The status up is shown before the storage is connected, which takes 180 s a domain at
-# most (vdsTimeout); after so long without the engine's event it is looked at anyway.
+# The status up is shown before the storage is connected, which takes up to 180 s per
+# domain (vdsTimeout); after this time the wait ends even without the engine's event.
 SETTLE_S = 1800.0
 
 
 class WaitsForHosts(ReadsEvents, Protocol):
-    """What waiting needs of a session."""
+    """The part of a session that waiting needs."""
 
     def clock(self) -> float:
         """See Session."""
@@ -203,10 +206,10 @@ class WaitsForHosts(ReadsEvents, Protocol):
 
 class Evacuation:
     """The evacuation of the host with the id ``host``; ``after`` is the id of the
-    newest event before it was asked for.
+    newest event before the request.
 
-    It goes on as long as a virtual machine migrates, or their number falls. That the
-    engine failed to move one is no end: it tries again by itself.
+    It makes progress while a virtual machine migrates or their number falls. A failed
+    migration does not end it, because the engine retries by itself.
     """
 
     def __init__(self, session: WaitsForHosts, host: str, after: int) -> None:
@@ -216,11 +219,11 @@ class Evacuation:
         self._after = after or newest_event(session)
         self._since = session.clock()
 
-    def failed(self, found: Any) -> str:
-        """Return why it does not come about, "" while it may. ``found`` is the SDK's
-        host, preparing for maintenance.
+    def failed(self, host: Any) -> str:
+        """Return why it has failed, "" while it may still complete. ``host`` is the
+        SDK's host, preparing for maintenance.
         """
-        summary = found.summary
+        summary = host.summary
         left = (summary.total or 0) if summary else 0
         migrating = (summary.migrating or 0) if summary else 0
         now = self._session.clock()
@@ -231,25 +234,26 @@ class Evacuation:
         minutes = f"{(now - self._since) / 60:.0f} minutes"
         if not left:
             return (
-                f"no virtual machine is left on it, and the engine has kept it in use "
-                f"for {minutes}: an image transfer (upload, download, backup) may run"
+                "no virtual machine is left on it, but the engine has kept it in use "
+                f"for {minutes}: an image transfer (upload, download, backup) may be "
+                "running"
             )
         events = events_since(self._session, self._after)
-        said = reasons(events, self._host) or _without_host(events)
-        reason = f"says: {said[-1]}" if said else "gives no reason"
+        texts = reasons(events, self._host) or _without_host(events)
+        reason = f"says: {texts[-1]}" if texts else "gives no reason"
         machines = f"{left} virtual machine{'s' * (left != 1)}"
         return f"{machines} stayed on it for {minutes}; the engine {reason}"
 
 
 def _without_host(events: Sequence[Any]) -> list[str]:
-    """Return what the engine says of hosts that it does not name."""
+    """Return the texts of refused deactivations, which do not name their host."""
     refused = [event for event in events if event.code == NOT_TO_MAINTENANCE]
     return [str(event.description) for event in refused if event.description]
 
 
 class Activation:
     """The activation of the host with the id ``host``; ``after`` is the id of the
-    newest event before it, None where it was not we who activated it.
+    newest event before it, None if we did not activate it.
 
     ``connected``: the engine has reported that the host connected its storage.
     """
@@ -262,8 +266,8 @@ class Activation:
         self._up_since: Optional[float] = None
 
     def over(self) -> bool:
-        """Whether a host that is shown as up now has ended its activation, or there is
-        no more sense in waiting for the engine to say so.
+        """Whether the activation of a host that is shown as up is complete, or the
+        wait for the engine's report has timed out.
         """
         if self._after is None:
             return True

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a conversion found at its start and what it has begun: plain data.
+"""Record what a conversion found at its start and what it has started, as plain data.
 
-It is enough to undo everything, and with the engine's and the hosts' own word to go on
-after a kill at any point.
+This is enough to undo everything and, together with the present state of engine and
+hosts, to resume after a kill at any point.
 """
 
 from __future__ import annotations
@@ -19,61 +19,65 @@ ROLLING = "rolling"
 RDMA = "rdma"
 TCP = "tcp"
 
-# Where the whole stands. UNDOING follows a failure, REVERTING the operator's word.
+# Stages of a conversion. UNDOING follows a failure, REVERTING is on request.
 CONVERTING = "converting"
 UNDOING = "undoing"
 REVERTING = "reverting"
-# Some hosts are converted and some not: it can go on, or be reverted.
+# Some hosts are converted and some not: it can be resumed or reverted.
 STOPPED = "stopped"
 CONVERTED = "converted"
 ROLLED_BACK = "rolled back"
 REVERTED = "reverted"
 
 UNDER_WAY = frozenset({CONVERTING, UNDOING, REVERTING})
-# After these a conversion of the same domain is a new one.
+# In these stages the next conversion of the same domain is a new one.
 FINISHED = frozenset({CONVERTED, ROLLED_BACK, REVERTED})
 
-# Which way a host goes.
+# The goal of a host.
 FORWARD = "forward"
 BACK = "back"
 
-# Where a host or a domain stands on its way: ENTERING and LEAVING maintenance are
-# written before the engine is asked for it, so it is known whose maintenance it is.
+# Stages of a host or a domain. ENTERING and LEAVING maintenance are stored before the
+# request to the engine, to know who started the maintenance.
 TODO = "todo"
 ENTERING = "entering"
-# Offline: it has its policy; then, no mount of the domains is left on it.
+# Offline: the host has its policy; then, none of the domains is mounted on it.
 PREPARED = "prepared"
 UNMOUNTED = "unmounted"
 LEAVING = "leaving"
 DONE = "done"
-# It is in maintenance, or away, and stays so; its policy is in place.
+# The host is in maintenance, or is not up, and stays so; its policy is in place.
 LEFT = "left"
 FAILED = "failed"
-# Of a domain, on the way back: it was removed meanwhile, and the others go on.
+# Of a domain, on the way back: it was removed meanwhile; the others continue.
 GONE = "gone"
 
 IN_PLAY = frozenset({ENTERING, LEAVING})
 OVER = frozenset({DONE, LEFT, FAILED})
 
-# What is done with the hosts.
+# Kinds of work.
 CONVERT = "convert"
-# Only the cycle: the mounts are made anew, policy and row stay.
+# Hosts only remount; policy and storage connection are unchanged.
 HEAL = "heal"
 
 
 @dataclass(frozen=True)
 class HostRecord:
-    """A host. ``found`` is its status at the start. ``policy`` is its policy.yaml from
-    before, None for none; ``wanted`` the one with our rule; ``digest`` what the host
-    says of that when it is loaded. ``push`` says whether policies are sent to it.
-    ``transports`` are those of the domains' mounts at the start, in their order; None
-    where it was not mounted, or not known; of a heal, what they should be.
-    ``between`` are policies that are ours too, from between ``policy`` and ``wanted``.
-    ``touched``: something of it was changed.
-    ``ours``: its maintenance, if it is in one, is ours to end.
-    ``event`` is the id of the engine's newest event before its last maintenance or
-    activation was asked for.
-    ``left_out``: the operator wants it to be left as it is.
+    """A host.
+
+    - ``found``: its status at the start.
+    - ``push``: policies are sent to it.
+    - ``policy``: its policy.yaml before, None for none.
+    - ``wanted``: its policy.yaml with our rule.
+    - ``digest``: the digest that the host reports when ``wanted`` is loaded.
+    - ``between``: policies of earlier conversions, between ``policy`` and ``wanted``.
+    - ``transports``: of the domains' mounts at the start, in their order; None if not
+      mounted or unknown. For a heal, the transports that they should have.
+    - ``touched``: something on it was changed.
+    - ``ours``: we started its maintenance, if it is in one, and have to end it.
+    - ``event``: id of the engine's newest event before the last request for its
+      maintenance or activation.
+    - ``left_out``: the operator wants no change on it.
     """
 
     id: str
@@ -96,10 +100,15 @@ class HostRecord:
 
 @dataclass(frozen=True)
 class DomainRecord:
-    """A domain with its row: ``options`` are the mount options from before, ``wanted``
-    those of the goal. ``found`` is its status at the start. ``touched``: it was
-    activated with the new row, so hosts may have mounted it so. ``event`` is the id of
-    the engine's newest event before its last activation was asked for.
+    """A domain with its storage connection.
+
+    - ``found``: its status at the start.
+    - ``options``: the mount options before.
+    - ``wanted``: the mount options of the goal.
+    - ``touched``: it was activated with the new options, so hosts may have mounted it
+      with them.
+    - ``event``: id of the engine's newest event before the last request for its
+      activation.
     """
 
     id: str
@@ -118,14 +127,17 @@ class DomainRecord:
 
 @dataclass(frozen=True)
 class ConversionState:
-    """One conversion. ``hosts`` are in the order in which they come.
+    """One conversion.
 
-    ``by_row``: the engine's row decides, not the hosts' policies. ``blind``: there are
-    no reports from hosts, so nothing can be proven. ``rule`` is the transport of the
-    policies' rule. ``doing`` is what was begun last, "" when it is done. ``why`` says
-    what stopped it. Times in seconds since 1970. ``first_domains`` and ``first_hosts``
-    are what was before conversions that this one came after (see originals): a revert
-    goes back to that.
+    - ``hosts``: in the order in which they are converted.
+    - ``rule``: the transport in the rule of the policies.
+    - ``by_row``: the engine's mount options decide, not the hosts' policies.
+    - ``blind``: there are no reports from hosts, so nothing can be proven.
+    - ``doing``: the last step that was started, "" when it is done.
+    - ``why``: why it stopped.
+    - ``begun_at``, ``changed_at``: seconds since 1970.
+    - ``first_domains``, ``first_hosts``: the baseline, from before earlier conversions;
+      a revert restores it.
     """
 
     kind: str
@@ -155,24 +167,24 @@ class ConversionState:
 
     @property
     def undoes(self) -> bool:
-        """Whether it goes back to what was before."""
+        """Whether it restores the state before."""
         return self.stage in (UNDOING, REVERTING)
 
     def host(self, name: str) -> HostRecord:
-        """The host of this name."""
+        """Return the host of this name."""
         return next(host for host in self.hosts if host.name == name)
 
     def with_host(self, name: str, **changes: Any) -> ConversionState:
-        """The state with some fields of one host changed."""
+        """Return the state with some fields of one host changed."""
         return self.with_hosts((name,), **changes)
 
     def with_hosts(self, names: Iterable[str], **changes: Any) -> ConversionState:
-        """The state with the same fields of several hosts changed."""
-        some = frozenset(names)
-        hosts = (replace(h, **changes) if h.name in some else h for h in self.hosts)
+        """Return the state with the same fields of several hosts changed."""
+        chosen = frozenset(names)
+        hosts = (replace(h, **changes) if h.name in chosen else h for h in self.hosts)
         return replace(self, hosts=tuple(hosts))
 
     def with_domain(self, name: str, **changes: Any) -> ConversionState:
-        """The state with some fields of one domain changed."""
+        """Return the state with some fields of one domain changed."""
         domains = (replace(d, **changes) if d.name == name else d for d in self.domains)
         return replace(self, domains=tuple(domains))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is next in any conversion, and what would come of all steps. Pure.
+"""Decide the next step of any conversion, and simulate all steps. Pure.
 
-The dry run plays the same decisions through against a world in which each step does
-what it is meant to: so what it shows is what is done when all goes well.
+The dry run applies the same decisions to a simulated engine in which every step is
+successful, so it shows the steps of a run without failures.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ConversionState,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.observation import (
-    Sight,
-    View,
+    Observation,
+    Snapshot,
     wanted_transports,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.offline import offline_step
@@ -43,17 +43,17 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 
-# More steps no host and no domain needs, there and back.
-_MOST = 40
+# No host and no domain needs more steps, forward and back.
+_MOST_STEPS = 40
 
 
-def next_step(state: ConversionState, view: View) -> Step:
-    """Return what is to be done now."""
-    return (rolling_step if state.mode == ROLLING else offline_step)(state, view)
+def next_step(state: ConversionState, snapshot: Snapshot) -> Step:
+    """Return the step to do now."""
+    return (rolling_step if state.mode == ROLLING else offline_step)(state, snapshot)
 
 
 def marked(state: ConversionState, step: Step) -> ConversionState:
-    """Return the state after what ``step`` notes of its host or domain."""
+    """Return the state after ``step`` has marked its host or domain."""
     if step.of_domain:
         return state.with_domain(step.subject, stage=step.after)
     changes: dict[str, Any] = {"stage": step.after, "why": step.why}
@@ -63,7 +63,7 @@ def marked(state: ConversionState, step: Step) -> ConversionState:
 
 
 def begun(state: ConversionState, step: Step) -> ConversionState:
-    """Return the state as it is written before the act of ``step``."""
+    """Return the state to store before ``step`` is done."""
     state = replace(state, doing=step.doing)
     stage = {"stage": step.before} if step.before else {}
     if step.of_domain:
@@ -75,14 +75,14 @@ def begun(state: ConversionState, step: Step) -> ConversionState:
     return state.with_host(step.subject, **stage, **changes, **ours)
 
 
-def imagined(state: ConversionState, view: View) -> Iterator[Step]:
-    """Yield the steps, in order, if all goes well; no marks. Waits are left out after
-    what brings about the status at once here.
+def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[Step]:
+    """Yield the steps, in order, if all are successful, without marks. There are no
+    waits after a step whose result is immediate in the simulation.
     """
-    for _ in range(_MOST * (len(state.hosts) + len(state.domains))):
+    for _ in range(_MOST_STEPS * (len(state.hosts) + len(state.domains))):
         if state.stage not in UNDER_WAY:
             return
-        step = next_step(state, view)
+        step = next_step(state, snapshot)
         if step.kind == FINISH:
             return
         if step.kind == FAIL:
@@ -93,102 +93,106 @@ def imagined(state: ConversionState, view: View) -> Iterator[Step]:
             continue
         state = begun(state, step)
         yield step
-        view = _after(state, view, step)
+        snapshot = _after(state, snapshot, step)
 
 
-def _after(state: ConversionState, view: View, step: Step) -> View:  # noqa: PLR0911 - a row a status
+def _after(state: ConversionState, snapshot: Snapshot, step: Step) -> Snapshot:  # noqa: PLR0911 - one row per status
     if step.kind == PUSH:
         host = state.host(step.subject)
         digest = host.digest if step.policy == host.wanted else None
-        old = _sight(state, view, step.subject)
+        old = _observed(state, snapshot, step.subject)
         new = replace(old, policy=step.policy, digest=digest, problem="")
-        return _seen(view, step.subject, new)
+        return _seen(snapshot, step.subject, new)
     if step.kind == LOOK:
         for name in step.hosts:
-            view = _seen(view, name, _sight(state, view, name))
-        return view
+            snapshot = _seen(snapshot, name, _observed(state, snapshot, name))
+        return snapshot
     if step.kind == ENTER:
-        old = _sight(state, view, step.subject)
-        view = _seen(view, step.subject, replace(old, transports={}))
-        return _host(view, step.subject, "maintenance")
+        old = _observed(state, snapshot, step.subject)
+        snapshot = _seen(snapshot, step.subject, replace(old, transports={}))
+        return _host(snapshot, step.subject, "maintenance")
     if step.kind == LEAVE:
-        gone = {n: so for n, so in view.arrived.items() if n != step.subject}
-        view = replace(view, arrived=gone)
+        others = {n: up for n, up in snapshot.arrived.items() if n != step.subject}
+        snapshot = replace(snapshot, arrived=others)
     if step.kind == LEAVE and step.before != LEAVING:
-        # Called off before it was in maintenance.
-        return _host(view, step.subject, "up")
+        # Cancelled before it was in maintenance.
+        return _host(snapshot, step.subject, "up")
     if step.kind == LEAVE:
-        return _host(_mounted(state, view, step.subject), step.subject, "up")
+        return _host(_mounted(state, snapshot, step.subject), step.subject, "up")
     if step.call is not None:
-        return _domain_call(state, view, step.call)
-    # What is waited for comes about.
+        return _domain_call(state, snapshot, step.call)
+    # Every wait is successful.
     if not step.of_domain:
         if step.kind == WAIT_OUT:
-            view = _mounted(state, view, step.subject)
-            view = replace(view, arrived={**view.arrived, step.subject: True})
-        return _host(view, step.subject, step.until[0])
-    return _domain(state, view, step.subject, step.until[0])
+            snapshot = _mounted(state, snapshot, step.subject)
+            snapshot = replace(
+                snapshot, arrived={**snapshot.arrived, step.subject: True}
+            )
+        return _host(snapshot, step.subject, step.until[0])
+    return _domain(state, snapshot, step.subject, step.until[0])
 
 
-def _domain_call(state: ConversionState, view: View, call: Call) -> View:
+def _domain_call(state: ConversionState, snapshot: Snapshot, call: Call) -> Snapshot:
     subject = str(call.about)
     if call.method == "update":
         options = call.words["connection"].mount_options
         row_id = next(d.connection for d in state.domains if d.name == subject)
         rows = tuple(
             replace(row, mount_options=options) if row.id == row_id else row
-            for row in view.engine.connections
+            for row in snapshot.engine.connections
         )
-        return replace(view, engine=replace(view.engine, connections=rows))
+        return replace(snapshot, engine=replace(snapshot.engine, connections=rows))
     opens = call.method == "activate"
-    return _domain(state, view, subject, "active" if opens else "maintenance")
+    return _domain(state, snapshot, subject, "active" if opens else "maintenance")
 
 
-def _domain(state: ConversionState, view: View, name: str, status: str) -> View:
+def _domain(
+    state: ConversionState, snapshot: Snapshot, name: str, status: str
+) -> Snapshot:
     ids = {d.id for d in state.domains if d.name == name}
     domains = tuple(
         replace(d, status=status) if _is(d, state, ids) else d
-        for d in view.engine.domains
+        for d in snapshot.engine.domains
     )
-    view = replace(view, engine=replace(view.engine, domains=domains))
+    snapshot = replace(snapshot, engine=replace(snapshot.engine, domains=domains))
     for host in state.hosts:
         if status == "active" and host.found == "up":
-            view = _mounted(state, view, host.name)
+            snapshot = _mounted(state, snapshot, host.name)
         else:
-            old = _sight(state, view, host.name)
-            view = _seen(view, host.name, replace(old, transports={}))
-    return view
+            old = _observed(state, snapshot, host.name)
+            snapshot = _seen(snapshot, host.name, replace(old, transports={}))
+    return snapshot
 
 
 def _is(domain: Domain, state: ConversionState, ids: set[str]) -> bool:
     return domain.id in ids and domain.data_center == state.data_center
 
 
-def _mounted(state: ConversionState, view: View, name: str) -> View:
+def _mounted(state: ConversionState, snapshot: Snapshot, name: str) -> Snapshot:
     wanted = wanted_transports(state, state.host(name))
     transports = {export: transport for export, transport in wanted if transport}
-    old = _sight(state, view, name)
-    return _seen(view, name, replace(old, transports=transports))
+    old = _observed(state, snapshot, name)
+    return _seen(snapshot, name, replace(old, transports=transports))
 
 
-def _sight(state: ConversionState, view: View, name: str) -> Sight:
-    """Return what a host told, or would tell if all has gone well so far."""
-    found = view.sights.get(name)
-    if found is not None:
-        return found
+def _observed(state: ConversionState, snapshot: Snapshot, name: str) -> Observation:
+    """Return the observation of a host, or the one to expect so far."""
+    known = snapshot.observations.get(name)
+    if known is not None:
+        return known
     host = state.host(name)
     pushed = host.goal == BACK and host.touched
-    return Sight(host.wanted if pushed else host.policy)
+    return Observation(host.wanted if pushed else host.policy)
 
 
-def _seen(view: View, name: str, sight: Sight) -> View:
-    return replace(view, sights={**view.sights, name: sight})
+def _seen(snapshot: Snapshot, name: str, observed: Observation) -> Snapshot:
+    return replace(snapshot, observations={**snapshot.observations, name: observed})
 
 
-def _host(view: View, name: str, status: Optional[str]) -> View:
-    engine: Engine = view.engine
+def _host(snapshot: Snapshot, name: str, status: Optional[str]) -> Snapshot:
+    engine: Engine = snapshot.engine
     hosts: tuple[Host, ...] = tuple(
         replace(host, status=status) if host.name == name else host
         for host in engine.hosts
     )
-    return replace(view, engine=replace(engine, hosts=hosts))
+    return replace(snapshot, engine=replace(engine, hosts=hosts))

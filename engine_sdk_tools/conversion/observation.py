@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read-only snapshot of engine and hosts, used to plan the next step.
+"""Provide a snapshot of engine and hosts, used to plan the next step.
 
-What a conversion looks at: the engine as it is now, and what hosts told last. Pure.
-
-A host's report is condensed to its policy and the transports of the exports concerned.
-
-Which virtual machines are in the way: what the engine can be asked beforehand.
-
-Leases, inserted CDs, image transfers and tasks it tells only by refusing the
-deactivation; that ends the conversion with its words, and nothing is changed.
+It has the engine as it is now and, of each host's last report, the policy and the
+transports of the exports concerned. Virtual machines that prevent a conversion are read
+from the engine beforehand. Leases, inserted CDs, image transfers and tasks cannot be
+read: the engine refuses the deactivation because of them, which ends the conversion
+with the engine's reason and without a change.
 """
 
 from __future__ import annotations
@@ -34,16 +31,16 @@ from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, StorageConne
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.storage.proof import prove
 
-# Mounted, and the kernel's signals do not agree.
+# Mounted, but the evidence for the transport does not agree.
 UNPROVEN = "unproven"
 _PROVEN = (RDMA, TCP)
 UP = "up"
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What one host told. ``transports`` are those of mounted exports, by export;
-    ``problem`` says why there is nothing.
+class Observation:
+    """One host's condensed report. ``transports`` are those of mounted exports, by
+    export; ``problem`` says why there is no report.
     """
 
     policy: Optional[str] = None
@@ -53,49 +50,52 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class View:
-    """``sights`` has the hosts whose word is still good, by name. ``arrived`` has the
-    hosts that are up after we activated them: whether the engine has reported that they
-    connected their storage, which comes after the status up. ``refused`` says of hosts
-    why they could not mount a domain that was activated, as the engine's events tell.
+class Snapshot:
+    """Engine and hosts at one time.
+
+    - ``observations``: hosts with a report that is still valid, by name.
+    - ``arrived``: hosts that are up after we activated them: true if the engine has
+      reported that they connected their storage, which happens after the status up.
+    - ``refused``: hosts that could not mount an activated domain, with the reason from
+      the engine's events.
     """
 
     engine: Engine
-    sights: Mapping[str, Sight] = field(default_factory=dict)
+    observations: Mapping[str, Observation] = field(default_factory=dict)
     arrived: Mapping[str, bool] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def is_up(self, record: HostRecord) -> bool:
-        """Whether the host takes part: up at the start, or since."""
-        found = self.host(record)
-        return record.found == UP or (found is not None and found.status == UP)
+        """Whether the host takes part: it was up at the start, or is up now."""
+        host = self.host(record)
+        return record.found == UP or (host is not None and host.status == UP)
 
     def host(self, record: HostRecord) -> Optional[Host]:
-        """The host as the engine has it now; None where it is gone."""
+        """Return the host as it is in the engine now; None if it was removed."""
         return next((h for h in self.engine.hosts if h.id == record.id), None)
 
     def domain(self, state: ConversionState, record: DomainRecord) -> Optional[Domain]:
-        """The domain as its data center has it now; None where it is gone."""
-        for found in self.engine.domains:
-            if found.id == record.id and found.data_center == state.data_center:
-                return found
+        """Return the domain as it is in its data center now; None if it was removed."""
+        for domain in self.engine.domains:
+            if domain.id == record.id and domain.data_center == state.data_center:
+                return domain
         return None
 
     def row(self, record: DomainRecord) -> Optional[StorageConnection]:
-        """The domain's row as it is now."""
+        """Return the domain's storage connection as it is now."""
         rows = self.engine.connections
         return next((row for row in rows if row.id == record.connection), None)
 
 
-def sight_of(report: HostReport, exports: Iterable[Export]) -> Sight:
-    """Condense a report to what concerns ``exports``."""
+def observation_of(report: HostReport, exports: Iterable[Export]) -> Observation:
+    """Return the part of a report that concerns ``exports``."""
     wanted = tuple(exports)
-    return judged(report, lambda its: _sight(its, wanted))
+    return judged(report, lambda checked: _observed(checked, wanted))
 
 
-def _sight(report: HostReport, exports: Sequence[Export]) -> Sight:
+def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:
     if report.facts is None:
-        return Sight(problem=report.problem or "it gave no facts")
+        return Observation(problem=report.problem or "it reported no facts")
     transports = {}
     mounts = Mounts(report.facts.nfs_mounts)
     for export in exports:
@@ -103,14 +103,14 @@ def _sight(report: HostReport, exports: Sequence[Export]) -> Sight:
         if mount is not None:
             proof = prove(mount, report.facts.cm_ids)
             transports[str(export)] = proof.transport or UNPROVEN
-    return Sight(report.policy_text, report.policy_digest, transports)
+    return Observation(report.policy_text, report.policy_digest, transports)
 
 
 def wanted_transports(
     state: ConversionState, host: HostRecord
 ) -> tuple[tuple[str, Optional[str]], ...]:
-    """Return for each domain's export the transport that ``host`` should come to; None
-    where that is not known, and nothing has to be proven.
+    """Return each domain's export with the transport that ``host`` should use; None if
+    that is unknown, and nothing has to be proven.
     """
     exports = (str(export_at(d.address, d.path)) for d in state.domains)
     if state.kind == HEAL:
@@ -122,36 +122,40 @@ def wanted_transports(
 
 
 def _before(state: ConversionState, host: HostRecord, number: int) -> Optional[str]:
-    """Return what a domain's mount on ``host`` was over before. A host that had none,
-    and came up since, goes with the others, where they agree.
+    """Return the transport of a domain's mount on ``host`` before the conversion. For a
+    host without that mount that came up since, use that of the others if they agree.
     """
     if state.domains[number].stage == GONE:
         return None
-    mine = host.transports[number] if host.transports else None
-    alone = (host,) if mine or not host.touched else state.hosts
-    found = {h.transports[number] for h in alone if h.transports} - {None}
-    only = found.pop() if len(found) == 1 else None
+    known = host.transports[number] if host.transports else None
+    hosts = (host,) if known or not host.touched else state.hosts
+    transports = {h.transports[number] for h in hosts if h.transports} - {None}
+    only = transports.pop() if len(transports) == 1 else None
     return only if only in _PROVEN else None
 
 
-def unlike(state: ConversionState, host: HostRecord, sight: Sight) -> tuple[str, ...]:
-    """Say which mounts of ``host`` are not as they should be; none: it is proven."""
+def unlike(
+    state: ConversionState, host: HostRecord, observed: Observation
+) -> tuple[str, ...]:
+    """Return a sentence per mount of ``host`` that is not as it should be; none if the
+    host is proven.
+    """
     wrong = []
     for export, wanted in wanted_transports(state, host):
-        found = sight.transports.get(export)
-        if wanted is None or found == wanted:
+        transport = observed.transports.get(export)
+        if wanted is None or transport == wanted:
             continue
-        if found is None:
+        if transport is None:
             wrong.append(f"{export} is not mounted")
-        elif found == UNPROVEN:
-            wrong.append(f"{export} is mounted, but the kernel's signals do not agree")
+        elif transport == UNPROVEN:
+            wrong.append(f"{export} is mounted, but its transport is unproven")
         else:
-            wrong.append(f"{export} is mounted over {found.upper()}")
+            wrong.append(f"{export} is mounted over {transport.upper()}")
     return tuple(wrong)
 
 
 class ReadsMany(Protocol):
-    """What asking needs of a session."""
+    """The part of a session that reading virtual machines needs."""
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
         """See Session."""
@@ -166,32 +170,32 @@ def running_on(session: ReadsMany, domains: Sequence[Domain]) -> dict[str, list[
         )
         for domain in domains
     ]
-    found = {}
-    for domain, vms in zip(domains, session.read_all(reads)):
-        running = [] if isinstance(vms, Exception) else list(vms or ())
-        found[domain.name] = [vm.name for vm in running if _runs(vm)]
-    return found
+    running = {}
+    for domain, answer in zip(domains, session.read_all(reads)):
+        vms = [] if isinstance(answer, Exception) else list(answer or ())
+        running[domain.name] = [vm.name for vm in vms if _runs(vm)]
+    return running
 
 
 def pinned_on(session: ReadsMany, hosts: Sequence[Host]) -> dict[str, list[str]]:
-    """Return the names of running virtual machines that may not leave their host, by
-    the host's id. Passthrough devices pin a machine too, and the engine shows it so.
+    """Return the names of running virtual machines that must not leave their host, by
+    the host's id. The engine also shows machines with passthrough devices as pinned.
     """
     if not any(host.vms for host in hosts):
         return {}
-    # A search that the engine does not understand gives an empty list, not an error.
-    words = {"search": "status!=down"}
-    read = Read("vms", "reading the running virtual machines", words=words)
+    # The engine answers an invalid search with an empty list, not with an error.
+    search = {"search": "status!=down"}
+    read = Read("vms", "reading the running virtual machines", words=search)
     ids = {host.id for host in hosts}
-    found: dict[str, list[str]] = {}
+    pinned: dict[str, list[str]] = {}
     for vm in session.read_all([read])[0]:
         policy = vm.placement_policy
         affinity = policy.affinity.value if policy and policy.affinity else None
         if affinity == "pinned" and vm.host is not None and vm.host.id in ids:
-            found.setdefault(vm.host.id, []).append(vm.name)
-    return found
+            pinned.setdefault(vm.host.id, []).append(vm.name)
+    return pinned
 
 
 def _runs(vm: Any) -> bool:
-    # A word that the SDK does not know is no "down".
+    # A status that the SDK does not know is not "down".
     return vm.status is None or vm.status.value != "down"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is next in an offline conversion, or on its way back. Pure.
+"""Decide the next step of an offline conversion, or of its way back. Pure.
 
-Policies, the domains to maintenance, every host's unmount verified, the rows, the
-domains active again, every host proven. A mount that a host kept would be used again,
-silently and with the old transport (vdsm's MountConnection.connect), so such a host
-goes through maintenance first.
+The order: policies, domains to maintenance, unmount verified on every host, mount
+options, domains active, every host proven. VDSM would silently reuse a mount that a
+host has kept, with the old transport (MountConnection.connect), so such a host goes
+through maintenance first.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     HostRecord,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.observation import (
-    Sight,
-    View,
+    Observation,
+    Snapshot,
     unlike,
     wanted_transports,
 )
@@ -63,43 +63,46 @@ _MAINTENANCE = "maintenance"
 _ACTIVE = "active"
 
 
-def offline_step(state: ConversionState, view: View) -> Step:
-    """Return the next step; FINISH where there is none."""
+def offline_step(state: ConversionState, snapshot: Snapshot) -> Step:
+    """Return the next step; FINISH if there is none."""
     for domain in state.domains:
-        here = view.domain(state, domain) is not None and view.row(domain) is not None
+        here = (
+            snapshot.domain(state, domain) is not None
+            and snapshot.row(domain) is not None
+        )
         if here or domain.stage == GONE:
             continue
         if state.undoes:
             return mark_domain(domain, GONE)
-        return fail_domain(domain, f"{domain.name} or its connection is gone")
+        return fail_domain(domain, f"{domain.name} or its connection was removed")
     first = (_policies, _close)
     if state.undoes:
-        # A deactivation that is refused leaves all as it is.
+        # First, because after a refused deactivation nothing has changed.
         first = (_close, _policies)
-    for one in (*first, _unmounted, _rows, _open, _proven):
-        step = one(state, view)
+    for decide in (*first, _unmounted, _rows, _open, _proven):
+        step = decide(state, snapshot)
         if step is not None:
             return step
     return Step(FINISH, state.title)
 
 
-def _policies(state: ConversionState, view: View) -> Optional[Step]:
+def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     steps = []
     for host in (host for host in state.hosts if host.stage == TODO):
-        if view.host(host) is None:
+        if snapshot.host(host) is None:
             steps.append(mark(host, DONE, "it is no longer in the engine"))
             continue
-        sight = view.sights.get(host.name)
-        steps.append(policy_step(host, sight) or mark(host, PREPARED))
+        observed = snapshot.observations.get(host.name)
+        steps.append(policy_step(host, observed) or mark(host, PREPARED))
     return _first(state, iter(steps))
 
 
-def _close(state: ConversionState, view: View) -> Optional[Step]:
-    """Bring the domains to maintenance, the master last."""
+def _close(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+    """Move the domains to maintenance, the master last."""
     for domain in sorted(state.domains, key=lambda d: d.master):
         if domain.stage not in (TODO, ENTERING) or not _was_active(domain):
             continue
-        status = _status(state, view, domain)
+        status = _status(state, snapshot, domain)
         if status == _MAINTENANCE:
             continue
         if status in (_ACTIVE, "inactive", "unknown"):
@@ -108,69 +111,71 @@ def _close(state: ConversionState, view: View) -> Optional[Step]:
     return None
 
 
-def _unmounted(state: ConversionState, view: View) -> Optional[Step]:
-    """See that no host kept a mount."""
+def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+    """Verify that no host has kept a mount."""
     if any(d.stage not in (TODO, ENTERING, GONE) for d in state.domains):
         return None
     steps = []
     for host in state.hosts:
         if host.stage in (UNMOUNTED, *OVER):
             continue
-        found = view.host(host)
-        if not view.is_up(host) or state.blind or found is None:
+        present = snapshot.host(host)
+        if not snapshot.is_up(host) or state.blind or present is None:
             steps.append(mark(host, UNMOUNTED))
         else:
-            steps.append(_let_go(state, host, found.status, view))
+            steps.append(_unmount(state, host, present.status, snapshot))
     return _first(state, iter(steps))
 
 
-def _let_go(  # noqa: PLR0911 - a row a status
-    state: ConversionState, host: HostRecord, status: Optional[str], view: View
+def _unmount(  # noqa: PLR0911 - one row per status
+    state: ConversionState, host: HostRecord, status: Optional[str], snapshot: Snapshot
 ) -> Step:
-    sight = view.sights.get(host.name)
+    observed = snapshot.observations.get(host.name)
     if status == _MAINTENANCE:
         return leave(host) if host.ours else mark(host, UNMOUNTED)
     if status == "preparing_for_maintenance":
         return wait_in(host)
     if status not in ("up", "non_operational"):
         return wait_out(host)
-    if sight is None:
+    if observed is None:
         return look(host)
-    kept = _mounted(state, host, sight)
-    if unproven(state, sight):
+    kept = _mounted(state, host, observed)
+    if unproven(state, observed):
         return mark(host, UNMOUNTED)
-    if sight.problem:
-        return fail(host, f"{host.name} cannot be asked: {sight.problem}")
+    if observed.problem:
+        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
     if not kept:
         return mark(host, UNMOUNTED)
     if host.stage == LEAVING:
-        return fail(host, f"{host.name} does not let go of {', '.join(kept)}")
+        return fail(host, f"{host.name} does not unmount {', '.join(kept)}")
     return enter(host)
 
 
-def _mounted(state: ConversionState, host: HostRecord, sight: Sight) -> tuple[str, ...]:
+def _mounted(
+    state: ConversionState, host: HostRecord, observed: Observation
+) -> tuple[str, ...]:
     exports = (export for export, _ in wanted_transports(state, host))
-    return tuple(export for export in exports if export in sight.transports)
+    return tuple(export for export in exports if export in observed.transports)
 
 
-def _rows(state: ConversionState, view: View) -> Optional[Step]:
+def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     for domain in state.domains:
-        row = view.row(domain)
+        row = snapshot.row(domain)
         options = domain.options if state.undoes else domain.wanted
         if row is not None and row.mount_options != options:
-            status = _status(state, view, domain)
+            status = _status(state, snapshot, domain)
             return set_row(domain, options, force=status != _MAINTENANCE)
     return None
 
 
-def _open(state: ConversionState, view: View) -> Optional[Step]:
+def _open(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     """Activate the domains, the master first."""
     for domain in sorted(state.domains, key=lambda d: not d.master):
         if domain.stage in (DONE, GONE):
             continue
         if not _was_active(domain):
             return mark_domain(domain, DONE)
-        status = _status(state, view, domain)
+        status = _status(state, snapshot, domain)
         if status == _ACTIVE:
             return mark_domain(domain, DONE)
         if status == _MAINTENANCE:
@@ -181,31 +186,31 @@ def _open(state: ConversionState, view: View) -> Optional[Step]:
     return None
 
 
-def _proven(state: ConversionState, view: View) -> Optional[Step]:
+def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     steps = [
-        _prove(state, host, view) for host in state.hosts if host.stage not in OVER
+        _prove(state, host, snapshot) for host in state.hosts if host.stage not in OVER
     ]
     return _first(state, iter(steps))
 
 
-def _prove(state: ConversionState, host: HostRecord, view: View) -> Step:  # noqa: PLR0911 - a row a status
-    found = view.host(host)
-    if found is None:
+def _prove(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  # noqa: PLR0911 - one row per status
+    present = snapshot.host(host)
+    if present is None:
         return mark(host, DONE, "it is no longer in the engine")
-    if not view.is_up(host) or not any(map(_was_active, state.domains)):
+    if not snapshot.is_up(host) or not any(map(_was_active, state.domains)):
         return mark(host, LEFT, "it did not mount the domain")
-    status = found.status
+    status = present.status
     if status == "up":
-        if host.stage == LEAVING and host.name not in view.arrived:
+        if host.stage == LEAVING and host.name not in snapshot.arrived:
             return wait_out(host)
-        sight = view.sights.get(host.name)
-        if sight is None and not state.blind:
+        observed = snapshot.observations.get(host.name)
+        if observed is None and not state.blind:
             return look(host)
-        if sight is None or unproven(state, sight):
-            return _by_the_engine(host, view)
-        if sight.problem:
-            return fail(host, f"{host.name} cannot be asked: {sight.problem}")
-        wrong = unlike(state, host, sight)
+        if observed is None or unproven(state, observed):
+            return _by_the_engine(host, snapshot)
+        if observed.problem:
+            return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+        wrong = unlike(state, host, observed)
         if wrong:
             return fail(host, f"on {host.name} {'; '.join(wrong)}")
         return mark(host, DONE)
@@ -215,24 +220,24 @@ def _prove(state: ConversionState, host: HostRecord, view: View) -> Step:  # noq
         return fail(
             host,
             f"{host.name} became non-operational: it could not connect all of its "
-            "storage; vdsm.log there says why",
+            "storage; see vdsm.log there",
         )
     if status == _MAINTENANCE:
         if host.stage == LEAVING or host.ours:
             return leave(host)
-        return mark(host, LEFT, "somebody put it into maintenance")
+        return mark(host, LEFT, "somebody else moved it to maintenance")
     return wait_out(host)
 
 
-def _by_the_engine(host: HostRecord, view: View) -> Step:
-    """What the engine says of a host that was up when the domains were activated, and
-    cannot be asked: it stays up although it could not mount one.
+def _by_the_engine(host: HostRecord, snapshot: Snapshot) -> Step:
+    """Judge a host that cannot be asked by the engine's events: it stays up even if it
+    could not mount an activated domain.
     """
     if host.stage == LEAVING:
-        return after_activation(host, view)
-    why = view.refused.get(host.name)
+        return after_activation(host, snapshot)
+    why = snapshot.refused.get(host.name)
     if why is not None:
-        return fail(host, f"{host.name} could not mount it: {why}")
+        return fail(host, f"{host.name} could not mount the domain: {why}")
     return mark(host, DONE, NOT_PROVEN)
 
 
@@ -250,6 +255,8 @@ def _was_active(domain: DomainRecord) -> bool:
     return domain.found == _ACTIVE
 
 
-def _status(state: ConversionState, view: View, domain: DomainRecord) -> Optional[str]:
-    found = view.domain(state, domain)
-    return found.status if found else None
+def _status(
+    state: ConversionState, snapshot: Snapshot, domain: DomainRecord
+) -> Optional[str]:
+    present = snapshot.domain(state, domain)
+    return present.status if present else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A conversion or a revert before it begins: checked, with all its steps. Pure."""
+"""Plan a conversion, its rest or a revert: check it, and list all its steps. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion import preflight
 from ovirt_rdma.engine_sdk_tools.conversion.baseline import (
-    against,
     domain_record,
-    keeping,
     left_out,
+    objections_of,
     ordered,
     records_of,
     rule_of,
-    told_of,
+    summaries_of,
+    with_earlier,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import policy_step
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
@@ -36,16 +36,16 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import imagined
 from ovirt_rdma.engine_sdk_tools.conversion.observation import (
-    Sight,
-    View,
-    sight_of,
+    Observation,
+    Snapshot,
+    observation_of,
     unlike,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.steps import Step
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import (
-    going_on,
     renamed,
+    resumed,
     reverting,
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
@@ -53,17 +53,17 @@ from ovirt_rdma.engine_sdk_tools.domains.trunking import left_behind
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused, check
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 
-# In any order; may be a stream, which is gone through once.
+# In any order; may be a stream, so it is iterated once.
 Reports = Iterable[HostReport]
 
 
 @dataclass(frozen=True)
 class ConversionPlan:
-    """``state`` is that at the begin, ``steps`` are what would change something, in
-    order; none: there is nothing to do. ``warnings`` are sentences.
+    """``state`` is the one at the start; ``steps`` are those that change something, in
+    order, none if there is nothing to do; ``warnings`` are sentences.
     """
 
     state: ConversionState
@@ -84,34 +84,40 @@ def plan_convert(
 ) -> ConversionPlan:
     """Check a conversion of ``domains``, of one data center, and plan it.
 
-    ``reports`` has all hosts of the data center; None where there is no way to them.
-    ``users`` are the virtual machines that run on a domain, by its name, ``pinned``
-    those that may not leave a host, by its id; ``earlier`` what was converted before
-    (see keeping). Raises Refused and ChecksFailed with all that is against it.
+    ``reports`` has all hosts of the data center; None without host access. ``users``
+    are the virtual machines that run on a domain, by its name, ``pinned`` those that
+    must not leave a host, by its id; ``earlier`` are earlier conversions.
+    Raises Refused and ChecksFailed with all objections.
     """
     preflight.check_kinds(engine, domains, request)
     if reports is None and not request.by_row:
         raise Refused(
-            ["there is no way to the hosts, so nothing could be prepared or proven"],
+            [
+                Sentence(
+                    "host-access-missing",
+                    "there is no access to the hosts, so they cannot be prepared and "
+                    "nothing can be proven",
+                )
+            ],
             "give --inventory or --ssh-key, or use --engine-options",
         )
     center = str(domains[0].data_center)
     hosts = ordered(engine.hosts_of(center))
-    offenders: list[str] = []
+    offenders: list[Sentence] = []
     records = []
     for domain in domains:
         try:
             record = domain_record(domain, request.to)
         except Problem as problem:
-            offenders.append(f"{domain.name}: {problem}")
+            offenders.append(Sentence(problem.id, f"{domain.name}: {problem}"))
             continue
         records.append(record)
         using = (users or {}).get(domain.name, ())
         offenders += preflight.domain_offenders(domain, request, record.wanted, using)
     check(offenders)
-    told = told_of(hosts, reports, domains, records, request)
+    summaries = summaries_of(hosts, reports, domains, records, request)
     offenders += preflight.fleet_offenders(hosts, request, engine.clusters, pinned)
-    offenders += against(told)
+    offenders += objections_of(summaries)
     check(offenders)
     state = ConversionState(
         kind=CONVERT,
@@ -119,23 +125,27 @@ def plan_convert(
         to=request.to,
         mode=ROLLING if request.rolling else OFFLINE,
         domains=tuple(records),
-        hosts=records_of(told),
+        hosts=records_of(summaries),
         rule=rule_of(request),
         by_row=request.by_row,
         blind=reports is None,
         batch=request.batch,
         begun_at=now,
     )
-    state = keeping(state, earlier)
-    sights = {name: one.sight for name, one in told.items() if reports is not None}
-    view = View(engine, sights)
-    if reports is not None and _is_so(state, view):
+    state = with_earlier(state, earlier)
+    observations = {
+        name: summary.observed
+        for name, summary in summaries.items()
+        if reports is not None
+    }
+    snapshot = Snapshot(engine, observations)
+    if reports is not None and _is_so(state, snapshot):
         return ConversionPlan(state, ())
-    mute = [name for name, one in told.items() if one.mute]
-    warnings = list(preflight.warnings(hosts, mute, domains, request))
+    mute = [name for name, summary in summaries.items() if summary.mute]
+    warnings: list[str] = list(preflight.warnings(hosts, mute, domains, request))
     if any(host.status == "up" and host.name in mute for host in hosts):
         warnings += left_behind(engine.domains, domains, request.to)
-    return ConversionPlan(state, steps_of(state, view), tuple(warnings))
+    return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
 
 
 def plan_resume(
@@ -144,27 +154,33 @@ def plan_resume(
     reports: Optional[Reports],
     without: Sequence[str] = (),
 ) -> ConversionPlan:
-    """Plan what is left of a conversion that was cut off or stopped.
+    """Plan the rest of a conversion that was interrupted or has stopped.
 
-    Hosts that it has not begun with are looked at anew, and those that came into the
-    data center since are taken in. The hosts named in ``without`` are left as they are,
-    as are those that were left out before and are not up again. Raises ChecksFailed.
+    Hosts that were not started are checked again, and hosts that were added to the data
+    center since are included. The hosts named in ``without`` are left unchanged, as are
+    those that were left out before and are still not up. Raises ChecksFailed.
     """
     state = renamed(state, engine)
     if without and state.stage not in (CONVERTING, STOPPED):
         raise Refused(
-            [f"{state.title} is being taken back, and no host can be left out of that"],
-            "run it without --without",
+            [
+                Sentence(
+                    "host-left-out-of-revert",
+                    f"{state.title} is being rolled back or reverted, and no host can "
+                    "be left out of that",
+                )
+            ],
+            "omit --without",
         )
-    sights: dict[str, Sight] = {}
-    seen = _noting(state, reports or (), sights)
+    observations: dict[str, Observation] = {}
+    seen = _noting(state, reports or (), observations)
     if state.kind == CONVERT and state.stage in (CONVERTING, STOPPED):
         state = _with_hosts_now(state, engine, seen, without)
     for _ in seen:
-        # What is left of the stream is only noted.
+        # The rest of the stream is only recorded.
         pass
-    state = going_on(state)
-    return ConversionPlan(state, steps_of(state, View(engine, sights)))
+    state = resumed(state)
+    return ConversionPlan(state, steps_of(state, Snapshot(engine, observations)))
 
 
 def _with_hosts_now(
@@ -196,22 +212,22 @@ def _with_hosts_now(
     }
     hosts = ordered(engine.hosts_of(state.data_center))
     new = [host for host in hosts if host.id not in begun]
-    told = told_of(new, reports, domains, state.domains, request)
+    summaries = summaries_of(new, reports, domains, state.domains, request)
     offenders = list(
         preflight.without_offenders(hosts, replace(request, without=tuple(without)))
     )
     if request.rolling:
         offenders += preflight.upgrade_offenders(engine.clusters, hosts)
-    check([*offenders, *against(told)])
-    made = {record.id: record for record in records_of(told)}
-    records = [begun.pop(h.id) if h.id in begun else made[h.id] for h in hosts]
+    check([*offenders, *objections_of(summaries)])
+    added = {record.id: record for record in records_of(summaries)}
+    records = [begun.pop(h.id) if h.id in begun else added[h.id] for h in hosts]
     records += begun.values()
-    asked = [_as_asked(record, request.without) for record in records]
-    return replace(state, hosts=tuple(asked))
+    requested = [_as_requested(record, request.without) for record in records]
+    return replace(state, hosts=tuple(requested))
 
 
-def _as_asked(host: HostRecord, without: Sequence[str]) -> HostRecord:
-    """Return the record of a host that is left out now, or is not any more."""
+def _as_requested(host: HostRecord, without: Sequence[str]) -> HostRecord:
+    """Return the record of a host that is left out now, or no longer."""
     if host.name in without and host.stage != DONE:
         return left_out(host)
     if host.left_out and host.name not in without:
@@ -220,21 +236,21 @@ def _as_asked(host: HostRecord, without: Sequence[str]) -> HostRecord:
 
 
 def _is_left_out(state: ConversionState, host: str) -> bool:
-    return any(one.id == host and one.left_out for one in state.hosts)
+    return any(record.id == host and record.left_out for record in state.hosts)
 
 
 def _is_untouched(host: HostRecord) -> bool:
-    """Whether nothing is left on it of what was begun."""
+    """Whether nothing of the conversion remains on it."""
     return not host.touched or (host.goal == BACK and host.stage in (DONE, LEFT))
 
 
 def plan_revert(
     state: ConversionState, engine: Engine, reports: Optional[Reports]
 ) -> ConversionPlan:
-    """Plan the way back to what was found at the begin of ``state``."""
+    """Plan the revert to the baseline of ``state``."""
     state = renamed(state, engine)
-    sights: dict[str, Sight] = {}
-    for _ in _noting(state, reports or (), sights):
+    observations: dict[str, Observation] = {}
+    for _ in _noting(state, reports or (), observations):
         pass
     known = {host.id for host in state.hosts}
     new = [h.name for h in engine.hosts_of(state.data_center) if h.id not in known]
@@ -246,33 +262,36 @@ def plan_revert(
         warnings += preflight.upgrade_offenders(engine.clusters, here)
     if new:
         warnings.append(
-            f"{', '.join(new)} came up since, and was not converted: what is mounted "
-            "there stays until it is activated again, and its policy is left as it is"
+            Sentence(
+                "hosts-not-converted",
+                f"not converted, because up only since: {', '.join(new)}; mounts there "
+                "stay until the host is activated again, and its policy is unchanged",
+            )
         )
     if state.kind == CONVERT:
         ids = {domain.id for domain in state.domains}
         going = [domain for domain in engine.domains if domain.id in ids]
         back = TCP if state.to == RDMA else RDMA
         warnings += left_behind(engine.domains, going, back)
-    state = reverting(_with_those_converted_since(state, sights))
-    steps = steps_of(state, View(engine, sights))
+    state = reverting(_with_those_converted_since(state, observations))
+    steps = steps_of(state, Snapshot(engine, observations))
     return ConversionPlan(state, steps, tuple(warnings))
 
 
 def _with_those_converted_since(
-    state: ConversionState, sights: Mapping[str, Sight]
+    state: ConversionState, observations: Mapping[str, Observation]
 ) -> ConversionState:
-    """Return the state with hosts as touched that stand converted and were not by it:
-    another machine took over and went on.
+    """Return the state with hosts marked as touched that are converted but not by it:
+    a run on another machine took over and continued.
     """
     exports = [str(export_at(d.address, d.path)) for d in state.domains]
     since = []
     for host in state.hosts:
-        sight = sights.get(host.name, Sight())
+        observed = observations.get(host.name, Observation())
         before = host.transports or (None,) * len(exports)
-        ruled = host.push and sight.policy == host.wanted != host.policy
+        ruled = host.push and observed.policy == host.wanted != host.policy
         moved = any(
-            then not in (None, state.to) and sight.transports.get(export) == state.to
+            then not in (None, state.to) and observed.transports.get(export) == state.to
             for export, then in zip(exports, before)
         )
         if ruled or moved:
@@ -280,29 +299,29 @@ def _with_those_converted_since(
     return state.with_hosts(since, touched=True)
 
 
-def steps_of(state: ConversionState, view: View) -> tuple[Step, ...]:
-    """Return the steps that change something, if all goes well."""
-    return tuple(step for step in imagined(state, view) if step.changes)
+def steps_of(state: ConversionState, snapshot: Snapshot) -> tuple[Step, ...]:
+    """Return the steps that change something, if all of them are successful."""
+    return tuple(step for step in imagined(state, snapshot) if step.changes)
 
 
 def _noting(
-    state: ConversionState, reports: Reports, sights: dict[str, Sight]
+    state: ConversionState, reports: Reports, observations: dict[str, Observation]
 ) -> Iterator[HostReport]:
-    """Hand the reports on, each noted in ``sights``."""
+    """Yield the reports, and store the observation of each in ``observations``."""
     exports = [export_at(d.address, d.path) for d in state.domains]
     for report in reports:
-        sights[report.host] = sight_of(report, exports)
+        observations[report.host] = observation_of(report, exports)
         yield report
 
 
-def _is_so(state: ConversionState, view: View) -> bool:
-    """Whether all is as it should be already: rows, policies, and every mount."""
+def _is_so(state: ConversionState, snapshot: Snapshot) -> bool:
+    """Whether mount options, policies and all mounts are already as requested."""
     if any(d.options != d.wanted for d in state.domains):
         return False
     for host in state.hosts:
-        sight = view.sights.get(host.name, Sight())
-        if host.push and policy_step(host, sight) is not None:
+        observed = snapshot.observations.get(host.name, Observation())
+        if host.push and policy_step(host, observed) is not None:
             return False
-        if host.found == "up" and (sight.problem or unlike(state, host, sight)):
+        if host.found == "up" and (observed.problem or unlike(state, host, observed)):
             return False
     return True

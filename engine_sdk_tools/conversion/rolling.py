@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is next in a rolling conversion, a revert of one, or a heal. Pure.
+"""Decide the next step of a rolling conversion, its revert, or a heal. Pure.
 
-Host by host, or batch by batch: policy, maintenance, activation, proof; the SPM last.
-The engine's row is changed last on the way forward, and first on the way back, so that
-hosts without the add-on never meet options that they are not ready for. Where the row
-decides (``by_row``), it is changed first on both ways.
+Each host or batch gets its policy, goes to maintenance, is activated and proven; the
+SPM is last. The engine's row is changed last on the way forward and first on the way
+back, so that hosts without the add-on never get options that they are not ready for. If
+the row decides (``by_row``), it is changed first in both directions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ConversionState,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import UP, View
+from ovirt_rdma.engine_sdk_tools.conversion.observation import UP, Snapshot
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     FINISH,
     LOOK,
@@ -40,40 +40,40 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
 )
 from ovirt_rdma.engine_sdk_tools.model import status_words
 
-# What a host is not after it came up with its new mounts, unless something is wrong.
-_ILL = ("non_operational", "non_responsive", "error", "down")
+# Statuses of a host that show a problem after it came up with its new mounts.
+_BROKEN = ("non_operational", "non_responsive", "error", "down")
 
 
-def rolling_step(state: ConversionState, view: View) -> Step:
-    """Return the next step; FINISH where there is none."""
+def rolling_step(state: ConversionState, snapshot: Snapshot) -> Step:
+    """Return the next step; FINISH if there is none."""
     forward = state.stage == CONVERTING
     rows_first = state.by_row or state.stage == REVERTING
     steps = [_hosts]
     if state.kind == CONVERT:
         first = [_rows] if rows_first else []
-        steps = [*first, _hosts, *([_strangers, _rows] if forward else [])]
-    for one in [_gone, *steps]:
-        step = one(state, view)
+        steps = [*first, _hosts, *([_new_hosts, _rows] if forward else [])]
+    for decide in [_gone, *steps]:
+        step = decide(state, snapshot)
         if step is not None:
             return step
     return Step(FINISH, state.title)
 
 
-def _gone(state: ConversionState, view: View) -> Optional[Step]:
-    """On the way back nothing is left to be done for a domain that is gone."""
+def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+    """On the way back, mark a removed domain: there is nothing to do for it."""
     for domain in state.domains if state.undoes else ():
-        if domain.stage != GONE and view.row(domain) is None:
+        if domain.stage != GONE and snapshot.row(domain) is None:
             return mark_domain(domain, GONE)
     return None
 
 
-def _rows(state: ConversionState, view: View) -> Optional[Step]:
+def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     for domain in state.domains:
-        row = view.row(domain)
+        row = snapshot.row(domain)
         if row is None and domain.stage == GONE:
             continue
         if row is None:
-            why = f"the storage connection of {domain.name} is gone"
+            why = f"the storage connection of {domain.name} was removed"
             return fail_domain(domain, why)
         options = domain.options if state.undoes else domain.wanted
         if row.mount_options != options:
@@ -81,86 +81,94 @@ def _rows(state: ConversionState, view: View) -> Optional[Step]:
     return None
 
 
-def _hosts(state: ConversionState, view: View) -> Optional[Step]:
-    playing = _playing(state, view)
-    if not any(host.stage in IN_PLAY for host in playing):
-        ill = _ill(state, view)
-        if ill is not None:
-            return ill
-    if not playing:
-        return _away(state, view)
-    steps = [host_step(state, host, view) for host in playing]
+def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+    current = _current_hosts(state, snapshot)
+    if not any(host.stage in IN_PLAY for host in current):
+        broken = _broken(state, snapshot)
+        if broken is not None:
+            return broken
+    if not current:
+        return _away(state, snapshot)
+    steps = [host_step(state, host, snapshot) for host in current]
     first = min(steps, key=lambda step: ORDER.index(step.kind))
     if first.kind == LOOK:
         return look(*(state.host(s.subject) for s in steps if s.kind == LOOK))
     return first
 
 
-def _playing(state: ConversionState, view: View) -> list[HostRecord]:
-    """Return the hosts of the batch: those under way, and others that may start now."""
+def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
+    """Return the hosts of the batch: those in progress, and others that may start."""
     goal = FORWARD if state.stage == CONVERTING else BACK
     mine = [h for h in state.hosts if h.goal == goal]
-    playing = [h for h in mine if h.stage in IN_PLAY]
-    # A revert stops at a host that did not come back from its maintenance: the next
-    # would not either. One that is up, and cannot be asked or proven, is alone in that.
+    current = [h for h in mine if h.stage in IN_PLAY]
+    # A revert stops at a host that did not come up after its maintenance: the next
+    # would probably fail too. A host that is up but cannot be asked or proven does not
+    # affect the others.
     stops = state.stage == REVERTING and any(
-        h.stage == FAILED and not _is_up_now(h, view) for h in mine
+        h.stage == FAILED and not _is_up_now(h, snapshot) for h in mine
     )
-    # A batch goes together: none starts while others come back already.
-    if stops or any(h.stage == LEAVING for h in playing):
-        return playing
-    waiting = [h for h in mine if h.stage not in (*OVER, *IN_PLAY) and view.is_up(h)]
+    # A batch stays together: no host starts while others are being activated.
+    if stops or any(h.stage == LEAVING for h in current):
+        return current
+    waiting = [
+        h for h in mine if h.stage not in (*OVER, *IN_PLAY) and snapshot.is_up(h)
+    ]
     if state.undoes:
-        # One that is away keeps none of the others from going back.
-        waiting = [h for h in waiting if _is_up_now(h, view)] or waiting
-    plain = [h for h in waiting if not _is_spm(h, view)]
-    if plain or playing:
-        return playing + plain[: max(state.batch - len(playing), 0)]
+        # A host that is not up does not delay the revert of the others.
+        waiting = [h for h in waiting if _is_up_now(h, snapshot)] or waiting
+    plain = [h for h in waiting if not _is_spm(h, snapshot)]
+    if plain or current:
+        return current + plain[: max(state.batch - len(current), 0)]
     return waiting[:1]
 
 
-def _ill(state: ConversionState, view: View) -> Optional[Step]:
-    """Nothing new is begun while a host is ill that came through it well."""
+def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+    """Start no other host if a converted one is in trouble now."""
     if state.stage != CONVERTING:
         return None
     for host in state.hosts:
-        found = view.host(host)
-        if host.stage == DONE and host.touched and found and found.status in _ILL:
+        present = snapshot.host(host)
+        if (
+            host.stage == DONE
+            and host.touched
+            and present
+            and present.status in _BROKEN
+        ):
             return fail_domain(
                 state.domains[0],
-                f"{host.name} had come up well, and is {status_words(found.status)} "
-                "now; the others are not begun",
+                f"{host.name} was converted and up, but is "
+                f"{status_words(present.status)} now; the other hosts are not started",
             )
     return None
 
 
-def _away(state: ConversionState, view: View) -> Optional[Step]:
-    """Hosts that were in maintenance or down at the start: only their policy."""
+def _away(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+    """Change only the policy of hosts that were in maintenance or down at the start."""
     goal = FORWARD if state.stage == CONVERTING else BACK
     for host in state.hosts:
-        if host.goal == goal and host.stage not in OVER and not view.is_up(host):
-            return away_step(state, host, view)
+        if host.goal == goal and host.stage not in OVER and not snapshot.is_up(host):
+            return away_step(state, host, snapshot)
     return None
 
 
-def _strangers(state: ConversionState, view: View) -> Optional[Step]:
+def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     known = {host.id for host in state.hosts}
-    hosts = view.engine.hosts_of(state.data_center)
+    hosts = snapshot.engine.hosts_of(state.data_center)
     new = [host.name for host in hosts if host.id not in known]
     if not new:
         return None
     return fail_domain(
         state.domains[0],
-        f"{', '.join(new)} came into the data center meanwhile, and nobody has checked "
-        "it; the engine's row stays as it was",
+        f"added to the data center since the conversion started, and not checked: "
+        f"{', '.join(new)}; the engine's mount options are unchanged",
     )
 
 
-def _is_up_now(host: HostRecord, view: View) -> bool:
-    found = view.host(host)
-    return found is not None and found.status == UP
+def _is_up_now(host: HostRecord, snapshot: Snapshot) -> bool:
+    present = snapshot.host(host)
+    return present is not None and present.status == UP
 
 
-def _is_spm(host: HostRecord, view: View) -> bool:
-    found = view.host(host)
-    return found is not None and found.spm == "spm"
+def _is_spm(host: HostRecord, snapshot: Snapshot) -> bool:
+    present = snapshot.host(host)
+    return present is not None and present.spm == "spm"

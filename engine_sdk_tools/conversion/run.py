@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carrying a conversion out: read, decide, write down, act, write down, again.
+"""Carry out a conversion in a loop: read, decide, store, do one step, store.
 
-Nothing is remembered between two steps but what hosts told and still holds. So it does
-not matter where an earlier run ended, or whether the answer to a change was lost.
+Between two steps only host observations that are still valid are kept in memory, so it
+does not matter where an earlier run ended, or if the answer to a change was lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.conversion.actions import (
-    Acts,
+    Actions,
     ChangesEngine,
     HoldsLock,
     KeepsState,
@@ -51,7 +51,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     marked,
     next_step,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import UP, View
+from ovirt_rdma.engine_sdk_tools.conversion.observation import UP, Snapshot
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     CALL,
     ENTER,
@@ -68,22 +68,21 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor
 from ovirt_rdma.engine_sdk_tools.model import Engine, status_words
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-# So much is told of a step, with the asking and waiting after it, if all goes well.
-_TOLD = {PUSH: 2, ENTER: 2, LEAVE: 3, CALL: 2}
-# The same step again and again leads nowhere. A first one may have been lost, and
-# a second with it.
-_MOST_TIMES = 4
-# But for a host that the engine says it moves to maintenance, and does not: where the
-# SPM cannot be stopped now, the request succeeds and the host stays up
+# Progress reports per step, with the waits and reports after it, if it is successful.
+_REPORTS = {PUSH: 2, ENTER: 2, LEAVE: 3, CALL: 2}
+# The same step is tried this often: the first two requests may have been lost.
+_MOST_TRIES = 4
+# A pause before another try for a host that does not go to maintenance: if the SPM
+# cannot be stopped now, the request is successful but the host stays up
 # (MaintenanceNumberOfVdssCommand.java, setVdsStatusToPrepareForMaintenance).
-_AGAIN_S = 30.0
+_RETRY_S = 30.0
 # An SPM is elected in seconds; VDSM's own limit is minutes.
 SETTLE_S = 600.0
-_RESTLESS = ("problematic", "contend", "not_operational", None)
-# What may be because it is done already, or under way.
+_UNSETTLED = ("problematic", "contend", "not_operational", None)
+# A refusal of these kinds may mean that the change is already made, or in progress.
 _REFUSED = (CONFLICT, INVALID, LOCKED, BUSY)
 
-ReadsIt = Callable[[Any], Engine]
+ReadEngine = Callable[[Any], Engine]
 
 
 def carry_out(
@@ -94,15 +93,15 @@ def carry_out(
     listener: Listener,
     *,
     lock: Optional[HoldsLock] = None,
-    read: ReadsIt = read_engine,
+    read: ReadEngine = read_engine,
     now: Callable[[], float] = time.time,
 ) -> ConversionState:
-    """Do all that is left of ``state``; return it as it is then. ``lock`` is asked
+    """Do all remaining steps of ``state``; return the new state. ``lock`` is checked
     before each change.
 
-    What fails turns a conversion round. Raises EngineProblem where the engine is out of
-    reach or denies us, and StateFileProblem: then all stands still, and the same
-    command goes on later.
+    A step that fails rolls the conversion back. Raises EngineProblem if the engine is
+    not available or denies access, and StateFileProblem: then the conversion is paused,
+    and the same command resumes it.
     """
     work = _Work(session, door, keeper, listener)
     work.read, work.now, work.lock = read, now, lock
@@ -117,83 +116,85 @@ class _Work:
         keeper: KeepsState,
         listener: Listener,
     ) -> None:
-        self.read: ReadsIt = read_engine
+        self.read: ReadEngine = read_engine
         self.now: Callable[[], float] = time.time
         self.lock: Optional[HoldsLock] = None
         self._session = session
-        self._acts = Acts(session, door, listener, self._check)
+        self._actions = Actions(session, door, listener, self._check)
         self._keeper = keeper
         self._listener = listener
-        self._told = 0
-        self._times: Counter[tuple[str, str, str, str]] = Counter()
+        self._steps_done = 0
+        self._tries: Counter[tuple[str, str, str, str]] = Counter()
         # Whether a host went to maintenance.
         self._moved = False
-        # When a step was first tried, by the session's clock.
-        self._taken_at: dict[tuple[str, str, str, str], float] = {}
+        # The time of the first try of each step, by the session's clock.
+        self._first_try: dict[tuple[str, str, str, str], float] = {}
 
     def run(self, state: ConversionState) -> ConversionState:
         self._save(state)
-        self._acts.note_refusals(state)
+        self._actions.note_refusals(state)
         engine: Optional[Engine] = self.read(self._session)
         self._plan(state, engine)
         while state.stage in UNDER_WAY:
             engine = engine or self.read(self._session)
-            view = self._acts.view(engine)
-            step = next_step(state, view)
+            snapshot = self._actions.snapshot(engine)
+            step = next_step(state, snapshot)
             if step.kind != MARK:
-                # Time passes, and things change.
+                # The engine may change during the step.
                 engine = None
-            state = self._one(state, view, step)
+            state = self._do(state, snapshot, step)
         self._settle(state)
-        return self._with_those_away(state)
+        return self._with_hosts_not_up(state)
 
     def _check(self) -> None:
         if self.lock is not None:
             self.lock.check()
 
     def _settle(self, state: ConversionState) -> None:
-        """Wait until the data center is at rest: while the SPM moves it is not up, and
-        its domains are unknown, so that the next command would be refused.
+        """Wait until the data center is up: while the SPM moves it is not, and the
+        status of its domains is unknown, so the next command would be refused.
         """
         if not self._moved:
             return
         doing = "waiting for the data center to have an SPM"
         read = Read(f"datacenters/{state.data_center}", doing, "get")
 
-        def rests(found: Any) -> Optional[bool]:
-            status = found.status.value if found.status else None
-            return None if status in _RESTLESS else True
+        def settled(data_center: Any) -> Optional[bool]:
+            status = data_center.status.value if data_center.status else None
+            return None if status in _UNSETTLED else True
 
         self._listener.begin(doing)
         try:
-            self._session.wait_until(read, rests, doing, SETTLE_S)
+            self._session.wait_until(read, settled, doing, SETTLE_S)
         except EngineProblem as problem:
             self._listener.end(doing, problem=str(problem))
             self._listener.note(problem.one_line)
         else:
             self._listener.end(doing)
 
-    def _one(self, state: ConversionState, view: View, step: Step) -> ConversionState:  # noqa: PLR0911 - a row a status
+    def _do(  # noqa: PLR0911 - one row per kind of step
+        self, state: ConversionState, snapshot: Snapshot, step: Step
+    ) -> ConversionState:
         if step.kind == FINISH:
             return self._save(finished(state))
         if step.kind == FAIL:
-            return self._failed(state, view, step, step.why)
+            return self._failed(state, snapshot, step, step.why)
         if step.kind == MARK:
             return self._marked(state, step)
-        why = self._in_vain(state, step)
+        why = self._repeated_in_vain(state, step)
         if why:
-            return self._failed(state, view, step, why)
+            return self._failed(state, snapshot, step, why)
         if step.changes:
             self._check()
         before = state
-        state = self._save(begun(self._acts.before(state, step), step))
+        state = self._save(begun(self._actions.before(state, step), step))
         self._moved = self._moved or step.kind == ENTER
-        self._told += 1
+        self._steps_done += 1
         self._listener.begin(step.doing, step.subject)
         try:
-            why = self._acts.act(state, view, step)
+            why = self._actions.act(state, snapshot, step)
         except LostAnswer as problem:
-            # What became of it is seen at the next reading.
+            # The next reading shows if the change was made.
             self._listener.end(step.doing, step.subject, str(problem))
             self._forget(step)
             return state
@@ -204,67 +205,70 @@ class _Work:
                 self._listener.end(step.doing, step.subject, str(problem))
                 raise
             why = problem.one_line
-            if problem.kind in _REFUSED and self._is_past(state, step):
-                state, why = self._gone_on(before, state, step, why), ""
+            if problem.kind in _REFUSED and self._is_done_anyway(state, step):
+                state, why = self._after_refusal(before, state, step, why), ""
         self._forget(step)
         self._listener.end(step.doing, step.subject, why)
         if why:
-            return self._failed(state, view, step, why)
+            return self._failed(state, snapshot, step, why)
         return self._save(replace(state, doing=""))
 
     def _marked(self, state: ConversionState, step: Step) -> ConversionState:
         state = self._save(marked(state, step))
         if step.of_domain and step.after == DONE:
-            # Not while it is waited for: the engine answers when it is active.
-            self._acts.note_refusals(state)
+            # Not during the wait: the events are complete when the domain is active.
+            self._actions.note_refusals(state)
         return state
 
-    def _in_vain(self, state: ConversionState, step: Step) -> str:
-        """Return why ``step`` is not tried once more, "" where it is."""
+    def _repeated_in_vain(self, state: ConversionState, step: Step) -> str:
+        """Return why ``step`` is not tried again, "" if it is."""
         key = (state.stage, step.kind, step.subject, step.doing)
         now = self._session.clock()
-        first = self._taken_at.setdefault(key, now)
-        tries, self._times[key] = self._times[key], self._times[key] + 1
+        first = self._first_try.setdefault(key, now)
+        tries, self._tries[key] = self._tries[key], self._tries[key] + 1
         if not tries or step.kind == LOOK:
             return ""
         if step.kind != ENTER:
-            few = tries < _MOST_TIMES
-            return "" if few else f"{step.doing} had no effect, {tries} times"
+            if tries < _MOST_TRIES:
+                return ""
+            return f"{step.doing} had no effect after {tries} attempts"
         host = state.host(step.subject)
-        said = reasons(events_since(self._session, host.event), host.id)
-        why = f"{step.doing} had no effect" + "".join(f": {one}" for one in said[-1:])
+        texts = reasons(events_since(self._session, host.event), host.id)
+        why = f"{step.doing} had no effect" + "".join(
+            f": {text}" for text in texts[-1:]
+        )
         if now - first >= BUSY_S:
             return why
-        self._listener.note(f"{why}; trying again for up to {BUSY_S:.0f} s")
-        self._session.sleep(_AGAIN_S)
+        self._listener.note(f"{why}; retrying for up to {BUSY_S:.0f} s")
+        self._session.sleep(_RETRY_S)
         return ""
 
-    def _gone_on(
+    def _after_refusal(
         self, before: ConversionState, state: ConversionState, step: Step, why: str
     ) -> ConversionState:
-        """Return the state after ``step`` was refused, for the reason ``why``, and its
-        host goes on all the same.
+        """Return the state after ``step`` was refused because of ``why``, although its
+        host reaches the status.
         """
         if step.kind == ENTER:
-            # By the engine itself.
+            # The engine moves it by itself.
             self._listener.note(why)
         if step.kind == LEAVE:
-            # Somebody else activated it, before we looked at the events.
+            # Somebody else activated it before we read the newest event.
             event = before.host(step.subject).event
             return state.with_host(step.subject, event=event)
         return state
 
-    def _is_past(self, state: ConversionState, step: Step) -> bool:
-        """Whether the engine refused ``step`` because it is done, or under way: by the
+    def _is_done_anyway(self, state: ConversionState, step: Step) -> bool:
+        """Whether the engine refused ``step`` because it is done or in progress: by the
         request whose answer was lost, or by somebody else.
         """
         self._forget(step)
-        view = self._acts.view(self.read(self._session))
+        snapshot = self._actions.snapshot(self.read(self._session))
         if step.of_domain or state.mode == OFFLINE:
-            now = next_step(state, view)
+            now = next_step(state, snapshot)
         else:
-            # Its own: another of the batch may come first.
-            now = host_step(state, state.host(step.subject), view)
+            # The host's own step, because another host of the batch may come first.
+            now = host_step(state, state.host(step.subject), snapshot)
         stays = LOOK if step.kind == ENTER else step.kind
         return (now.kind, now.subject) not in (
             (step.kind, step.subject),
@@ -272,45 +276,45 @@ class _Work:
         )
 
     def _failed(
-        self, state: ConversionState, view: View, step: Step, why: str
+        self, state: ConversionState, snapshot: Snapshot, step: Step, why: str
     ) -> ConversionState:
         before = state.stage
         state = failed(state, step, why)
         if before == CONVERTING:
-            self._acts.sights.clear()
-            self._listener.note(f"{why.rstrip('.')}; {_what_then(state)}")
-            self._plan(state, view.engine)
+            self._actions.observations.clear()
+            self._listener.note(f"{why.rstrip('.')}; {_consequence(state)}")
+            self._plan(state, snapshot.engine)
         elif state.stage == STOPPED:
             self._listener.note(why)
         return self._save(state)
 
-    def _with_those_away(self, state: ConversionState) -> ConversionState:
-        """Say of hosts that failed and are not up any more how the engine has them."""
-        bad = [h for h in state.hosts if h.stage == FAILED and h.found == UP]
-        if not bad:
+    def _with_hosts_not_up(self, state: ConversionState) -> ConversionState:
+        """Add the present status to the reason of hosts that failed and are not up."""
+        failed_hosts = [h for h in state.hosts if h.stage == FAILED and h.found == UP]
+        if not failed_hosts:
             return state
-        view = View(self.read(self._session))
-        for host in bad:
-            found = view.host(host)
-            if found is not None and found.status != UP:
-                shown = status_words(found.status)
+        snapshot = Snapshot(self.read(self._session))
+        for host in failed_hosts:
+            present = snapshot.host(host)
+            if present is not None and present.status != UP:
+                shown = status_words(present.status)
                 why = f"{host.why.rstrip('.')}; it is {shown} now"
                 state = state.with_host(host.name, why=why)
         return self._save(state)
 
     def _plan(self, state: ConversionState, engine: Optional[Engine]) -> None:
-        """Tell how much there is to do from here."""
+        """Report the number of steps to the listener."""
         if engine is None:
             return
-        left = sum(_TOLD.get(s.kind, 1) for s in imagined(state, View(engine)))
+        left = sum(_REPORTS.get(s.kind, 1) for s in imagined(state, Snapshot(engine)))
         names = tuple(host.name for host in state.hosts)
-        self._listener.plan(names, self._told + left)
+        self._listener.plan(names, self._steps_done + left)
 
     def _forget(self, step: Step) -> None:
         if step.forget == "all":
-            self._acts.sights.clear()
+            self._actions.observations.clear()
         elif step.forget:
-            self._acts.sights.pop(step.forget, None)
+            self._actions.observations.pop(step.forget, None)
 
     def _save(self, state: ConversionState) -> ConversionState:
         state = replace(state, changed_at=float(self.now()))
@@ -318,7 +322,7 @@ class _Work:
         return state
 
 
-def _what_then(state: ConversionState) -> str:
+def _consequence(state: ConversionState) -> str:
     if state.mode == OFFLINE or any(h.goal == BACK for h in state.hosts):
-        return "it is taken back"
-    return "it stops here"
+        return "the conversion is rolled back"
+    return "the conversion stops here"

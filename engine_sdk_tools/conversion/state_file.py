@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A conversion's state on disk: whole, with a digest, and one run at a time.
+"""Store the state of a conversion on disk, atomically and with a digest.
 
-It is written before each act and after it. A file that is broken is left as it is: it
-may be all that tells how a domain was mounted before.
+It is written before and after each step; a lock per data center allows one run at a
+time. An invalid file is left unchanged, because it may be the only record of how a
+domain was mounted before.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from ovirt_rdma.host.system.lock import LockHeld
 
 SCHEMA_VERSION = 2
 KIND = "conversion"
-# It has the hosts' policies in it.
+# The file contains the hosts' policies.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
 
-# A Guid, as the engine writes all of its ids.
+# A Guid, the form of all ids of the engine.
 _ID = re.compile("[0-9a-f-]{36}")
 
 
@@ -48,7 +49,7 @@ class StateFileProblem(Problem):
 
 
 class StateFolder:
-    """Where the states of all conversions of this machine are, a file each."""
+    """The folder with the states of all conversions of this machine, one file each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,8 +58,8 @@ class StateFolder:
     def only_run(self, data_center: str) -> Iterator[None]:
         """Hold the lock of a data center: one run at a time changes its hosts.
 
-        Raises LockHeld (75) where another run of this machine has it, and
-        StateFileProblem where its file cannot be opened, or that is no id.
+        Raises LockHeld (75) if another run of this machine has it, and
+        StateFileProblem if its file cannot be opened or the id is invalid.
         """
         path = self._folder / f"{_checked(data_center)}.lock"
         try:
@@ -73,8 +74,8 @@ class StateFolder:
             except BlockingIOError:
                 raise LockHeld(
                     "conversion-running",
-                    "another run of ovirt-rdma converts or heals domains of this data "
-                    "center",
+                    "another run of ovirt-rdma is converting or healing domains of "
+                    "this data center",
                     "wait until it has ended, then run this command again",
                 ) from None
             remove_unfinished(self._folder)
@@ -83,15 +84,15 @@ class StateFolder:
             os.close(descriptor)
 
     def owner(self) -> str:
-        """Return what names this folder to others, made once: the machine's name, and a
-        word of its own. Raises StateFileProblem.
+        """Return the name of this folder for others, created once: the machine's name
+        and a random word. Raises StateFileProblem.
         """
         path = self._folder / "owner"
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
             if not path.exists():
                 text = f"{socket.gethostname()} {secrets.token_hex(4)}\n"
-                # The first one's: runs may begin at the same time.
+                # The first of several runs that start at the same time wins.
                 with contextlib.suppress(FileExistsError):
                     write_atomically(path, text.encode(), FILE_MODE, replace=False)
             owner = path.read_text(errors="replace").strip()
@@ -100,30 +101,30 @@ class StateFolder:
         if not owner:
             raise StateFileProblem(
                 "owner-file-empty",
-                f"{path} is empty: it names this machine in the engine's tasks",
-                "remove the file; a task that is still open then wants --take-over",
+                f"{path} is empty; it should have the name of this machine for the "
+                "engine's tasks",
+                "remove the file; if a task is still open then, use --take-over",
             )
         return owner
 
     def file_for(self, state: ConversionState) -> StateFile:
-        """Return where a state is kept: a heal by its data center, others by their
-        first domain.
+        """Return the file of a state, named by the data center for a heal, otherwise by
+        the first domain.
         """
-        heals = state.kind == HEAL
-        key = state.data_center if heals else state.domains[0].id
+        key = state.data_center if state.kind == HEAL else state.domains[0].id
         return StateFile(self._folder / f"{state.kind}-{_checked(key)}.json")
 
     def states(self, data_center: str) -> list[ConversionState]:
         """Return all states of a data center. Raises StateFileProblem for the first
-        file that is broken: nobody knows which domains are in it.
+        invalid file, because it is unknown which domains are in it.
         """
-        found = []
+        states = []
         for kind in (CONVERT, HEAL):
             for path in sorted(self._folder.glob(f"{kind}-*.json")):
                 state = StateFile(path).read()
                 if state is not None and state.data_center == data_center:
-                    found.append(state)
-        return found
+                    states.append(state)
+        return states
 
 
 class StateFile:
@@ -133,18 +134,18 @@ class StateFile:
         self.path = path
 
     def read(self) -> Optional[ConversionState]:
-        """Return what is stored, None where nothing is. Raises StateFileProblem."""
+        """Return the stored state, None if there is none. Raises StateFileProblem."""
         if not self.path.exists():
             return None
         try:
             return _decoded(read_json(self.path))
         except UnreadableJson as error:
-            raise self._broken(str(error)) from None
+            raise self._invalid(str(error)) from None
         except (WrongRecord, ValueError) as error:
-            raise self._broken(f"is broken: {error}") from None
+            raise self._invalid(f"is invalid: {error}") from None
 
     def write(self, state: ConversionState) -> None:
-        """Replace what is stored. Raises StateFileProblem; then the old stays."""
+        """Replace the stored state. Raises StateFileProblem, and keeps the old one."""
         data = plain(state)
         whole = {
             "schema_version": SCHEMA_VERSION,
@@ -159,25 +160,25 @@ class StateFile:
         except OSError as error:
             raise _unwritable(self.path, error) from error
 
-    def _broken(self, words: str) -> StateFileProblem:
+    def _invalid(self, reason: str) -> StateFileProblem:
         return StateFileProblem(
             "conversion-state-invalid",
-            f"the state file {self.path} {words}; nothing was changed, and it is left "
-            "as it is",
-            "it tells how the domains were mounted before: keep a copy, mend it or put "
-            "back one from a backup; without one, look with 'ovirt-rdma domain verify' "
-            "which hosts are converted, move the file away and convert again, to the "
-            "transport that you want",
+            f"the state file {self.path} {reason}; nothing was changed, the file "
+            "included",
+            "it records how the domains were mounted before: keep a copy, then fix it "
+            "or restore it from a backup; without one, see with 'ovirt-rdma domain "
+            "verify' which hosts are converted, move the file away and convert again, "
+            "to the transport that you want",
         )
 
 
 def _checked(name: str) -> str:
-    """Return an id of the engine's that a file is named after."""
+    """Return ``name`` if it is a valid id of the engine, to use it in a file name."""
     if not _ID.fullmatch(name):
         raise StateFileProblem(
             "engine-id-invalid",
-            f"the engine has given an id that is none: {name!a}",
-            "see that the engine is the one that you mean",
+            f"the engine has sent an invalid id: {name!a}",
+            "check that this is the engine that you mean",
         )
     return name
 
@@ -186,7 +187,7 @@ def _unwritable(path: Path, error: OSError) -> StateFileProblem:
     return StateFileProblem(
         "conversion-state-not-written",
         f"{path}: the state cannot be stored: {error.strerror or error}",
-        "make room, or run it as a user who may write there",
+        "free disk space, or run the command as a user with write access",
     )
 
 
@@ -204,7 +205,7 @@ def _decoded(whole: object) -> ConversionState:
     if version not in (1, SCHEMA_VERSION):
         raise ValueError(f"schema_version is {version!a}, not {SCHEMA_VERSION!r}")
     if whole.get("digest") != _digest(whole.get("state")):
-        raise ValueError("it was cut off or changed by hand (the digest differs)")
+        raise ValueError("it is truncated or was edited (the digest differs)")
     data = whole.get("state")
     return Records("the state").read(
         ConversionState, _of_version_1(data) if version == 1 else data
@@ -212,7 +213,7 @@ def _decoded(whole: object) -> ConversionState:
 
 
 def _of_version_1(data: Any) -> Any:
-    """Return a state of version 1 with the fields that its records have got since."""
+    """Return a state of version 1 with the fields added in version 2."""
     if not isinstance(data, dict):
         return data
     new = {
@@ -223,8 +224,8 @@ def _of_version_1(data: Any) -> Any:
     }
     records = {
         key: [
-            {**fields, **one} if isinstance(one, dict) else one
-            for one in data.get(key) or ()
+            {**fields, **record} if isinstance(record, dict) else record
+            for record in data.get(key) or ()
         ]
         for key, fields in new.items()
     }

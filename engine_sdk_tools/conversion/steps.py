@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One step of a conversion, as data, and the calls that steps are made of. Pure."""
+"""Describe the steps of a conversion as data, with their requests to the engine.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     HostRecord,
 )
 
-# Kinds, in the order in which a batch does them: all of one kind, then the next.
+# Kinds of steps, in the order in which a batch does them.
 MARK = "mark"
 FAIL = "fail"
 PUSH = "push"
@@ -27,31 +30,34 @@ WAIT_IN = "wait in"
 LEAVE = "leave"
 WAIT_OUT = "wait out"
 LOOK = "look"
-# Of the whole, not of a host.
+# Not of a host.
 CALL = "call"
 FINISH = "finish"
 
 ORDER = (MARK, FAIL, PUSH, ENTER, WAIT_IN, LEAVE, WAIT_OUT, LOOK)
 
-# Evacuating a host moves all its virtual machines, some at a time; one that does not
-# go on is called off sooner (see Evacuation).
+# An evacuation migrates all virtual machines, some at a time; one without progress is
+# cancelled sooner (see Evacuation).
 ENTER_S = 4 * 3600.0
-# Host activation connects all storage; the engine gives VDSM 180 s a domain. One that
-# is shown as up is waited for no longer than host_waits.SETTLE_S.
+# Host activation connects all storage; the engine gives VDSM 180 s per domain. The wait
+# for a host that is shown as up is limited by host_step.SETTLE_S.
 LEAVE_S = 3600.0
-# A deactivation first writes the OVF store, then all hosts let go of it.
+# A deactivation first writes the OVF store, then all hosts unmount the domain.
 DOMAIN_S = 1800.0
 
 
 @dataclass(frozen=True)
 class Step:
-    """``subject`` is the host that it is about, or with ``of_domain`` the domain;
-    ``doing`` what goes on in words ("moving host01 to maintenance").
+    """One step of a conversion.
 
-    ``before`` is the subject's stage, written before the act, ``after`` that after it;
-    "" for no change. ``until`` are the statuses that end a wait, ``why`` the reason of
-    a failure, ``hosts`` those whose reports are asked for, ``forget`` says that what
-    hosts told no longer holds: of the subject, or ``all``.
+    - ``subject``: the host, or with ``of_domain`` the domain.
+    - ``doing``: what the step does ("moving host01 to maintenance").
+    - ``before``, ``after``: the stage of the subject that is stored before and after
+      the step; "" for no change.
+    - ``until``: the statuses that end a wait; ``path`` and ``timeout_s`` belong to it.
+    - ``why``: the reason of a failure.
+    - ``hosts``: hosts to ask for a report.
+    - ``forget``: whose observations are outdated then: the host's name, or ``all``.
     """
 
     kind: str
@@ -71,12 +77,12 @@ class Step:
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something, of the engine or of a host."""
+        """Whether it changes something in the engine or on a host."""
         return self.call is not None or self.kind == PUSH
 
 
 def enter(host: HostRecord) -> Step:
-    """Move a host to maintenance: its virtual machines go, its mounts end."""
+    """Move a host to maintenance: its virtual machines leave, its mounts end."""
     return Step(
         ENTER,
         host.name,
@@ -85,7 +91,7 @@ def enter(host: HostRecord) -> Step:
             f"hosts/{host.id}",
             "deactivate",
             f"moving {host.name} to maintenance",
-            {"reason": "ovirt-rdma mounts its storage anew"},
+            {"reason": "ovirt-rdma remounts its storage"},
             about=host.name,
         ),
         before=ENTERING,
@@ -94,7 +100,7 @@ def enter(host: HostRecord) -> Step:
 
 
 def wait_in(host: HostRecord) -> Step:
-    """Wait until a host is in maintenance, or is not going there any more."""
+    """Wait until a host is in maintenance, or no longer on the way there."""
     return Step(
         WAIT_IN,
         host.name,
@@ -120,13 +126,13 @@ def leave(host: HostRecord) -> Step:
     )
 
 
-def call_off(host: HostRecord) -> Step:
-    """Activate a host that is not in maintenance yet: its mounts stay as they are."""
+def cancel_enter(host: HostRecord) -> Step:
+    """Activate a host that is not in maintenance yet: its mounts are unchanged."""
     return replace(leave(host), before=TODO)
 
 
 def wait_out(host: HostRecord) -> Step:
-    """Wait until a host is up with its storage connected, or will not be."""
+    """Wait until a host is up with its storage connected, or has failed."""
     return Step(
         WAIT_OUT,
         host.name,
@@ -139,44 +145,45 @@ def wait_out(host: HostRecord) -> Step:
 
 
 def look(*hosts: HostRecord) -> Step:
-    """Ask hosts what they say now."""
+    """Get the reports of hosts."""
     names = tuple(host.name for host in hosts)
     shown = names[0] if len(names) == 1 else f"{len(names)} hosts"
     return Step(LOOK, names[0], f"asking {shown}", hosts=names)
 
 
 def push(host: HostRecord, policy: Optional[str]) -> Step:
-    """Put a policy on a host and load it there."""
-    what = "taking the policy away from" if policy is None else "pushing the policy to"
-    doing = f"{what} {host.name}"
+    """Push a policy to a host and load it there; None removes its policy."""
+    action = "removing the policy from" if policy is None else "pushing the policy to"
+    doing = f"{action} {host.name}"
     return Step(PUSH, host.name, doing, policy=policy, forget=host.name)
 
 
 def mark(host: HostRecord, stage: str, why: str = "") -> Step:
-    """Note that a host has come to a stage."""
+    """Store the stage of a host."""
     return Step(MARK, host.name, after=stage, why=why)
 
 
 def fail(host: HostRecord, why: str) -> Step:
-    """What is true of a host now cannot be gone on from."""
+    """Fail because of the present state of a host."""
     return Step(FAIL, host.name, why=why)
 
 
 def mark_domain(domain: DomainRecord, stage: str) -> Step:
-    """Note that a domain has come to a stage."""
+    """Store the stage of a domain."""
     return Step(MARK, domain.name, after=stage, of_domain=True)
 
 
 def fail_domain(domain: DomainRecord, why: str) -> Step:
-    """What is true of a domain, or of the whole, cannot be gone on from."""
+    """Fail because of the present state of a domain, or of the whole."""
     return Step(FAIL, domain.name, why=why, of_domain=True)
 
 
 def set_row(domain: DomainRecord, options: str, *, force: bool) -> Step:
-    """Change the mount options of a domain's row, and nothing else of it.
+    """Change only the mount options of a domain's row.
 
-    Never with a host: with force that sets the domain to maintenance. Address and path
-    are sent too where the address is IPv6, which the engine's merge would cut.
+    The request never names a host: with force, that sets the domain to maintenance.
+    Address and path are also sent for an IPv6 address, which the engine's merge would
+    truncate.
     """
     row: dict[str, Any] = {"mount_options": options}
     if ":" in (domain.address or ""):
@@ -240,5 +247,5 @@ def wait_domain(
 
 
 def _attached(state: ConversionState, domain: DomainRecord) -> str:
-    # Its status is told there only.
+    # Only this path shows its status.
     return f"datacenters/{state.data_center}/storagedomains/{domain.id}"

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a conversion turns: by a failure, for a revert, to go on, at its end. Pure."""
+"""Change the stage of a conversion: after a failure, to revert or resume, at its end.
+
+Pure.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import with_originals
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import with_baseline
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERTED,
@@ -34,38 +37,38 @@ from ovirt_rdma.engine_sdk_tools.model import Engine
 def failed(state: ConversionState, step: Step, why: str) -> ConversionState:
     """Return the state after ``step``, of a host or domain, has failed.
 
-    A conversion turns round: rolling for the hosts that are in play, offline for all.
-    A host that nothing was changed of stays as it is. What fails on the way back is
-    noted, and the others go on.
+    A conversion is rolled back: rolling on the hosts in progress, offline on all. An
+    unchanged host stays so. A failure on the way back is recorded, and the other hosts
+    continue.
     """
     subject = step.subject
-    whose = None if step.of_domain else state.host(subject)
+    host = None if step.of_domain else state.host(subject)
     if state.stage == CONVERTING:
         state = replace(state, stage=UNDOING, why=why, doing="")
         if state.mode == OFFLINE:
             return _all_back(state)
-        turned = [h.name for h in state.hosts if _turns(h)]
-        state = state.with_hosts(turned, goal=BACK, stage=TODO)
-        return state.with_host(subject, why=why) if whose else state
-    told = state.why
-    if whose is not None:
+        names = [h.name for h in state.hosts if _is_rolled_back(h)]
+        state = state.with_hosts(names, goal=BACK, stage=TODO)
+        return state.with_host(subject, why=why) if host else state
+    reasons = state.why
+    if host is not None:
         state = state.with_host(subject, stage=FAILED, why=why)
-    if why not in told:
-        told = f"{told.rstrip('.')}; {why}" if told else why
-    if whose is None:
-        # Without its domain nothing can go on.
-        return replace(state, why=told, doing="", stage=STOPPED)
-    return replace(state, why=told, doing="")
+    if why not in reasons:
+        reasons = f"{reasons.rstrip('.')}; {why}" if reasons else why
+    if host is None:
+        # No host can continue without the domain.
+        return replace(state, why=reasons, doing="", stage=STOPPED)
+    return replace(state, why=reasons, doing="")
 
 
 def reverting(state: ConversionState) -> ConversionState:
-    """Return the state at the begin of a revert, or where one goes on.
+    """Return the state at the start of a revert, or when one is resumed.
 
-    Hosts that nothing was changed of stay out of it.
+    Unchanged hosts do not take part.
     """
     if state.stage == REVERTING:
         return state
-    state = replace(with_originals(state), stage=REVERTING, why="", doing="")
+    state = replace(with_baseline(state), stage=REVERTING, why="", doing="")
     if state.mode == OFFLINE:
         return _all_back(state)
     names = [h.name for h in state.hosts if h.touched and not _is_back(h)]
@@ -75,7 +78,7 @@ def reverting(state: ConversionState) -> ConversionState:
 
 
 def renamed(state: ConversionState, engine: Engine) -> ConversionState:
-    """Return the state with the names that hosts and domains have now."""
+    """Return the state with the present names of hosts and domains."""
     hosts = {host.id: host.name for host in engine.hosts}
     domains = {domain.id: domain.name for domain in engine.domains}
     return replace(
@@ -87,8 +90,8 @@ def renamed(state: ConversionState, engine: Engine) -> ConversionState:
     )
 
 
-def going_on(state: ConversionState) -> ConversionState:
-    """Return the state of a conversion that stopped, as it tries the rest again."""
+def resumed(state: ConversionState) -> ConversionState:
+    """Return the state of a stopped conversion that is resumed with the rest."""
     if state.stage != STOPPED:
         return state
     again = [h.name for h in state.hosts if h.goal == BACK or h.stage == FAILED]
@@ -99,7 +102,7 @@ def going_on(state: ConversionState) -> ConversionState:
 
 
 def finished(state: ConversionState) -> ConversionState:
-    """Return the state when there is no more to do."""
+    """Return the state when nothing remains to be done."""
     state = replace(state, doing="")
     if state.stage == CONVERTING:
         return replace(state, stage=CONVERTED)
@@ -112,7 +115,7 @@ def finished(state: ConversionState) -> ConversionState:
     return replace(state, stage=ROLLED_BACK if over else STOPPED)
 
 
-def _turns(host: HostRecord) -> bool:
+def _is_rolled_back(host: HostRecord) -> bool:
     if host.stage in OVER:
         return False
     return host.stage in IN_PLAY or host.touched
@@ -123,8 +126,10 @@ def _is_back(host: HostRecord) -> bool:
 
 
 def _all_back(state: ConversionState) -> ConversionState:
-    """Offline: where a domain was active again, its mounts are the new ones, and it has
-    to be deactivated once more; else it only has to be activated.
+    """Return the state of an offline conversion on its way back.
+
+    If a domain was active again, it may be mounted with the new options and has to be
+    deactivated once more; otherwise it only has to be activated.
     """
     mounted = any(d.touched for d in state.domains)
     names = [h.name for h in state.hosts]

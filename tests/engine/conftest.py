@@ -8,7 +8,9 @@ from support.engine.engine_sessions import open_session
 
 
 def pytest_generate_tests(metafunc):
-    """Run what shows a behaviour of the engine also on a double without it: to fail."""
+    """Also run each test of an engine's behaviour on a double without it, where it must
+    fail.
+    """
     marker = metafunc.definition.get_closest_marker("engine_does")
     if marker is None:
         return
@@ -25,7 +27,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(autouse=True)
 def made_kinder(request, monkeypatch):
-    """The id of a behaviour that no double of this test has, "" for none."""
+    """Return the id of a behaviour that the doubles of this test lack, "" for none."""
     one = getattr(request, "param", "")
     if one:
         assert one in behaviours.BEHAVIOURS
@@ -35,14 +37,14 @@ def made_kinder(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def no_settings_of_this_user(monkeypatch, tmp_path):
-    """Keep from what this user has of settings and states."""
+    """Hide the settings and states of this user."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
 def double():
-    """An engine with three hosts; that nothing was asked of it that there is not."""
+    """Yield an engine with three hosts; check that it got no unknown request."""
     with EngineDouble(sample_world(hosts=3)) as made:
         yield made
         assert made.strict_errors == []
@@ -55,6 +57,6 @@ def clock():
 
 @pytest.fixture
 def session(double, clock):
-    """A session whose waiting takes no time."""
+    """Yield a session whose waits take no time."""
     with open_session(double, clock) as made:
         yield made

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whatever is wrong, at the command line, on disk, on hosts or with the engine: each
-verb says it in sentences, with the exit code of its kind, and leaves nothing half done
-unsaid.
+"""Test mistakes on the command line and on disk, and failures of hosts and the engine.
+
+Each verb reports them in sentences with the right exit code, and reports every change
+that is left incomplete.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ ACTING = (
 
 @pytest.fixture(autouse=True)
 def files(tmp_path, monkeypatch):
-    """A folder to work in, with a policy, and no terminal."""
+    """Run in a folder with a policy file, without a terminal."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     (tmp_path / "policy.yaml").write_text(POLICY)
@@ -84,8 +85,8 @@ def files(tmp_path, monkeypatch):
 
 
 def two_hosts():
-    """Two hosts with the add-on and a network ``storage`` that they could have; a data
-    center ``Default`` that is empty.
+    """Return two hosts with the add-on, a network ``storage`` that can be attached to
+    them, and an empty data center ``Default``.
     """
     world = sample_world(
         hosts=2, domains=("data1",), addon=True, iscsi=True, default_data_center=True
@@ -105,8 +106,9 @@ def two_hosts():
 
 
 class Asked:
-    """A double that the command is run against; ``state`` is what it must not leave
-    half changed. ``folder`` has the states of conversions.
+    """Runs the command against a double. ``state`` must not be left partly changed.
+
+    ``folder`` has the states of conversions.
     """
 
     def __init__(self, capsys, double, folder):
@@ -147,14 +149,14 @@ def asked(capsys, tmp_path):
 
 WRONG_NAMES = [
     ("hosts list --datacenter dc", 2, "no data center 'dc'", "did you mean dc1?"),
-    ("hosts check hots01", 2, "no host is called 'hots01'", "host01"),
+    ("hosts check hots01", 2, "no host 'hots01'", "host01"),
     ("hosts check --datacenter nope", 2, "no data center 'nope'", "Default, dc1"),
     ("domain list --datacenter DC1", 2, "no data center 'DC1'", "did you mean dc1?"),
     ("domain verify dta1", 2, "no storage domain 'dta1'", "did you mean data1?"),
     ("domain verify data1 --datacenter Default", 2, "'dc1', not in data center"),
     ("gate status --datacenter x", 2, "no data center 'x'", "Default, dc1"),
-    ("policy diff policy.yaml --hosts h9", 2, "no host is called 'h9'"),
-    ("policy push policy.yaml --hosts 'x*,h9'", 2, "called 'x*' or 'h9'"),
+    ("policy diff policy.yaml --hosts h9", 2, "no host 'h9'"),
+    ("policy push policy.yaml --hosts 'x*,h9'", 2, "no host 'x*' or 'h9'"),
     (CREATE.replace("dc1", "dc2"), 2, "no data center 'dc2'", "did you mean dc1?"),
     (f"{CREATE} --host host1", 2, "no host 'host1'", "host01"),
     (CREATE.replace("new", "data1", 1), 3, "there is a domain data1 already"),
@@ -167,15 +169,15 @@ WRONG_NAMES = [
     ("domain heal dta1", 2, "no storage domain 'dta1'", "did you mean data1?"),
     (NETWORK.replace("dc1", "dc"), 2, "no data center 'dc'"),
     (f"{NETWORK} --clusters cl2", 2, "no cluster 'cl2'", "cl1"),
-    (f"{NETWORK} --hosts h9", 2, "no host is called 'h9'"),
+    (f"{NETWORK} --hosts h9", 2, "no host 'h9'"),
     (f"{NETWORK} --nic-match 'zz*'", 3, "host01 has no IPoIB netdev that zz*"),
     (NETWORK.replace("lan", "''"), 3, "1 to 256 characters"),
     (NETWORK.replace("lan", "ovirtmgmt"), 3, "it is a VM network"),
     (NETWORK.replace("lan", "bond9"), 1, "cannot start with 'bond'"),
     (f"{ATTACH.replace('storage', 'storag')} {RANGE}", 2, "did you mean storage?"),
-    (f"{ATTACH.replace('*', 'host9')} {RANGE}", 2, "no host is called 'host9'"),
+    (f"{ATTACH.replace('*', 'host9')} {RANGE}", 2, "no host 'host9'"),
     (f"{ATTACH.replace('ib0', 'ib7')} {RANGE}", 3, "host01", "no nic", "eth0, ib0"),
-    (f"{ATTACH.replace('storage', 'zzz')} {RANGE}", 2, "are: ovirtmgmt, storage\n"),
+    (f"{ATTACH.replace('storage', 'zzz')} {RANGE}", 2, ": ovirtmgmt, storage\n"),
     (f"{ATTACH.replace('ib0', 'eth0')} {RANGE}", 3, "management network ovirtmgmt"),
 ]
 
@@ -383,8 +385,8 @@ def test_a_folder_of_dumps_that_is_none(asked, files, verb):
         ("--password-file nowhere", "nowhere cannot be read"),
         ("--ca-file nowhere", "nowhere cannot be read"),
         ("--ca-file policy.yaml", "no certificate in PEM form"),
-        ("--engine-url ftp://x", "is no engine's URL"),
-        ("--engine-url ::::", "is no URL"),
+        ("--engine-url ftp://x", "is not an engine's URL"),
+        ("--engine-url ::::", "is not a URL"),
         ("--engine-url http://127.0.0.1:1", "no user is named for 127.0.0.1:1"),
         (f"--engine-url http://127.0.0.1:1 {ME}", "cannot be reached"),
         ("--username nobody@internal", "the user name or the password is wrong"),
@@ -426,7 +428,7 @@ def test_a_state_file_that_is_broken_is_left_as_it_is(asked, words, broken):
 
 
 def test_a_file_that_names_this_machine_and_is_empty(asked):
-    """Any task would be taken for ours."""
+    """Any task would look like ours."""
     asked.folder.mkdir(parents=True)
     (asked.folder / "owner").touch()
     asked(f"{CONVERT} -y").refused(1, "owner is empty", "remove the file")
@@ -435,7 +437,7 @@ def test_a_file_that_names_this_machine_and_is_empty(asked):
 
 @pytest.mark.engine
 def test_a_state_file_of_version_1_is_reverted(asked):
-    """It was written before hosts could be left out."""
+    """This version could not leave out hosts."""
     path = conversion_file(asked)
     whole = json.loads(path.read_text())
     for host in (*whole["state"]["hosts"], *whole["state"]["first_hosts"]):
@@ -454,12 +456,12 @@ def test_a_state_file_of_version_1_is_reverted(asked):
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1", "domain heal"])
 def test_a_state_folder_that_cannot_be_written(asked, words):
     asked.folder = asked.folder.parent / "policy.yaml" / "states"
-    asked(f"{words} -y").refused(1, "the state cannot be stored", "make room")
+    asked(f"{words} -y").refused(1, "the state cannot be stored", "free disk space")
     assert asked.double.changes() == []
 
 
 def test_a_disk_that_is_full_in_the_middle(asked, monkeypatch):
-    """The state cannot be written before a change: it is not made, and that is said."""
+    """If the state cannot be written before a change, the change is not made."""
     written = []
 
     def full(path, data, mode, **how):
@@ -473,12 +475,12 @@ def test_a_disk_that_is_full_in_the_middle(asked, monkeypatch):
         found = asked(f"{CONVERT} -y --no-job")
     assert found.code == 1
     assert "No space left on device" in found.err
-    assert "the same command goes on" in found.err
+    assert "same command" in found.err
     assert asked(f"{CONVERT} -y --no-job").code == 0
     assert {h.mounts[DATA1] for h in asked.world.hosts.values()} == {"rdma"}
 
 
-# -- nobody to ask
+# -- no terminal
 
 
 @pytest.mark.parametrize("words", ACTING)
@@ -492,16 +494,16 @@ def test_without_a_terminal_nothing_is_changed(asked, words):
 # -- the engine
 
 SAID = {
-    "down": (ServiceUnavailableHtml(), "is not at work"),
-    "proxy": (Status(502, html=True), "is not at work"),
+    "down": (ServiceUnavailableHtml(), "is not available"),
+    "proxy": (Status(502, html=True), "is not available"),
     "cut": (DropConnection(), "broke"),
     "denied": (Status(403, "No permission."), "No permission"),
-    "denied in HTML": (Status(403, html=True), "does not allow it"),
+    "denied in HTML": (Status(403, html=True), "does not permit it"),
     "broken": (Status(500), "Internal Engine Error (HTTP 500)"),
     "empty": (Status(500, empty=True), "HTTP 500"),
-    "other HTML": (Status(200, html=True), "is not an engine's API"),
+    "other HTML": (Status(200, html=True), "engine's API"),
     "no type": (NoContentType(), "no Content-Type"),
-    "conflict": (Conflict(), "Something else is going on"),
+    "conflict": (Conflict(), "Something else"),
 }
 PASSING = ("down", "proxy", "cut")
 # All of the API, and not the login.
@@ -509,7 +511,7 @@ API = r"^/(?!ovirt-engine/)"
 
 
 def quiet(result):
-    """stdout without what differs from run to run."""
+    """Return stdout without the lines that differ from run to run."""
     return [line for line in result.out.splitlines() if "read at" not in line.lower()]
 
 
@@ -524,7 +526,7 @@ def test_an_engine_that_restarts_at_any_reading(asked, verb):
         double.fail_next("GET", API, ServiceUnavailableHtml, times=2, after=number)
         found = asked(verb)
         assert (found.code, quiet(found)) == (well.code, quiet(well))
-        assert "is not at work: HTTP 503" in found.err
+        assert "is not available: HTTP 503" in found.err
         assert double.traps.left() == []
     assert double.changes() == []
 
@@ -554,7 +556,7 @@ def test_an_engine_that_is_silent_for_once(asked, monkeypatch):
     asked.double.fail_next("GET", "/clusters", Timeout(0.3))
     found = asked("hosts list")
     assert found.code == 0
-    assert "did not answer in time; trying again" in found.err
+    assert "did not answer in time; retrying" in found.err
 
 
 @pytest.mark.parametrize("verb", [*READING, *ACTING])
@@ -568,7 +570,7 @@ def test_a_session_that_ends_meanwhile(asked, verb):
     assert "note: " not in found.err
 
 
-# -- nothing half done and unsaid
+# -- incomplete changes are reported
 
 FAULTS = {
     "broken": Status(500),
@@ -579,7 +581,7 @@ FAULTS = {
 }
 # Those that change the engine.
 CHANGING = ACTING[:3]
-# A conversion goes through all faults in test_conversion_work.py, with no session.
+# test_conversion_work.py tests a conversion with all faults, without a session.
 ONCE = [
     *((words, fault) for words in CHANGING for fault in FAULTS),
     (CONVERT, "denied"),
@@ -592,11 +594,11 @@ FOR_GOOD = [
 
 
 WAYS = (
-    "by hand: ",
-    "not taken back",
-    "may have done it",
+    "manually: ",
+    "not rolled back",
+    "may have made the change",
     "was put on it; that is not verified",
-    "it stands still where it is; the same command goes on",
+    "same command",
 )
 
 
@@ -604,7 +606,7 @@ HALVES = ("Network storage is on 1 of 2 hosts.", "Domain data1 stopped half way"
 
 
 def is_said(found, after, before, good):
-    """Whether the exit code and the sentences tell what became of it."""
+    """Whether exit code and sentences report the result correctly."""
     told = " ".join((found.err + found.out).split())
     if after == good and found.code == 0:
         return True
@@ -618,7 +620,7 @@ def is_said(found, after, before, good):
 
 @pytest.fixture(scope="module")
 def well():
-    """What each verb makes, and how many changes it sends: (state, count)."""
+    """The state after each verb and the number of its changes: (state, count)."""
     return {}
 
 
@@ -661,7 +663,7 @@ def test_an_engine_that_is_gone_in_the_middle(capsys, files, well, words, fault)
             assert found.code in (1, 5)
             assert is_said(found, asked.state(), before, good), (number, found)
             if fault == "down":
-                # It comes back, and the same command goes on or has nothing to do.
+                # It comes back, and the same command resumes or has nothing to do.
                 comes_back()
                 asked.world.settle()
                 again = asked(f"{words} -y --no-job")
@@ -669,7 +671,7 @@ def test_an_engine_that_is_gone_in_the_middle(capsys, files, well, words, fault)
 
 
 def test_all_that_is_left_is_named(asked):
-    """Also what comes after the step at which the way back ended."""
+    """Including the objects after the step at which the rollback ended."""
     fail_from_change(asked.double, 2, Status(500))
     found = asked(f"{CREATE} -y --no-job")
     (row,) = [c for c in asked.world.connections.values() if c.export == NEW]
@@ -686,8 +688,8 @@ def domain_id(asked):
 
 
 def fail_from_change(double, number, what, times=9999):
-    """Let ``what`` happen to ``times`` requests from the change ``number`` on, until
-    what is returned is called.
+    """Answer ``times`` requests from the change ``number`` on with ``what``, until the
+    returned function is called.
     """
     spring, left = double.traps.spring, [times]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""--dry-run, of each verb that acts: it sends readings only, and what it shows is
-what the engine and the hosts then get, call by call, when it is carried out.
+"""Test that --dry-run of each verb only reads, and shows exactly the requests that the
+engine and the hosts get in a real run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Recorded:
 
     def _change(self, seen):
         if re.fullmatch("/jobs/[^/]+/end", seen.path):
-            # Of the run that stopped half way: its task ends with what it was for.
+            # This ends the task of an earlier run that stopped halfway.
             return
         query = {
             name: text for name, text in seen.query.items() if name != "correlation_id"
@@ -63,7 +63,7 @@ class Recorded:
 
 @pytest.fixture
 def site(capsys, tmp_path, monkeypatch):
-    """Makes sites; the policy file and the states are in a folder of the test."""
+    """Return a function that makes sites, with policy and states in ``tmp_path``."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policy.yaml").write_text(POLICY)
     folder = tmp_path / "states"
@@ -81,7 +81,7 @@ def site(capsys, tmp_path, monkeypatch):
 
 
 def nothing(made):
-    """The site as it is."""
+    """Leave the site unchanged."""
 
 
 def a_network(made):
@@ -111,12 +111,12 @@ def fallen_back(made):
 
 
 def two_versions(made):
-    """data1, the master, is mounted by another version, so over another connection."""
+    """Mount data1, the master, with another version, so over another connection."""
     made.double.world.connection_of("data1").nfs_version = "v4_1"
 
 
 def one_away(made):
-    """One host is in maintenance."""
+    """Put one host into maintenance."""
     host = made.double.world.host("host03")
     host.status = "maintenance"
     host.mounts.clear()
@@ -176,7 +176,7 @@ def test_what_is_shown_is_what_is_done(site, before, words, world):
 
 
 def test_a_mount_that_is_kept_costs_a_maintenance_more(site):
-    """Whether the SPM keeps its mount of the last master, nobody can tell before."""
+    """It is unknown in advance if the SPM keeps its mount of the last master."""
     made = site()
     words = f"{CONVERT} --allow-datacenter-down"
     calls = [of_document(c) for c in planned(made.run(f"{words} -n -o json").document)]
@@ -206,12 +206,12 @@ def test_where_there_is_nothing_to_do_no_call_is_shown(site, before, words):
 
 
 def files(folder):
-    """The names and texts below a folder, without locks."""
+    """Return the names and contents of the files below a folder, without locks."""
     return {path.name: path.read_bytes() for path in folder.glob("*.json")}
 
 
 def planned(document):
-    """The calls of a document; a push of policies has a row a host."""
+    """Return the calls of a document; a push of policies has one row per host."""
     if document["kind"] == "policy-push":
         return [{"about": row["host"], "policy": POLICY} for row in document["hosts"]]
     return document["calls"]
@@ -234,7 +234,9 @@ def ids_of(world):
 
 
 def without_new(call, known):
-    """``call`` with the ids of what is new made alike; they cannot be known before."""
+    """Return ``call`` with ids of new objects replaced, because they are unknown in
+    advance.
+    """
     texts = [call[1], call[-1] or ""]
     for number, text in enumerate(texts):
         for found in UUID.findall(text):

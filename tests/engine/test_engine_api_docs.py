@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/engine-api.md: every name in it is there, and its examples run in order."""
+"""Test docs/engine-api.md: every name in it exists, and its examples run in order."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _programs() -> list[str]:
 
 
 def _dump(world, folder: Path) -> None:
-    """Write what hosts print, as docs/engine.md says."""
+    """Write the output of hosts to files, as docs/engine.md says."""
     folder.mkdir()
     for host in world.hosts.values():
         asked = Host(host.id, host.name, host.address, host.cluster)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The double's door to its hosts: what it says must be what real hosts say."""
+"""Test that the reports of the double's hosts have the form of those of real hosts."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_the_same_over_http(world):
         assert done == ["host01", "host02"]
         assert there.push_policy(hosts[1:], None)["host02"].problem
     assert world.host("host01").policy_text == PREFER
-    # It is no part of the engine's API.
+    # This is not part of the engine's API.
     assert double.requests == []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The examples, each really run, as its reader would: a program with its words."""
+"""Run each example as its reader would: as a program with its arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLICY = (
 
 
 class Site:
-    """An engine with three hosts, and examples that find it."""
+    """An engine with three hosts, and examples that use it."""
 
     def __init__(
         self, double: EngineDouble, states: Path, capsys: pytest.CaptureFixture
@@ -112,7 +112,7 @@ def test_create_domain(site):
     assert code == 0
     assert said.count("runs over rdma") == 3
     assert said.endswith("verified on all hosts\n")
-    # Asked for again with another export, it says why not.
+    # A second request with another export is refused with the reason.
     words = ("data2", "nfs2.example.com:/exports/x", "dc1")
     code, said = site.run("create_domain.py", *words)
     assert code == 3

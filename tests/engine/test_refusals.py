@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Everything that is against a plan, in one error that can be read."""
+"""Test that all objections to a plan are one readable error."""
 
 from __future__ import annotations
 

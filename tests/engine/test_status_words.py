@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Statuses as they stand in sentences and in tables."""
+"""Test statuses in sentences and in tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ovirt_rdma.engine_sdk_tools.model import Host, status_label, status_words
 
 pytestmark = pytest.mark.hypervisor
 
-# Words that are no adjective: "the host is maintenance".
+# Words that are not adjectives: "the host is maintenance".
 _NOUNS = ("maintenance", "error", "reboot", "install_failed", "contend", "mixed")
 
 

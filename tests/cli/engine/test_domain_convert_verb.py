@@ -285,7 +285,7 @@ def test_a_domain_that_is_gone_or_renamed_since_it_was_cut_off(site, monkeypatch
 
 def test_a_host_that_is_not_there_is_not_left_out(site):
     made = site()
-    made.run(*ROLLING, "--without", "host9").refused(3, "no host host9")
+    made.run(*ROLLING, "--without", "host9").refused(3, "--without host9")
 
 
 def test_pinned_machines_are_told_before_the_first_host_goes(site):
@@ -478,7 +478,7 @@ def test_heal_leaves_what_maintenance_would_not_mend(site):
     made.world.host("host01").rdma_ready = False
     done = made.run("domain", "heal", "data1", "-y")
     assert done.code == 0, done
-    assert "host01 is left as it is: the RDMA port" in done.err
+    assert "host01: not remounted: the RDMA port" in done.err
     assert made.transports() == ["tcp", "rdma", "rdma"]
     done = made.run("domain", "heal", "data1", "-y")
     assert done.code == 3

@@ -117,7 +117,7 @@ def test_what_failed_is_taken_back(run, double):
 
     result = run("--assume-yes")
 
-    result.refused(6, "Cannot attach Storage", "taken back: removing the domain new")
+    result.refused(6, "Cannot attach Storage", "rolled back: removing the domain new")
     assert names(double) == ["data1", "data2"]
     failed = [
         e

@@ -195,7 +195,7 @@ def test_hosts_check_tells_drift(site, tmp_path):
 def test_hosts_check_of_some_hosts(site):
     result = site("hosts", "check", "host*2", "-o", "json")
     assert list(cells(result.document)) == ["host02"]
-    site("hosts", "check", "host9").refused(2, "no host is called 'host9'")
+    site("hosts", "check", "host9").refused(2, "there is no host 'host9'")
 
 
 def test_hosts_check_wants_a_policy_in_order(site, tmp_path):

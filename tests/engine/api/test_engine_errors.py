@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What errors of the SDK mean that the double does not bring about."""
+"""Test the translation of SDK errors that the double does not cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.hypervisor
 
 
 def curl(number, text):
-    """As ovirtsdk4 4.6.3 puts it."""
+    """Return an error with the text of ovirtsdk4 4.6.3."""
     return ovirtsdk4.Error(
         f"Failed to read response: [(<pycurl.Curl object at 0x7f>, {number}, {text!r})]"
     )
@@ -42,32 +42,45 @@ def fault(code, detail, reason="Operation Failed"):
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "said"),
+    ("error", "id", "kind", "text"),
     [
-        (curl(6, "Could not resolve host: e"), UNREACHABLE, "Could not resolve host"),
-        (curl(7, "Failed to connect to e"), UNREACHABLE, "Failed to connect to e"),
-        (curl(28, "Connection timed out after 9 ms"), UNREACHABLE, "after"),
-        (curl(28, "Operation timed out after 9 ms"), TIMEOUT, "not answer in time"),
-        (curl(52, "Empty reply from server"), TIMEOUT, "Empty reply"),
-        (curl(56, "Recv failure: Connection reset by peer"), TIMEOUT, "reset by peer"),
-        (curl(60, "SSL certificate problem: self-signed"), UNTRUSTED, "self-signed"),
-        (curl(77, "error setting certificate file: it's"), UNTRUSTED, "it's"),
-        (fault(409, "[Cannot do.]"), CONFLICT, "says: Cannot do"),
-        (fault(409, "[Related operation is currently in progress.]"), LOCKED, "R"),
-        (fault(409, "[ACTION_TYPE_FAILED_OBJECT_LOCKED]"), LOCKED, "OBJECT_LOCKED"),
-        (fault(403, None, "Forbidden"), DENIED, "says: Forbidden"),
-        (fault(503, ""), UNAVAILABLE, "it is not at work"),
-        (fault(400, ""), INVALID, "no reason (HTTP 400)"),
-        (fault(409, ""), CONFLICT, "no reason (HTTP 409)"),
-        (ovirtsdk4.NotFoundError("x", 404), MISSING, "no such object"),
-        (ovirtsdk4.Error("strange\nand more"), BROKEN, "failed: strange"),
-        (ValueError(), BROKEN, "failed: ValueError"),
+        (curl(6, "Could not resolve host: e"), "engine-unreachable", UNREACHABLE,
+         "Could not resolve host"),
+        (curl(7, "Failed to connect to e"), "engine-unreachable", UNREACHABLE,
+         "Failed to connect to e"),
+        (curl(28, "Connection timed out after 9 ms"), "engine-unreachable",
+         UNREACHABLE, "after"),
+        (curl(28, "Operation timed out after 9 ms"), "engine-timeout", TIMEOUT,
+         "e.example"),
+        (curl(52, "Empty reply from server"), "engine-connection-lost", TIMEOUT,
+         "Empty reply"),
+        (curl(56, "Recv failure: Connection reset by peer"), "engine-connection-lost",
+         TIMEOUT, "reset by peer"),
+        (curl(60, "SSL certificate problem: self-signed"),
+         "engine-certificate-untrusted", UNTRUSTED, "self-signed"),
+        (curl(77, "error setting certificate file: it's"),
+         "engine-certificate-untrusted", UNTRUSTED, "it's"),
+        (fault(409, "[Cannot do.]"), "engine-refused", CONFLICT, "Cannot do"),
+        (fault(409, "[Related operation is currently in progress.]"),
+         "engine-refused", LOCKED, "Related"),
+        (fault(409, "[ACTION_TYPE_FAILED_OBJECT_LOCKED]"), "engine-refused", LOCKED,
+         "OBJECT_LOCKED"),
+        (fault(403, None, "Forbidden"), "engine-permission-denied", DENIED,
+         "Forbidden"),
+        (fault(503, ""), "engine-unavailable", UNAVAILABLE, "e.example"),
+        (fault(400, ""), "engine-refused", INVALID, "HTTP 400"),
+        (fault(409, ""), "engine-refused", CONFLICT, "HTTP 409"),
+        (ovirtsdk4.NotFoundError("x", 404), "engine-object-missing", MISSING,
+         "e.example"),
+        (ovirtsdk4.Error("strange\nand more"), "engine-request-failed", BROKEN,
+         "failed: strange"),
+        (ValueError(), "engine-request-failed", BROKEN, "failed: ValueError"),
     ],
 )  # fmt: skip
-def test_what_an_error_means(error, kind, said):
+def test_what_an_error_means(error, id, kind, text):
     problem = in_words(error, "reading x", "e.example")
-    assert problem.kind == kind
-    assert said in str(problem)
+    assert (problem.id, problem.kind) == (id, kind)
+    assert text in str(problem)
     assert str(problem).startswith("reading x failed: ")
     assert len(str(problem).splitlines()) == 1
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the engine gives as an id becomes no other path: of a file, of a URL."""
+"""Test that an invalid id from the engine never leads to another file or URL."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import pytest
 from engine_double import EngineDouble, sample_world
 from support.engine.engine_command_line import Clock
 from support.engine.engine_sessions import open_session
+from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import (
-    StateFileProblem,
-    StateFolder,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 
 pytestmark = pytest.mark.hypervisor
 
@@ -33,7 +30,7 @@ ODD = [
 def test_a_lock_is_named_after_an_id(tmp_path, odd):
     folder = tmp_path / "states"
     with (
-        pytest.raises(StateFileProblem, match="an id that is none"),
+        problem("engine-id-invalid", ascii(odd)),
         StateFolder(folder).only_run(odd),
     ):
         pass
@@ -49,7 +46,10 @@ def test_a_url_has_ids_in_it(odd, change):
     with (
         EngineDouble(sample_world(hosts=1)) as double,
         open_session(double, Clock()) as session,
-        pytest.raises(EngineProblem, match="an id that is none"),
+        problem(
+            "engine-answer-lost" if change else "engine-id-invalid",
+            ascii(f"hosts/{odd}"),
+        ),
     ):
         if change:
             session.perform(Call(f"hosts/{odd}", "deactivate", "moving a host"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The session against the double: patience, lost answers, logins."""
+"""Test the session against the double: patience, lost answers, logins."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from engine_double.faults import (
 )
 from ovirtsdk4 import types
 from support.engine.engine_sessions import Notes, open_session
+from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection, _PromptMulti
 from ovirt_rdma.engine_sdk_tools.api.errors import (
@@ -68,12 +69,12 @@ def test_reads_many_in_order_and_names_what_is_not_there(session, double):
     *found, missing = session.read_all(reads)
     assert [one.id for one in found] == ids
     assert (missing.kind, missing.doing) == (MISSING, "reading a host")
-    assert "no such object" in str(missing)
+    assert missing.id == "engine-object-missing"
 
 
 def test_reads_many_at_a_time(double, session, monkeypatch):
     session.read(HOSTS)  # logged in
-    # None is answered before that many are there.
+    # No request is answered before AT_ONCE have arrived.
     together = threading.Barrier(AT_ONCE)
     spring = double.traps.spring
 
@@ -90,7 +91,7 @@ def test_reads_many_at_a_time(double, session, monkeypatch):
 
 def test_an_error_of_one_of_many_is_raised(double, session):
     double.fail_next("GET", "/clusters$", Status(400, "Bad."))
-    with pytest.raises(EngineProblem, match=r"reading clusters failed.*Bad$"):
+    with problem("engine-refused", "reading clusters", "Bad"):
         session.read_all([HOSTS, Read("clusters", "reading clusters"), HOSTS])
 
 
@@ -100,7 +101,7 @@ def test_an_error_of_one_of_many_is_raised(double, session):
         ServiceUnavailableHtml,
         DropConnection,
         Status(503, html=True),
-        # The engine's server starts: its API is not there yet.
+        # The engine's server starts: its API does not exist yet.
         Status(404, html=True),
     ],
 )
@@ -109,8 +110,8 @@ def test_a_read_survives_an_engine_that_is_away(double, session, fault):
     double.fail_next("GET", "/hosts$", fault, times=3)
     assert len(session.read(HOSTS)) == 3
     (note,) = session.listener.notes
-    assert note.startswith("reading the hosts failed: the ")
-    assert note.endswith("trying again for up to 300 s")
+    assert note.startswith("reading the hosts failed: ")
+    assert "300 s" in note
 
 
 def test_reads_survive_a_restart_with_one_note(double, session):
@@ -130,28 +131,24 @@ def test_patience_ends(double, session, clock):
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "said"),
+    ("fault", "id", "kind", "text"),
     [
-        (Conflict("Something."), CONFLICT, "says: Something"),
-        (Locked, LOCKED, "currently in progress"),
-        (Status(400, "No good."), INVALID, "says: No good"),
-        (Status(403, "No."), DENIED, "says: No"),
-        (Status(404, empty=True), MISSING, "it has no such object"),
-        (Status(500, "Oh."), BROKEN, "says: Oh (HTTP 500)"),
-        (
-            Status(200, html=True),
-            BROKEN,
-            "not an engine's API: HTTP 200 with text/html",
-        ),
-        (NoContentType, BROKEN, "HTTP 200 with no Content-Type"),
+        (Conflict("Something."), "engine-refused", CONFLICT, "says: Something"),
+        (Locked, "engine-refused", LOCKED, "currently in progress"),
+        (Status(400, "No good."), "engine-refused", INVALID, "says: No good"),
+        (Status(403, "No."), "engine-permission-denied", DENIED, "says: No"),
+        (Status(404, empty=True), "engine-object-missing", MISSING, ""),
+        (Status(500, "Oh."), "engine-refused", BROKEN, "says: Oh (HTTP 500)"),
+        (Status(200, html=True), "not-an-engine", BROKEN, "HTTP 200 with text/html"),
+        (NoContentType, "not-an-engine", BROKEN, "HTTP 200 with no Content-Type"),
     ],
 )
-def test_what_a_read_is_told_at_once(double, session, fault, kind, said):
+def test_what_a_read_is_told_at_once(double, session, fault, id, kind, text):
     double.fail_next("GET", "/hosts$", fault)
     problem = refused(session, HOSTS)
-    assert problem.kind == kind
+    assert (problem.id, problem.kind) == (id, kind)
     assert str(problem).startswith("reading the hosts failed: ")
-    assert said in str(problem)
+    assert text in str(problem)
     assert session.listener.notes == []
 
 
@@ -167,7 +164,7 @@ def test_what_a_read_is_told_at_once(double, session, fault, kind, said):
 def test_a_change_whose_answer_is_lost_is_sent_once(double, session, fault):
     session.read(HOSTS)
     double.fail_next("POST", "/deactivate$", fault)
-    with pytest.raises(LostAnswer, match="may have done it all the same"):
+    with problem("engine-answer-lost", "moving host02 to maintenance"):
         session.perform(down(double))
     assert len(double.changes()) == 1
     assert session.performed == []
@@ -196,7 +193,7 @@ def test_a_change_waits_for_tasks_to_end(double, session, clock, text):
     assert len(double.changes()) == 10
     (note,) = session.listener.notes
     assert text.split("\n")[0].rstrip(".") in note
-    assert "trying again for up to 1800 s" in note
+    assert "1800 s" in note
 
 
 def test_tasks_that_do_not_end(double, session, clock):
@@ -227,7 +224,8 @@ def test_a_refusal_without_a_reason_gets_it_from_the_events(double, session):
 def test_a_refusal_without_any_reason_says_where_to_look(double, session):
     double.fail_next("POST", "/deactivate$", Status(400, ""))
     problem = refused(session, down(double))
-    assert "no reason (HTTP 400)" in str(problem)
+    assert problem.id == "engine-refused"
+    assert "(HTTP 400)" in str(problem)
     assert "engine.log" in problem.fix
 
 
@@ -276,7 +274,7 @@ def test_what_another_thread_keeps_meanwhile_is_not_taken_up(
     release = EngineConnection.release
 
     def released(connection):
-        # The other thread's request was answered just before the logins ended.
+        # The other thread got its answer just before the tokens expired.
         monkeypatch.setattr(EngineConnection, "release", release)
         api._keep(other)
         connection.release()
@@ -296,7 +294,7 @@ def test_a_token_that_was_given_is_neither_renewed_nor_revoked(double, clock):
     with Session(Settings(double.url, token=token), clock=clock) as session:
         problem = refused(session, HOSTS)
     assert (problem.kind, problem.code) == (DENIED, 401)
-    assert "does not take the token" in str(problem)
+    assert problem.id == "engine-token-refused"
 
 
 def test_logs_out_once(double, session):
@@ -307,11 +305,11 @@ def test_logs_out_once(double, session):
 
 
 def test_nothing_is_sent_after_it_is_closed(double, session):
-    """A thread that an interrupted run left must neither act nor log in again."""
+    """A thread of an interrupted run must neither make a change nor log in again."""
     session.read(HOSTS)
     session.close()
     asked = len(double.requests)
-    with pytest.raises(EngineProblem, match="closed"):
+    with pytest.raises(EngineProblem, match="session is closed"):
         session.perform(Call("hosts/7", "deactivate", "x"))
     assert (len(double.requests), double.sso.logins) == (asked, 1)
 
@@ -320,7 +318,7 @@ def test_a_wrong_password_is_said(double, clock):
     settings = Settings(double.url, "admin", "no")
     with Session(settings, clock=clock) as session:
         problem = refused(session, HOSTS)
-    assert problem.kind == DENIED
+    assert (problem.id, problem.kind) == ("engine-login-refused", DENIED)
     assert "logging in as admin failed" in str(problem)
     assert "password is wrong" in str(problem)
     assert "admin@internal" in problem.fix
@@ -348,8 +346,7 @@ def test_an_engine_that_is_not_there_is_said_at_once(clock):
         session = Session(one, clock=clock, sleep=clock.sleep)
         session.listener = listener
         problem = refused(session, HOSTS)
-        assert problem.kind == UNREACHABLE
-        assert "cannot be reached: " in str(problem)
+        assert (problem.id, problem.kind) == ("engine-unreachable", UNREACHABLE)
         assert "onnect" in str(problem)
     assert (listener.notes, clock.slept) == ([], [])
 
@@ -369,10 +366,9 @@ def test_waiting_ends_and_says_what_was_seen(double, session, clock):
     read = Read(f"hosts/{double.world.host('host02').id}", "reading host02", "get")
     with pytest.raises(TimeoutProblem) as caught:
         session.wait_until(read, lambda host: None, "maintenance of host02", 60.0)
-    assert caught.value.last == "up"
-    assert str(caught.value) == (
-        "maintenance of host02 is not done after 60 s; last seen: up"
-    )
+    assert (caught.value.id, caught.value.last) == ("engine-wait-timeout", "up")
+    for text in ("maintenance of host02", "60 s", "up"):
+        assert text in str(caught.value)
     assert sum(clock.slept) >= 60
 
 
@@ -385,13 +381,13 @@ def test_waiting_ends_and_says_what_was_seen(double, session, clock):
     ],
 )
 def test_words_that_the_sdk_does_not_know_are_a_bug(session, asked):
-    """The SDK itself takes and forgets them."""
+    """The SDK itself accepts and ignores them."""
     with pytest.raises(TypeError):
         session.read(asked) if isinstance(asked, Read) else session.perform(asked)
 
 
 def test_an_answer_that_does_not_come_in_time(double, clock):
-    """The SDK has no time limit for a login."""
+    """The SDK has no timeout for a login."""
     with open_session(double, clock, timeout_s=0.03) as session:
         double.fail_next("POST", "sso/oauth/token", Timeout)
         assert refused(session, HOSTS).kind == TIMEOUT
@@ -399,14 +395,15 @@ def test_an_answer_that_does_not_come_in_time(double, clock):
         double.fail_next("GET", "/hosts$", Timeout)
         session.read(HOSTS)
         double.fail_next("POST", "/deactivate$", Timeout(applied=True))
-        with pytest.raises(LostAnswer, match="did not answer in time"):
+        with problem("engine-answer-lost") as caught:
             session.perform(down(double))
+        assert caught.value.kind == TIMEOUT
     assert len(double.changes()) == 1
 
 
 @pytest.mark.parametrize(("due_ms", "asked_s"), [(30, 0.03), (5000, 1.0), (-1, 1.0)])
 def test_a_time_limit_is_looked_at_when_it_is_due(due_ms, asked_s):
-    """The SDK looks once a second only."""
+    """The SDK itself checks only once per second."""
     multi = mock.Mock(timeout=lambda: due_ms)
     _PromptMulti(multi).select(1.0)
     multi.select.assert_called_once_with(asked_s)

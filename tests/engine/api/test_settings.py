@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where the engine is: what wins over what, and what is wrong in a settings file."""
+"""Test the settings of the connection: which source wins, and invalid files."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api.settings import (
     Flags,
@@ -66,21 +67,21 @@ def test_an_engine_as_people_write_it(text, url):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "id", "named"),
     [
-        ("http://engine.example.com", "unencrypted"),
-        ("https://admin:pw@engine", "no user and no password"),
-        ("ftp://engine", "no engine's URL"),
-        ("https://", "no engine's URL"),
-        ("https://engine/other", "its path is /other"),
-        ("https://engine/ovirt-engine/api?x=1", "a query"),
-        ("https://engine:port", "no URL"),
-        ("https://[fd00", "no URL"),
-        ("an engine", "a blank"),
+        ("http://engine.example.com", "not-https", "'http://engine.example.com'"),
+        ("https://admin:pw@engine", "has-credentials", "--password-file"),
+        ("ftp://engine", "invalid", "'ftp://engine'"),
+        ("https://", "invalid", "'https://'"),
+        ("https://engine/other", "invalid", "path is /other"),
+        ("https://engine/ovirt-engine/api?x=1", "invalid", "query"),
+        ("https://engine:port", "invalid", "'https://engine:port'"),
+        ("https://[fd00", "invalid", "'https://[fd00'"),
+        ("an engine", "invalid", "a blank"),
     ],
 )
-def test_what_is_no_engine(text, said):
-    with pytest.raises(Problem, match=said) as caught:
+def test_what_is_no_engine(text, id, named):
+    with problem(f"engine-url-{id}", named) as caught:
         engine_url(text)
     assert "pw" not in str(caught.value)
 
@@ -98,7 +99,7 @@ def test_addresses_beside_the_api():
         # The default section, the environment over it, flags over that.
         ({}, {}, INI, "one", "file", "of%the=file", "/one.pem"),
         ({}, ENVIRON, INI, "env", "env", "of-environ", "/env.pem"),
-        # The environment's user and password go to the engine that it names only.
+        # The environment's user and password are for its own engine only.
         ({"engine_url": "flag.example.com"}, ENVIRON, INI, "flag", None, None, "/ca"),
         ({"engine_url": "env.example.com"}, ENVIRON, INI, "env", "env", "of-environ",
          "/env.pem"),
@@ -106,19 +107,19 @@ def test_addresses_beside_the_api():
          "flag", None, "of-environ", "/ca"),
         ({"username": "flag@internal", "password": "p"}, ENVIRON, INI, "env", "flag",
          "p", "/env.pem"),
-        # A section that is named is over the environment.
+        # A section that is named wins over the environment.
         ({"config": "two"}, ENVIRON, INI, "two", "two", None, "/ca"),
         ({"config": "two"}, {"OVIRT_PASSWORD": "of-environ"}, INI, "two", "two",
          "of-environ", "/ca"),
         ({"config": "default"}, ENVIRON, INI, "one", "file", "of%the=file", "/one.pem"),
-        # The default section's password goes to its own engine only.
+        # The default section's password is for its own engine only.
         ({"engine_url": "flag.example.com"}, {}, INI, "flag", None, None, "/ca"),
         ({"engine_url": "one.example.com"}, {}, INI, "one", "file",
          "of%the=file", None),
         # A file with one section needs no [default].
         ({}, {}, "[x]\nengine_url=one.example.com", "one", None, None, "/ca"),
         ({}, {"OVIRT_HOSTNAME": "host.example.com"}, None, "host", None, None, "/ca"),
-        # Empty variables are none.
+        # An empty variable counts as not set.
         ({}, {"OVIRT_URL": "", "OVIRT_HOSTNAME": "host.example.com"}, None, "host",
          None, None, "/ca"),
     ],
@@ -139,7 +140,7 @@ def test_what_wins(flags, environ, file, url, user, password, ca):
         ({}, {"OVIRT_TOKEN": "t"}, INI, "t", None),
         ({}, {"OVIRT_TOKEN": "t", "OVIRT_USERNAME": "u"}, INI, "t", None),
         ({}, {**ENVIRON, "OVIRT_TOKEN": "t"}, None, None, "of-environ"),
-        # It would be another user's.
+        # The token could belong to another user.
         ({"username": "u"}, {"OVIRT_TOKEN": "t"}, INI, None, "of%the=file"),
         ({"config": "default"}, {"OVIRT_TOKEN": "t"}, INI, None, "of%the=file"),
     ],
@@ -151,31 +152,30 @@ def test_a_token_or_a_password(flags, environ, file, token, password):
 
 
 @pytest.mark.parametrize(
-    ("flags", "file", "said", "fix"),
+    ("flags", "file", "id", "named", "fix"),
     [
-        ({}, None, "no engine is named", "OVIRT_URL"),
-        ({}, "[a]\n[b]\n", "no engine is named", "has a, b"),
-        ({"config": "x"}, None, "no settings file for --config x", "login"),
-        ({"config": "tow"}, INI, "has no section [tow]", "did you mean 'two'?"),
-        ({"config": "zzz"}, INI, "has no section [zzz]", "it has default, two"),
-        (
-            {},
-            "[a]\nengine_ulr=x",
-            "[a] has an unknown key 'engine_ulr'",
-            "'engine_url'",
-        ),
-        ({}, "[a]\nqqqq=x", "unknown key 'qqqq'", "the keys are engine_url, "),
-        ({}, "password=secret", "ovirt-rdma.conf:1: there is no section", "[default]"),
-        ({}, "[a]\nsecret", "line 2 is no 'key = value'", ""),
-        ({}, "[a]\n[a]\n", "two sections [a]", ""),
-        ({}, "[a]\nusername=x\nusername=secret", "has username twice", ""),
-        ({}, "[a]\nengine_url=e\nlog_level=debgu", "log_level 'debgu'", "'debug'"),
+        ({}, None, "engine-not-configured", "", "OVIRT_URL"),
+        ({}, "[a]\n[b]\n", "engine-not-configured", "", "a, b"),
+        ({"config": "x"}, None, "settings-file-missing", "--config x", "login"),
+        ({"config": "tow"}, INI, "settings-section-unknown", "[tow]",
+         "did you mean 'two'?"),
+        ({"config": "zzz"}, INI, "settings-section-unknown", "[zzz]", "default, two"),
+        ({}, "[a]\nengine_ulr=x", "settings-key-unknown", "section [a]",
+         "'engine_url'"),
+        ({}, "[a]\nqqqq=x", "settings-key-unknown", "'qqqq'", "engine_url, "),
+        ({}, "password=secret", "settings-no-section", "ovirt-rdma.conf:1:",
+         "[default]"),
+        ({}, "[a]\nsecret", "settings-line-invalid", "line 2 ", ""),
+        ({}, "[a]\n[a]\n", "settings-section-twice", "[a]", ""),
+        ({}, "[a]\nusername=x\nusername=secret", "settings-key-twice", "username", ""),
+        ({}, "[a]\nengine_url=e\nlog_level=debgu", "log-level-unknown", "'debgu'",
+         "'debug'"),
     ],
-)
-def test_what_is_wrong_in_a_file(flags, file, said, fix):
-    with pytest.raises(Problem) as caught:
+)  # fmt: skip
+def test_what_is_wrong_in_a_file(flags, file, id, named, fix):
+    with problem(id) as caught:
         from_sources(Flags(**flags), {}, None if file is None else ini(file))
-    assert said in str(caught.value)
+    assert named in str(caught.value)
     assert fix in caught.value.fix
     assert "secret" not in str(caught.value)
 
@@ -222,7 +222,8 @@ def test_a_new_file_and_a_new_section():
     ("name", "value"), [("a]b", "x"), (" ", "x"), ("a", " x"), ("a", "x\n[b]")]
 )
 def test_what_a_settings_file_cannot_hold(name, value):
-    with pytest.raises(Problem, match="cannot be"):
+    id = "section-name" if value == "x" else "value"
+    with problem(f"settings-{id}-invalid", name if value == "x" else "password"):
         with_section(ini(), name, {"password": value})
 
 
@@ -283,10 +284,10 @@ def test_where_files_are(environ, euid, state, settings):
 
 
 def test_without_a_home(tmp_path):
-    with pytest.raises(Problem, match="XDG_STATE_HOME nor HOME"):
+    with problem("home-unknown", "XDG_STATE_HOME"):
         state_folder({}, 7)
     made = made_folder(tmp_path / "a" / "b")
     assert made.stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").touch()
-    with pytest.raises(Problem, match="cannot be made"):
+    with problem("folder-not-created", tmp_path / "file" / "b"):
         made_folder(tmp_path / "file" / "b")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What --dry-run shows is what is sent."""
+"""Test that --dry-run shows the requests that are sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def calls(world):
 def test_the_form_is_what_the_double_saw(double, session, number):
     call = calls(double.world)[number]
     form = wire_form(call)
-    # What the engine thinks of it is not asked here.
+    # The engine's answer does not matter here.
     with contextlib.suppress(EngineProblem):
         session.perform(call, patience_s=0)
     (seen,) = double.changes()

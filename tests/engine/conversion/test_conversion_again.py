@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A conversion that has ended is followed by another one to the same goal, for hosts
-that were away or are new: a revert goes back to what was before the first.
+"""Test a second conversion to the same transport, for hosts that are new or were down.
+
+A revert restores the baseline, the state before the first one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ALL = pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 
 
 def without_host03(request_, **words):
-    """A site on which host03 comes in after a first conversion, mounted by TCP."""
+    """Return a site on which host03 is added after a first conversion, over TCP."""
     site = site_of(addon=not request_.by_row, **words)
     before = everything(site)
     late = site.world.hosts.pop(site.world.host("host03").id)
@@ -47,7 +48,7 @@ def comes(site, late, transport="tcp"):
 
 
 def again(site, request_, *names):
-    """Convert, with what is recorded of the conversion before."""
+    """Convert with the record of the conversion before."""
     return run(site, planned(site, request_, *names, earlier=[site.stored]).state)
 
 
@@ -61,7 +62,7 @@ def test_a_host_that_is_new_is_taken_and_a_revert_goes_back_to_the_first(request
     assert state.stage == CONVERTED, state.why
     assert set(transports(site).values()) == {"rdma"}
     if request_.rolling:
-        # The others are as they should be.
+        # The other hosts need no change.
         assert {call.about for call in site.calls[calls:]} == {"host03"}
     state = revert(site)
     assert state.stage == REVERTED, state.why
@@ -69,7 +70,7 @@ def test_a_host_that_is_new_is_taken_and_a_revert_goes_back_to_the_first(request
 
 
 def test_a_host_that_was_down_and_came_up():
-    """It was counted as left by the first; the row decides."""
+    """The first conversion left it unchanged; the row decides."""
     site = site_of(addon=False)
     before = everything(site)
     there = site.world.host("host02")
@@ -83,7 +84,7 @@ def test_a_host_that_was_down_and_came_up():
 
 
 def test_a_host_that_came_up_over_the_new_row_by_itself_is_reverted_too():
-    """It was not moved by either conversion, as another one was."""
+    """Neither conversion moved it, unlike another host."""
     site, before, late = without_host03(BY_ROW, hosts=4)
     other = site.world.hosts.pop(site.world.host("host04").id)
     assert convert(site, BY_ROW).stage == CONVERTED
@@ -145,7 +146,7 @@ def test_cut_off_anywhere_in_the_second_and_reverted_or_gone_on_with(request_):
             state = revert(site)
             assert state.stage == REVERTED, (number, whole.acts[number], state.why)
             if number > start:
-                # Before its first writing, host03 is nobody's.
+                # Before its first record, host03 belongs to no conversion.
                 assert not changed(site, before), (number, whole.acts[number])
 
 
@@ -161,7 +162,9 @@ def test_another_rule_the_second_time():
 
 
 def two_servers(**words):
-    """data2 is on a server of its own, so that its mounts keep no others off RDMA."""
+    """Return a site with data2 on another server, so that its mounts do not affect the
+    transport of others.
+    """
     site = site_of(domains=("data1", "data2"), **words)
     row = site.world.connection_of("data2")
     old, row.address = row.export, "nfs3.example.com"
@@ -198,7 +201,7 @@ def test_two_that_were_converted_apart_and_then_together():
 def test_a_policy_that_was_rewritten_by_hand_since_is_what_comes_back():
     site = site_of()
     assert convert(site).stage == CONVERTED
-    theirs = "version: 1\n# by hand\n"
+    theirs = "version: 1\n# edited\n"
     site.world.host("host02").policy_text = theirs
     assert again(site, ROLLING).stage == CONVERTED
     assert "require-rdma" in (site.world.host("host02").policy_text or "")
@@ -256,4 +259,4 @@ def test_the_note_of_a_failure_is_one_sentence():
     assert {one.partition(", for ")[0] for one in still} == {
         "still waiting for host02 to be in maintenance"
     }
-    assert note.endswith("(VM: vm1, Source: host02); it is taken back")
+    assert note.endswith("(VM: vm1, Source: host02); the conversion is rolled back")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A conversion as a process of its own: killed at its changes, interrupted, met by a
-second console, and with an engine that restarts; the next run goes on.
+"""Test a conversion in its own process: killed, interrupted, with a second console, and
+with an engine that restarts; the next run resumes it.
 
-The double is in this process and lives on; it kills the command at a change that it is
-asked for, before it makes it or after. Kills between all other steps are tried without
-processes in test_conversion_work.py.
+The double is in this process and survives; it kills the command at a request for a
+change, before or after making it. test_conversion_work.py tries kills between all other
+steps, without processes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def site(capsys, tmp_path):
 
 
 def test_how_many_changes_there_are(site):
-    """What is killed below is each of them."""
-    pushes_here = 2  # which do not go over HTTP here
+    """The tests below kill the command at each of them."""
+    pushes_here = 2  # these do not go over HTTP here
     assert site.count(*ROLLING) == ROLLING_ACTS - pushes_here
     site.is_converted()
 
@@ -55,7 +55,7 @@ def test_killed_at_a_change_and_run_again(site, number, applied):
     again = site.here(*ROLLING)
     assert again.code == 0, again
     site.is_converted()
-    assert not site.here(*ROLLING, "--no-job").events  # nothing is left to do
+    assert not site.here(*ROLLING, "--no-job").events  # nothing remains to be done
 
 
 @pytest.mark.engine
@@ -78,7 +78,7 @@ def test_an_offline_conversion_that_is_killed(site):
 
 @pytest.mark.engine
 def test_killed_time_and_again(site):
-    """Each run comes one change further."""
+    """Each run gets one change further."""
     for number in (1, 3, 5):
         site.killed(number, *ROLLING, applied=True)
     assert site.here(*ROLLING).code == 0
@@ -98,10 +98,10 @@ def test_a_second_console_meets_the_first(site, tmp_path):
     try:
         assert reached.wait(LIMIT_S)
         before = len(site.acts)
-        # On the same machine: the lock.
+        # On the same machine, the lock refuses it.
         site.here(*ROLLING).refused(75, "another run of ovirt-rdma", "wait until")
         site.here(*REVERT).refused(75, "another run of ovirt-rdma")
-        # On another one: the engine's task.
+        # On another machine, the engine's task does.
         site.folder = tmp_path / "elsewhere"
         found = site.here(*ROLLING)
         found.refused(75, "open task 'ovirt-rdma: convert domain data1", "--take-over")
@@ -116,7 +116,7 @@ def test_a_second_console_meets_the_first(site, tmp_path):
 @pytest.mark.engine
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(site, number):
-    """By Ctrl-C, by a service that ends, by a lost SSH session."""
+    """By Ctrl-C, by the end of a service, by a lost SSH session."""
     running: list[subprocess.Popen[str]] = []
     started = threading.Event()
 
@@ -129,11 +129,11 @@ def test_interrupted(site, number):
     started.set()
     out, err = running[0].communicate(timeout=LIMIT_S)
     assert (running[0].returncode, out) == (128 + number, ""), err
-    # The lock is free, the task is open, and the state says how far it came.
+    # The lock is free, the task is open, and the state records the progress.
     assert any(one.status == "started" for one in jobs_of(site.world).values())
     said = " ".join(line for line in err.splitlines() if line[:1] != "{")
     assert "Traceback" not in said
-    assert "the same command goes on" in said
+    assert "same command" in said
     assert "'ovirt-rdma domain revert data1' takes all of it back" in said
     assert site.here(*ROLLING).code == 0
     site.is_converted()
@@ -142,7 +142,7 @@ def test_interrupted(site, number):
 @pytest.mark.engine
 @pytest.mark.parametrize("number", range(ROLLING_ACTS - 2))
 def test_an_engine_that_restarts_in_the_middle(site, number):
-    """Sessions are lost, the answer too, and some requests get a page of HTML."""
+    """Sessions and the answer are lost, and some requests get a page of HTML."""
     site.at(number, lambda: site.double.restart(down_for_requests=9), applied=True)
     done = site.here(*ROLLING)
     assert done.code == 0, done

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two machines at one engine: of their runs in a data center one goes on at a time,
-whatever is killed, interrupted or restarted meanwhile.
+"""Test that of the runs of two machines in a data center one works at a time, whatever
+is killed, interrupted or restarted meanwhile.
 
-The first runs as in conversion_process.py; the second machine is the same command
-with states of its own.
+The first runs as in conversion_process.py; the second machine is the same command with
+its own states.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Machines(Site):
             self.folder = mine
 
     def refused_elsewhere(self, *verbs) -> None:
-        """Check that the other machine changes nothing, and says why."""
+        """Check that the other machine changes nothing and gives the reason."""
         before = len(self.acts)
         for words in verbs or (ROLLING, OFFLINE):
             found = self.elsewhere(*words)
@@ -96,7 +96,7 @@ def test_the_second_is_refused_before_every_change_of_the_first(machines, number
 
 @pytest.mark.parametrize("words", [ROLLING, OFFLINE], ids=["rolling", "offline"])
 def test_the_lock_is_held_at_every_request_of_the_first(machines, words):
-    """From its job on until that is ended, also while it only reads."""
+    """From the creation of its job to its end, even while it only reads."""
     asked: list[str] = []
     held: list[bool] = []
     spring = machines.double.traps.spring
@@ -104,7 +104,7 @@ def test_the_lock_is_held_at_every_request_of_the_first(machines, words):
 
     def look_elsewhere(method: str, path: str):
         begun = any(job.end_time is None for job in jobs_of(machines.world).values())
-        # Not at the requests of the other machine itself.
+        # Except for the requests of the other machine itself.
         if begun and gate.acquire(blocking=False):
             with gate_held(), open_session(machines.double, Clock()) as other:
                 asked.append(f"{method} {path}")
@@ -128,13 +128,13 @@ def test_the_lock_is_held_at_every_request_of_the_first(machines, words):
     machines.double.traps.spring = spring
     assert len(asked) > 50
     assert [one for one, so in zip(asked, held) if not so] == []
-    # The last one was that which ended the job.
+    # The last request ended the job.
     assert re.fullmatch("POST /jobs/[^/]*/end", asked[-1])
 
 
 @pytest.mark.parametrize("number", range(ROLLING_ACTS))
 def test_a_killed_run_keeps_the_others_off(machines, number):
-    """Also when the engine restarts and clears jobs away; the run itself goes on."""
+    """Even if the engine restarts and clears jobs; the run itself can be resumed."""
     machines.killed(number, *ROLLING, applied=True)
     machines.refused_elsewhere(ROLLING)
     machines.double.restart(down_for_requests=0)
@@ -148,7 +148,7 @@ def test_a_killed_run_keeps_the_others_off(machines, number):
 
 
 def test_an_engine_that_restarts_meanwhile(machines):
-    """The first run goes on, and the second is refused at each of its changes since."""
+    """The first run continues, and the second is refused at each later change of it."""
     found = []
 
     def restart() -> None:
@@ -170,7 +170,7 @@ def test_an_engine_that_restarts_meanwhile(machines):
 
 
 def test_an_interrupted_run_keeps_the_others_off(machines):
-    """Else the other machine would take half a conversion for the original."""
+    """Otherwise the other machine would record half a conversion as the baseline."""
     running: list[subprocess.Popen[str]] = []
     started = threading.Event()
 
@@ -203,7 +203,7 @@ def test_half_a_conversion_keeps_the_others_off(machines):
 
 
 def test_a_run_that_is_taken_over_stops(machines):
-    """At its next change, with the state that it has; the other one does the work."""
+    """It stops at its next change and keeps its state; the other run does the work."""
     reached, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -226,19 +226,19 @@ def test_a_run_that_is_taken_over_stops(machines):
     said = [event.description for event in machines.world.log.events]
     assert not [one for one in said if "cut off" in one]
     assert len(machines.acts) == before
-    # The same command here finds nothing left to do.
+    # The same command finds nothing to do here.
     again = machines.here(*ROLLING)
     assert again.code == 0, again
     machines.is_converted()
 
 
 def test_a_run_that_is_killed_when_it_is_done_keeps_nobody_off(machines, monkeypatch):
-    """The last that it does is to end its job."""
+    """The end of its job is the last thing that a run does."""
     monkeypatch.setattr(EngineJob, "finish", lambda self, *words, **more: None)
     assert machines.here(*ROLLING).code == 0
     monkeypatch.undo()
     machines.refused_elsewhere(ROLLING)
-    # Here it is known that all is done.
+    # This machine knows that the conversion is complete.
     assert machines.here(*ROLLING).code == 0
     assert machines.elsewhere(*ROLLING).code == 0
     (job,) = jobs_of(machines.world).values()
@@ -246,7 +246,7 @@ def test_a_run_that_is_killed_when_it_is_done_keeps_nobody_off(machines, monkeyp
 
 
 def test_a_run_that_is_killed_before_it_has_noted_its_job(machines):
-    """What was to be done is not recorded yet, and the job is there."""
+    """Its plan is not recorded yet, but the job exists."""
     running: list[subprocess.Popen[str]] = []
     started = threading.Event()
     spring = machines.double.traps.spring
@@ -280,7 +280,7 @@ def conversion(job=None) -> ConversionState:
 
 
 def test_of_two_that_begin_together_at_most_one_goes_on(double, clock):
-    """Each has looked before the other made its job."""
+    """Each has looked before the other created its job."""
     with open_session(double, clock) as one, open_session(double, clock) as two:
         first, second = DataCenterLock(one, "a 1"), DataCenterLock(two, "b 2")
         first.check_free(["dc"])
@@ -296,7 +296,7 @@ def test_of_two_that_begin_together_at_most_one_goes_on(double, clock):
 
 
 def test_a_job_that_nobody_knows_of_any_more_is_no_lock(double, clock):
-    """The record has its id, and the engine's database was put back since."""
+    """The record has its id, but the engine's database was restored since."""
     with open_session(double, clock) as session:
         lock = DataCenterLock(session, "a 1")
         assert lock.take(conversion(job="0" * 8)) not in (None, "0" * 8)

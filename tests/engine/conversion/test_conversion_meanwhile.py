@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A conversion does not have the site for itself: hosts and domains come, go and fail
-while it runs, and others act on them too.
+"""Test conversions while hosts and domains are added, removed or fail, and while others
+change them too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from support.engine.conversion_runs import (
     transports,
 )
 from support.engine.conversion_site import digest_of, engine_of, report_of
+from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERTED,
@@ -37,7 +38,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import status_words
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
 
 pytestmark = pytest.mark.hypervisor
 
@@ -128,8 +128,9 @@ def test_no_host_is_begun_while_a_converted_one_is_ill(status):
     site.meanwhile["perform moving host03"] = falls
     state = convert(site)
     assert state.stage == STOPPED
-    assert f"host02 had come up well, and is {status_words(status)} now" in (state.why)
-    # host03 was under way, and came through it; the SPM was not begun.
+    assert state.why.startswith("host02 ")
+    assert f"is {status_words(status)} now" in state.why
+    # host03 was in progress and was converted; the SPM was not started.
     assert transports(site)["host01"] == "tcp"
     assert site.world.connection_of("data1").mount_options in (None, "")
     ill.status = "up"
@@ -148,7 +149,7 @@ def test_a_host_that_nothing_was_changed_of_is_not_moved_when_it_fails():
 
 
 def test_somebody_activates_the_host_first():
-    """The engine's own recovery does that."""
+    """The engine's own recovery can do that."""
     site = site_of()
     there = site.world.host("host02")
 
@@ -162,7 +163,7 @@ def test_somebody_activates_the_host_first():
 
 
 def test_a_push_that_was_cut_off_before_the_load_is_made_good():
-    """The old text is back on the disk, and the new one still in force."""
+    """The old file is back, but the new policy is still loaded."""
     site = site_of()
     site.world.host("host02").rdma_ready = True
     state = planned(site).state
@@ -210,7 +211,7 @@ def test_a_domain_that_is_removed_in_the_middle_does_not_keep_the_others_down():
     site.meanwhile["perform setting the mount options of data1"] = removed
     state = convert(site, OFFLINE, "data1", "data2")
     assert state.stage == ROLLED_BACK, state.why
-    assert "data2 or its connection is gone" in state.why
+    assert "data2 or its connection was removed" in state.why
     assert world.domain("data1").status == "active"
     assert set(transports(site).values()) == {"tcp"}
     assert {h.policy_text for h in world.hosts.values()} == {""}
@@ -228,11 +229,11 @@ def test_an_offline_revert_that_is_refused_changes_nothing():
     assert revert(site).stage == REVERTED
 
 
-# -- what is refused before
+# -- refused in advance
 
 
 def second_cluster(site, *names):
-    """Move hosts to a cluster of their own."""
+    """Move hosts to a second cluster."""
     world = site.world
     (center,) = (c for c in world.data_centers.values() if c.name == "dc1")
     cluster = SimCluster(new_id("cluster 2"), "cl2", center.id)
@@ -243,30 +244,33 @@ def second_cluster(site, *names):
 
 
 @pytest.mark.parametrize(
-    ("names", "request_", "said"),
+    ("names", "request_", "named"),
     [
-        (("host03",), ROLLING, "host03 is the only host of its cluster that is up"),
-        (("host02", "host03"), BATCH, "--batch 2 takes host02, host03 at once"),
-        (("host02", "host03"), ROLLING, None),
-        (("host01", "host03"), BATCH, None),
+        (("host03",), ROLLING, ("host03 ", "1 virtual")),
+        (("host02", "host03"), BATCH, ("--batch 2 ", "host02, host03", "2 virtual")),
+        (("host02", "host03"), ROLLING, ()),
+        (("host01", "host03"), BATCH, ()),
     ],
 )
-def test_machines_stay_in_their_cluster(names, request_, said):
+def test_machines_stay_in_their_cluster(names, request_, named):
     site = site_of()
     second_cluster(site, *names)
-    if said is None:
+    if not named:
         assert convert(site, request_).stage == CONVERTED
         return
-    with pytest.raises(ChecksFailed, match=said):
+    with problem("checks-failed", *named) as caught:
         planned(site, request_)
+    assert [reason.id for reason in caught.value.reasons] == ["evacuation-impossible"]
 
 
 def test_the_only_host_that_is_up():
     site = site_of(hosts=1)
-    with pytest.raises(ChecksFailed, match="use --allow-datacenter-down"):
+    with problem("checks-failed", "host01 ", "--allow-datacenter-down") as caught:
         planned(site)
+    assert [reason.id for reason in caught.value.reasons] == ["host-only-one-up"]
     request = ConversionRequest("rdma", rolling=True, allow_datacenter_down=True)
-    assert any("without storage" in one for one in planned(site, request).warnings)
+    ids = [getattr(warning, "id", "") for warning in planned(site, request).warnings]
+    assert "host-only-one-up" in ids
     assert convert(site, request).stage == CONVERTED
     assert transports(site) == {"host01": "rdma"}
 
@@ -277,12 +281,14 @@ def test_a_domain_of_two_data_centers():
     (iso,) = (d for d in engine.domains if d.name == "iso")
     twice = type(iso)(**{**vars(iso), "data_center": "another"})
     engine = type(engine)(**{**vars(engine), "domains": (*engine.domains, twice)})
-    with pytest.raises(Refused, match="attached to 2 data centers"):
+    with problem("refused", "iso ", "2 data centers") as caught:
         plan_convert(engine, [iso], [], ROLLING)
+    (reason,) = caught.value.reasons
+    assert reason.id == "domain-in-several-data-centers"
 
 
 def test_a_policy_that_is_on_the_disk_and_not_in_force():
-    """It would be loaded with the rule, and decide of other exports too."""
+    """It would be loaded with the rule, and decide for other exports too."""
     site = site_of()
     engine = engine_of(site)
     domain = next(d for d in engine.domains if d.name == "data1")
@@ -294,11 +300,12 @@ def test_a_policy_that_is_on_the_disk_and_not_in_force():
         told.append(
             type(report)(**{**vars(report), "status": status, "policy_text": draft})
         )
-    with pytest.raises(ChecksFailed) as found:
+    with problem("checks-failed") as caught:
         plan_convert(engine, [domain], told, ROLLING)
-    # Said once, for all of them.
-    (sentence,) = found.value.sentences
-    assert sentence.startswith("host02, host03, host01: its policy.yaml is not loaded")
+    # One sentence for all of them.
+    (reason,) = caught.value.reasons
+    assert reason.id == "policy-not-loaded"
+    assert reason.startswith("host02, host03, host01: ")
 
 
 # -- other ways
@@ -355,5 +362,6 @@ def test_what_a_revert_does_not_touch_is_said():
     site.world.hosts["new"] = type(site.world.host("host01"))(
         **{**vars(site.world.host("host02")), "id": "new", "name": "host09"}
     )
-    plan = plan_revert(site.stored, engine_of(site), [])
-    assert any("host09 came up since" in w for w in plan.warnings)
+    (warning,) = plan_revert(site.stored, engine_of(site), []).warnings
+    assert warning.id == "hosts-not-converted"
+    assert "host09" in warning

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Conversions of domains that share the kernel's connection to their server."""
+"""Test conversions of domains that share the kernel's connection to their server."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from support.engine.conversion_runs import (
     transports,
 )
 from support.engine.conversion_site import engine_of
+from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 
 pytestmark = pytest.mark.hypervisor
 
@@ -33,7 +33,7 @@ EXPORTS = [EXPORT.replace("data1", name) for name in BOTH]
 
 
 def shared(transport: str):
-    """A site whose hosts have both domains of a server over ``transport``."""
+    """Return a site whose hosts have both domains of a server over ``transport``."""
     site = site_of(domains=BOTH)
     for host in site.world.hosts.values():
         host.mounts.update(dict.fromkeys(EXPORTS, transport))
@@ -51,11 +51,11 @@ def test_one_alone_is_refused_and_both_together_are_converted(request_, start, t
     request = replace(request_, to=to)
     before = everything(site)
 
-    with pytest.raises(ChecksFailed) as caught:
+    with problem("checks-failed", EXPORTS[1], start.upper(), "data1") as caught:
         planned(site, request, "data1")
 
-    assert f"{EXPORTS[1]} is mounted over {start.upper()}" in str(caught.value)
-    assert "data1 would come up over that too; convert them together" in str(caught)
+    ids = {reason.id for reason in caught.value.reasons}
+    assert ids == {"server-connection-shared"}
     assert not changed(site, before)
     state = convert(site, request, *BOTH)
     assert state.stage == CONVERTED, state.why

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Conversions from beginning to end, on the double's world; killed at every act."""
+"""Test whole conversions on the double's world, killed at every step."""
 
 from __future__ import annotations
 
@@ -66,16 +66,17 @@ def test_convert_and_revert(request_):
     assert [wire_form(call) for call in site.calls] == shown
     # Again: nothing to do.
     assert planned(site, request_).steps == ()
-    # Back to TCP, and exactly to what was there.
+    # Back to TCP, and exactly to the state before.
     state = revert(site)
     assert state.stage == REVERTED, state.why
     assert not changed(site, before)
 
 
 def points(site: Site, start: int = 0):
-    """Where to cut off: before an act, and at changes whose answer is lost.
+    """Return where to interrupt: before each act, and at changes whose answer is lost.
 
-    A kill after an act is one before the next. Nothing changes while hosts are asked.
+    A kill after an act equals one before the next. Nothing changes while hosts are
+    asked.
     """
     acts = site.acts[start:]
     found = [(number, False) for number, act in enumerate(acts) if act != "look"]
@@ -84,12 +85,12 @@ def points(site: Site, start: int = 0):
 
 
 class Tried:
-    """Where conversions were cut off; ``whole`` is one that was not."""
+    """Where conversions were interrupted; ``whole`` is a complete one."""
 
     def __init__(self, whole: Site, start: int = 0, calls: int = 0):
         acts = list(enumerate(whole.acts))[start:]
         self.acts = [one for one in acts if one[1] != "look"]
-        # One answer can be lost for each call that the engine had.
+        # One answer can be lost per request to the engine.
         self.calls = len(whole.calls) - calls
         self.killed, self.lost = [], []
 
@@ -97,14 +98,14 @@ class Tried:
         (self.lost if site.lose else self.killed).append(site.cut)
 
     def check_all(self):
-        """None is left out: not by a fault of this test either."""
+        """Check that no point is missing, even by a mistake in this test."""
         assert self.killed == self.acts
         assert self.lost == [a for a in self.acts if a[1].startswith("perform")]
         assert len(self.lost) == self.calls > 0
 
 
 def cut_off(request_, point, start: int = 0):
-    """A site that is cut off at a point, counted from the act ``start``."""
+    """Return a site that is interrupted at a point, counted from the act ``start``."""
     site = site_of(addon=not request_.by_row)
     number, lost = point
     site.kill_at, site.lose = start + number, lost
@@ -128,7 +129,7 @@ def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
             except Killed:
                 tried.add(site)
                 if site.stored is None:
-                    continue  # nothing was begun
+                    continue  # nothing was started
                 assert site.stored.stage in {*UNDER_WAY, CONVERTED}
                 state = begin_anew(site) if go_on else None
             site.alive()
@@ -138,7 +139,7 @@ def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
                 assert set(transports(site).values()) == {"rdma"}, where
                 assert not [h for h in site.world.hosts.values() if h.status != "up"]
                 continue
-            # From wherever it stands, back to what was there before.
+            # From any point, back to the state before.
             state = revert(site)
             assert state.stage == REVERTED, (where, state.why)
             assert not changed(site, before), where
@@ -174,7 +175,7 @@ def test_a_revert_cut_off_anywhere_and_gone_on_with(request_):
 @pytest.mark.parametrize("request_", WITH_BLIND.values(), ids=WITH_BLIND)
 @pytest.mark.parametrize("bad", ["host01", "host02", "host03"])
 def test_a_host_that_is_not_ready_after_all(request_, bad):
-    """The first failure ends it; that host comes back as it was."""
+    """The first failure ends it; that host returns to its state before."""
     site = site_of(addon=not request_.by_row)
     before = everything(site)
     state = planned(site, request_).state
@@ -194,7 +195,7 @@ def test_a_host_that_is_not_ready_after_all(request_, bad):
     assert all(transports(site)[name] == "rdma" for name in done)
     assert site.world.connection_of("data1").mount_options in (None, "")
     assert {h.status for h in site.world.hosts.values()} == {"up"}
-    # Mended, the same command does the rest; or revert undoes all.
+    # After the repair the same command does the rest, or revert undoes everything.
     there.rdma_ready = True
     state = run(site, plan_resume(state, engine_of(site), reports(site)).state)
     if done:
@@ -279,10 +280,10 @@ def test_iso_and_export_domains(request_):
 def test_a_policy_that_somebody_changed_meanwhile_is_left():
     site = site_of()
     state = planned(site).state
-    theirs = "version: 1\n# by hand\n"
+    theirs = "version: 1\n# edited\n"
     site.world.host("host02").policy_text = theirs
     state = run(site, state)
-    assert "somebody changed policy.yaml on host02" in state.why
+    assert "policy.yaml on host02 was changed" in state.why
     assert site.world.host("host02").policy_text == theirs
 
 
@@ -302,9 +303,10 @@ def test_a_host_that_came_in_meanwhile():
     site.world.hosts[new.id] = new
     state = run(site, state)
     assert state.stage == STOPPED
-    assert "host03 came into the data center" in state.why
+    assert "added to the data center" in state.why
+    assert "host03" in state.why
     assert not site.world.connection_of("data1").mount_options
-    # The same command looks at it, and takes it along.
+    # The same command checks and includes it.
     assert begin_anew(site).stage == CONVERTED
     assert set(transports(site).values()) == {"rdma"}
 
@@ -323,7 +325,7 @@ def test_a_host_that_never_comes_up():
     assert "host02" in state.why
     assert state.host("host02").stage == FAILED
     assert transports(site)["host01"] == "tcp"
-    # Repaired by hand, it is gone on with.
+    # After the repair the conversion continues with it.
     del site.perform
     there.reachable, there.status = True, "up"
     there.mounts = dict(site.world.host("host01").mounts)
@@ -333,7 +335,7 @@ def test_a_host_that_never_comes_up():
 @given(st.data())
 @settings(max_examples=12)
 def test_whatever_happens_it_can_be_taken_back(data):
-    """Hosts that fail in several ways, and kills: every host comes back in the end."""
+    """Hosts fail, runs are killed: in the end every host is reverted."""
     site = site_of(addon=True)
     request = data.draw(st.sampled_from([OFFLINE, ROLLING, BATCH]))
     before = everything(site)

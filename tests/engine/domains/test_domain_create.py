@@ -107,7 +107,7 @@ def test_what_was_made_is_taken_back_where_a_part_fails(session, double, path, f
         create_domain(session, None, plan, Silent())
 
     assert left(double) == ([], [])
-    assert "taken back: " in str(caught.value)
+    assert "rolled back: " in str(caught.value)
     assert "new" not in [d.name for d in double.world.domains.values()]
     assert double.world.export(EXPORT).domain is None
 

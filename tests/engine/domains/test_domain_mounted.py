@@ -345,7 +345,7 @@ def test_without_an_answer_maintenance_may_still_pass(
             double.world.domain("new").status = later
 
     monkeypatch.setattr(session, "sleep", sleep)
-    listener = When("may have done it all the same", between)
+    listener = When("may have made the change all the same", between)
 
     if later == "active":
         assert made(session, listener=listener).made

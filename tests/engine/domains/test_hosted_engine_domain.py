@@ -90,7 +90,7 @@ def test_disks_that_cannot_be_read_leave_the_name(clock, code):
         names, problems = known(double, clock)
     assert names == ["hosted_storage"]
     assert len(problems) == 1
-    assert "is taken for the hosted engine's domain by its name alone" in problems[0]
+    assert "because of its name: " in problems[0]
     assert "reading the disks of hosted_storage failed" in problems[0]
 
 
@@ -99,7 +99,7 @@ def test_and_where_there_is_no_such_name_nothing_is_known(clock):
         double.fail_next("GET", "/disks$", Status(403), times=9)
         names, problems = known(double, clock)
     assert names == []
-    assert "which domain is the hosted engine's is not known: reading" in problems[0]
+    assert "hosted engine's domain is unknown: reading" in problems[0]
 
 
 def test_disks_from_before_they_had_such_types_leave_the_name(clock):
@@ -108,7 +108,7 @@ def test_disks_from_before_they_had_such_types_leave_the_name(clock):
     with EngineDouble(world) as double:
         names, problems = known(double, clock)
     assert names == ["hosted_storage"]
-    assert "by its name alone: none of its disks says what it is for" in problems[0]
+    assert "because of its name: none of its disks" in problems[0]
 
 
 def test_a_hosted_engine_on_blocks_has_no_domain_on_files(clock):

@@ -217,7 +217,7 @@ def test_heal_mends_the_others(fleet):
     assert result.code == 0
     assert transports(fleet, (*GOOD, WELL)) == {"rdma"}
     for name in WITHOUT_FACTS:
-        assert f"{name} is unknown" in result.err
+        assert f"{name}: its mounts are unknown" in result.err
     assert transports(fleet, ILL) == {"tcp"}
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An engine and its hosts, for tests of the engine's side."""
+"""Provide an engine and its hosts for tests of the engine's side."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ovirt-rdma as a process of its own, on an engine double in this one: to be killed,
-interrupted or held at one of its changes, before the engine makes it or after.
+"""Run ovirt-rdma in its own process, with the engine double in this one.
+
+It can be killed, interrupted or paused at one of its changes, before the engine makes
+it or after.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ ROLLING = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
 OFFLINE = ("domain", "convert", "data1", "--to", "rdma", "--allow-datacenter-down")
 OFFLINE = (*OFFLINE, "-y")
 REVERT = ("domain", "revert", "data1", "-y")
-# The command itself, with the hosts of the double, states in a folder of the test, and
-# waits that take no time.
+# The command with the hosts of the double, a state folder of the test, and waits that
+# take no time.
 PROGRAM = """
 import signal, sys, time
 from pathlib import Path
@@ -49,8 +51,8 @@ LIMIT_S = 300
 
 @dataclass(frozen=True)
 class Meanwhile(Fault):
-    """``act`` is called at a change, before it is made or after (``applied``); then no
-    answer is given.
+    """Calls ``act`` at a change, before it is made or after (``applied``), and gives no
+    answer.
     """
 
     act: Callable[[], None]
@@ -61,9 +63,9 @@ class Meanwhile(Fault):
 
 
 class Site:
-    """The double, its hosts, and the command in a process of its own or here.
+    """The double, its hosts, and the command in its own process or here.
 
-    ``acts`` are the changes so far: of the engine's objects, and policies for hosts.
+    ``acts`` are the changes so far, of the engine's objects and the hosts' policies.
     """
 
     def __init__(self, capsys, double, folder):
@@ -81,15 +83,15 @@ class Site:
         double.beside[WAY] = self._served
 
     def at(self, number: int, act: Callable[[], None], *, applied: bool) -> None:
-        """Let ``act`` happen at the change of this number, from 0."""
+        """Call ``act`` at the change of this number, from 0."""
         self._at[number] = Meanwhile(act, applied)
 
     def hold(self, number: int, act: Callable[[], None]) -> None:
-        """Let ``act`` happen before the change of this number; then it is made."""
+        """Call ``act`` before the change of this number, which is then made."""
         self._held[number] = act
 
     def here(self, *words):
-        """Run the command in this process, as the next one."""
+        """Run the command in this process, as the next run."""
         states = StateFolder(self.folder)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(conversion_run, "states", lambda: states)
@@ -124,7 +126,7 @@ class Site:
         assert len(self.acts) == number + 1
 
     def count(self, *words) -> int:
-        """Return how many changes the command makes here."""
+        """Return the number of changes that the command makes here."""
         before = len(self.acts)
         done = self.here(*words)
         assert done.code == 0, done
@@ -136,7 +138,7 @@ class Site:
         assert row.mount_options == "proto=rdma,port=20049"
 
     def is_all(self, transport) -> None:
-        """Check that hosts and domain are up, with this transport, nothing open."""
+        """Check that hosts and domain are up and mounted over this transport."""
         self.world.settle()
         for host in self.world.hosts.values():
             assert (host.name, host.status) == (host.name, "up")
@@ -169,14 +171,14 @@ class Site:
         return self._at.pop(number, None)
 
 
-# What a conversion changes; jobs and events only tell of it.
+# The objects that a conversion changes; jobs and events only show it.
 OBJECTS = ("/hosts/", "/storageconnections/", "/datacenters/")
 
 
 def python_path():
-    """The import path of this process, which has the double."""
+    """Return the import path of this process, which has the double."""
     return os.pathsep.join(path for path in sys.path if path)
 
 
-# Two hosts: policy, maintenance, activation each, and the row.
+# Of two hosts: policy, maintenance and activation each, and the storage connection.
 ROLLING_ACTS = 7

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Conversions on a site without a network: planned, carried out, reverted, and what
-became of hosts and domains.
+"""Plan, run and revert conversions on a site without a network, and compare its hosts
+and domains.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ OFFLINE = ConversionRequest("rdma")
 ROLLING = ConversionRequest("rdma", rolling=True)
 BY_ROW = ConversionRequest("rdma", rolling=True, by_row=True)
 BATCH = ConversionRequest("rdma", rolling=True, batch=2)
-# By row, without any way to the hosts: an object of its own, that planned() knows.
+# By row and without host access; planned() recognises this object.
 BLIND = ConversionRequest("rdma", rolling=True, by_row=True)
 
 
 class Ear(Silent):
-    """Counts what is told; ``total`` is how much was announced."""
+    """Counts the steps that are reported; ``total`` is the number announced."""
 
     def __init__(self):
         self.total = self.told = 0
@@ -42,7 +42,8 @@ def site_of(**words) -> Site:
     world = sample_world(
         **{"hosts": 3, "domains": ("data1",), "addon": True, "iso": False, **words}
     )
-    # Another server's, so that nothing is in the way, and data1 is not the last.
+    # A domain of another server, so that it does not affect data1, which is not the
+    # last active one.
     add_other(world)
     return Site(world)
 
@@ -97,16 +98,14 @@ def revert(site: Site):
 
 
 def begin_anew(site: Site):
-    """The next process."""
+    """Resume in the next process."""
     site.alive()
     told = None if site.stored.blind else reports(site)
     return run(site, plan_resume(site.stored, engine_of(site), told).state)
 
 
 def after(site: Site, about: str, method: str, act) -> None:
-    """Let ``act`` happen each time after ``method`` was asked of ``about``; ``del
-    site.perform`` ends that.
-    """
+    """Call ``act`` after each ``method`` of ``about``, until ``del site.perform``."""
     perform = site.perform
 
     def and_act(call, **more):
@@ -125,7 +124,9 @@ def transports(site: Site, export: str = EXPORT):
 
 
 def everything(site: Site) -> dict[str, object]:
-    """What a conversion may change, of the whole world; SPM and master go on."""
+    """Return everything that a conversion may change and a revert restores; SPM and
+    master role may move.
+    """
     world = site.world
     return {
         **{
@@ -138,6 +139,6 @@ def everything(site: Site) -> dict[str, object]:
 
 
 def changed(site: Site, before: dict[str, object]) -> dict[str, object]:
-    """What is not as it was."""
+    """Return what differs from ``before``."""
     now = everything(site)
     return {name: now[name] for name in now if now[name] != before[name]}

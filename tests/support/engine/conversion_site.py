@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A site for conversions without a network: the engine double's world, asked directly.
+"""Provide a site for conversions without a network: the engine double's world.
 
-Changes go in as the SDK writes them, through the double's strict routing; readings are
-taken from its world. Each thing that is done is counted, so that a test can kill the
+Changes arrive as the SDK writes them, through the double's strict routing; readings
+come from its world directly. Every act is counted, so that a test can kill the
 conversion before or after any of them.
 """
 
@@ -48,12 +48,13 @@ _EVERY_S = 60.0
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class Site:
-    """Session, door and state keeper in one. ``kill_at`` is the number of the act, from
-    0, before or after (``after``) which it dies, or (``lose``) loses the answer.
+    """Session, host access and state file in one. ``kill_at`` is the number of the act,
+    from 0, before or after (``after``) which it is killed or (``lose``) loses the
+    answer.
     """
 
     def __init__(self, world: World) -> None:
@@ -65,22 +66,22 @@ class Site:
         self.kill_at: Optional[int] = None
         self.after = False
         self.lose = False
-        # Where it was cut off, in fact: the number of the act, and what it was.
+        # Where it was interrupted: the number of the act, and the act.
         self.cut: Optional[tuple[int, str]] = None
         self.stored: Any = None
         self.calls: list[Call] = []
         self.pushes_fail: set[str] = set()
-        # A policy that is put there and not loaded: what is in force, by host.
+        # Hosts on which a pushed policy is not loaded; the loaded policy, by host.
         self.loads_fail: set[str] = set()
         self.in_force: dict[str, Optional[str]] = {}
-        # What happens right before the first act that begins so.
+        # Called right before the first act with this prefix.
         self.meanwhile: dict[str, Callable[[], object]] = {}
         self.now = 1000.0
 
     # -- dying
 
     def alive(self) -> None:
-        """Act on with no kill to come, as the next process."""
+        """Continue without another kill, as the next process."""
         self.kill_at = None
 
     def _before(self, what: str) -> None:
@@ -145,7 +146,7 @@ class Site:
         assert not self.double.strict_errors
         if answer.status >= 400:
             said = Reader.read(answer.body) if answer.body else None
-            # As ovirtsdk4: an action that failed has its fault in it.
+            # As in ovirtsdk4, a failed action contains its fault.
             fault = said.fault if isinstance(said, types.Action) else said
             raise in_words(Error("", code=answer.status, fault=fault), doing)
         return answer
@@ -223,7 +224,7 @@ _RDMA = load(Path(__file__).parents[2] / "data/facts/rxe-one-mount.json")
 
 
 def report_of(world: World, name: str) -> HostReport:
-    """What the host says, over SSH: also when the engine has it in maintenance."""
+    """Return the host's report over SSH, even if it is in maintenance."""
     host = world.host(name)
     if not host.reachable or host.status == "down":
         return HostReport(name, problem=f"{name} cannot be reached")
@@ -261,14 +262,14 @@ def report_of(world: World, name: str) -> HostReport:
 
 
 def engine_of(site: Any) -> Engine:
-    """The engine as reading it all would show it; what is under way goes on."""
+    """Return the engine as read completely; operations in progress advance."""
     world = site.world
     rows = {
         row.id: StorageConnection(
             id=row.id,
             type=row.type,
             address=row.address or None,
-            # As the engine shows it: see views.py.
+            # As the engine shows it, see views.py.
             path=connection_view(world, row).path,
             nfs_version=row.nfs_version,
             mount_options=row.mount_options or "",

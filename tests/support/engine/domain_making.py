@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Making the domain ``new`` on the double, for the tests of ``domain create``."""
+"""Create the domain ``new`` on the double, for the tests of ``domain create``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_add_on(double):
 
 
 def left(double):
-    """What of the new domain the engine has."""
+    """Return the parts of the new domain that the engine has."""
     world = double.world
     return (
         [d.name for d in world.domains.values() if d.name == "new"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine's double over a world, and the SDK's services that its tests use."""
+"""Start the engine's double over a world, with the SDK's services for its tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ovirtsdk4 import types
 
 
 class Engine:
-    """A double that is started; ``close`` ends it."""
+    """A running double; ``close`` ends it."""
 
     def __init__(self, **words: Any) -> None:
         self.world: World = sample_world(**{"hosts": 3, "export": False, **words})
@@ -36,7 +36,7 @@ class Engine:
         )
 
     def seen_by_others(self, name: str) -> list[str]:
-        """What another client sees of a domain's status before a call is answered."""
+        """Collect a domain's status as another client sees it before an answer."""
         seen: list[str] = []
         found = self.world.domain(name).id
 
@@ -78,7 +78,7 @@ class Engine:
         }
 
     def by_itself(self, domain: str) -> None:
-        """Let hosts mount it by a connection of its own, from the next mount on."""
+        """Make hosts mount it with a separate connection from the next mount on."""
         self.world.connection_of(domain).nfs_version = "v4_1"
 
     def new(self, name: str = "new", **storage: Any) -> types.StorageDomain:
@@ -98,8 +98,8 @@ class Engine:
 
 
 def made() -> Iterator[Any]:
-    """Make engines for a test, and hold at its end that nothing was asked of them that
-    there is not; for a fixture of each file.
+    """Start engines for a test, and check at its end that they got no unknown request;
+    for a fixture in each file.
     """
     started: list[Engine] = []
 

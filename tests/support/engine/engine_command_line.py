@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Running ovirt-rdma in this process, against the engine double."""
+"""Run ovirt-rdma in this process, against the engine double."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ovirt_rdma.engine_sdk_tools.api.session import Session
 
 
 class Clock:
-    """A clock that only sleeping moves. ``slept`` has the pauses."""
+    """A clock that only ``sleep`` advances. ``slept`` has the pauses."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -31,7 +31,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left: exit code, stdout, stderr."""
+    """The result of a run: exit code, stdout, stderr."""
 
     code: int
     out: str
@@ -39,16 +39,16 @@ class Result:
 
     @property
     def document(self) -> Any:
-        """stdout as JSON."""
+        """Return stdout as JSON."""
         return json.loads(self.out)
 
     @property
     def events(self) -> list[Any]:
-        """The JSON lines of stderr."""
+        """Return the JSON lines of stderr."""
         return [json.loads(x) for x in self.err.splitlines() if x.startswith("{")]
 
     def refused(self, code: int, *words: str) -> None:
-        """Check that this is an error in sentences, with nothing on stdout."""
+        """Check for an error in sentences with all ``words``, and nothing on stdout."""
         assert (self.code, self.out) == (code, ""), self
         assert "Traceback" not in self.err
         for part in words:
@@ -59,8 +59,8 @@ class Result:
 
 
 def run_engine(capsys: Any, double: Any, door: Any, *words: str) -> Result:
-    """Run main() here, logged in to ``double`` (None: nowhere), ``door`` being the way
-    to its hosts. Waiting takes no time.
+    """Run main() here, logged in to ``double`` (None: nowhere), with ``door`` as host
+    access. Waits take no time.
     """
     capsys.readouterr()
     clock = Clock()
@@ -76,7 +76,7 @@ def run_engine(capsys: Any, double: Any, door: Any, *words: str) -> Result:
 
 
 def access(double: Any) -> dict[str, str]:
-    """Return the variables that log in to ``double``, and hide this user's settings."""
+    """Return the variables for a login to ``double`` without this user's settings."""
     nowhere = {"XDG_CONFIG_HOME": "/nonexistent", "NO_COLOR": "1"}
     if double is None:
         return nowhere

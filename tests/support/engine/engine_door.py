@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ways to the double's simulated hosts, as the engine-side tools have to real ones.
+"""Provide access to the double's simulated hosts, in the form of that to real hosts.
 
-``DoubleDoor`` looks at a world in this process, ``HttpDoor`` at one that
-``python -m engine_double.serve`` serves, so that the tool may be killed and the world
-lives on. ``python -m engine_door URL WORDS...`` runs ovirt-rdma so, in a process of
-its own.
+``DoubleDoor`` uses a world in this process, ``HttpDoor`` one that ``python -m
+engine_double.serve`` serves, so that the tool can be killed without the world.
+``python -m engine_door URL WORDS...`` runs ovirt-rdma with it, in its own process.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ _INSTALL = "install the package ovirt-rdma-host there"
 
 
 class DoubleDoor:
-    """Reports of a world's hosts, and policies for them; a HostDoor.
+    """A HostDoor to the hosts of a world.
 
     Hosts without the add-on give no report, unless they have ``host.more["package"]``:
-    then the command is there, and nothing is enabled. ``fail_push`` has the sentence
-    with which a push to a host fails, by the host's name: before anything is written.
-    ``pushes`` are those that went well, in order: (host, text).
+    then the command exists, but nothing is enabled. ``fail_push`` has the error of a
+    push by the host's name; it fails before anything is written. ``pushes`` are the
+    successful ones, in order: (host, text).
     """
 
     def __init__(self, world: World) -> None:
@@ -107,7 +106,7 @@ class DoubleDoor:
 
 
 def status_document(host: SimHost) -> dict[str, Any]:
-    """What ``ovirt-rdma-host status -o json`` prints on the host."""
+    """Return the output of ``ovirt-rdma-host status -o json`` on the host."""
     policy = _policy(host.policy_text)
     digest = json_form.digest(policy) if policy is not None else None
     on = host.addon
@@ -125,7 +124,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         ),
         (),
     )
-    # As the reader of JSON has it: lists, not tuples.
+    # As read from JSON: lists, not tuples.
     content = json.loads(json.dumps(dataclasses.asdict(status)))
     return {
         "schema_version": content["schema_version"],
@@ -139,7 +138,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
 
 
 def report_document(report: HostReport) -> dict[str, Any]:
-    """A report as JSON, for :class:`HttpDoor`."""
+    """Return a report as JSON, for :class:`HttpDoor`."""
     document = dataclasses.asdict(dataclasses.replace(report, facts=None))
     if report.facts is not None:
         document["facts"] = dump.to_json_dict(report.facts)
@@ -147,12 +146,12 @@ def report_document(report: HostReport) -> dict[str, Any]:
 
 
 class HttpDoor:
-    """The same over HTTP: ``url`` as ``python -m engine_double.serve`` prints it."""
+    """The same over HTTP; ``python -m engine_double.serve`` prints its ``url``."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url.split('/ovirt-engine')[0]}/test-hosts"
         self._http = requests.Session()
-        # No proxy of this machine's user.
+        # Without the proxy settings of this machine's user.
         self._http.trust_env = False
 
     def reports(

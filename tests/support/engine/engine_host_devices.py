@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The adapters and netdevs of a simulated host, as facts, from a golden host's.
+"""Make the facts of a simulated host's adapters and netdevs from a golden host.
 
-A nic that takes InfiniBand is an IPoIB netdev on a port of its own. Where none of them
-has an address, the storage network is RoCE: the management nic is an RDMA port too.
+An InfiniBand NIC is an IPoIB netdev on its own port. If none of them has an address,
+the storage network is RoCE: the management NIC is an RDMA port too.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ovirt_rdma.host.facts.devices import (
 from ovirt_rdma.host.facts.model import Facts
 
 DATA = Path(__file__).parents[2] / "data"
-# Of IPoIB in datagram mode: the IB MTU less 4 bytes (RFC 4391, section 7).
+# The MTU of IPoIB in datagram mode is the IB MTU less 4 bytes (RFC 4391, section 7).
 _IB_MTUS = (256, 512, 1024, 2048, 4096)
 
 
 @functools.cache
 def base() -> Facts:
-    """Facts of the golden host that all are made of."""
+    """Return the facts of the golden host."""
     return dump.load(DATA / "hosts" / "connectx-5-ib" / "facts.json")
 
 
 def infiniband(host: SimHost) -> list[SimNic]:
-    """The IPoIB nics, without bonds of them."""
+    """Return the IPoIB NICs, without their bonds."""
     return [nic for nic in host.nics if nic.infiniband and not nic.ports]
 
 
@@ -49,7 +49,7 @@ def _guid(nic: SimNic) -> str:
 
 
 def devices_of(host: SimHost) -> tuple[RdmaDevice, ...]:
-    """The RDMA devices: one port each."""
+    """Return the RDMA devices, with one port each."""
     pattern = base().rdma_devices[0]
     state = ("ACTIVE", "LinkUp") if host.rdma_ready else ("DOWN", "Polling")
     devices = []
@@ -91,12 +91,12 @@ def _roce(
 
 
 def management(host: SimHost) -> Optional[SimNic]:
-    """The nic with the management address."""
+    """Return the NIC with the management address."""
     return next((n for n in host.nics if n.address and not n.infiniband), None)
 
 
 def netdevs_of(host: SimHost) -> tuple[Netdev, ...]:
-    """The host's nics, the management bridge, and lo."""
+    """Return the host's NICs, the management bridge and lo."""
     golden = {netdev.name: netdev for netdev in base().netdevs}
     found = [golden["lo"]]
     bond_of = {port: nic.name for nic in host.nics for port in nic.ports}
@@ -158,7 +158,7 @@ def _prefix(address: str, netmask: Optional[str]) -> int:
 
 
 def network_manager_of(host: SimHost) -> NetworkManager:
-    """A profile for each IPoIB netdev."""
+    """Return NetworkManager with one profile per IPoIB netdev."""
     found = base().network_manager
     assert found is not None
     pattern = found.profiles[0]
@@ -183,7 +183,7 @@ def network_manager_of(host: SimHost) -> NetworkManager:
 
 
 def networks_of(world: World, host: SimHost) -> tuple[OvirtNetwork, ...]:
-    """The logical networks as VDSM keeps them."""
+    """Return the logical networks as VDSM stores them."""
     names = {nic.id: nic for nic in host.nics}
     found = []
     for one in host.attachments:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The facts of a simulated host: its adapters, and the double's mounts as the kernel
-would show them.
+"""Make the facts of a simulated host: adapters, and the double's mounts in the form of
+the kernel.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_ANSWER = "the server did not answer over RDMA"
 
 
 def facts_of(world: World, host: SimHost) -> Facts:
-    """What ``ovirt-rdma-host facts`` says on ``host``."""
+    """Return the facts that ``ovirt-rdma-host facts`` would report on ``host``."""
     golden = base()
     devices, way = devices_of(host), _storage_way(host)
     mounts = tuple(_mount(world, export, how) for export, how in host.mounts.items())
@@ -68,7 +68,7 @@ def _sample(transport: str) -> NfsMount:
 
 
 def _storage_way(host: SimHost) -> tuple[Optional[str], Optional[str]]:
-    """The netdev by which NFS servers are reached, and the source address."""
+    """Return the netdev of the route to NFS servers, and the source address."""
     for nic in host.nics:
         if nic.infiniband and nic.address:
             return nic.name, nic.address
@@ -93,7 +93,7 @@ def _uses(
 
 
 def _address_of(world: World, server: str) -> str:
-    """The address of a server's name: one each, in the order in which they come up."""
+    """Return the address of a server's name: one each, in the order of their use."""
     known = world.more.setdefault("server addresses", {})
     first = ipaddress.ip_address(_SERVER_ADDRESS)
     return str(known.setdefault(server.lower(), first - len(known)))
@@ -112,7 +112,7 @@ def _mount(world: World, export: str, transport: str) -> NfsMount:
     options = sample.options.replace(f"addr={sample.address}", f"addr={address}")
     options = options.replace("vers=4.2", f"vers={version}")
     options = options.replace(f"proto={transport}", f"proto={transport}{family}")
-    # As VDSM names it: "_" is doubled, "/" becomes "_" (storage/fileUtils.py).
+    # VDSM's name for it: "_" is doubled, "/" becomes "_" (storage/fileUtils.py).
     place = f"{server}:{path}".replace("_", "__").replace("/", "_")
     return replace(
         sample,
@@ -152,7 +152,7 @@ def _cm_ids(
 def _marks(
     world: World, host: SimHost, mounts: tuple[NfsMount, ...], uptime_s: float
 ) -> list[DegradedMark]:
-    """vdsmd's notes: of what a rule prefers over RDMA and did not get."""
+    """Return vdsmd's marks of mounts that should use RDMA by a rule but do not."""
     found = []
     # Block storage has no export.
     rows = [row for row in world.connections.values() if row.path]

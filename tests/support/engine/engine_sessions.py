@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Sessions with the engine double whose waiting takes no time."""
+"""Open sessions with the engine double whose waits take no time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Notes(Silent):
 
 
 def open_session(double: Any, clock: Clock, **more: Any) -> Any:
-    """Return a session with ``double``; ``more`` goes into its settings. What it notes
-    is in ``session.listener.notes``.
+    """Return a session with ``double``; ``more`` are settings. Its notes are in
+    ``session.listener.notes``.
     """
     user, password = next(iter(double.world.passwords.items()))
     settings = Settings(double.url, user, password, **more)

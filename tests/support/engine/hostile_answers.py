@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a hypervisor may print in the place of what ovirt-rdma-host prints: each is a
-text as ``playbooks/tell.sh`` sends it, of a host whose honest facts, status and policy
-are given.
+"""Provide hostile output of a hypervisor, in place of that of ovirt-rdma-host.
+
+Each is a text as ``playbooks/tell.sh`` sends it, made from a host's honest facts,
+status and policy.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Json = dict[str, Any]
 
 
 def line(name: str, out: bytes, status: str = "0", err: bytes = b"") -> str:
-    """What ``tell`` prints of one command."""
+    """Return the output of ``tell`` for one command."""
     return f"\novirt-rdma-told {name} {status} {packed(out)} {packed(err)}\n"
 
 
@@ -26,7 +27,7 @@ def packed(content: bytes) -> str:
 
 
 def told(facts: Any, status: Any, policy: Optional[Any] = None) -> str:
-    """The answer to ``report.sh``; bytes and texts go as they are."""
+    """Return the answer to ``report.sh``; bytes and texts are unchanged."""
     text = line("facts", _bytes(facts)) + line("status", _bytes(status))
     return text if policy is None else text + line("policy", _bytes(policy))
 
@@ -40,7 +41,7 @@ def _bytes(content: Any) -> bytes:
 
 
 def _status(*path: str, value: Any) -> Callable[[Json, Json, str], str]:
-    """An answer whose status has another value at ``path``."""
+    """Return an answer whose status has another value at ``path``."""
 
     def made(facts: Json, status: Json, policy: str) -> str:
         return told(facts, _with(status, path, value), policy)
@@ -60,12 +61,12 @@ def _with(document: Json, path: tuple[str, ...], value: Any) -> Any:
 
 
 def _raw(text: str, key: str, raw: str) -> str:
-    """JSON in which ``key`` has the text ``raw`` as its value."""
+    """Return JSON in which ``key`` has the text ``raw`` as its value."""
     return json.dumps({**json.loads(text), key: "@"}).replace('"@"', raw)
 
 
 def many_mounts(facts: Json, number: int, version: str = "3") -> Json:
-    """Facts with so many NFS mounts more, over TCP, of another server."""
+    """Return facts with ``number`` more NFS mounts, over TCP, of another server."""
     mount = {
         "fstype": "nfs4",
         "options": "rw",

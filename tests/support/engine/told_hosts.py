@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reports of hosts, made for tests of what is decided from them."""
+"""Make reports of hosts for tests of the decisions on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SERVER = "nfs1.example.com"
 
 
 def rules(transport: str, path: str = "*", name: str = "nas") -> str:
-    """A policy with one rule, as YAML."""
+    """Return a policy with one rule, as YAML."""
     return (
         "version: 1\nnfs:\n  rules:\n"
         f"  - name: {name}\n    server: {SERVER}\n    path: '{path}'\n"
@@ -41,7 +41,7 @@ def status(
     program: str = "launcher",
     problem: Optional[str] = None,
 ) -> dict[str, Any]:
-    """``ovirt-rdma-host status -o json`` of a host that has loaded ``policy``."""
+    """Return ``ovirt-rdma-host status -o json`` of a host with ``policy`` loaded."""
     its_digest = digest(parse_policy(policy, "p").policy) if policy else None
     return {
         "schema_version": 1,
@@ -59,7 +59,7 @@ def status(
 
 
 def mount(export: str, transport: str, **more: Any) -> NfsMount:
-    """A mount of ``export``, as VDSM makes it and the kernel shows it."""
+    """Return a mount of ``export``, as VDSM makes it and the kernel shows it."""
     sample = dump.load(FACTS / "rxe-one-mount.json").nfs_mounts[0]
     place = export.replace("/", "_")
     return replace(
@@ -73,23 +73,23 @@ def mount(export: str, transport: str, **more: Any) -> NfsMount:
 
 
 def facts(*mounts: NfsMount) -> Facts:
-    """A host with an ACTIVE Soft-RoCE port."""
+    """Return facts of a host with an ACTIVE Soft-RoCE port."""
     golden = dump.load(FACTS / "rxe-one-mount.json")
     return replace(golden, nfs_mounts=mounts)
 
 
 def host(name: str = "hv1", **more: Any) -> Host:
-    """An Up host of the data center ``dc1``."""
+    """Return a host of the data center ``dc1`` that is up."""
     return replace(Host(f"id-{name}", name, f"{name}.example.com", "c1", "up"), **more)
 
 
 def report(name: str = "hv1", **more: Any) -> HostReport:
-    """What a host told."""
+    """Return a host's report."""
     return HostReport(name, **more)
 
 
 def connection(name: str = "data1", options: str = "", **more: Any):
-    """A row of the engine."""
+    """Return a storage connection of the engine."""
     row = StorageConnection(
         f"row-{name}", "nfs", SERVER, f"/exports/{name}", "v4_2", options
     )
@@ -97,14 +97,14 @@ def connection(name: str = "data1", options: str = "", **more: Any):
 
 
 def domain(name: str = "data1", options: str = "", **more: Any) -> Domain:
-    """An Active NFS data domain of ``dc1``."""
+    """Return an active NFS data domain of ``dc1``."""
     row = connection(name, options)
     made = Domain(f"id-{name}", name, "data", "nfs", "d1", "active", connection=row)
     return replace(made, **more)
 
 
 def engine(*hosts: Host, domains: tuple[Domain, ...] = ()) -> Engine:
-    """An engine with the data center ``dc1``, and one without hosts."""
+    """Return an engine with the data center ``dc1``, and one without hosts."""
     return Engine(
         "http://engine.example.com",
         data_centers=(DataCenter("d1", "dc1"), DataCenter("d2", "empty")),
