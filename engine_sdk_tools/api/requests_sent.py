@@ -12,8 +12,8 @@ from typing import Any, Callable, Union
 from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
 from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection
 from ovirt_rdma.engine_sdk_tools.api.errors import (
-    BROKEN,
     DENIED,
+    INVALID,
     EngineProblem,
     LoginExpired,
     in_words,
@@ -71,7 +71,7 @@ class EngineApi:
                 "engine-id-invalid",
                 f"{asked.doing} failed: the engine {self.where} has sent an invalid "
                 f"id: {asked.path!a}",
-                BROKEN,
+                INVALID,  # not BROKEN: it was not sent, so nothing was changed
                 doing=asked.doing,
             )
         for last in (False, True):
@@ -137,7 +137,7 @@ class EngineApi:
         with self._login:
             if self.closed:
                 # A thread of an interrupted run is still working.
-                raise EngineProblem("session-closed", "the session is closed", BROKEN)
+                raise EngineProblem("session-closed", "the session is closed", INVALID)
             if self._token is None:
                 self._token = log_in(self.settings)
                 self.answered = True

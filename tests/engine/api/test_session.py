@@ -309,9 +309,19 @@ def test_nothing_is_sent_after_it_is_closed(double, session):
     session.read(HOSTS)
     session.close()
     asked = len(double.requests)
-    with pytest.raises(EngineProblem, match="session is closed"):
+    with problem("session-closed") as caught:
         session.perform(Call("hosts/7", "deactivate", "x"))
+    assert not isinstance(caught.value, LostAnswer)
     assert (len(double.requests), double.sso.logins) == (asked, 1)
+
+
+def test_an_id_that_is_none_is_not_sent(double, session):
+    session.read(HOSTS)
+    asked = len(double.requests)
+    with problem("engine-id-invalid", "7/../8") as caught:
+        session.perform(Call("hosts/7/../8", "deactivate", "x"))
+    assert not isinstance(caught.value, LostAnswer)
+    assert len(double.requests) == asked
 
 
 def test_a_wrong_password_is_said(double, clock):
