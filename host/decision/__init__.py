@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All rules together: findings and a plan from facts and policy. Pure."""
+"""Run all rules on facts and policy: findings and a plan. Pure."""

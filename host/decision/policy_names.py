@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""POLICY-01: a rule of the policy that names nothing on this host.
+"""POLICY-01: report policy rules that name nothing on this host. Pure.
 
-The nearest name is for the reader; nothing is ever done to a device because its name
-is alike.
+The nearest name is only a hint: a device is never changed because its name is similar.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _Port:
 
 
 def decide(view: View) -> Iterator[Finding]:
-    """Give a finding for each interface rule, and each module that is not here."""
+    """Yield a finding for each interface rule, and each unknown module."""
     host = view.policy.host
     if not host.interfaces and not host.modules and not host.module_options:
         yield Finding(ID, HOST, SKIP, "the policy has no host part")
@@ -48,7 +47,7 @@ def decide(view: View) -> Iterator[Finding]:
     findings += _modules(view)
     yield from findings
     if not findings:
-        yield Finding(ID, HOST, PASS, "no name in the policy looks mistyped")
+        yield Finding(ID, HOST, PASS, "no module name in the policy looks mistyped")
 
 
 def _interface(view: View, rule: InterfaceRule, ports: list[_Port]) -> Finding:
@@ -57,54 +56,58 @@ def _interface(view: View, rule: InterfaceRule, ports: list[_Port]) -> Finding:
     if not named:
         sentence = f"{rule.title} names no port of this host: {_why(rule, ports)}"
         return Finding(ID, subject, WARN, sentence, _fix(ports))
-    wins = [one.name for one in view.interfaces if one.wanted == rule]
-    if wins:
-        return Finding(ID, subject, PASS, f"{rule.title} names {', '.join(wins)}")
-    of_ports = [one for one in view.interfaces if _is_on(one, named)]
+    ruled = [
+        interface.name for interface in view.interfaces if interface.wanted == rule
+    ]
+    if ruled:
+        return Finding(ID, subject, PASS, f"{rule.title} names {', '.join(ruled)}")
+    of_ports = [interface for interface in view.interfaces if _is_on(interface, named)]
     places = ", ".join(port.name for port in named)
     if not of_ports:
-        sentence = f"{rule.title} names {places}, where there is no netdev"
-        fix = "ip link; an InfiniBand port has one when ib_ipoib is loaded"
+        sentence = f"{rule.title} names {places}, which has no netdev"
+        fix = "ip link; an InfiniBand port has a netdev if ib_ipoib is loaded"
         return Finding(ID, subject, WARN, sentence, fix)
-    with_pkey = [one for one in of_ports if names_pkey(rule, one.netdev)]
+    with_pkey = [
+        interface for interface in of_ports if names_pkey(rule, interface.netdev)
+    ]
     if not with_pkey and _is_planned(view, rule):
-        sentence = f"{rule.title} names a P_Key child that the plan makes"
+        sentence = f"{rule.title} names a P_Key child that the plan creates"
         return Finding(ID, subject, PASS, sentence)
     if not with_pkey:
         sentence = f"{rule.title} names {places}, but no netdev there has {rule.pkey}"
-        fix = f"pkey_children: [{rule.pkey}] in another rule makes one"
+        fix = f"pkey_children: [{rule.pkey}] in another rule creates one"
         if view.policy.host.follows_partitions:
-            fix += ", or partitions: follow when the port is in that partition"
+            fix += ", or partitions: follow if the port is in that partition"
         return Finding(ID, subject, WARN, sentence, fix)
-    winners = {one.wanted.title for one in with_pkey if one.wanted}
-    netdevs = ", ".join(one.name for one in with_pkey)
+    winners = {interface.wanted.title for interface in with_pkey if interface.wanted}
+    netdevs = ", ".join(interface.name for interface in with_pkey)
     return Finding(
         ID,
         subject,
         WARN,
         f"{rule.title} has no effect: {', '.join(sorted(winners))} names {netdevs} "
         "before it",
-        "put the rule that names less first",
+        "move the more specific rule to the front",
     )
 
 
 def _is_planned(view: View, rule: InterfaceRule) -> bool:
-    """Whether another rule wants a child with the P_Key that this one names."""
+    """Whether another rule requires a child with the P_Key that this one names."""
     wanted = [p for r in view.policy.host.interfaces for p in r.pkey_children]
     wanted += [child.pkey for child in wanted_children(view)]  # of partitions: follow
     return rule.pkey is not None and partition(rule.pkey) in map(partition, wanted)
 
 
-def _is_on(one: Interface, ports: list[_Port]) -> bool:
-    return any(one.device is p.device and one.port is p.port for p in ports)
+def _is_on(interface: Interface, ports: list[_Port]) -> bool:
+    return any(interface.device is p.device and interface.port is p.port for p in ports)
 
 
 def _why(rule: InterfaceRule, ports: list[_Port]) -> str:
-    """Say which of the rule's keys matches no port, with what is nearest to it."""
+    """Return which keys of the rule match no port, with the nearest name of each."""
     if not ports:
-        return "there is no RDMA device"
+        return "it has no RDMA device"
     wrong = []
-    for key, wanted, there in (
+    for key, wanted, present in (
         ("device", rule.device, [p.device.name for p in ports]),
         ("pci", rule.pci, [p.device.pci.address for p in ports if p.device.pci]),
         ("guid", rule.guid, [p.port.guid for p in ports if p.port.guid]),
@@ -113,23 +116,25 @@ def _why(rule: InterfaceRule, ports: list[_Port]) -> str:
     ):
         if wanted is None or any(_matches(rule, key, port) for port in ports):
             continue
-        near = nearest(str(wanted), there) if key in ("device", "pci", "guid") else None
-        hint = f" (nearest: {near})" if near else f" (there is {_some(there)})"
-        wrong.append(f"no {key} {wanted}{hint if there else ''}")
-    return " and ".join(wrong) or "no port has all of its keys together"
+        near = None
+        if key in ("device", "pci", "guid"):
+            near = nearest(str(wanted), present)
+        hint = f" (nearest: {near})" if near else f" (present: {_some(present)})"
+        wrong.append(f"no {key} {wanted}{hint if present else ''}")
+    return " and ".join(wrong) or "no port matches all of its keys"
 
 
 def _matches(rule: InterfaceRule, key: str, port: _Port) -> bool:
-    """Whether ``port`` would be named if the rule had this key only."""
+    """Whether ``port`` would match if the rule had this key only."""
     alone = InterfaceRule(rule.number, rule.name)
     alone = replace(alone, **{key: getattr(rule, key)})
     return names_port(alone, port.device, port.port)
 
 
-def nearest(name: str, there: Collection[str]) -> Optional[str]:
-    """Return the one of ``there`` that looks most like ``name``, or None."""
-    found = difflib.get_close_matches(name, list(dict.fromkeys(there)), n=1)
-    return found[0] if found else None
+def nearest(name: str, present: Collection[str]) -> Optional[str]:
+    """Return the name in ``present`` that is most similar to ``name``, or None."""
+    matches = difflib.get_close_matches(name, list(dict.fromkeys(present)), n=1)
+    return matches[0] if matches else None
 
 
 def _some(names: Collection[str]) -> str:
@@ -138,41 +143,42 @@ def _some(names: Collection[str]) -> str:
 
 def _fix(ports: list[_Port]) -> str:
     if not ports:
-        return "a policy for several hosts may name what only some have; see DRIVER-01"
-    here = ", ".join(port.name for port in ports[:8])
-    return f"here are: {here}; a policy for several hosts may name what others have"
+        return "nothing to fix if the rule is for other hosts; else see DRIVER-01"
+    present = ", ".join(port.name for port in ports[:8])
+    return f"nothing to fix if the rule is for other hosts; ports here: {present}"
 
 
 def _modules(view: View) -> Iterator[Finding]:
-    """Give a finding for each name that is no module's but looks like one. Modules
-    that this kernel lacks are MODULE-02's.
+    """Yield a finding for each unknown module name that is similar to a known one.
+
+    MODULE-02 reports modules that this kernel does not have.
     """
     modules = view.facts.modules
-    there = {*(modules.available or ()), *modules.loaded}
+    known = {*(modules.available or ()), *modules.loaded}
     options = (option.module for option in view.policy.host.module_options)
     for name in dict.fromkeys(map(module_name, (*view.policy.host.modules, *options))):
-        near = None if name in CONCERNED else nearest(name, there)
+        near = None if name in CONCERNED else nearest(name, known)
         if near:
-            sentence = f"the policy names the module {name}; did you mean {near}?"
+            sentence = f"the policy names an unknown module {name} (nearest: {near})"
             yield Finding(ID, name, WARN, sentence, f"modinfo {name}")
 
 
 RULE = Rule(
     id=ID,
-    title="policy that names nothing here",
+    title="policy rules that name nothing on this host",
     what=(
         "Each interface rule of the policy should name at least one port and netdev of "
-        "this host, and win there; each module that it names should exist."
+        "this host and apply to it; each module of the policy should exist."
     ),
     why=(
-        "The policy is one file for all hosts, so a rule may well be for another one. "
-        "But a mistyped GUID looks the same, and then nothing is set, quietly. The "
-        "first rule that names a netdev wins; one that comes later and names nothing "
+        "The policy is one file for all hosts, so a rule may be for another host. A "
+        "mistyped GUID has the same effect: nothing is set, without an error. The "
+        "first rule that names a netdev applies to it; a later rule that names nothing "
         "else has no effect."
     ),
     fix=(
         "Compare the rule with ovirt-rdma-host facts. The nearest name is only a hint: "
-        "what is not named exactly is not touched."
+        "a device is changed only if the rule names it exactly."
     ),
     sources=("docs/policy.md",),
     decide=decide,

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All rules in order, and the decision: findings and a plan. Pure.
+"""List all rules in order, and decide findings and plan from facts and policy. Pure.
 
-All rules, in the order in which they are shown.
-
-``decide(facts, policy)``: what is right and wrong, and what would change. Pure.
+The order of RULES is the order in which findings are shown and steps are applied.
 """
 
 from __future__ import annotations
@@ -50,9 +48,9 @@ RULES: tuple[Rule, ...] = (
     *host.UNITS_RULES,
     *policy_names.RULES,
     *port.RULES,
-    # In the order in which steps have to be carried out: a new port MTU makes all
-    # netdevs of the adapter anew, TSO goes off first where it must be off, a mode sets
-    # an MTU and turns offloads off and on.
+    # In the order in which steps must be applied: a new port MTU recreates all netdevs
+    # of the adapter; TSO is turned off first if it must be off; a mode sets an MTU and
+    # turns offloads off and on.
     *receive_buffers.RULES,
     *profile.RULES,
     *partitions.RULES,
@@ -61,7 +59,7 @@ RULES: tuple[Rule, ...] = (
     *ipoib_mtu.RULES,
     *ipoib_mtu.NETWORK_MTU_RULES,
     *ipoib_tso.RULES,
-    # Last of what changes children: it sees to them from then on.
+    # The last that changes children: the unit manages them from then on.
     *partitions.FOLLOW_RULES,
     *bond.RULES,
     *roce_mtu.RULES,
@@ -79,14 +77,14 @@ def rule_by_id(rule_id: str) -> Rule:
     return {rule.id: rule for rule in RULES}[rule_id.upper()]
 
 
-_ODD = (host.UNREAD_ID, WARN)
+_UNREAD = (host.UNREAD_ID, WARN)
 
 
 @dataclass(frozen=True)
 class Decision:
     """Findings and steps, both in the order of the rules, then of the subjects.
 
-    Steps are in the order in which they have to be carried out.
+    Steps are applied in this order.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -99,22 +97,24 @@ class Decision:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Sentences on what could not be read; a step may be missing for that."""
-        return tuple(f.sentence for f in self.findings if (f.rule, f.verdict) == _ODD)
+        """The facts that could not be read, as sentences; steps may be missing."""
+        return tuple(
+            f.sentence for f in self.findings if (f.rule, f.verdict) == _UNREAD
+        )
 
     @property
     def to_do(self) -> tuple[Step, ...]:
-        """The steps that can be done."""
+        """The steps that can be applied."""
         return tuple(step for step in self.steps if not step.refused)
 
     @property
     def refused(self) -> tuple[Step, ...]:
-        """The steps that hardware or engine do not allow."""
+        """The steps that the hardware or the engine does not allow."""
         return tuple(step for step in self.steps if step.refused)
 
 
 def decide(facts: Facts, policy: Policy, skip: Collection[str] = ()) -> Decision:
-    """Hold ``facts`` against ``policy`` with every rule whose id is not in ``skip``."""
+    """Check ``facts`` and ``policy`` with every rule whose id is not in ``skip``."""
     view = View(facts, policy)
     findings: list[Finding] = []
     steps: list[Step] = []

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is right and wrong on a host, and what would change it: pure rules over facts
-and policy, one module for each matter.
+"""Rules that check a host's facts against the policy and plan the changes. Pure.
+
+Each module has the rules of one topic.
 """

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The model of a rule, a finding and a step.
+"""Define rules and their results: findings, and the steps and changes of a plan. Data.
 
-What a rule is, and what it gives: findings, and steps of the plan. Data.
-
-What rules say on a host that has nothing for them to look at.
+``no_device`` is the finding that rules share on a host without RDMA.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ FAIL = "FAIL"
 SKIP = "SKIP"
 VERDICTS = (FAIL, WARN, PASS, SKIP)
 
-# Classes of a step: nobody notices; the netdev's link goes down for a moment; it
-# comes into force with the next boot.
+# Classes of a step: without disruption; the netdev's link is down for a moment; takes
+# effect at the next boot.
 LIVE = "live"
 LINK_DOWN = "link-down"
 REBOOT = "reboot"
@@ -39,8 +37,8 @@ UNIT = "unit"
 
 @dataclass(frozen=True)
 class Finding:
-    """What ``rule`` found at ``subject`` (``ib0``, ``mlx4_0/1``, a PCI address, a
-    module, or ``host``): a verdict, a sentence without a full stop, and a fix.
+    """The verdict of ``rule`` on ``subject`` (``ib0``, ``mlx4_0/1``, a PCI address, a
+    module, or ``host``), with a sentence without a full stop, and a fix.
     """
 
     rule: str
@@ -52,23 +50,29 @@ class Finding:
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that a step changes.
+    """One value that a step sets.
 
-    By ``kind``: SYSFS writes ``after`` and a newline to the file ``target``; PROFILE
-    sets the property ``name`` of the NetworkManager profile ``target`` (a UUID, or
-    ``new:NETDEV`` for a profile of ours that IPOIB-PROFILE-01 or IPOIB-PKEY-01
-    makes); OFFLOAD sets the ethtool feature ``name`` of the netdev ``target`` to
-    ``on`` or ``off``; FILE makes the file ``target`` read ``after``; MODULE loads the
-    module ``target``; UNIT makes the systemd unit ``target`` be ``enabled`` and
-    started, or ``disabled`` and stopped. ``before`` is None where there is nothing yet,
-    and ``after`` where a file is to go. A SYSFS write to ``create_child`` makes a
-    netdev, cannot be read back, and is undone by the same value in ``delete_child``
-    beside it.
-    Undone are the changes of a step, and the steps of a plan, backwards, each to its
-    ``before``. One whose ``before`` and ``after`` are the same is done all the same:
-    another change of the step, or the undo of one, alters that value.
-    ``clamped``: the kernel may settle for less than ``after``, a number, and that is
-    as good (a datagram MTU follows the broadcast group's).
+    - SYSFS writes ``after`` and a newline to the file ``target``.
+    - PROFILE sets the property ``name`` of the NetworkManager profile ``target``: a
+      UUID, or ``new:NETDEV`` for a profile that IPOIB-PROFILE-01 or IPOIB-PKEY-01
+      creates.
+    - OFFLOAD sets the ethtool feature ``name`` of the netdev ``target`` to ``on`` or
+      ``off``.
+    - FILE replaces the text of the file ``target`` by ``after``.
+    - MODULE loads the module ``target``.
+    - UNIT enables and starts (``enabled``), or disables and stops (``disabled``), the
+      systemd unit ``target``.
+
+    ``before`` is None if the value does not exist yet, ``after`` is None if the file is
+    removed. A SYSFS write to ``create_child`` creates a netdev and cannot be read back;
+    a write of the same value to ``delete_child`` in the same folder reverts it.
+
+    The changes of a step, and the steps of a plan, are reverted in reverse order, each
+    to its ``before``. A change whose ``before`` and ``after`` are equal is applied too,
+    because another change of the step, or its revert, alters that value.
+
+    ``clamped``: the kernel may set a smaller number than ``after``, and that is
+    accepted (a datagram MTU follows the broadcast group's).
     """
 
     kind: str
@@ -81,14 +85,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Step:
-    """What the plan would change, and why.
+    """An entry of the plan: one or more changes to one subject, and their reason.
 
-    ``id`` is ``RULE/SUBJECT``: the same for the same thing in every plan. ``before``
-    and ``after`` are for people; ``changes`` are what is done, in that order.
-    ``reason`` and ``undo`` are sentences without a full stop, ``source`` says where
-    the reason is from. ``refused`` says why this hardware, or the engine, does not
-    allow it: such a step is shown and never done. ``users`` would notice (what a
-    LINK_DOWN step interrupts).
+    ``id`` is ``RULE/SUBJECT``, the same in every plan. ``before`` and ``after`` are for
+    people; ``changes`` are applied in their order. ``reason`` and ``undo`` are
+    sentences without a full stop, ``source`` names the origin of the reason.
+    ``refused`` is the reason why the hardware or the engine does not allow the step: it
+    is shown and never applied. A Sentence there has an id. ``users`` is what a
+    LINK_DOWN step interrupts.
     """
 
     rule: str
@@ -115,9 +119,11 @@ Outcome = Union[Finding, Step]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule with its stable ``id``; ``what``, ``why`` and ``fix`` are what ``explain``
-    prints: paragraphs of whole sentences. ``sources`` name kernel files, manual pages,
-    vendor notes. ``decide`` is pure.
+    """A check with a stable ``id``.
+
+    ``explain`` prints ``what``, ``why`` and ``fix``: paragraphs of whole sentences.
+    ``sources`` names kernel files, manual pages and vendor documents. ``decide`` is
+    pure.
     """
 
     id: str

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""UNIT-01, VDSM-01 and FACTS-01: units, VDSM, facts that could not be read.
+"""UNIT-01, FACTS-01 and VDSM-01: check units, facts and VDSM's version. Pure.
 
-UNIT-01: rdma-core's units, and openibd beside them.
-
-FACTS-01: what could not be read.
-
-VDSM-01: a VDSM that sees IPoIB netdevs.
+UNIT-01 checks rdma-core's units and openibd. FACTS-01 reports facts that could not be
+read. VDSM-01 checks that VDSM reports IPoIB netdevs.
 """
 
 from __future__ import annotations
@@ -32,10 +29,10 @@ _FAILED, _ACTIVE, _LOADED = "failed", "active", "loaded"
 
 
 def decide_units(view: View) -> Iterator[Finding]:
-    """Give a finding for each unit that is not as it should be."""
+    """Yield a finding for each unit in a wrong state."""
     units = view.facts.software.units
     if not units:
-        yield Finding(UNITS_ID, HOST, SKIP, "the state of systemd's units is not known")
+        yield Finding(UNITS_ID, HOST, SKIP, "the state of systemd's units is unknown")
         return
     findings = [*_failed(units), *_openibd(view), *_inactive(view, units)]
     yield from findings
@@ -43,7 +40,7 @@ def decide_units(view: View) -> Iterator[Finding]:
         return
     if not view.facts.rdma_devices:
         yield Finding(
-            UNITS_ID, HOST, SKIP, "no RDMA device, so rdma-core's units stay idle"
+            UNITS_ID, HOST, SKIP, "no RDMA device, so rdma-core's units are inactive"
         )
     elif has_rdma_core(view) is False:
         yield Finding(UNITS_ID, HOST, SKIP, "rdma-core's units are not installed")
@@ -58,7 +55,7 @@ def _failed(units: tuple[Unit, ...]) -> Iterator[Finding]:
             hint = ""
             if unit.name.startswith("rdma-load-modules@"):
                 name = unit.name.partition("@")[2].partition(".")[0]
-                hint = f"; /etc/rdma/modules/{name}.conf may name a module that is gone"
+                hint = f"; /etc/rdma/modules/{name}.conf may name a missing module"
             yield Finding(
                 UNITS_ID,
                 unit.name,
@@ -69,12 +66,12 @@ def _failed(units: tuple[Unit, ...]) -> Iterator[Finding]:
 
 
 def _openibd(view: View) -> Iterator[Finding]:
-    """openibd is MLNX_OFED's; it unloads and reloads the modules that rdma-core's
-    units have loaded.
+    """Yield a finding if MLNX_OFED's openibd is active: it unloads and reloads the
+    modules that rdma-core's units have loaded.
     """
     if not openibd_runs(view):
         return
-    sentence = "openibd runs beside rdma-core, and both load RDMA modules"
+    sentence = "openibd and rdma-core are both active, and both load RDMA modules"
     if has_rdma_core(view) is not True:
         sentence = "openibd loads the RDMA modules on this host"
     fix = (
@@ -85,7 +82,7 @@ def _openibd(view: View) -> Iterator[Finding]:
 
 
 def _inactive(view: View, units: tuple[Unit, ...]) -> Iterator[Finding]:
-    """With a device that udev knows, systemd starts the target and the lists."""
+    """Yield a finding if units are inactive that systemd starts for a known device."""
     if not view.facts.rdma_devices or not has_rdma_core(view) or openibd_runs(view):
         return
     names = lists_for(view.facts.rdma_devices)
@@ -99,27 +96,27 @@ def _inactive(view: View, units: tuple[Unit, ...]) -> Iterator[Finding]:
     ]
     if idle:
         verb = "is" if len(idle) == 1 else "are"
-        sentence = f"{', '.join(idle)} {verb} not active, although there is an RDMA"
+        sentence = f"the host has an RDMA device, but {', '.join(idle)} {verb} inactive"
         fix = f"systemctl start {' '.join(idle)}"
-        yield Finding(UNITS_ID, idle[0], WARN, f"{sentence} device", fix)
+        yield Finding(UNITS_ID, idle[0], WARN, sentence, fix)
 
 
 UNITS_RULE = Rule(
     id=UNITS_ID,
     title="units of rdma-core",
     what=(
-        "rdma-hw.target and the rdma-load-modules@ units that fit this hardware should "
-        "be active, none of them failed, and openibd should not run beside them."
+        "rdma-hw.target and the rdma-load-modules@ units for this hardware should be "
+        "active, none of them failed, and openibd should not be active too."
     ),
     why=(
-        "These units load ib_ipoib, rpcrdma and the rest before the network starts. "
-        "One fails as soon as its list names a module that this kernel does not have. "
-        "openibd, MLNX_OFED's service, unloads and loads the same modules when it is "
-        "restarted, under mounted storage too."
+        "These units load ib_ipoib, rpcrdma and other modules before the network "
+        "starts. A unit fails if its list names a module that this kernel does not "
+        "have. openibd, MLNX_OFED's service, unloads and loads the same modules when "
+        "it is restarted, even while storage is mounted."
     ),
     fix=(
-        "journalctl -b -u UNIT names the module; take it out of the list in "
-        "/etc/rdma/modules. Choose one of rdma-core and openibd."
+        "journalctl -b -u UNIT names the module; remove it from the list in "
+        "/etc/rdma/modules. Use either rdma-core or openibd."
     ),
     sources=("rdma-core Documentation/udev.md, kernel-boot/*", "systemd.special(7)"),
     decide=decide_units,
@@ -129,48 +126,49 @@ UNITS_RULES = (UNITS_RULE,)
 
 
 UNREAD_ID = "FACTS-01"
-# More would hide the rest of the result; facts -o json has them all.
+# More would hide the other findings; facts -o json has them all.
 _SHOWN = 20
 
 
 def decide_unread(view: View) -> Iterator[Finding]:
-    """Give a finding for each problem of the facts."""
+    """Yield a finding for each problem of the facts."""
     problems = view.facts.problems
     if not problems:
-        yield Finding(UNREAD_ID, HOST, PASS, "everything could be read")
+        yield Finding(UNREAD_ID, HOST, PASS, "all facts could be read")
     for problem in problems[:_SHOWN]:
-        sentence = problem.rstrip(".") or "something could not be read"
+        sentence = problem.rstrip(".") or "a fact could not be read"
         yield Finding(UNREAD_ID, HOST, WARN, sentence, _fix(problem))
     left = len(problems) - _SHOWN
     if left > 0:
-        sentence = f"{left} more things could not be read"
+        sentence = f"{left} more facts could not be read"
         yield Finding(
             UNREAD_ID, HOST, WARN, sentence, "ovirt-rdma-host facts shows them"
         )
 
 
 def _fix(problem: str) -> str:
-    """What the problem's words tell of its cause."""
+    """Return the fix for the cause that the problem's text names."""
     text = problem.lower()
     if "permission denied" in text or "not permitted" in text:
         return "run it as root"
     if "no such file" in text and "failed" in text:
         return "install the tool"
-    return "rules that need it say SKIP, or that it is unknown"
+    return "see the driver's messages: journalctl -k"
 
 
 UNREAD_RULE = Rule(
     id=UNREAD_ID,
-    title="what could not be read",
-    what="Everything that the rules look at should be readable.",
+    title="facts that could not be read",
+    what="All facts that the rules use should be readable.",
     why=(
-        "A file in /sys may answer with an error, hold nothing or garbage, or vanish "
-        "while it is read, and a tool may be missing. The rest is complete all the "
-        "same; what depends on the missing piece is then unknown and no rule guesses."
+        "A file in /sys may return an error, be empty or invalid, or disappear while "
+        "it is read, and a tool may be missing. The other facts are still complete. "
+        "Rules never guess: one that needs the missing fact reports SKIP or that the "
+        "value is unknown."
     ),
     fix=(
-        "As root more can be read. Errors of /sys are the driver's: look into "
-        "journalctl -k. A tool that is missing is named."
+        "Run the command as root. Errors in /sys come from the driver: see "
+        "journalctl -k. Install a missing tool; the finding names it."
     ),
     sources=("ovirt-rdma-host facts -o json, problems",),
     decide=decide_unread,
@@ -187,47 +185,47 @@ _VERSION = re.compile(r"(\d{1,6}(?:\.\d{1,6})*)", re.ASCII)
 
 
 def decide_vdsm(view: View) -> Iterator[Finding]:
-    """Give one finding for the host."""
+    """Yield one finding for the host."""
     if not view.ipoib:
-        yield Finding(VDSM_ID, HOST, SKIP, "no IPoIB netdev, so any VDSM will do")
+        yield Finding(VDSM_ID, HOST, SKIP, "no IPoIB netdev, so any VDSM is sufficient")
         return
     text = view.facts.software.vdsm_version
     version = parsed(text)
     if version is None:
-        sentence = "VDSM's version is not known"
+        sentence = "VDSM's version is unknown"
         if text:
-            sentence = f"VDSM's version {text!a} is not one that can be compared"
+            sentence = f"VDSM's version {text!a} is not a version number"
         yield Finding(
-            VDSM_ID, HOST, SKIP, sentence, f"rpm -q vdsm; {_FIRST_TEXT} is needed"
+            VDSM_ID, HOST, SKIP, sentence, f"rpm -q vdsm; {_FIRST_TEXT} is required"
         )
     elif version >= FIRST:
-        yield Finding(VDSM_ID, HOST, PASS, f"VDSM {text} shows IPoIB netdevs as NICs")
+        yield Finding(VDSM_ID, HOST, PASS, f"VDSM {text} reports IPoIB netdevs as NICs")
     else:
-        names = ", ".join(one.name for one in view.ipoib)
-        used = any(one.wanted for one in view.ipoib)
+        names = ", ".join(interface.name for interface in view.ipoib)
+        used = any(interface.wanted for interface in view.ipoib)
         yield Finding(
             VDSM_ID,
             HOST,
             FAIL if used else WARN,
-            f"VDSM {text} does not show {names} to the engine",
+            f"VDSM {text} does not report {names} to the engine",
             f"update VDSM to {_FIRST_TEXT} or later",
         )
 
 
 def parsed(text: Optional[str]) -> Optional[tuple[int, ...]]:
-    """Return a version as numbers, what follows them left out; None: no version."""
+    """Return the leading numbers of a version; None if the text is not a version."""
     match = _VERSION.match(text or "")
     return tuple(int(n) for n in match.group(1).split(".")) if match else None
 
 
 VDSM_RULE = Rule(
     id=VDSM_ID,
-    title="VDSM that knows IPoIB",
+    title="VDSM that supports IPoIB",
     what=f"With IPoIB netdevs, VDSM should be {_FIRST_TEXT} or later.",
     why=(
-        "Kernels since the end of 2020, EL9's too, give IPoIB netdevs the link kind "
-        "ipoib. Older VDSM knows no such kind and leaves them out of what it reports, "
-        "so the engine shows no ib0 to attach a network to."
+        "Kernels since the end of 2020, EL9's included, give IPoIB netdevs the link "
+        "kind ipoib. Older VDSM does not know this kind and does not report such "
+        "netdevs, so the engine shows no ib0 to attach a network to."
     ),
     fix="Update VDSM on the host, through the engine.",
     sources=("VDSM lib/vdsm/network/ipwrapper.py, commit 5c5a1c47e (v4.50.1.1)",),

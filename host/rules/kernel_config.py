@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""KERNEL-01: what the running kernel was configured without, and is needed here."""
+"""KERNEL-01: check the configuration of the running kernel. Pure."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _INFINIBAND = "InfiniBand"
 
 @dataclass(frozen=True)
 class _Need:
-    """A symbol, the module that it builds (empty: a part of another), what for, and
-    whether the host can do without.
+    """A symbol, the module that it builds (empty: part of another module), the effect
+    if it is missing, and the verdict then.
     """
 
     symbol: str
     module: str
-    purpose: str
+    effect: str
     verdict: str
 
 
 def decide(view: View) -> Iterator[Finding]:
-    """Give a finding for each symbol that is off, or one that all are on."""
+    """Yield a finding for each symbol that is off, or one if all are on."""
     config = view.facts.software.kernel_config
     if config is None:
         yield Finding(
@@ -38,15 +38,15 @@ def decide(view: View) -> Iterator[Finding]:
             HOST,
             SKIP,
             "no configuration of the running kernel was found",
-            "it is looked for as /boot/config-RELEASE, /lib/modules/RELEASE/config "
-            "and /proc/config.gz",
+            "provide one of /boot/config-RELEASE, /lib/modules/RELEASE/config and "
+            "/proc/config.gz",
         )
         return
-    # A symbol that a configuration does not have is as good as not set.
+    # A symbol that is not in the configuration counts as not set.
     values = {option.name: option.value for option in config}
     needs = list(_needs(view))
     if not needs:
-        yield Finding(ID, HOST, SKIP, "nothing on this host needs an RDMA kernel")
+        yield Finding(ID, HOST, SKIP, "nothing on this host needs RDMA in the kernel")
         return
     missing = [
         need
@@ -58,9 +58,9 @@ def decide(view: View) -> Iterator[Finding]:
             ID,
             need.symbol,
             need.verdict,
-            f"this kernel is built without {need.symbol}: {need.purpose}",
+            f"this kernel is built without {need.symbol}: {need.effect}",
             "use the distribution's kernel, or one built with "
-            f"CONFIG_{need.symbol}=m (y where it is no module)",
+            f"CONFIG_{need.symbol}=m (y if it is not a module)",
         )
     if not missing:
         text = ", ".join(need.symbol for need in needs)
@@ -77,7 +77,7 @@ def _needs(view: View) -> Iterator[_Need]:
         yield _Need(
             "INFINIBAND_USER_ACCESS",
             "ib_uverbs",
-            "no RDMA for programs, so no readiness check and no rping",
+            "no RDMA for programs such as the readiness check and rping",
             WARN,
         )
     if any(p.link_layer == _INFINIBAND for d in facts.rdma_devices for p in d.ports):
@@ -88,13 +88,13 @@ def _needs(view: View) -> Iterator[_Need]:
         yield _Need(
             "INFINIBAND_IPOIB_CM",
             "",
-            "IPoIB has no connected mode",
+            "no connected mode for IPoIB",
             FAIL if wanted else WARN,
         )
 
 
 def _from_elsewhere(view: View, need: _Need) -> bool:
-    """Whether an out-of-tree build brings what the kernel's own does not."""
+    """Whether an out-of-tree build provides the module that the kernel lacks."""
     if not need.module:
         return False
     return is_available(view.facts.modules, need.module) is True
@@ -104,16 +104,16 @@ RULE = Rule(
     id=ID,
     title="kernel configuration",
     what=(
-        "The running kernel should be configured with what this host's adapters and "
+        "The running kernel should have the options that this host's adapters and "
         "policy need: INFINIBAND, SUNRPC_XPRT_RDMA, INFINIBAND_USER_ACCESS; for "
         "InfiniBand ports also INFINIBAND_IPOIB and INFINIBAND_IPOIB_CM."
     ),
     why=(
-        "The kernels of EL9 and EL10 have all of them. Kernels that are built for "
-        "clouds, or by hand, often have not, and then there is simply no ib0, or a "
-        "mount fails with an unhelpful error."
+        "The kernels of EL9 and EL10 have all of them. Cloud kernels and custom "
+        "kernels often do not: then there is no ib0, or a mount fails with a "
+        "misleading error."
     ),
-    fix="Boot the distribution's kernel, or build with the named symbols.",
+    fix="Boot the distribution's kernel, or build one with the named symbols.",
     sources=(
         "Linux drivers/infiniband/Kconfig, drivers/infiniband/ulp/ipoib/Kconfig, "
         "net/sunrpc/Kconfig",

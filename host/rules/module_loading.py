@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How modules come to be loaded. Pure.
+"""Answer questions about modules for several rules. Pure.
 
-Questions about modules that several rules ask: is it loaded, is it there, what keeps
-it from being loaded, what loads it at boot, from which tree is its file. Pure.
+The functions say if a module is loaded or available, what prevents loading it, what
+loads it at boot, and which tree its file is from. ``own_file_change`` plans the change
+of one of our configuration files: write, remove or keep.
 
-What becomes of one of our own configuration files: written, removed, left. Pure.
-
-What rdma-core loads by itself for the hardware that is there. Pure.
-
-udev marks each RDMA device with what it can do, by the driver of its bus device, and
-systemd then loads the lists /etc/rdma/modules/NAME.conf: ``rdma`` for any device.
-From rdma-core's 75-rdma-description.rules and 90-rdma-ulp-modules.rules, versions 44
-to 65. irdma (bus drivers ice, i40e on EL9) and siw have no mark of their own, and get
-the list ``rdma`` only.
+rdma-core loads modules by hardware: udev tags each RDMA device with its capabilities,
+by the driver of its bus device, and systemd then loads the lists
+/etc/rdma/modules/NAME.conf: ``rdma`` for any device. See rdma-core's
+75-rdma-description.rules and 90-rdma-ulp-modules.rules, versions 44 to 65. irdma (bus
+drivers ice, i40e on EL9) and siw have no tag, and get the list ``rdma`` only.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ def is_loaded(modules: Modules, name: str) -> bool:
 
 
 def is_available(modules: Modules, name: str) -> Optional[bool]:
-    """Whether the running kernel has the module; None where that cannot be told."""
+    """Whether the running kernel has the module; None if unknown."""
     if is_loaded(modules, name):
         return True
     if modules.available is None:
@@ -48,7 +45,7 @@ def is_available(modules: Modules, name: str) -> Optional[bool]:
 
 
 def blocking_line(modules: Modules, name: str) -> Optional[ModprobeLine]:
-    """Return the modprobe.d(5) line that keeps udev and modules-load from loading a
+    """Return the modprobe.d(5) line that prevents udev and modules-load from loading a
     module: ``blacklist``, or an ``install`` command that does nothing.
     """
     for line in modules.modprobe_lines:
@@ -74,7 +71,7 @@ def place_of(line: Union[ModprobeLine, LoadLine]) -> str:
 
 
 def load_lines(modules: Modules, name: str) -> Iterator[LoadLine]:
-    """Yield the lines that name a module, of whatever spelling."""
+    """Yield the lines that name a module, with hyphens or underscores."""
     for line in modules.load_lines:
         if module_name(line.module) == module_name(name):
             yield line
@@ -83,7 +80,7 @@ def load_lines(modules: Modules, name: str) -> Iterator[LoadLine]:
 def loaded_at_boot_by(modules: Modules, name: str) -> Optional[LoadLine]:
     """Return the modules-load.d(5) line that loads a module at every boot.
 
-    rdma-core's lists, which depend on the hardware, are not meant.
+    rdma-core's lists do not count: they depend on the hardware.
     """
     for line in load_lines(modules, name):
         if not line.file.startswith(RDMA_LISTS):
@@ -92,7 +89,7 @@ def loaded_at_boot_by(modules: Modules, name: str) -> Optional[LoadLine]:
 
 
 def file_of(modules: Modules, name: str) -> Optional[str]:
-    """Return the module's file below /lib/modules/RELEASE, or None: not known."""
+    """Return the module's file below /lib/modules/RELEASE; None if unknown."""
     wanted = module_name(name)
     return next((f.path for f in modules.files if module_name(f.name) == wanted), None)
 
@@ -104,8 +101,8 @@ def is_of_the_kernel(path: str) -> bool:
 
 @dataclass(frozen=True)
 class OwnFileChange:
-    """``change`` is None where the file is already as wanted; ``refused`` says why it
-    may not be written.
+    """The ``change`` of one of our files, None if the file is already correct;
+    ``refused`` is the reason why it must not be written.
     """
 
     change: Optional[Change] = None
@@ -115,27 +112,27 @@ class OwnFileChange:
 def own_file_change(
     software: Software, path: str, lines: Sequence[str]
 ) -> OwnFileChange:
-    """Return what makes ``path`` hold ``lines``; without lines the file goes."""
-    there = next((file for file in software.own_files if file.path == path), None)
+    """Return the change that sets ``path`` to ``lines``; no lines: removes the file."""
+    present = next((file for file in software.own_files if file.path == path), None)
     wanted = own_text(lines) if lines else None
-    if there is None:
+    if present is None:
         if wanted is None:
             return OwnFileChange()
         return OwnFileChange(Change(FILE, path, None, wanted))
-    if there.text == wanted:
+    if present.text == wanted:
         return OwnFileChange()
-    refused = why_not_ours(path, there.text)
+    refused = why_not_ours(path, present.text)
     if refused and wanted is None:
         return OwnFileChange()
-    return OwnFileChange(Change(FILE, path, there.text, wanted), refused)
+    return OwnFileChange(Change(FILE, path, present.text, wanted), refused)
 
 
-def kept_lines(software: Software, path: str) -> tuple[str, ...]:
-    """Return the lines, comments apart, of a file of ours that is there."""
-    there = next((file for file in software.own_files if file.path == path), None)
-    if there is None or there.text is None or why_not_ours(path, there.text):
+def own_lines(software: Software, path: str) -> tuple[str, ...]:
+    """Return the lines without comments of our file ``path``; none if it is missing."""
+    present = next((file for file in software.own_files if file.path == path), None)
+    if present is None or present.text is None or why_not_ours(path, present.text):
         return ()
-    lines = (line.strip() for line in there.text.splitlines())
+    lines = (line.strip() for line in present.text.splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
@@ -175,20 +172,20 @@ def list_unit(name: str) -> str:
 
 
 def has_rdma_core(view: View) -> Optional[bool]:
-    """Whether rdma-core's units are installed; None where that cannot be told."""
+    """Whether rdma-core's units are installed; None if unknown."""
     for unit in view.facts.software.units:
         if unit.name == list_unit(EVERY_DEVICE):
             return unit.load != _NOT_FOUND
     return True if view.facts.software.rdma_core else None
 
 
-def brought_by_rdma_core(view: View, module: str) -> Optional[LoadLine]:
+def rdma_core_line(view: View, module: str) -> Optional[LoadLine]:
     """Return the line of a list by which rdma-core loads a module on this host."""
-    return line_for_rdma_core(view, module) if has_rdma_core(view) else None
+    return listed_line(view, module) if has_rdma_core(view) else None
 
 
-def line_for_rdma_core(view: View, module: str) -> Optional[LoadLine]:
-    """Return the line of a list by which rdma-core, if it is there, loads a module."""
+def listed_line(view: View, module: str) -> Optional[LoadLine]:
+    """Return the line of a list by which rdma-core, if installed, loads a module."""
     files = {f"{RDMA_LISTS}{name}.conf" for name in lists_for(view.facts.rdma_devices)}
     for line in load_lines(view.facts.modules, module):
         if line.file in files:
@@ -197,7 +194,7 @@ def line_for_rdma_core(view: View, module: str) -> Optional[LoadLine]:
 
 
 def openibd_runs(view: View) -> bool:
-    """Whether MLNX_OFED's service, which loads its modules, is active or enabled."""
+    """Whether openibd, which loads MLNX_OFED's modules, is active or enabled."""
     return any(
         unit.name == OPENIBD
         and unit.load == _LOADED
@@ -207,15 +204,16 @@ def openibd_runs(view: View) -> bool:
 
 
 def boot_loader(view: View, module: str) -> str:
-    """Say what loads a module that RDMA devices need at boot:
-    ``/etc/modules-load.d/x.conf:2``, ``rdma-core (/etc/rdma/modules/rdma.conf:9)``;
-    empty where nothing was found. openibd loads what its own configuration says, and
-    is named where nothing else is found.
+    """Return what loads a module at boot: ``/etc/modules-load.d/x.conf:2``,
+    ``rdma-core (/etc/rdma/modules/rdma.conf:9)``; empty if nothing was found.
+
+    openibd loads the modules of its own configuration; it is returned if nothing else
+    was found.
     """
     line = loaded_at_boot_by(view.facts.modules, module)
     if line:
         return place_of(line)
-    line = brought_by_rdma_core(view, module)
+    line = rdma_core_line(view, module)
     if line:
         return f"rdma-core ({place_of(line)})"
     return "openibd (/etc/infiniband/openib.conf)" if openibd_runs(view) else ""

@@ -1,20 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""MODOPT-01 and MODOPT-02: module options. Pure.
+"""MODOPT-01 and MODOPT-02: check module options. Pure.
 
-MODOPT-01: module options that the kernel's own drivers no longer have.
+MODOPT-01 reports options that the kernel's own drivers no longer have. They are from
+MLNX_OFED and kernels before 4.0, and old guides still name them. The kernel logs
+"unknown parameter ... ignored" and loads the module. The names were compared with the
+parameters of the modules of Debian's Linux 6.1 (mlx4_core: port_type_array, num_vfs,
+probe_vf, log_mtts_per_seg and others, none of these).
 
-They are of MLNX_OFED and of kernels before 4.0, and live on in old guides. The kernel
-logs "unknown parameter ... ignored" and loads the module. The names were compared with
-the parameters of the modules of Debian's Linux 6.1 (mlx4_core: port_type_array,
-num_vfs, probe_vf, log_mtts_per_seg and others, none of these).
-
-Values of module options: where they are set, what the running module has, and when
-two texts mean one value. Pure.
-
-MODOPT-02: the module options that the policy wants.
-
-They all go into one file of ours, so that is one step. An option that another file sets
-to another value is refused: which line wins is then a matter of file names.
+MODOPT-02 sets the options of the policy. One step writes all of them to one file of
+ours. An option that another file sets to another value is refused: file names would
+decide which line takes effect.
 """
 
 from __future__ import annotations
@@ -24,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Modules
 from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
 from ovirt_rdma.host.policy.model import ModuleOption
@@ -45,8 +41,8 @@ from ovirt_rdma.host.rules.module_loading import (
     is_available,
     is_loaded,
     is_of_the_kernel,
-    kept_lines,
     own_file_change,
+    own_lines,
     place_of,
 )
 from ovirt_rdma.host.rules.view import View
@@ -55,18 +51,18 @@ from ovirt_rdma.host.system.own_files import MODPROBE
 UNKNOWN_ID = "MODOPT-01"
 
 _PORT_MTU = (
-    "mlx4 offers 4096 by itself today, and port_mtu in the policy changes it "
+    "mlx4 supports 4096 by default today, and port_mtu in the policy changes it "
     "(mlx4_portN_mtu)"
 )
-_MEMORY = "mlx4_core sizes it by the host's memory"
-_RESOURCES = "mlx4_core's own number serves, and nothing replaces it"
+_MEMORY = "mlx4_core sizes the table by the host's memory"
+_RESOURCES = "mlx4_core's default is sufficient, and there is no replacement"
 _ENHANCED = (
-    "ConnectX-4 and later are in datagram mode only; without connected mode, raise the "
-    "datagram MTU to 4092"
+    "ConnectX-4 and later support datagram mode only; set the datagram MTU to 4092 "
+    "instead"
 )
-_LRO = "GRO does that now, for every netdev (ethtool -k shows rx-gro)"
+_LRO = "GRO replaces it for every netdev (ethtool -k shows rx-gro)"
 
-# (module, option) to what takes its place.
+# (module, option): the replacement.
 DEAD: dict[tuple[str, str], str] = {
     ("mlx4_core", "mtu_4k"): _PORT_MTU,
     ("mlx4_core", "set_4k_mtu"): _PORT_MTU,
@@ -86,10 +82,10 @@ _NAME = re.compile(r"([\w-]+)(?:=|$)")
 
 
 def is_dead(view: View, module: str, option: str) -> bool:
-    """Whether the option does nothing on this host.
+    """Whether the option has no effect on this host.
 
-    Not so where the loaded module shows that it has it, or its file is not the
-    kernel's own (MLNX_OFED has some of them still).
+    It may have one if the loaded module shows it, or if the module's file is not the
+    kernel's own (MLNX_OFED still has some of them).
     """
     module, option = module_name(module), option.replace("-", "_")
     if (module, option) not in DEAD:
@@ -104,7 +100,7 @@ def is_dead(view: View, module: str, option: str) -> bool:
 
 
 def replacement(module: str, option: str) -> Optional[str]:
-    """Return what takes the place of a dead option."""
+    """Return a clause about the replacement of a dead option."""
     return DEAD.get((module_name(module), option.replace("-", "_")))
 
 
@@ -117,22 +113,22 @@ def option_names(text: str) -> Iterator[str]:
 
 
 def decide_unknown(view: View) -> Iterator[Finding]:
-    """Give a finding for each dead option, or one that there are none."""
-    found = False
+    """Yield a finding for each dead option, or one if there are none."""
+    reported = False
     for line in view.facts.modules.modprobe_lines:
         if line.command != "options" or line.file == MODPROBE:
             continue
         for name in option_names(line.text):
             if is_dead(view, line.module, name):
-                found = True
+                reported = True
                 yield _unknown_finding(line.module, name, place_of(line))
     for option in view.policy.host.module_options:
         if is_dead(view, option.module, option.name):
-            found = True
+            reported = True
             yield _unknown_finding(option.module, option.name, "policy.yaml")
-    if not found:
+    if not reported:
         yield Finding(
-            UNKNOWN_ID, HOST, PASS, "no module option was found that does nothing"
+            UNKNOWN_ID, HOST, PASS, "no module option without effect was found"
         )
 
 
@@ -141,29 +137,29 @@ def _unknown_finding(module: str, name: str, where: str) -> Finding:
         UNKNOWN_ID,
         f"{module}.{name}",
         WARN,
-        f"{where} sets {name}, which this kernel's {module} does not have: it does "
-        f"nothing; {replacement(module, name)}",
-        f"take {name} out of {where}",
+        f"{where} sets {name}, which this kernel's {module} does not have; "
+        f"{replacement(module, name)}",
+        f"remove {name} from {where}",
     )
 
 
 UNKNOWN_RULE = Rule(
     id=UNKNOWN_ID,
-    title="module options that do nothing any more",
+    title="module options without effect",
     what=(
-        "modprobe.d and the policy should set no option that the driver does not have: "
-        "mtu_4k, set_4k_mtu, log_num_mtt and their like of mlx4_core, ipoib_enhanced "
-        "and lro of ib_ipoib."
+        "modprobe.d and the policy should set only options that the driver has. It no "
+        "longer has mtu_4k, set_4k_mtu, log_num_mtt and similar options of mlx4_core, "
+        "and ipoib_enhanced and lro of ib_ipoib."
     ),
     why=(
-        "The kernel only logs that it ignores an unknown option, so such a line looks "
-        "as if it did something. mtu_4k and set_4k_mtu gave mlx4 ports an MTU of 4096, "
-        "which today is the default and is changed in sysfs (mlx4_portN_mtu). "
-        "log_num_mtt sized the table of registered memory, which follows the host's "
-        "memory now. Drivers of MLNX_OFED still have some of them: where the loaded "
-        "module shows the option, it counts as alive."
+        "The kernel ignores an unknown option and only logs it, so the line seems to "
+        "have an effect. mtu_4k and set_4k_mtu gave mlx4 ports an MTU of 4096, which "
+        "is the default today and can be changed in sysfs (mlx4_portN_mtu). "
+        "log_num_mtt sized the table of registered memory, which now depends on the "
+        "host's memory. Drivers of MLNX_OFED still have some of them: an option that "
+        "the loaded module shows is not reported."
     ),
-    fix="Take the option out of the file that the finding names.",
+    fix="Remove the option from the file that the finding names.",
     sources=(
         "modinfo mlx4_core mlx4_ib ib_ipoib (Linux 6.1)",
         "Linux kernel/module, kernel/params.c: unknown parameters are ignored",
@@ -181,20 +177,20 @@ _TRUE, _FALSE = ("y", "1", "on", "yes"), ("n", "0", "off", "no")
 
 @dataclass(frozen=True)
 class Setting:
-    """An option as another file, or the kernel command line, sets it; ``place`` as
-    ``FILE:LINE``.
+    """The value of an option in another file or on the kernel command line; ``place``
+    is ``FILE:LINE``.
     """
 
     value: str
     place: str
 
 
-def set_elsewhere(modules: Modules, option: ModuleOption) -> Optional[Setting]:
+def setting_elsewhere(modules: Modules, option: ModuleOption) -> Optional[Setting]:
     """Return the last line that sets the option and is not in our file.
 
-    The kernel takes the last of several values (kernel/params.c).
+    The kernel uses the last of several values (kernel/params.c).
     """
-    found = None
+    setting = None
     for line in modules.modprobe_lines:
         if line.command != "options" or line.file == MODPROBE:
             continue
@@ -203,12 +199,12 @@ def set_elsewhere(modules: Modules, option: ModuleOption) -> Optional[Setting]:
         for word in line.text.split():
             name, _, value = word.partition("=")
             if name.replace("-", "_") == option.name.replace("-", "_"):
-                found = Setting(value, place_of(line))
-    return found
+                setting = Setting(value, place_of(line))
+    return setting
 
 
 def running_value(modules: Modules, option: ModuleOption) -> Optional[str]:
-    """Return the loaded module's value of an option, or None: not shown."""
+    """Return the loaded module's value of an option; None if it does not show one."""
     for parameter in modules.parameters:
         if module_name(parameter.module) == module_name(
             option.module
@@ -218,7 +214,7 @@ def running_value(modules: Modules, option: ModuleOption) -> Optional[str]:
 
 
 def same_value(one: str, other: str) -> bool:
-    """Whether two texts mean one value: ``0x10`` is 16, and Y is 1."""
+    """Whether two texts mean the same value: ``0x10`` is 16, and Y is 1."""
     return _plain(one) == _plain(other)
 
 
@@ -242,24 +238,22 @@ ID = "MODOPT-02"
 BOOT = "boot"
 
 _SOURCE = "modprobe.d(5); policy.yaml, host: module_options"
-_INITRAMFS = (
-    "if the module is in the initramfs (lsinitrd shows it), run dracut -f as well"
-)
+_INITRAMFS = "if the module is in the initramfs (lsinitrd shows it), run dracut -f too"
 
 
 def decide(view: View) -> Iterator[Outcome]:
-    """Give a finding for each option of the policy, then the steps."""
+    """Yield a finding for each option of the policy, then the steps."""
     options = view.policy.host.module_options
     if not options:
         yield _without_policy(view)
         return
     lines, refusals, running = [], [], []
     for option in options:
-        outcome = _here(view, option)
-        if outcome:
-            yield outcome
+        skipped = _not_for_this_host(view, option)
+        if skipped:
+            yield skipped
             continue
-        elsewhere = set_elsewhere(view.facts.modules, option)
+        elsewhere = setting_elsewhere(view.facts.modules, option)
         if elsewhere and not same_value(elsewhere.value, option.value):
             yield _conflict(option, elsewhere)
             refusals.append(_refused(view, option, elsewhere))
@@ -273,15 +267,15 @@ def decide(view: View) -> Iterator[Outcome]:
     yield from refusals
 
 
-def _here(view: View, option: ModuleOption) -> Optional[Finding]:
-    """Return the finding for an option that is not for this host, or None."""
+def _not_for_this_host(view: View, option: ModuleOption) -> Optional[Finding]:
+    """Return the finding for an option that is not for this host; None if it is."""
     modules = view.facts.modules
-    told = module_name(option.module) in CONCERNED
-    if told and is_available(modules, option.module) is False:
-        sentence = f"this kernel has no {option.module}, so {_text(option)} is left out"
+    in_facts = module_name(option.module) in CONCERNED
+    if in_facts and is_available(modules, option.module) is False:
+        sentence = f"this kernel has no {option.module}, so {_text(option)} is ignored"
         return Finding(ID, _subject(option), SKIP, sentence)
     if is_dead(view, option.module, option.name):
-        sentence = f"{option.module} has no option {option.name}: it is left out"
+        sentence = f"{option.module} has no option {option.name}, so it is ignored"
         return Finding(ID, _subject(option), SKIP, sentence, "see MODOPT-01")
     return None
 
@@ -290,13 +284,13 @@ def _finding(view: View, option: ModuleOption, elsewhere: Optional[Setting]) -> 
     modules, subject = view.facts.modules, _subject(option)
     now = running_value(modules, option)
     line = f"options {option.module} {option.name}={option.value}"
-    ours = line in kept_lines(view.facts.software, MODPROBE)
+    ours = line in own_lines(view.facts.software, MODPROBE)
     where = elsewhere.place if elsewhere else MODPROBE if ours else ""
     if not where:
         shown = f"{now}" if now is not None else "not set"
-        sentence = f"{option.name} is {shown}, the policy wants {option.value}"
+        sentence = f"{option.name} is {shown}, the policy requires {option.value}"
         if now is not None and same_value(now, option.value):
-            sentence = f"{option.name} is {now}, but nothing sets it for the next boot"
+            sentence = f"{option.name} is {now}, but nothing sets it at the next boot"
         return Finding(ID, subject, WARN, sentence, "ovirt-rdma-host plan")
     if now is not None and not same_value(now, option.value):
         sentence = f"{where} sets {_text(option)}, but the running module has {now}"
@@ -304,7 +298,7 @@ def _finding(view: View, option: ModuleOption, elsewhere: Optional[Setting]) -> 
         return Finding(ID, subject, WARN, sentence, fix)
     if now is None and is_loaded(modules, option.module):
         sentence = f"{where} sets {_text(option)}; the running module does not show it"
-        fix = f"modinfo -p {option.module} lists the options that there are"
+        fix = f"modinfo -p {option.module} lists the available options"
         return Finding(ID, subject, SKIP, sentence, fix)
     return Finding(ID, subject, PASS, f"{where} sets {_text(option)}")
 
@@ -314,9 +308,9 @@ def _conflict(option: ModuleOption, elsewhere: Setting) -> Finding:
         ID,
         _subject(option),
         FAIL,
-        f"{elsewhere.place} sets {option.name}={elsewhere.value}, the policy wants "
+        f"{elsewhere.place} sets {option.name}={elsewhere.value}, the policy requires "
         f"{option.value}",
-        f"take {option.name} out of {elsewhere.place}, or out of the policy",
+        f"remove {option.name} from {elsewhere.place}, or from the policy",
     )
 
 
@@ -328,24 +322,26 @@ def _refused(view: View, option: ModuleOption, elsewhere: Setting) -> Step:
         before=elsewhere.value,
         after=option.value,
         effect=REBOOT if is_loaded(view.facts.modules, option.module) else LIVE,
-        reason="the policy wants it",
+        reason="the policy requires it",
         source=_SOURCE,
         undo="nothing is changed",
-        refused=f"{elsewhere.place} sets {option.name}={elsewhere.value}",
+        refused=Sentence(
+            "module-option-set-elsewhere",
+            f"{elsewhere.place} sets {option.name}={elsewhere.value}",
+        ),
     )
 
 
 def _file_step(view: View, lines: list[str], running: list[str]) -> Iterator[Step]:
-    found = own_file_change(view.facts.software, MODPROBE, lines)
-    if found.change is None:
+    file = own_file_change(view.facts.software, MODPROBE, lines)
+    if file.change is None:
         return
-    before = kept_lines(view.facts.software, MODPROBE)
-    reason = "the policy wants these options"
+    before = own_lines(view.facts.software, MODPROBE)
+    reason = "the policy requires these options"
     if running:
         names = ", ".join(dict.fromkeys(running))
-        reason += f"; {names} is loaded and reads them when it is loaded: {_INITRAMFS}"
-    change = found.change
-    undo = "gets its earlier text" if change.before is not None else "is removed"
+        reason += f"; {names} is loaded, and reads them only at load: {_INITRAMFS}"
+    undo = "is restored" if file.change.before is not None else "is removed"
     yield Step(
         rule=ID,
         subject=BOOT,
@@ -356,19 +352,18 @@ def _file_step(view: View, lines: list[str], running: list[str]) -> Iterator[Ste
         reason=reason,
         source=_SOURCE,
         undo=f"{MODPROBE} {undo}",
-        changes=() if found.refused else (change,),
-        refused=found.refused,
+        changes=() if file.refused else (file.change,),
+        refused=file.refused,
     )
 
 
 def _without_policy(view: View) -> Finding:
-    kept = kept_lines(view.facts.software, MODPROBE)
+    kept = own_lines(view.facts.software, MODPROBE)
     if kept:
-        sentence = f"{MODPROBE} still has: {'; '.join(kept)}"
+        text = "; ".join(kept)
+        sentence = f"the policy no longer has these options of {MODPROBE}: {text}"
         fix = f"ovirt-rdma-host revert {ID}/{BOOT}"
-        return Finding(
-            ID, HOST, WARN, f"{sentence}, which the policy no longer names", fix
-        )
+        return Finding(ID, HOST, WARN, sentence, fix)
     return Finding(ID, HOST, SKIP, "the policy names no module options")
 
 
@@ -384,20 +379,20 @@ RULE = Rule(
     id=ID,
     title="module options of the policy",
     what=(
-        "The options that policy.yaml names under host: module_options should be in "
-        "modprobe.d, and the running module should have them."
+        "The options under host: module_options in policy.yaml should be in "
+        "modprobe.d, and the running module should use them."
     ),
     why=(
-        "A module reads its options when it is loaded, so a change shows with the next "
-        "boot. Two files that set one option to different values leave it to their "
-        "names which one wins; then the step is refused, with file and line. A module "
-        "that is loaded from the initramfs reads the modprobe.d that was packed there."
+        "A module reads its options when it is loaded, so a change takes effect at the "
+        "next boot. If two files set one option to different values, their names "
+        "decide which takes effect; the step is then refused, with file and line. A "
+        "module that is loaded from the initramfs reads the copy of modprobe.d there."
     ),
     fix=(
-        "ovirt-rdma-host plan shows /etc/modprobe.d/ovirt-rdma.conf as it would be, "
-        "and apply writes it. It takes effect with a reboot, and with dracut -f before "
-        "that if the module is in the initramfs. A line # mine in the file makes it "
-        "yours."
+        "ovirt-rdma-host plan shows the new /etc/modprobe.d/ovirt-rdma.conf, and apply "
+        "writes it. It takes effect at the next boot; if the module is in the "
+        "initramfs, run dracut -f before. If you add a line # mine to the file, it is "
+        "yours and no longer changed."
     ),
     sources=(
         "modprobe.d(5), dracut(8), lsinitrd(1)",

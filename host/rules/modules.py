@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""MODULE-01 and MODULE-02: modules that must be loaded. Pure.
+"""MODULE-01 and MODULE-02: check that the required modules are loaded. Pure.
 
-MODULE-02: the modules that the policy wants loaded at every boot.
-
-A module that something loads at boot already gets no line of ours. The file is one
-step, and each module that is not loaded now is one.
-
-MODULE-01: modules that this hardware needs, and what loads them.
+MODULE-01 checks the modules that this hardware needs, and what loads them. MODULE-02
+loads the modules of the policy, now and at every boot: one step writes our file, and
+each module that is not loaded is one step. Our file does not list a module that
+something else loads at boot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import RdmaDevice
 from ovirt_rdma.host.facts.model import ModprobeLine, Modules
 from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
@@ -37,18 +36,18 @@ from ovirt_rdma.host.rules.base import (
 from ovirt_rdma.host.rules.module_loading import (
     blocking_line,
     boot_loader,
-    brought_by_rdma_core,
     has_rdma_core,
     is_available,
     is_loaded,
-    kept_lines,
-    line_for_rdma_core,
+    listed_line,
     load_lines,
     openibd_runs,
     own_file_change,
+    own_lines,
     place_of,
+    rdma_core_line,
 )
-from ovirt_rdma.host.rules.rdma_stack import NFS_MODULE, misfit
+from ovirt_rdma.host.rules.rdma_stack import NFS_MODULE, mismatch
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.own_files import MODULES_LOAD
 
@@ -60,7 +59,7 @@ _SOURCE = "modules-load.d(5); policy.yaml, host: modules"
 
 
 def decide_wanted(view: View) -> Iterator[Outcome]:
-    """Give a finding for each module of the policy, then the steps."""
+    """Yield a finding for each module of the policy, then the steps."""
     wanted = tuple(dict.fromkeys(map(module_name, view.policy.host.modules)))
     if not wanted:
         yield _without_policy(view)
@@ -71,42 +70,45 @@ def decide_wanted(view: View) -> Iterator[Outcome]:
         loader = _other_loader(view, module)
         if not refused and not loader:
             lines.append(module)
-        if not is_loaded(view.facts.modules, module) and _is_told(module):
+        if not is_loaded(view.facts.modules, module) and _is_in_facts(module):
             steps.append(_load(module, refused))
         yield _wanted_finding(view, module, refused, loader)
     yield from _file_step(view, lines)
     yield from steps
 
 
-def _is_told(module: str) -> bool:
-    """Whether the facts say of this module whether it is loaded."""
+def _is_in_facts(module: str) -> bool:
+    """Whether the facts show if this module is loaded."""
     return module in CONCERNED
 
 
 def _refusal(view: View, module: str) -> str:
     modules = view.facts.modules
-    if _is_told(module) and is_available(modules, module) is False:
-        return f"this kernel has no {module}"
+    if _is_in_facts(module) and is_available(modules, module) is False:
+        return Sentence("module-missing", f"this kernel has no {module}")
     line = blocking_line(modules, module)
     if line:
-        return f"{place_of(line)} forbids it ({line.command} {module})"
+        return Sentence(
+            "module-blocked",
+            f"{place_of(line)} prevents it ({line.command} {module})",
+        )
     return ""
 
 
 def _other_loader(view: View, module: str) -> str:
-    """Say what loads the module at boot besides our own file, or return ""."""
+    """Return what loads the module at boot, other than our own file; empty if none."""
     for line in load_lines(view.facts.modules, module):
         if line.file.startswith(("/etc/rdma/", MODULES_LOAD)):
             continue
         return place_of(line)
-    line_of_list = brought_by_rdma_core(view, module)
+    line_of_list = rdma_core_line(view, module)
     return f"rdma-core ({place_of(line_of_list)})" if line_of_list else ""
 
 
 def _wanted_finding(view: View, module: str, refused: str, loader: str) -> Finding:
     modules = view.facts.modules
     if refused:
-        fix = "take away what forbids it, or the module out of the policy"
+        fix = "remove what prevents it, or remove the module from the policy"
         return Finding(
             WANTED_ID,
             module,
@@ -114,19 +116,20 @@ def _wanted_finding(view: View, module: str, refused: str, loader: str) -> Findi
             f"{module} cannot be loaded at boot: {refused}",
             fix,
         )
-    if not _is_told(module):
-        sentence = f"whether {module} is loaded is not among the facts"
+    if not _is_in_facts(module):
+        sentence = f"it is unknown if {module} is loaded"
         return Finding(WANTED_ID, module, SKIP, sentence, f"lsmod | grep {module}")
-    boot = f"loaded at boot by {loader}" if loader else ""
-    if not boot and module in kept_lines(view.facts.software, MODULES_LOAD):
-        boot = f"loaded at boot by {MODULES_LOAD}"
+    if not loader and module in own_lines(view.facts.software, MODULES_LOAD):
+        loader = MODULES_LOAD
+    boot = f"{loader} loads it at boot" if loader else ""
     if is_loaded(modules, module) and boot:
-        return Finding(WANTED_ID, module, PASS, f"{module} is loaded, and {boot}")
-    now = "is loaded" if is_loaded(modules, module) else "is not loaded"
-    then = boot or "nothing loads it at boot"
-    return Finding(
-        WANTED_ID, module, WARN, f"{module} {now}, {then}", "ovirt-rdma-host plan"
-    )
+        return Finding(WANTED_ID, module, PASS, f"{module} is loaded; {boot}")
+    sentence = f"{module} is not loaded, and nothing loads it at boot"
+    if is_loaded(modules, module):
+        sentence = f"{module} is loaded, but nothing loads it at boot"
+    elif boot:
+        sentence = f"{module} is not loaded, but {boot}"
+    return Finding(WANTED_ID, module, WARN, sentence, "ovirt-rdma-host plan")
 
 
 def _load(module: str, refused: str) -> Step:
@@ -137,54 +140,52 @@ def _load(module: str, refused: str) -> Step:
         before="not loaded",
         after="loaded",
         effect=LIVE,
-        reason=f"the policy wants {module}",
+        reason=f"the policy requires {module}",
         source=_SOURCE,
-        undo="a module stays loaded until the next boot",
+        undo="the module stays loaded until the next boot",
         changes=() if refused else (Change(MODULE, module, None, "loaded"),),
         refused=refused,
     )
 
 
 def _file_step(view: View, lines: list[str]) -> Iterator[Step]:
-    found = own_file_change(view.facts.software, MODULES_LOAD, lines)
-    if found.change is None:
+    file = own_file_change(view.facts.software, MODULES_LOAD, lines)
+    if file.change is None:
         return
-    before = kept_lines(view.facts.software, MODULES_LOAD)
+    before = own_lines(view.facts.software, MODULES_LOAD)
     yield Step(
         rule=WANTED_ID,
         subject=BOOT,
-        sentence=f"load {_list(lines)} at every boot" if lines else "load none at boot",
+        sentence=f"load {_list(lines)} at every boot" if lines else "load no modules",
         before=_list(before),
         after=_list(lines),
         effect=LIVE,
-        reason="the policy wants them, and nothing else on this host loads them",
+        reason="the policy requires them, and nothing else on this host loads them",
         source=_SOURCE,
-        undo=_undo(found.change.before),
-        changes=() if found.refused else (found.change,),
-        refused=found.refused,
+        undo=_undo(file.change.before),
+        changes=() if file.refused else (file.change,),
+        refused=file.refused,
     )
 
 
 def _undo(before: Optional[str]) -> str:
     if before is None:
         return f"{MODULES_LOAD} is removed"
-    return f"{MODULES_LOAD} gets its earlier text"
+    return f"{MODULES_LOAD} is restored"
 
 
-def _list(names: object) -> str:
-    words = [str(n) for n in names] if isinstance(names, (list, tuple)) else []
-    return ", ".join(words) or "none"
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _without_policy(view: View) -> Finding:
-    kept = kept_lines(view.facts.software, MODULES_LOAD)
+    kept = own_lines(view.facts.software, MODULES_LOAD)
     if kept:
         return Finding(
             WANTED_ID,
             HOST,
             WARN,
-            f"{MODULES_LOAD} still loads {_list(kept)}, which the policy no longer "
-            "names",
+            f"{MODULES_LOAD} loads {_list(kept)}, which is no longer in the policy",
             f"ovirt-rdma-host revert {WANTED_ID}/{BOOT}",
         )
     return Finding(WANTED_ID, HOST, SKIP, "the policy names no modules")
@@ -194,19 +195,20 @@ WANTED_RULE = Rule(
     id=WANTED_ID,
     title="modules of the policy",
     what=(
-        "The modules that policy.yaml names under host: modules should be loaded, now "
-        "and at every boot."
+        "The modules under host: modules in policy.yaml should be loaded, now and at "
+        "every boot."
     ),
     why=(
-        "Some are loaded by nothing else: nvme_rdma, ib_srp without srp_daemon, "
-        "rdma_rxe. A module that a modules-load.d file or rdma-core loads already is "
-        "left to it. A blacklist line wins over modules-load.d, so then the step is "
-        "refused, with the file and the line."
+        "Nothing else loads some modules: nvme_rdma, ib_srp without srp_daemon, "
+        "rdma_rxe. A module that another modules-load.d file or rdma-core loads is not "
+        "added to our file. A blacklist line takes precedence over modules-load.d, so "
+        "the step is then refused, with the file and the line."
     ),
     fix=(
-        "ovirt-rdma-host plan shows the steps, and apply does them: "
-        "/etc/modules-load.d/ovirt-rdma.conf, and loading what is not loaded. The file "
-        "is ours as long as its first line says so; a line # mine in it makes it yours."
+        "ovirt-rdma-host plan shows the steps, and apply applies them: it writes "
+        "/etc/modules-load.d/ovirt-rdma.conf and loads the modules that are not "
+        "loaded. If you change the file's first line or add a line # mine, the file is "
+        "yours and no longer changed."
     ),
     sources=("modules-load.d(5)", "modprobe.d(5)", "rdma-core Documentation/udev.md"),
     decide=decide_wanted,
@@ -217,39 +219,41 @@ WANTED_RULES = (WANTED_RULE,)
 
 ID = "MODULE-01"
 
-# The half of a driver that makes the RDMA device; the other half has the PCI function.
+# The part of a driver that creates the RDMA device; the other part drives the PCI
+# function.
 _COMPANIONS = {"mlx4_core": "mlx4_ib", "mlx5_core": "mlx5_ib"}
 _SOFT_ROCE = "rdma_rxe"
 
 
 @dataclass(frozen=True)
 class _Need:
-    """A module and what for. ``asked_for`` says that the kernel loads it by itself when
-    it is first used, ``by_alias`` that it then asks for an alias: a blacklist hides a
-    module's aliases, not its name (modprobe.d(5)).
+    """A module and its purpose.
+
+    ``on_demand``: the kernel loads it by itself at first use. ``by_alias``: it does so
+    by an alias; a blacklist hides a module's aliases, not its name (modprobe.d(5)).
     """
 
     module: str
     purpose: str
-    asked_for: bool = False
+    on_demand: bool = False
     by_alias: bool = False
 
 
-# Aliases in Linux 6.1: net/sunrpc loads rpc<netid> for a mount, libibverbs, libibumad
-# and librdmacm have rdma-client-uverbs, -umad and -rdma_cm loaded.
+# Aliases in Linux 6.1: net/sunrpc loads rpc<netid> for a mount; libibverbs, libibumad
+# and librdmacm request rdma-client-uverbs, -umad and -rdma_cm.
 _FOR_ALL = (
-    _Need("ib_uverbs", "RDMA for programs", asked_for=True, by_alias=True),
-    _Need("rdma_ucm", "RDMA CM for programs", asked_for=True, by_alias=True),
-    _Need("rpcrdma", "NFS over RDMA", asked_for=True),
+    _Need("ib_uverbs", "RDMA for programs", on_demand=True, by_alias=True),
+    _Need("rdma_ucm", "RDMA CM for programs", on_demand=True, by_alias=True),
+    _Need("rpcrdma", "NFS over RDMA", on_demand=True),
 )
 _FOR_INFINIBAND = (
     _Need("ib_ipoib", "IP over InfiniBand"),
-    _Need("ib_umad", "ibstat and a subnet manager", asked_for=True, by_alias=True),
+    _Need("ib_umad", "ibstat and a subnet manager", on_demand=True, by_alias=True),
 )
 
 
 def decide(view: View) -> Iterator[Finding]:
-    """Give a finding for each module that the hardware needs."""
+    """Yield a finding for each module that the hardware needs."""
     needs = list(_needs(view))
     if not needs:
         yield no_device(ID)
@@ -259,8 +263,8 @@ def decide(view: View) -> Iterator[Finding]:
             ID,
             HOST,
             WARN,
-            "rdma-core is not installed, so nothing loads RDMA modules for the "
-            "hardware that is there",
+            "rdma-core is not installed, so nothing loads the RDMA modules for this "
+            "hardware",
             "dnf install rdma-core",
         )
     for need in needs:
@@ -300,72 +304,72 @@ def _finding(view: View, need: _Need) -> Finding:
     if cannot:
         return cannot
     line = blocking_line(modules, module)
-    if line and not (need.asked_for and _gets_past(line, need)):
-        sentence = f"{place_of(line)} keeps {module} from being loaded ({line.command})"
-        fix = f"take that line away, then modprobe {module}: it is for {need.purpose}"
-        return Finding(ID, module, missing, sentence, fix)
-    if need.asked_for:
+    if line and not (need.on_demand and _is_bypassed(line, need)):
         sentence = (
-            f"{module} is not loaded; the kernel loads it when it is first used "
-            f"({need.purpose})"
+            f"{place_of(line)} prevents loading {module} ({line.command}), which is "
+            f"for {need.purpose}"
+        )
+        fix = f"remove that line, then: modprobe {module}"
+        return Finding(ID, module, missing, sentence, fix)
+    if need.on_demand:
+        sentence = (
+            f"{module} is not loaded; the kernel loads it at first use ({need.purpose})"
         )
         return Finding(ID, module, PASS, sentence)
-    sentence = f"{module} is not loaded, which is for {need.purpose}"
+    sentence = f"{module}, which is for {need.purpose}, is not loaded"
     if loader:
-        fix = f"modprobe {module}; {loader} should have: see UNIT-01"
-        return Finding(
-            ID, module, missing, f"{sentence}, although {loader} names it", fix
-        )
+        sentence += f", although {loader} lists it"
+        return Finding(ID, module, missing, sentence, f"see UNIT-01; modprobe {module}")
     fix = _policy_line(module)
     if module in view.policy.host.modules:
-        fix = "see MODULE-02, for the policy names it"
+        fix = "see MODULE-02: the policy names it"
     return Finding(ID, module, missing, sentence, fix)
 
 
 def _cannot_be_loaded(modules: Modules, need: _Need, missing: str) -> Optional[Finding]:
-    """Say that there is no such module, or none that fits; what becomes of NFS then
-    another rule says.
+    """Return the finding for a module that is missing, or does not match the others;
+    None if it can be loaded. The effect on NFS is another rule's finding.
     """
     module = need.module
-    there = is_available(modules, module) is not False
-    if module == NFS_MODULE and (not there or misfit(modules)):
-        sentence = f"{module} cannot be loaded: NFSRDMA-01 says more"
+    available = is_available(modules, module) is not False
+    if module == NFS_MODULE and (not available or mismatch(modules)):
+        sentence = f"{module} cannot be loaded: see NFSRDMA-01"
         return Finding(ID, module, SKIP, sentence)
-    if there:
+    if available:
         return None
     sentence = f"this kernel has no {module}, which is for {need.purpose}"
     return Finding(ID, module, missing, sentence, "see DRIVER-01 and STACK-01")
 
 
-def _gets_past(line: ModprobeLine, need: _Need) -> bool:
-    """Whether the kernel's own asking is not stopped by ``line``."""
+def _is_bypassed(line: ModprobeLine, need: _Need) -> bool:
+    """Whether the kernel's own request loads the module in spite of ``line``."""
     return line.command == "blacklist" and not need.by_alias
 
 
 def _loaded(view: View, need: _Need, loader: str) -> Finding:
     module = need.module
     if loader:
-        sentence = f"{module} is loaded, at boot by {loader}"
+        sentence = f"{module} is loaded; {loader} loads it at boot"
         return Finding(ID, module, PASS, sentence)
-    if need.asked_for:
-        sentence = f"{module} is loaded; the kernel loads it when it is first used"
+    if need.on_demand:
+        sentence = f"{module} is loaded; the kernel loads it at first use"
         return Finding(ID, module, PASS, sentence)
     if module in view.policy.host.modules:
-        sentence = f"{module} is loaded; the policy names it, and MODULE-02 says more"
+        sentence = f"{module} is loaded; the policy names it: see MODULE-02"
         return Finding(ID, module, SKIP, sentence)
     if has_rdma_core(view) is None:
-        line = line_for_rdma_core(view, module)
+        line = listed_line(view, module)
         sentence = ""
         if line:
             sentence = (
-                f"{module} is loaded; rdma-core, if it is installed, does it at boot "
+                f"{module} is loaded; rdma-core, if installed, loads it at boot "
                 f"({place_of(line)})"
             )
         elif not view.facts.modules.load_lines:
-            sentence = f"{module} is loaded; what loads it at boot cannot be told"
+            sentence = f"{module} is loaded; it is unknown what loads it at boot"
         if sentence:
             return Finding(ID, module, SKIP, sentence)
-    sentence = f"{module} is loaded, but nothing was found that loads it at boot"
+    sentence = f"{module} is loaded, but nothing loads it at boot"
     return Finding(ID, module, WARN, sentence, _policy_line(module))
 
 
@@ -374,7 +378,7 @@ def _policy_line(module: str) -> str:
 
 
 def _policy_needs(view: View, need: _Need) -> bool:
-    """Whether the policy names interfaces that are not there without the module."""
+    """Whether the policy names interfaces that do not exist without the module."""
     return need in _FOR_INFINIBAND and any(
         rule.link_layer in (None, INFINIBAND) for rule in view.policy.host.interfaces
     )
@@ -385,21 +389,21 @@ RULE = Rule(
     title="modules that the hardware needs",
     what=(
         "Every RDMA device needs ib_uverbs, rdma_ucm and rpcrdma, an InfiniBand port "
-        "also ib_ipoib and ib_umad. rdma-core loads them: udev marks the device, and "
-        "systemd loads /etc/rdma/modules/rdma.conf, and infiniband.conf, opa.conf, "
-        "roce.conf or iwarp.conf, whichever fits. Only what that does not bring is "
-        "worth a line of one's own."
+        "also ib_ipoib and ib_umad. rdma-core loads them: udev tags the device, and "
+        "systemd loads the lists /etc/rdma/modules/rdma.conf and, depending on the "
+        "device, infiniband.conf, opa.conf, roce.conf or iwarp.conf. Only modules that "
+        "these lists do not load need a line in modules-load.d."
     ),
     why=(
-        "Without ib_ipoib there is no ib0. The others the kernel also loads by itself, "
-        "when a program or a mount first asks, so a line in modules-load.d for them is "
-        "superfluous. What rdma-core does not bring: Soft-RoCE (rdma_rxe, whose links "
-        "are gone after a boot anyway) and soft iWARP, drivers that it does not know, "
-        "lists that somebody edited, and everything on a host without rdma-core."
+        "Without ib_ipoib there is no ib0. The kernel also loads the other modules by "
+        "itself, when a program or a mount first needs them, so they need no line in "
+        "modules-load.d. rdma-core does not load Soft-RoCE (rdma_rxe, whose links are "
+        "lost at a reboot anyway), soft iWARP, drivers that it does not know, and "
+        "modules removed from its lists. Without rdma-core, nothing is loaded."
     ),
     fix=(
-        "Install rdma-core. For the rest name the module in policy.yaml under host: "
-        "modules; plan then shows the file in /etc/modules-load.d."
+        "Install rdma-core. Add other modules to policy.yaml under host: modules; plan "
+        "then shows the file in /etc/modules-load.d."
     ),
     sources=(
         "rdma-core kernel-boot/rdma-description.rules, kernel-boot/modules, "

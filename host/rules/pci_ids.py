@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""InfiniBand and RoCE adapters by PCI id: the names people know, and the kernel module
-that drives each. Pure tables.
+"""Map PCI ids of InfiniBand and RoCE adapters to product name and kernel module. Pure.
 
-Which id a module takes is from the kernel's own tables (drivers/net/ethernet/mellanox/
+The ids of each module are from the kernel's tables (drivers/net/ethernet/mellanox/
 mlx4/main.c and mlx5/core/main.c, drivers/infiniband/hw/{mthca,qib,hfi1}, Linux 6.1);
-the names are those of pci.ids.
+the names are from pci.ids.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MELLANOX = "0x15b3"
 MLX4, MLX5 = "mlx4_core", "mlx5_core"
 MTHCA, QIB, HFI1 = "ib_mthca", "ib_qib", "hfi1"
 
-# ConnectX and ConnectX-2 share their ids; the PCI revision tells which it is.
+# ConnectX and ConnectX-2 have the same ids; the PCI revision distinguishes them.
 CONNECTX_OR_2 = "ConnectX or ConnectX-2"
 _CONNECTX_REVISION_A0 = "0xa0"
 _CONNECTX2_REVISION_B0 = "0xb0"
@@ -27,8 +26,9 @@ _CONNECTX2_REVISION_B0 = "0xb0"
 
 @dataclass(frozen=True)
 class Model:
-    """``name`` as ``ConnectX-3 Pro``, ``module`` as ``mlx4_core``. ``gen2`` says that
-    mlx4_core takes it only when built with MLX4_CORE_GEN2.
+    """The product ``name`` (``ConnectX-3 Pro``) and kernel ``module`` (``mlx4_core``).
+
+    ``gen2``: mlx4_core supports it only if built with MLX4_CORE_GEN2.
     """
 
     name: str
@@ -43,12 +43,12 @@ def _mlx4() -> dict[tuple[str, str], Model]:
         "1004": "ConnectX-3 virtual function",
         "1007": "ConnectX-3 Pro",
     }
-    found = {
+    models = {
         (MELLANOX, f"0x{i}"): Model(CONNECTX_OR_2, MLX4, gen2=True) for i in old.split()
     }
     for number, name in new.items():
-        found[MELLANOX, f"0x{number}"] = Model(name, MLX4)
-    return found
+        models[MELLANOX, f"0x{number}"] = Model(name, MLX4)
+    return models
 
 
 def _mlx5() -> dict[tuple[str, str], Model]:
@@ -96,9 +96,9 @@ MODELS: dict[tuple[str, str], Model] = {**_mlx4(), **_mlx5(), **_OTHERS}
 
 
 def model_of(pci: PciIdentity) -> Optional[Model]:
-    """Return the model of a PCI function, or None where its id is not in the tables.
+    """Return the model of a PCI function; None if its id is not in the tables.
 
-    Revision 0xa0 is ConnectX, 0xb0 ConnectX-2, where the ids are the same.
+    Of the ids that both have, revision 0xa0 is ConnectX and 0xb0 ConnectX-2.
     """
     model = MODELS.get((pci.vendor.lower(), pci.device.lower()))
     if model is None or not model.gen2:

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""STACK-01: out-of-tree RDMA modules. Pure.
+"""STACK-01: check that the RDMA modules, rpcrdma included, are from one tree. Pure.
 
-Whether this host is meant to mount over RDMA. Pure.
-
-STACK-01: RDMA modules that are not the kernel's own, and rpcrdma among them.
+``wants_nfs_over_rdma`` decides for this and other rules if NFS over RDMA is required.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ _RDMA = "rdma"
 
 
 def wants_nfs_over_rdma(view: View) -> bool:
-    """Whether a rule of the policy says RDMA, or a mount uses it already."""
+    """Whether a rule of the policy requires RDMA, or a mount uses it already."""
     return any(rule.transport != TCP for rule in view.policy.nfs.rules) or any(
         (mount.protocol or "").startswith(_RDMA) for mount in view.facts.nfs_mounts
     )
@@ -29,7 +27,7 @@ def wants_nfs_over_rdma(view: View) -> bool:
 
 ID = "STACK-01"
 NFS_MODULE = "rpcrdma"
-# rpcrdma takes symbols of both (net/sunrpc/xprtrdma).
+# rpcrdma uses symbols of both (net/sunrpc/xprtrdma).
 BASE_MODULES = ("ib_core", "rdma_cm")
 
 _INSTALL = (
@@ -40,7 +38,7 @@ _INSTALL = (
 
 
 def decide(view: View) -> Iterator[Finding]:
-    """Give one finding for the host."""
+    """Yield one finding for the host."""
     modules = view.facts.modules
     stacks = view.facts.software.stacks
     bases = _bases(modules)
@@ -52,24 +50,24 @@ def decide(view: View) -> Iterator[Finding]:
         yield _mixed_bases(bases)
     elif foreign:
         yield _foreign_bases(view, _names(stacks), foreign, rpcrdma)
-    elif misfit(modules):
-        yield Finding(ID, HOST, _bad(view), misfit(modules), _INSTALL)
+    elif mismatch(modules):
+        yield Finding(ID, HOST, _bad(view), mismatch(modules), _INSTALL)
     elif stacks:
         yield Finding(
             ID,
             HOST,
             WARN,
-            f"{_names(stacks)} is installed ({_evidence(stacks)}), but for this kernel "
-            f"the modules are the distribution's ({next(iter(bases.values()))})",
+            f"{_names(stacks)} is installed ({_evidence(stacks)}), but this kernel's "
+            f"modules are the distribution's ({next(iter(bases.values()))})",
             "rebuild the stack for this kernel, or remove it",
         )
     else:
         yield Finding(ID, HOST, PASS, _own(modules))
 
 
-def misfit(modules: Modules) -> str:
-    """Say, as a clause, that rpcrdma cannot be loaded because it and what it needs are
-    from two trees, or nothing.
+def mismatch(modules: Modules) -> str:
+    """Return a clause if rpcrdma cannot be loaded because it and the modules that it
+    needs are from different trees; empty if they match.
     """
     rpcrdma = file_of(modules, NFS_MODULE)
     base = next(iter(_bases(modules).values()), None)
@@ -78,8 +76,8 @@ def misfit(modules: Modules) -> str:
     if is_of_the_kernel(rpcrdma) == is_of_the_kernel(base):
         return ""
     return (
-        f"rpcrdma ({rpcrdma}) is from another tree than {base}, so its symbols do not "
-        "fit and it cannot be loaded"
+        f"rpcrdma ({rpcrdma}) cannot be loaded: it is from another tree than {base}, "
+        "and their symbols do not match"
     )
 
 
@@ -88,15 +86,17 @@ def _bases(modules: Modules) -> dict[str, str]:
 
 
 def _own(modules: Modules) -> str:
-    """Tell also of single drivers that are not the kernel's, as ELRepo has them."""
+    """Return the sentence for the kernel's own stack, with single drivers that are not
+    the kernel's, such as ELRepo's.
+    """
     foreign = [f.path for f in modules.files if not is_of_the_kernel(f.path)]
     if not foreign:
         return "the RDMA modules are the kernel's own"
-    return f"the RDMA modules are the kernel's own but for {', '.join(foreign)}"
+    return f"the RDMA modules are the kernel's own, except {', '.join(foreign)}"
 
 
 def _bad(view: View) -> str:
-    """A stack without NFS over RDMA is no failure where nobody wants that."""
+    """Return the verdict for a stack without NFS over RDMA: WARN if it is not used."""
     return FAIL if wants_nfs_over_rdma(view) else WARN
 
 
@@ -106,11 +106,11 @@ def _without_files(stacks: tuple[RdmaStack, ...]) -> Finding:
             ID,
             HOST,
             WARN,
-            f"{_names(stacks)} is installed ({_evidence(stacks)}), and where this "
-            "kernel's ib_core comes from is not known",
-            "modinfo -n ib_core rdma_cm rpcrdma should name files of one tree",
+            f"{_names(stacks)} is installed ({_evidence(stacks)}), and the origin of "
+            "this kernel's ib_core is unknown",
+            "modinfo -n ib_core rdma_cm rpcrdma should show files of one tree",
         )
-    return Finding(ID, HOST, SKIP, "where the RDMA modules come from is not known")
+    return Finding(ID, HOST, SKIP, "the origin of the RDMA modules is unknown")
 
 
 def _mixed_bases(bases: dict[str, str]) -> Finding:
@@ -120,7 +120,7 @@ def _mixed_bases(bases: dict[str, str]) -> Finding:
         HOST,
         FAIL,
         f"the RDMA modules are from two trees: {files}",
-        "reinstall or remove the out-of-tree stack, then depmod -a and dracut -f",
+        "reinstall or remove the out-of-tree stack, then: depmod -a; dracut -f",
     )
 
 
@@ -130,14 +130,14 @@ def _foreign_bases(
     base = next(iter(foreign.values()))
     if rpcrdma is None:
         if is_available(view.facts.modules, NFS_MODULE) is not False:
-            sentence = f"the RDMA modules are {stack}'s ({base}); rpcrdma's file is not"
-            fix = "modinfo -n rpcrdma should name a file of the same tree"
-            return Finding(ID, HOST, WARN, f"{sentence} known", fix)
-        sentence = f"the RDMA modules are {stack}'s ({base}), and rpcrdma is missing"
+            sentence = f"the RDMA modules are from {stack} ({base}), and the origin of"
+            fix = "modinfo -n rpcrdma should show a file of the same tree"
+            return Finding(ID, HOST, WARN, f"{sentence} rpcrdma is unknown", fix)
+        sentence = f"the RDMA modules are from {stack} ({base}), and rpcrdma is missing"
         return Finding(ID, HOST, _bad(view), sentence, _INSTALL)
     if is_of_the_kernel(rpcrdma):
-        return Finding(ID, HOST, _bad(view), misfit(view.facts.modules), _INSTALL)
-    sentence = f"the RDMA modules are {stack}'s ({base}), rpcrdma too ({rpcrdma})"
+        return Finding(ID, HOST, _bad(view), mismatch(view.facts.modules), _INSTALL)
+    sentence = f"the RDMA modules and rpcrdma are from {stack} ({base}, {rpcrdma})"
     return Finding(ID, HOST, PASS, sentence)
 
 
@@ -148,27 +148,27 @@ def _names(stacks: tuple[RdmaStack, ...]) -> str:
 
 
 def _evidence(stacks: tuple[RdmaStack, ...]) -> str:
-    return "; ".join(s.evidence for s in stacks if s.evidence) or "no more is known"
+    return "; ".join(s.evidence for s in stacks if s.evidence) or "no details"
 
 
 RULE = Rule(
     id=ID,
     title="RDMA stack that is not the distribution's",
     what=(
-        "ib_core, rdma_cm and rpcrdma have to come from one tree: all the kernel's own "
-        "(kernel/...), or all an out-of-tree stack's (extra/, updates/, "
+        "ib_core, rdma_cm and rpcrdma must be from one tree: all from the kernel "
+        "(kernel/...), or all from an out-of-tree stack (extra/, updates/, "
         "weak-updates/)."
     ),
     why=(
-        "MLNX_OFED and DOCA bring their own ib_core. The kernel's rpcrdma was built "
-        "for the other one: its symbols disagree, modprobe fails, and mount.nfs only "
-        "says that an incorrect mount option was specified. Their own rpcrdma is "
-        "installed only on request."
+        "MLNX_OFED and DOCA install their own ib_core. The kernel's rpcrdma was built "
+        "for the kernel's ib_core: the symbols do not match, modprobe fails, and "
+        "mount.nfs only reports that an incorrect mount option was specified. The "
+        "stacks install their own rpcrdma only on request."
     ),
     fix=(
         "Install the stack with its NFS over RDMA modules (MLNX_OFED: "
         "mlnxofedinstall --with-nfsrdma), or remove it: the distribution's drivers "
-        "serve oVirt hosts well. After a kernel update, rebuild the stack for it."
+        "are sufficient for oVirt hosts. After a kernel update, rebuild the stack."
     ),
     sources=(
         "modinfo -n, depmod.d(5)",

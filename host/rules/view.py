@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Facts and policy as the rules look at them: every netdev of an RDMA port together
-with its device, port, adapter, profile, logical network, users and policy rule. Pure.
+"""Join facts and policy for the rules. Pure.
+
+A View has every netdev of an RDMA port together with its device, port, adapter,
+profile, logical network, users and policy rule.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ from ovirt_rdma.host.policy.model import InterfaceRule, Policy, interface_rule_f
 
 @dataclass(frozen=True)
 class Interface:
-    """A netdev of an RDMA port: IPoIB (a P_Key child too), or RoCE's Ethernet.
+    """A netdev of an RDMA port: IPoIB (P_Key children included), or RoCE's Ethernet.
 
-    ``wanted`` is the policy's rule for it, ``profile`` the NetworkManager profile
-    that is active on it or made for it, ``network`` the logical network that the
-    netdev, or a bond, VLAN or bridge of it, carries (not one of a P_Key child, which
-    has an MTU of its own); ``uses`` are those of the netdev and of all above it, P_Key
-    children too. ``planned`` says that the plan makes the netdev.
+    - ``wanted``: the policy's rule for it.
+    - ``profile``: the NetworkManager profile that is active on it or names it.
+    - ``network``: the logical network on the netdev, or on a bond, VLAN or bridge of
+      it (not on a P_Key child, which has its own MTU).
+    - ``uses``: who uses the netdev, or a netdev above it, P_Key children included.
+    - ``planned``: the plan creates the netdev.
     """
 
     netdev: Netdev
@@ -62,17 +65,17 @@ class Interface:
 
     @property
     def parent(self) -> Optional[str]:
-        """The netdev that a P_Key child was made on."""
+        """The netdev on which a P_Key child was created; None for others."""
         return self.netdev.ipoib.parent if self.netdev.ipoib else None
 
     @property
     def users(self) -> tuple[str, ...]:
-        """Who would notice if its link went down, in words."""
+        """The users that a link-down would interrupt, as text."""
         return tuple(f"{use.purpose}: {use.what}" for use in self.uses)
 
 
 class View:
-    """One host's facts and a policy, with what belongs together put together."""
+    """One host's facts and a policy, joined by netdev, device and port."""
 
     def __init__(self, facts: Facts, policy: Policy) -> None:
         self.facts = facts
@@ -88,20 +91,23 @@ class View:
 
     @cached_property
     def ipoib(self) -> tuple[Interface, ...]:
-        """The IPoIB ones of them."""
-        return tuple(one for one in self.interfaces if one.is_ipoib)
+        """The IPoIB netdevs among ``interfaces``."""
+        return tuple(interface for interface in self.interfaces if interface.is_ipoib)
 
     @cached_property
     def roce(self) -> tuple[Interface, ...]:
-        """The Ethernet ones of them, of RoCE and iWARP devices."""
-        return tuple(one for one in self.interfaces if not one.is_ipoib)
+        """The Ethernet netdevs among ``interfaces``, of RoCE and iWARP devices."""
+        return tuple(
+            interface for interface in self.interfaces if not interface.is_ipoib
+        )
 
     @cached_property
     def _by_port(self) -> dict[tuple[str, int], list[Interface]]:
-        found: dict[tuple[str, int], list[Interface]] = {}
-        for one in self.interfaces:
-            found.setdefault((one.device.name, one.port.number), []).append(one)
-        return found
+        by_port: dict[tuple[str, int], list[Interface]] = {}
+        for interface in self.interfaces:
+            port = (interface.device.name, interface.port.number)
+            by_port.setdefault(port, []).append(interface)
+        return by_port
 
     def on_port(self, device: RdmaDevice, port: RdmaPort) -> tuple[Interface, ...]:
         """Return the netdevs of ``port`` of ``device``."""
@@ -121,26 +127,26 @@ class View:
 
     def above(self, name: str) -> tuple[str, ...]:
         """Return ``name`` and all netdevs stacked on it, P_Key children included."""
-        found = {name: None}
+        names = {name: None}
         waiting = [name]
         while waiting:
-            one = waiting.pop()
-            new = [*self._uppers(one), *self._children(one)]
-            waiting += [n for n in new if n not in found]
-            found.update(dict.fromkeys(new))
-        return tuple(found)
+            lower = waiting.pop()
+            new = [*self._uppers(lower), *self._children(lower)]
+            waiting += [n for n in new if n not in names]
+            names.update(dict.fromkeys(new))
+        return tuple(names)
 
     def carriers(self, name: str) -> tuple[str, ...]:
-        """Return ``name`` and the bonds, VLANs and bridges made of it."""
-        found = {name: None}
+        """Return ``name`` and the bonds, VLANs and bridges on it."""
+        names = {name: None}
         waiting = [name]
         while waiting:
-            one = waiting.pop()
-            children = set(self._children(one))
-            new = [n for n in self._uppers(one) if n not in children]
-            waiting += [n for n in new if n not in found]
-            found.update(dict.fromkeys(new))
-        return tuple(found)
+            lower = waiting.pop()
+            children = set(self._children(lower))
+            new = [n for n in self._uppers(lower) if n not in children]
+            waiting += [n for n in new if n not in names]
+            names.update(dict.fromkeys(new))
+        return tuple(names)
 
     def _uppers(self, name: str) -> tuple[str, ...]:
         netdev = self._netdevs.get(name)
@@ -151,30 +157,31 @@ class View:
 
     @cached_property
     def _children_of(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        children: dict[str, list[str]] = {}
         for netdev in self.facts.netdevs:
             if netdev.ipoib and netdev.ipoib.parent:
-                found.setdefault(netdev.ipoib.parent, []).append(netdev.name)
-        return found
+                children.setdefault(netdev.ipoib.parent, []).append(netdev.name)
+        return children
 
     @cached_property
     def _profiles(self) -> dict[str, Profile]:
-        """By netdev: the active profile, else the one that names it. One that is on
-        disk comes before one that NetworkManager has in memory only, as it makes for a
-        netdev that someone else set up.
+        """By netdev: the active profile, else the one that names it.
+
+        A profile on disk takes precedence over one that NetworkManager has in memory
+        only, as it creates for a netdev that another program set up.
         """
         manager = self.facts.network_manager
         profiles = manager.profiles if manager else ()
-        found: dict[str, Profile] = {}
-        for kept in (True, False):
-            chosen = [p for p in profiles if is_kept(p) is kept]
+        by_netdev: dict[str, Profile] = {}
+        for on_disk in (True, False):
+            chosen = [p for p in profiles if is_persistent(p) is on_disk]
             for profile in chosen:
                 if profile.active_on:
-                    found.setdefault(profile.active_on, profile)
+                    by_netdev.setdefault(profile.active_on, profile)
             for profile in chosen:
                 if profile.interface_name:
-                    found.setdefault(profile.interface_name, profile)
-        return found
+                    by_netdev.setdefault(profile.interface_name, profile)
+        return by_netdev
 
     @cached_property
     def managed(self) -> frozenset[str]:
@@ -207,6 +214,6 @@ class View:
             )
 
 
-def is_kept(profile: Profile) -> bool:
-    """Whether ``profile`` is on disk, and not gone with the next boot."""
+def is_persistent(profile: Profile) -> bool:
+    """Whether ``profile`` is on disk, and survives a reboot."""
     return profile.file is not None and not profile.file.startswith("/run/")

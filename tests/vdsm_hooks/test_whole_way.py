@@ -59,7 +59,7 @@ def test_why_it_cannot_be_is_what_the_engine_gets(vdsm, host, hook_error):
     with pytest.raises(hook_error) as caught:
         vdsm.before_network_setup(asking("connected"))
     assert caught.value.value[0].startswith(
-        b"network storage: ib0 cannot be set to connected mode: the driver takes no"
+        b"network storage: ib0 cannot be set to connected mode: the driver accepts no"
     )
     assert mode(host) == "datagram"
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IPOIB-BOND-01: what can be built on IPoIB netdevs, and what cannot: bonds, bridges,
-VLANs.
-"""
+"""IPOIB-BOND-01: check bonds, bridges and VLANs on IPoIB netdevs. Pure."""
 
 from __future__ import annotations
 
@@ -22,22 +20,23 @@ _BOND_FIX = (
 
 
 def decide(view: View) -> Iterator[Finding]:
-    """Give findings for bonds of IPoIB netdevs, profiles that want one, and logical
-    networks that would need a bridge or a VLAN on IPoIB.
+    """Yield findings for bonds of IPoIB netdevs, profiles that configure one, and
+    logical networks that would need a bridge or a VLAN on IPoIB.
     """
-    found = [*_bonds(view), *_profiles(view), *_networks(view)]
-    if not found:
-        found = [Finding(ID, "host", SKIP, "nothing is built on an IPoIB netdev")]
-    yield from found
+    findings = [*_bonds(view), *_profiles(view), *_networks(view)]
+    if not findings:
+        sentence = "no bond, bridge or VLAN is on an IPoIB netdev"
+        findings = [Finding(ID, "host", SKIP, sentence)]
+    yield from findings
 
 
 def _bonds(view: View) -> Iterator[Finding]:
-    names = {one.name for one in view.ipoib}
+    names = {interface.name for interface in view.ipoib}
     for netdev in view.facts.netdevs:
         if netdev.bond is None:
             continue
-        both = dict.fromkeys((*netdev.bond.members, *netdev.lowers))
-        members = tuple(name for name in both if name in names)
+        lowers = dict.fromkeys((*netdev.bond.members, *netdev.lowers))
+        members = tuple(name for name in lowers if name in names)
         if members:
             yield _bond(view, netdev.name, netdev.bond, members)
 
@@ -45,28 +44,30 @@ def _bonds(view: View) -> Iterator[Finding]:
 def _bond(view: View, name: str, bond: Bond, members: tuple[str, ...]) -> Finding:
     shown = f"{name} of {', '.join(members)} is in mode {bond.mode}"
     if bond.mode != ACTIVE_BACKUP:
-        sentence = f"{shown}, and IPoIB can only be in {ACTIVE_BACKUP}"
+        sentence = f"{shown}, but IPoIB supports only {ACTIVE_BACKUP}"
         return Finding(ID, name, FAIL, sentence, _BOND_FIX)
     if bond.fail_over_mac not in (None, "active"):
-        sentence = f"{shown} with fail_over_mac {bond.fail_over_mac}, not active"
+        sentence = f"{shown} with fail_over_mac {bond.fail_over_mac} instead of active"
         fix = "set fail_over_mac=active: an IPoIB address cannot move to another port"
         return Finding(ID, name, FAIL, sentence, fix)
     modes = {
-        one.netdev.ipoib.mode
-        for one in view.ipoib
-        if one.name in members and one.netdev.ipoib and one.netdev.ipoib.mode
+        interface.netdev.ipoib.mode
+        for interface in view.ipoib
+        if interface.name in members
+        and interface.netdev.ipoib
+        and interface.netdev.ipoib.mode
     }
     if len(modes) > 1:
-        sentence = f"{shown}, and its members differ in transport mode"
-        fix = (
-            "let one policy rule name all members, so that the MTU outlives a failover"
-        )
+        sentence = f"{shown}, but its members have different transport modes"
+        fix = "name all members in one policy rule: a failover must not change the MTU"
         return Finding(ID, name, WARN, sentence, fix)
-    return Finding(ID, name, PASS, f"{shown}, as IPoIB wants it")
+    return Finding(ID, name, PASS, f"{shown}, which IPoIB requires")
 
 
 def _profiles(view: View) -> Iterator[Finding]:
-    """Give a finding for each infiniband profile that is a port of another bond."""
+    """Yield a finding for each infiniband profile that is a port of a bridge, or of a
+    bond in another mode than active-backup.
+    """
     manager = view.facts.network_manager
     profiles = manager.profiles if manager else ()
     for profile in profiles:
@@ -99,7 +100,7 @@ def _on_bridge(profile: Profile, above: Profile) -> Finding:
         FAIL,
         f"the profile {profile.name!r} makes an IPoIB netdev a port of the bridge "
         f"{above.name!r}: the kernel refuses it",
-        "take it out of the bridge",
+        "remove it from the bridge",
     )
 
 
@@ -113,7 +114,9 @@ def _bond_mode(profile: Profile) -> str:
 
 
 def _networks(view: View) -> Iterator[Finding]:
-    carriers = {name for one in view.ipoib for name in view.carriers(one.name)}
+    carriers = {
+        name for interface in view.ipoib for name in view.carriers(interface.name)
+    }
     for network in view.facts.ovirt_networks:
         southbound = network.southbound or ""
         base = southbound
@@ -126,9 +129,9 @@ def _networks(view: View) -> Iterator[Finding]:
                 ID,
                 southbound,
                 FAIL,
-                f"network {network.name!r} has VLAN {network.vlan} on {base}, and "
-                "IPoIB takes no VLAN",
-                "take the VLAN out of the network and use a P_Key child (pkey_children "
+                f"network {network.name!r} has VLAN {network.vlan} on {base}, but "
+                "IPoIB does not support VLANs",
+                "remove the VLAN from the network and use a P_Key child (pkey_children "
                 "in the policy)",
             )
         elif network.bridged:
@@ -136,9 +139,9 @@ def _networks(view: View) -> Iterator[Finding]:
                 ID,
                 southbound,
                 FAIL,
-                f"network {network.name!r} is a VM network on {southbound}, and IPoIB "
-                "cannot be in a bridge",
-                "make it a non-VM network: clear 'VM network' in the engine",
+                f"network {network.name!r} is a VM network on {southbound}, but IPoIB "
+                "cannot be a port of a bridge",
+                "change it to a non-VM network: clear 'VM network' in the engine",
             )
 
 
@@ -146,17 +149,17 @@ RULES = (
     Rule(
         ID,
         "bonds, bridges and VLANs over IPoIB",
-        "A bond of IPoIB netdevs is in mode active-backup with fail_over_mac active. "
-        "No bridge has an IPoIB port, and no VLAN is on one: a logical network on "
-        "IPoIB is a non-VM network without a VLAN tag.",
+        "A bond of IPoIB netdevs should be in mode active-backup with fail_over_mac "
+        "active. Bridges and VLANs on IPoIB are not possible: a logical network on "
+        "IPoIB must be a non-VM network without a VLAN tag.",
         "The kernel refuses InfiniBand in a bond of another mode and sets "
-        "fail_over_mac itself, as a port's address is part of the hardware. A bridge "
-        "takes Ethernet only, and IPoIB refuses VLANs. VDSM checks none of that "
-        "beforehand: setting up such a network fails in the middle and is rolled back. "
-        "VDSM's default for a bond without options is balance-rr.",
-        "In the engine, bond with mode 1 and clear VM network and VLAN tag; use P_Key "
-        "children in place of VLANs. VMs reach InfiniBand through SR-IOV or a routed "
-        "network.",
+        "fail_over_mac itself, because a port's address is part of the hardware. A "
+        "bridge supports Ethernet only, and IPoIB refuses VLANs. VDSM does not check "
+        "this in advance: the setup of such a network fails halfway and is rolled "
+        "back. VDSM's default for a bond without options is balance-rr.",
+        "In the engine, use bond mode 1, clear VM network and VLAN tag, and use P_Key "
+        "children instead of VLANs. Virtual machines can use InfiniBand through SR-IOV "
+        "or a routed network.",
         (
             "Linux drivers/net/bonding/bond_main.c, bond_enslave",
             "Linux net/bridge/br_if.c, br_add_if",

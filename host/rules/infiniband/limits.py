@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What an HCA, its driver and the link allow an IPoIB netdev. Pure.
+"""Determine the limits that HCA, driver, port and link set for an IPoIB netdev. Pure.
 
-What rules about IPoIB want to know of an RDMA device's chip and driver. Pure.
-
-The revision that forbids TSO is the kernel's ``MLX4_IB_CARD_REV_A0``
-(drivers/infiniband/hw/mlx4/mlx4_ib.h, main.c).
-
-What driver, port and link allow an IPoIB netdev: connected mode, MTU, TSO. Pure.
+The limits are connected mode, MTU and TSO. The revision that must not use TSO is the
+kernel's ``MLX4_IB_CARD_REV_A0`` (drivers/infiniband/hw/mlx4/mlx4_ib.h, main.c).
 
 Sources: drivers/infiniband/ulp/ipoib/{ipoib.h,ipoib_main.c,ipoib_cm.c}, Linux 6.1.
 """
@@ -16,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Adapter, Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.policy.model import CONNECTED
 from ovirt_rdma.host.rules.pci_ids import CONNECTX_OR_2, HFI1, MLX4, MLX5, model_of
@@ -27,9 +24,9 @@ REVISION_A0 = "a0"
 def is_connectx_a0(device: RdmaDevice) -> bool:
     """Whether ``device`` is a ConnectX of revision a0.
 
-    ConnectX-2 has the same PCI ids and revision b0. The driver goes by the revision
-    in the HCA's NodeInfo, which it shows as ``hw_rev``; the PCI revision counts where
-    that is not known.
+    ConnectX-2 has the same PCI ids and revision b0. The driver uses the revision in the
+    HCA's NodeInfo, which it shows as ``hw_rev``; the PCI revision counts if that is
+    unknown.
     """
     model = model_of(device.pci) if device.pci else None
     if device.pci is None or model is None or not model.gen2:
@@ -39,7 +36,7 @@ def is_connectx_a0(device: RdmaDevice) -> bool:
 
 
 def revision_text(device: RdmaDevice) -> str:
-    """Return what told the chip: ``15b3:634a, PCI revision a0, hw_rev a0``."""
+    """Return ``PCI id 15b3:634a, PCI revision a0, hw_rev a0``."""
     if device.pci is None:
         return "no PCI identity"
     ids = f"{_bare(device.pci.vendor)}:{_bare(device.pci.device)}"
@@ -48,7 +45,7 @@ def revision_text(device: RdmaDevice) -> str:
 
 
 def chip(device: RdmaDevice) -> str:
-    """Return how people call the chip, or the driver where the id is not known."""
+    """Return the product name of the chip, or the driver if the id is unknown."""
     model = model_of(device.pci) if device.pci else None
     if model is None or model.name == CONNECTX_OR_2:
         return device.driver or "RDMA device"
@@ -56,7 +53,7 @@ def chip(device: RdmaDevice) -> str:
 
 
 def is_mlx5(device: RdmaDevice) -> bool:
-    """Whether mlx5 drives ``device``: Connect-IB, ConnectX-4 and later."""
+    """Whether ``device`` uses mlx5: Connect-IB, ConnectX-4 and later."""
     return device.driver == MLX5
 
 
@@ -70,13 +67,13 @@ def _bare(number: str) -> str:
     return number.strip().lower().removeprefix("0x")
 
 
-# IPOIB_ENCAP_LEN: IPoIB's own header, which takes its bytes from the IB MTU.
+# IPOIB_ENCAP_LEN: bytes of IPoIB's own header, part of the IB MTU.
 HEADER = 4
-# IPOIB_CM_MTU: 64 KiB less the 16 bytes that the driver keeps.
+# IPOIB_CM_MTU: 64 KiB less the 16 bytes that the driver reserves.
 CONNECTED_MTU = 65520
-# IPOIB_FLAGS_RC in the first byte of the address: the driver takes connections.
+# IPOIB_FLAGS_RC in the first byte of the address: the driver accepts connections.
 _RC_FLAG = 0x80
-# What a broadcast group gives: IB's MTUs, and OPA's two.
+# The IPoIB MTUs of broadcast groups: of IB's MTUs, and of OPA's two.
 GROUP_MTUS = tuple(m - HEADER for m in (256, 512, 1024, 2048, 4096, 8192, 10240))
 
 TSO_FEATURES = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
@@ -84,7 +81,7 @@ TSO_FEATURES = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
 
 @dataclass(frozen=True)
 class MtuLimit:
-    """The largest IPoIB MTU in bytes, and a clause that says what sets it."""
+    """The largest IPoIB MTU in bytes, and a clause about what limits it."""
 
     mtu: int
     because: str
@@ -92,51 +89,56 @@ class MtuLimit:
 
 @dataclass(frozen=True)
 class Tso:
-    """The TSO features by name: those that are ``on``, those that the driver lets one
-    change, and those that are off but asked for (they come back by themselves).
+    """The TSO features by name: those that are ``on``, those that can be changed, and
+    those that are off but requested (the kernel turns them on again by itself).
     """
 
     on: tuple[str, ...]
     changeable: tuple[str, ...]
-    asked: tuple[str, ...]
+    requested: tuple[str, ...]
 
 
 def no_connected_mode(view: View, interface: Interface) -> str:
-    """Say, as a clause, why ``interface`` cannot be in connected mode, or nothing.
+    """Return a clause why ``interface`` cannot be in connected mode; empty if it can.
 
-    A netdev whose address cannot be read is taken for able.
+    Connected mode counts as possible if the address cannot be read.
     """
     ipoib = interface.netdev.ipoib
     if ipoib and ipoib.mode == CONNECTED:
         return ""
     for option in view.facts.software.kernel_config or ():
         if option.name == "INFINIBAND_IPOIB_CM" and option.value == "n":
-            return "this kernel is built without CONFIG_INFINIBAND_IPOIB_CM"
-    if takes_connections(interface.netdev) is False:
-        first = interface.netdev.address[:2]
-        if is_mlx5(interface.device):
-            return (
-                "mlx5's enhanced IPoIB (ConnectX-4 and later) is datagram only, and "
-                f"the address begins with {first}"
+            return Sentence(
+                "kernel-option-missing",
+                "this kernel is built without CONFIG_INFINIBAND_IPOIB_CM",
             )
-        return f"the driver takes no connections: the address begins with {first}"
+    if accepts_connections(interface.netdev) is False:
+        first = interface.netdev.address[:2]
+        why = f"the driver accepts no connections (the address begins with {first})"
+        if is_mlx5(interface.device):
+            why = (
+                "mlx5's enhanced IPoIB (ConnectX-4 and later) supports datagram mode "
+                f"only (the address begins with {first})"
+            )
+        return Sentence("connected-mode-unsupported", why)
     return no_mode_file(interface)
 
 
 def no_mode_file(interface: Interface) -> str:
-    """Say, as a clause, why neither we nor NetworkManager can change the mode of
-    ``interface`` at all, or nothing.
+    """Return a clause why neither we nor NetworkManager can change the mode of
+    ``interface``; empty if they can.
     """
     ipoib = interface.netdev.ipoib
     if ipoib is None or ipoib.sysfs:
         return ""
-    return "it was made by ip link, and such a child has no sysfs file for its mode"
+    return Sentence(
+        "mode-file-missing",
+        "it was created by ip link, and such a child has no sysfs file for its mode",
+    )
 
 
-def takes_connections(netdev: Netdev) -> Optional[bool]:
-    """Whether the address says that connected mode is possible, None where it cannot
-    be read.
-    """
+def accepts_connections(netdev: Netdev) -> Optional[bool]:
+    """Whether the address shows that connected mode is possible; None if unknown."""
     try:
         return bool(int(netdev.address.split(":")[0], 16) & _RC_FLAG)
     except ValueError:
@@ -144,11 +146,11 @@ def takes_connections(netdev: Netdev) -> Optional[bool]:
 
 
 def port_limit(interface: Interface) -> Optional[MtuLimit]:
-    """Return the largest datagram MTU that the kernel takes at all, once the policy's
-    port_mtu is set: more is EINVAL.
+    """Return the largest datagram MTU that the kernel accepts once the policy's
+    port_mtu is set (more is EINVAL); None if unknown.
     """
     most = interface.port.max_mtu
-    planned = coming_port_mtu(interface)
+    planned = planned_port_mtu(interface)
     if planned is not None:
         return MtuLimit(planned - HEADER, f"the policy sets port_mtu {planned}")
     if most is None:
@@ -156,37 +158,38 @@ def port_limit(interface: Interface) -> Optional[MtuLimit]:
     return MtuLimit(most - HEADER, f"the port's largest MTU is {most}")
 
 
-def without_port_mtu(device: RdmaDevice) -> str:
-    """Say what to do where a port's largest MTU is not known."""
+def unknown_mtu_fix(device: RdmaDevice) -> str:
+    """Return the fix if a port's largest MTU is unknown."""
     if is_omni_path(device):
         return (
-            "Omni-Path's driver tells verbs 4096 at most: write a number for mtu, "
-            "10236 where the fabric has 10240"
+            "Omni-Path's driver reports at most 4096 to verbs: set mtu to a number, "
+            "10236 if the fabric has 10240"
         )
     return "install ibv_devinfo (libibverbs-utils; ibverbs-utils on Debian)"
 
 
 def datagram_limit(interface: Interface) -> Optional[MtuLimit]:
-    """Return the largest datagram MTU that port, link and policy allow, None where
-    nothing tells.
+    """Return the largest datagram MTU of port, link and policy; None if unknown.
 
-    The broadcast group may allow less: the kernel does not show its MTU, only what
-    comes of it.
+    The broadcast group may allow less: the kernel does not show the group's MTU, only
+    its effect on the netdev's.
     """
     port = interface.port
     limits = [limit] if (limit := port_limit(interface)) else []
-    # Where the port itself allows less than it will, it is what holds the link down.
-    held = coming_port_mtu(interface) is not None and port.active_mtu == port.max_mtu
-    if port.active_mtu is not None and port.state == "ACTIVE" and not held:
-        why = f"the link runs with MTU {port.active_mtu}, as its other end allows"
+    # A port whose own MTU changes limits the link only until then.
+    by_port = (
+        planned_port_mtu(interface) is not None and port.active_mtu == port.max_mtu
+    )
+    if port.active_mtu is not None and port.state == "ACTIVE" and not by_port:
+        why = f"the link has MTU {port.active_mtu}, limited by its other end"
         limits.append(MtuLimit(port.active_mtu - HEADER, why))
     return min(limits, key=lambda limit: limit.mtu) if limits else None
 
 
-def coming_port_mtu(interface: Interface) -> Optional[int]:
-    """Return the port MTU in bytes that the plan sets, which makes the netdev anew.
+def planned_port_mtu(interface: Interface) -> Optional[int]:
+    """Return the port MTU in bytes that the plan sets, which recreates the netdev.
 
-    None where it stays.
+    None if it is unchanged.
     """
     wanted = interface.wanted.port_mtu if interface.wanted else None
     if no_port_mtu(interface.device, interface.adapter, interface.port):
@@ -195,32 +198,33 @@ def coming_port_mtu(interface: Interface) -> Optional[int]:
 
 
 def no_port_mtu(device: RdmaDevice, adapter: Optional[Adapter], port: RdmaPort) -> str:
-    """Say, as a clause, why the MTU of ``port`` itself cannot be set, or nothing.
+    """Return a clause why the MTU of ``port`` itself cannot be set; empty if it can.
 
-    Only mlx4 has it, for InfiniBand ports, and not on virtual functions or beside
-    them (drivers/net/ethernet/mellanox/mlx4/main.c, mlx4_init_port_info).
+    Only mlx4 has it, for InfiniBand ports, but not on virtual functions, or while there
+    are some (drivers/net/ethernet/mellanox/mlx4/main.c, mlx4_init_port_info).
     """
+    why = ""
     if port.link_layer != "InfiniBand":
-        return "it is an Ethernet port, and only InfiniBand ports have one"
-    if device.driver != MLX4:
-        return f"only mlx4 has that setting, and this is {chip(device)}"
-    if adapter and adapter.physical_function:
-        return "it is a virtual function, and only the physical one can"
-    if adapter and adapter.vfs:
-        return f"mlx4 does not let it be set while there are {adapter.vfs} VFs"
-    if port_mtu_of(adapter, port) is None:
-        return "the driver does not show it (mlx4_portN_mtu)"
-    return ""
+        why = "it is an Ethernet port, and only InfiniBand ports have that setting"
+    elif device.driver != MLX4:
+        why = f"only mlx4 has that setting, and this is {chip(device)}"
+    elif adapter and adapter.physical_function:
+        why = "it is a virtual function, and only the physical one has that setting"
+    elif adapter and adapter.vfs:
+        why = f"mlx4 does not allow it while there are {adapter.vfs} VFs"
+    elif port_mtu_of(adapter, port) is None:
+        why = "the driver does not show it (mlx4_portN_mtu)"
+    return Sentence("port-mtu-not-settable", why) if why else ""
 
 
 def port_mtu_of(adapter: Optional[Adapter], port: RdmaPort) -> Optional[int]:
-    """Return the ``mlx4_portN_mtu`` of ``port`` in bytes, None where there is none."""
+    """Return the ``mlx4_portN_mtu`` of ``port`` in bytes; None if it has none."""
     mtus = adapter.port_mtus if adapter else ()
     return mtus[port.number - 1] if 1 <= port.number <= len(mtus) else None
 
 
 def tso_of(netdev: Netdev) -> Optional[Tso]:
-    """Return the TSO features of ``netdev``, None where ethtool did not tell."""
+    """Return the TSO features of ``netdev``; None if ethtool did not report them."""
     features = [o for o in netdev.offloads if o.name in TSO_FEATURES]
     if not features:
         return None
@@ -232,12 +236,12 @@ def tso_of(netdev: Netdev) -> Optional[Tso]:
 
 
 def no_tso(interface: Interface) -> Optional[str]:
-    """Say, as a clause, why datagrams go without TSO here; nothing where they can
-    have it, and None where that cannot be told.
+    """Return a clause why TSO is not available in datagram mode; empty if it is, None
+    if unknown.
     """
     if is_connectx_a0(interface.device):
         return "a ConnectX of revision a0 must not use TSO"
     tso = tso_of(interface.netdev)
     if tso is None:
         return None
-    return "" if tso.on or tso.changeable else "the driver offers no TSO"
+    return "" if tso.on or tso.changeable else "the driver does not support TSO"

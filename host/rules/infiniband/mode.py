@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IPOIB-MODE-01 and IPOIB-MODE-02: the IPoIB mode, and how it is changed. Pure.
+"""IPOIB-MODE-01 and IPOIB-MODE-02: check and change the IPoIB transport mode. Pure.
 
-What is written to change a netdev's transport mode: the mode, and the MTU beside it,
-in an order that works backwards too. Pure.
+IPOIB-MODE-02 reports udev rules that try to set the mode and cannot. For ``auto`` see
+:mod:`ovirt_rdma.host.rules.infiniband.mode_choice`.
 
 The kernel sets an MTU with each mode: 65520 with connected, the smaller of the present
-and the broadcast group's with datagram. Connected mode takes every MTU, datagram mode
-none above the port's. So the MTU is always written in connected mode: after the mode
-on the way there, before it on the way back. Undone backwards, both values then are what
-they were (ipoib_set_mode and ipoib_change_mtu, Linux 6.1).
-
-IPOIB-MODE-01 and IPOIB-MODE-02: the transport mode of IPoIB netdevs, and udev rules
-that try to set it and cannot. How ``auto`` chooses stands in
-:mod:`ovirt_rdma.host.rules.infiniband.mode_choice`.
+and the broadcast group's with datagram. Connected mode accepts every MTU, datagram mode
+none above the port's. Therefore the MTU is always written in connected mode: after the
+change to connected, before the change to datagram. Reverted in reverse order, both
+values are then the earlier ones (ipoib_set_mode and ipoib_change_mtu, Linux 6.1).
 """
 
 from __future__ import annotations
@@ -58,28 +54,28 @@ from ovirt_rdma.host.rules.view import Interface, View
 
 
 def mode_changes(view: View, interface: Interface, mode: str) -> tuple[Change, ...]:
-    """Return the Changes that bring ``interface`` into ``mode``."""
+    """Return the Changes of mode and MTU that set ``interface`` to ``mode``."""
     change = write(interface, "mode", mode)
     if interface.planned:
-        return (change,)  # a new child's MTU is IPOIB-MTU-01's
-    mtu = write(interface, "mtu", str(coming_mtu(view, interface, mode)))
+        return (change,)  # IPOIB-MTU-01 sets a new child's MTU
+    mtu = write(interface, "mtu", str(planned_mtu(view, interface, mode)))
     if mode == CONNECTED:
         return (change, mtu)
     return (replace(mtu, clamped=True), change)
 
 
-def coming_mtu(view: View, interface: Interface, mode: str) -> int:
-    """Return the MTU in bytes that ``interface`` is to have in ``mode``: the engine's,
-    else that of the bond above, the policy, the profile, else the most. In datagram
-    mode the broadcast group may make it less.
+def planned_mtu(view: View, interface: Interface, mode: str) -> int:
+    """Return the MTU in bytes that ``interface`` will have in ``mode``: the engine's,
+    else that of the bond above, the policy, the profile, else the largest. In datagram
+    mode the broadcast group may reduce it.
     """
     now = interface.netdev.mtu
     limit = datagram_limit(interface) if mode == DATAGRAM else None
     most = limit.mtu if limit else now if mode == DATAGRAM else CONNECTED_MTU
     wanted = interface.wanted.mtu if interface.wanted else None
     if wanted is None:
-        kept = settings_of(view, interface).value(MTU) or ""
-        wanted = int(kept) if kept.isdecimal() else AUTO
+        stored = settings_of(view, interface).value(MTU) or ""
+        wanted = int(stored) if stored.isdecimal() else AUTO
     if interface.network:
         wanted = interface.network.mtu or now
     elif bonds_of(view, interface):
@@ -92,14 +88,15 @@ UDEV = "IPOIB-MODE-02"
 SOURCE = "Linux Documentation/infiniband/ipoib.rst and ulp/ipoib/ipoib_cm.c"
 
 _COSTS = (
-    "it gives up TSO and checksum offload, and multicast stays limited to datagrams"
+    "connected mode has no TSO and no checksum offload, and its multicast is still "
+    "limited to datagrams"
 )
 # An assignment, not a match (==, !=).
 _UDEV_MODE = re.compile(r'ATTR\{mode\}\s*[:+]?=\s*e?"([^"]*)"')
 
 
 def decide_mode(view: View) -> Iterator[Outcome]:
-    """Give a finding for each IPoIB netdev, and a step where the policy wants another
+    """Yield a finding for each IPoIB netdev, and a step if the policy requires another
     mode.
     """
     if not view.ipoib:
@@ -116,33 +113,33 @@ def _finding(view: View, interface: Interface, step: Optional[Step]) -> Finding:
     name = interface.name
     now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
     if now is None:
-        return Finding(MODE, name, SKIP, f"the transport mode of {name} is not known")
+        return Finding(MODE, name, SKIP, f"the transport mode of {name} is unknown")
     choice = choose_mode(view, interface)
     shown = f"{name} is in {now} mode"
     if choice is None:
         why_not = no_connected_mode(view, interface)
         possible = f"connected is not possible: {why_not}"
         if not why_not:
-            possible = "connected is possible, and the policy does not say"
+            possible = "connected is possible, and the policy does not set the mode"
         return Finding(MODE, name, PASS, f"{shown}; {possible}")
     if step is None:
         costs = f"; {_COSTS}" if now == CONNECTED else ""
         return Finding(MODE, name, PASS, f"{shown}: {choice.reason}{costs}")
     if choice.refused:
         sentence = f"{shown}, and the policy's {choice.mode} mode is not possible"
-        fix = "write transport_mode: auto or datagram for it in the policy"
+        fix = "set transport_mode: auto or datagram for it in the policy"
         if choice.mode != CONNECTED:
-            fix = "lower that MTU first, or write transport_mode: auto for it"
+            fix = "lower that MTU first, or set transport_mode: auto for it"
         if choice.refused == no_mode_file(interface):
             fix = (
-                f"set it by hand: ip link set {shlex.quote(name)} type ipoib mode "
+                f"set it manually: ip link set {shlex.quote(name)} type ipoib mode "
                 f"{choice.mode}"
             )
         return Finding(MODE, name, FAIL, f"{sentence}: {choice.refused}", fix)
     if now == choice.mode:
-        sentence = f"{shown}, but its profile does not say so, and NetworkManager sets"
-        return Finding(MODE, name, WARN, f"{sentence} the profile's at each activation")
-    sentence = f"{shown}, and should be in {choice.mode} mode: {choice.reason}"
+        sentence = f"{shown}, but its profile has another mode, which NetworkManager"
+        return Finding(MODE, name, WARN, f"{sentence} sets at each activation")
+    sentence = f"{shown}, but should be in {choice.mode} mode: {choice.reason}"
     return Finding(MODE, name, FAIL, sentence)
 
 
@@ -153,8 +150,8 @@ def _step(view: View, interface: Interface) -> Optional[Step]:
         return None
     settings = settings_of(view, interface)
     if interface.planned and settings.target and not choice.refused:
-        return None  # its profile is made with that mode
-    changes = _kept(settings, now, choice.mode)
+        return None  # its profile is created with that mode
+    changes = _profile_changes(settings, now, choice.mode)
     effect = class_of(changes, settings.profile)
     if now != choice.mode:
         effect = LIVE if interface.planned else LINK_DOWN
@@ -177,43 +174,45 @@ def _step(view: View, interface: Interface) -> Optional[Step]:
     )
 
 
-def _kept(settings: Settings, now: str, mode: str) -> tuple[Change, ...]:
-    """Return what changes in the profile. One that has no mode yet, as IPOIB-PROFILE-01
-    makes or mends it first, has got the present one by then.
+def _profile_changes(settings: Settings, now: str, mode: str) -> tuple[Change, ...]:
+    """Return the Changes of the profile.
+
+    IPOIB-PROFILE-01 creates or fixes a profile without a mode first: it then has the
+    present mode.
     """
     if settings.value(TRANSPORT_MODE) is not None:
         return settings.change(TRANSPORT_MODE, mode)
     if now == mode:
         return ()
-    found = settings.change(TRANSPORT_MODE, mode)
-    return tuple(replace(change, before=now) for change in found)
+    changes = settings.change(TRANSPORT_MODE, mode)
+    return tuple(replace(change, before=now) for change in changes)
 
 
 def _undo(interface: Interface, settings: Settings, now: str, mode: str) -> str:
     if now == mode:
-        return "gives the profile its earlier mode"
+        return "restores the profile's earlier mode"
     mtu = "" if interface.planned else f" and MTU {interface.netdev.mtu}"
-    profile = ", the mode in the profile too" if settings.target else ""
-    return f"sets {now} mode{mtu} again{profile}"
+    profile = ", and the profile's mode" if settings.target else ""
+    return f"restores {now} mode{mtu}{profile}"
 
 
 def _sentence(view: View, interface: Interface, choice: Choice, now: str) -> str:
     name = interface.name
     if now == choice.mode:
-        return f"the profile of {name} does not say {choice.mode} mode"
+        return f"set {choice.mode} mode in the profile of {name}"
     if interface.planned:
-        return f"{name} goes to {choice.mode} mode: {_COSTS}"
-    mtu = coming_mtu(view, interface, choice.mode)
+        return f"set {name} to {choice.mode} mode; {_COSTS}"
+    mtu = planned_mtu(view, interface, choice.mode)
     if choice.mode == CONNECTED:
-        return f"{name} goes to connected mode with MTU {mtu}: {_COSTS}"
+        return f"set {name} to connected mode with MTU {mtu}; {_COSTS}"
     return (
-        f"{name} goes to datagram mode with MTU {mtu}, or what the broadcast group "
-        "allows"
+        f"set {name} to datagram mode with MTU {mtu}, or less if the broadcast group "
+        "does not allow it"
     )
 
 
 def decide_udev(view: View) -> Iterator[Finding]:
-    """Give a finding for each udev line that sets a mode."""
+    """Yield a finding for each udev line that sets a mode."""
     none = True
     for line in view.facts.software.udev_lines:
         for mode in _UDEV_MODE.findall(line.text):
@@ -225,7 +224,7 @@ def decide_udev(view: View) -> Iterator[Finding]:
                 WARN,
                 f'{subject} sets ATTR{{mode}}="{mode}", which never works: udev writes '
                 "no newline, and the kernel refuses a mode without one",
-                "remove the line, and write transport_mode in the policy's host part",
+                "remove the line, and set transport_mode in the policy's host part",
             )
     if none:
         yield Finding(UDEV, "host", PASS, "no udev rule tries to set a transport mode")
@@ -235,28 +234,28 @@ RULES = (
     Rule(
         MODE,
         "IPoIB transport mode",
-        "An IPoIB netdev is in datagram or in connected mode. The policy's "
-        "transport_mode names one, or auto, which takes the best that driver, kernel "
-        "and MTU allow, and says which of them decided: datagram where connected mode "
-        "is not possible; connected where a number for the MTU, of the policy or of "
-        "the engine's network, does not fit a datagram; datagram on Omni-Path; "
-        "connected where TSO cannot be used; else datagram.",
+        "An IPoIB netdev should be in the transport mode of the policy: datagram, "
+        "connected, or auto. auto selects the best mode that driver, kernel and MTU "
+        "allow, and the finding gives the reason. In this order: datagram if connected "
+        "mode is not possible; connected if the MTU, a number in the policy or in the "
+        "engine's network, does not fit a datagram; datagram on Omni-Path; connected "
+        "if TSO is not available; else datagram.",
         "Connected mode carries packets of up to 65520 bytes over a queue pair for "
-        "each peer. It gives up TSO, checksum offload and all but one transmit queue, "
-        "takes kernel memory for each peer, and sends multicast as datagrams all the "
-        "same. Datagram mode with TSO hands the adapter as much at a time and scales; "
-        "NVIDIA recommends it, and ConnectX-4 and later know nothing else on today's "
-        "kernels (enhanced IPoIB; MLNX_OFED's ib_ipoib has ipoib_enhanced=0 to go "
-        "back). Whether connected mode is possible shows in the first byte of the "
-        "netdev's address: its bit 0x80. hfi1 accepts connected mode too.",
+        "each peer. It has no TSO, no checksum offload and one transmit queue only, "
+        "uses kernel memory for each peer, and still sends multicast as datagrams. "
+        "Datagram mode with TSO passes as many bytes to the adapter at a time and "
+        "scales. NVIDIA recommends it, and ConnectX-4 and later support nothing else "
+        "on today's kernels (enhanced IPoIB; MLNX_OFED's ib_ipoib has "
+        "ipoib_enhanced=0 to turn it off). Connected mode is possible if the first "
+        "byte of the netdev's address has bit 0x80. hfi1 accepts connected mode too.",
         "Set transport_mode: auto. A change takes the link down for a moment: "
-        "NetworkManager does so, because some drivers want it, and all peers look up "
-        "each other anew. Where only the profile has to change, it is activated once, "
-        "which takes the link down too: NetworkManager would refuse the engine's next "
-        "change to the netdev otherwise, and nmstate activate it then. The kernel sets "
-        "an MTU with each mode, and datagram mode refuses large ones, so the MTU is "
-        "written in connected mode: after the mode on the way there, and before it on "
-        "the way back.",
+        "NetworkManager does so because some drivers require it, and all peers resolve "
+        "each other again. If only the profile changes, it is activated once, which "
+        "takes the link down too; otherwise NetworkManager would refuse a Reapply at "
+        "the engine's next change to the netdev, and nmstate would activate the "
+        "profile then. The kernel sets an MTU with each mode, and datagram mode "
+        "refuses large ones. Therefore the MTU is written in connected mode: after the "
+        "change to connected, and before the change to datagram.",
         (
             "Linux Documentation/infiniband/ipoib.rst",
             "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_set_mode",
@@ -270,12 +269,13 @@ RULES = (
     Rule(
         UDEV,
         "udev rules that set the transport mode",
-        'A udev rule with ATTR{mode}="connected" for an IPoIB netdev.',
-        "The kernel compares what is written to the file mode with a whole line, its "
-        "newline included, and answers anything else with EINVAL. udev drops the "
-        "newline, so such a rule fails at each boot, with a line in the journal that "
-        "nobody sees. And NetworkManager writes its profile's mode afterwards anyway.",
-        "Remove the line and let the policy's transport_mode set the profile.",
+        "No udev rule should set the mode of an IPoIB netdev, such as "
+        'ATTR{mode}="connected".',
+        "The kernel expects a whole line in the file mode, newline included, and "
+        "returns EINVAL otherwise. udev drops the newline, so such a rule fails at "
+        "each boot and only the journal shows it. NetworkManager writes the mode of "
+        "its profile afterwards anyway.",
+        "Remove the line, and set transport_mode in the policy.",
         (
             "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_set_mode",
             "systemd src/libsystemd/sd-device/sd-device.c, sd_device_set_sysattr_value",

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which transport mode an IPoIB netdev should have, and why. Pure.
+"""Choose the transport mode of an IPoIB netdev, and give the reason. Pure.
 
-What ``transport_mode: auto`` takes. Connected mode carries packets of up to 65520
-bytes, and pays for it: no TSO and no checksum offload, one transmit queue, a queue
-pair for each peer, kernel memory for each, and multicast still limited to datagrams.
-Datagram mode with TSO hands the adapter as many bytes at a time and scales with peers
-and cores: NVIDIA recommends it, mlx5 knows nothing else, and Omni-Path's vendor
-measures more with it for parallel streams. Without TSO a datagram sender pays for every
-2044 or 4092 bytes, and then the large packets of connected mode win. So, first reason
-first: datagram where connected mode is not possible; connected where an MTU that is
-asked for does not fit a datagram; datagram on Omni-Path; connected where TSO cannot be
-used; else datagram.
+For ``transport_mode: auto``: connected mode carries packets of up to 65520 bytes, but
+has no TSO and no checksum offload, one transmit queue, a queue pair and kernel memory
+for each peer, and multicast still limited to datagrams. Datagram mode with TSO passes
+as many bytes to the adapter at a time and scales with peers and cores: NVIDIA
+recommends it, mlx5 supports nothing else, and Omni-Path's vendor measures higher
+throughput with it for parallel streams. Without TSO a datagram sender has CPU costs for
+every 2044 or 4092 bytes, so the large packets of connected mode are faster. The first
+that applies: datagram if connected mode is not possible; connected if a required MTU
+does not fit a datagram; datagram on Omni-Path; connected if TSO is not available; else
+datagram.
 
 Sources: Linux Documentation/infiniband/ipoib.rst and ipoib_main.c; Red Hat,
 "Configuring InfiniBand and RDMA networks"; NVIDIA MLNX_OFED user manual, IPoIB;
@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.model import AUTO, CONNECTED, DATAGRAM
 from ovirt_rdma.host.rules.infiniband.limits import (
     CONNECTED_MTU,
@@ -37,8 +38,8 @@ from ovirt_rdma.host.rules.view import Interface, View
 
 @dataclass(frozen=True)
 class Choice:
-    """The ``mode`` to have, a clause that says why, and one that says why it cannot
-    be, if so.
+    """The ``mode``, a clause with the ``reason`` for it, and one why it is not possible
+    (``refused``; empty if it is).
     """
 
     mode: str
@@ -47,21 +48,23 @@ class Choice:
 
 
 def choose_mode(view: View, interface: Interface) -> Optional[Choice]:
-    """Return the mode that the policy gives ``interface``; None where it says none."""
+    """Return the mode that the policy sets for ``interface``; None if it sets none."""
     wanted = interface.wanted.transport_mode if interface.wanted else None
     if wanted is None:
         return None
     now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
-    stuck = no_mode_file(interface)
+    unchangeable = no_mode_file(interface)
     if wanted == AUTO:
-        return Choice(now, stuck) if now and stuck else _best(view, interface)
+        if now and unchangeable:
+            return Choice(now, unchangeable)
+        return _best(view, interface)
     if wanted == CONNECTED:
         refused = no_connected_mode(view, interface)
     else:
         refused = _too_large_above(view, interface)
     if now not in (None, wanted):
-        refused = refused or stuck
-    return Choice(wanted, "the policy asks for it", refused)
+        refused = refused or unchangeable
+    return Choice(wanted, "the policy requires it", refused)
 
 
 def _best(view: View, interface: Interface) -> Choice:
@@ -76,17 +79,17 @@ def _best(view: View, interface: Interface) -> Choice:
         return Choice(DATAGRAM, why)
     without_tso = no_tso(interface)
     if without_tso:
-        why = f"{without_tso}, and then packets of {CONNECTED_MTU} bytes cost less"
+        why = f"{without_tso}, and packets of {CONNECTED_MTU} bytes cost less CPU"
         return Choice(CONNECTED, why)
     if without_tso is None:
-        why = "it is the kernel's default, and ethtool does not tell whether TSO works"
+        why = "it is the kernel's default, and the TSO state is unknown"
         return Choice(DATAGRAM, why)
     why = "it keeps TSO and checksum offload, and scales with the number of peers"
     return Choice(DATAGRAM, why)
 
 
-def coming_mode(view: View, interface: Interface) -> Optional[str]:
-    """Return the mode that ``interface`` has once the plan is carried out."""
+def planned_mode(view: View, interface: Interface) -> Optional[str]:
+    """Return the mode that ``interface`` has once the plan is applied."""
     now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
     choice = choose_mode(view, interface)
     if choice is None or choice.refused or settings_of(view, interface).blocked:
@@ -95,8 +98,8 @@ def coming_mode(view: View, interface: Interface) -> Optional[str]:
 
 
 def _too_large_above(view: View, interface: Interface) -> str:
-    """Say which MTU of the engine's or of a bond a netdev in connected mode would have
-    to carry in datagrams, and cannot, or nothing.
+    """Return a clause if ``interface`` is in connected mode and the MTU of its logical
+    network or bond does not fit a datagram; empty if it does.
     """
     ipoib = interface.netdev.ipoib
     if ipoib is None or ipoib.mode != CONNECTED or not _above(view, interface):
@@ -105,9 +108,9 @@ def _too_large_above(view: View, interface: Interface) -> str:
 
 
 def _too_large_for_datagrams(view: View, interface: Interface) -> str:
-    """Say which MTU that is asked for by number does not fit a datagram, or nothing.
+    """Return a clause if a required MTU does not fit a datagram; empty if it does.
 
-    That of a logical network, or of a bond, counts before the policy's.
+    The MTU of a logical network or bond takes precedence over the policy's.
     """
     wanted = interface.wanted.mtu if interface.wanted else None
     mtu, who = _above(view, interface) or (wanted, "the policy")
@@ -116,11 +119,16 @@ def _too_large_for_datagrams(view: View, interface: Interface) -> str:
         return ""
     if not limit.mtu < mtu <= CONNECTED_MTU:
         return ""
-    return f"MTU {mtu} ({who}) does not fit a datagram: {limit.because}"
+    return Sentence(
+        "mtu-too-large-for-datagram",
+        f"MTU {mtu} ({who}) does not fit a datagram: {limit.because}",
+    )
 
 
 def _above(view: View, interface: Interface) -> Optional[tuple[Optional[int], str]]:
-    """Return the MTU of the logical network or bond on ``interface``, and its name."""
+    """Return the MTU of the logical network or bond on ``interface``, and its name;
+    None if it has neither.
+    """
     network = interface.network
     if network:
         return network.mtu, f"network {network.name!r}"

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IPOIB-MTU-01 and IPOIB-MTU-02: the MTU of IPoIB netdevs. Pure.
+"""IPOIB-MTU-01 and IPOIB-MTU-02: check and set the MTU of IPoIB netdevs. Pure.
 
-One IPoIB netdev's MTU: what it is, what it should be, and what has to change. Pure.
+IPOIB-MTU-01 sets the policy's MTU and names what limits it. IPOIB-MTU-02 compares it
+with the MTU of a logical network, which only the engine sets.
 
-A datagram MTU is the smaller of what is asked for and what the broadcast group has,
-which is the subnet manager's to say. The kernel takes a larger number without a word,
-as long as the port could do it, and shows the smaller one. The group's MTU itself is
-nowhere to be read, so two things tell that it decided: the profile asks for more, or
-nothing asks and the netdev has one of the MTUs that a group can give.
-
-IPOIB-MTU-02: the MTU of a netdev in a logical network is the engine's to set.
-
-IPOIB-MTU-01: the MTU of IPoIB netdevs, and what decides it.
+A datagram MTU is the smaller of the requested one and that of the broadcast group,
+which the subnet manager sets. The kernel silently accepts a larger number if the port
+supports it, and shows the smaller one. The group's MTU cannot be read. It is taken as
+the limit if the profile requests more, or if nothing is requested and the netdev has
+one of the MTUs that a group can have.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.policy.model import AUTO, CONNECTED, DATAGRAM
 from ovirt_rdma.host.rules.base import (
@@ -43,14 +41,14 @@ from ovirt_rdma.host.rules.infiniband.limits import (
     GROUP_MTUS,
     HEADER,
     MtuLimit,
-    coming_port_mtu,
     datagram_limit,
     is_mlx5,
     is_omni_path,
+    planned_port_mtu,
     port_limit,
-    without_port_mtu,
+    unknown_mtu_fix,
 )
-from ovirt_rdma.host.rules.infiniband.mode_choice import coming_mode
+from ovirt_rdma.host.rules.infiniband.mode_choice import planned_mode
 from ovirt_rdma.host.rules.infiniband.settings import (
     MTU,
     Settings,
@@ -63,8 +61,11 @@ from ovirt_rdma.host.rules.view import Interface, View
 
 @dataclass(frozen=True)
 class MtuCase:
-    """An IPoIB netdev whose MTU is ours to set: the modes that it has ``now`` and in
-    the ``end``, the ``limit`` of the latter, and the ``target`` in bytes.
+    """An IPoIB netdev whose MTU the policy sets.
+
+    - ``now``, ``end``: the present mode, and the mode after the plan.
+    - ``limit``: the limit in the mode ``end``.
+    - ``target``: the MTU to set, in bytes; ``auto``: it is the largest possible.
     """
 
     interface: Interface
@@ -81,92 +82,93 @@ class MtuCase:
         return self.interface.netdev.mtu
 
     @property
-    def kept(self) -> Optional[int]:
-        """The MTU that the profile asks for."""
+    def profile_mtu(self) -> Optional[int]:
+        """The MTU in the profile; None if it has none."""
         text = self.settings.value(MTU) or ""
         return int(text) if text.isdecimal() else None
 
     @property
-    def made_anew(self) -> Optional[int]:
-        """The MTU with which a new port MTU makes the netdev anew; None: none does."""
-        port_mtu = coming_port_mtu(self.interface)
+    def recreated(self) -> Optional[int]:
+        """The MTU of the netdev if a new port MTU recreates it, else None."""
+        port_mtu = planned_port_mtu(self.interface)
         datagram = self.now == self.end == DATAGRAM
         return port_mtu - HEADER if port_mtu and datagram else None
 
     @property
     def may_be_group(self) -> bool:
-        """Whether the group may be what keeps the present MTU below the target."""
+        """Whether the group's MTU may keep the present MTU below the target."""
         datagram = self.now == self.end == DATAGRAM
         return datagram and self.mtu in GROUP_MTUS and self.mtu < self.target
 
     @property
     def follows_group(self) -> bool:
-        """Whether the present MTU is the group's, as far as one can tell."""
-        asked = self.kept is not None and self.kept >= self.target
-        free = self.kept is None and self.auto
-        return self.may_be_group and (asked or free)
+        """Whether the present MTU is taken as the group's."""
+        requested = self.profile_mtu is not None and self.profile_mtu >= self.target
+        free = self.profile_mtu is None and self.auto
+        return self.may_be_group and (requested or free)
 
 
 def refusal_of(case: MtuCase) -> str:
-    """Say, as a clause, why the target is not possible, or nothing."""
+    """Return a clause why the target is not possible; empty if it is."""
     if case.target <= case.limit.mtu:
         return ""
     possible = port_limit(case.interface)
-    text = f"at most {case.limit.mtu}, {case.limit.because}"
+    why = f"the limit is {case.limit.mtu} ({case.limit.because})"
     if case.end == DATAGRAM and possible and case.target <= possible.mtu:
-        return f"{text}; the kernel would take it and stay below"
-    return text
+        why += "; the kernel would accept more, but not use it"
+    return Sentence("mtu-above-limit", why)
 
 
 def changes_of(case: MtuCase) -> tuple[Change, ...]:
-    """Return what has to change in the profile, then in sysfs, for the target."""
+    """Return the Changes for the target: of the profile, then of sysfs."""
     profile: tuple[Change, ...] = ()
-    if _profile_errs(case):
+    if _profile_differs(case):
         profile = case.settings.change(MTU, str(case.target))
     live: tuple[Change, ...] = ()
-    if not _live_will_do(case):
+    if not _live_is_correct(case):
         change = write(case.interface, "mtu", str(case.target))
-        made = case.made_anew
-        if made is not None:
-            change = replace(change, before=str(made))
+        recreated = case.recreated
+        if recreated is not None:
+            change = replace(change, before=str(recreated))
         live = (replace(change, clamped=case.auto and case.end == DATAGRAM),)
     return (*profile, *live)
 
 
-def _profile_errs(case: MtuCase) -> bool:
-    """Whether the profile asks for something else than the policy. With ``auto`` it
-    may ask for nothing: then the kernel takes what the mode and the group give.
+def _profile_differs(case: MtuCase) -> bool:
+    """Whether the profile must be changed.
+
+    With ``auto`` it may have no MTU: the kernel then uses that of mode and group.
     """
     if not case.auto:
         return True
-    if case.kept is None:
+    if case.profile_mtu is None:
         return False
     if case.end == DATAGRAM:
         possible = port_limit(case.interface)
         most = possible.mtu if possible else case.limit.mtu
-        return not case.target <= case.kept <= most
-    return case.kept != case.target
+        return not case.target <= case.profile_mtu <= most
+    return case.profile_mtu != case.target
 
 
-def _live_will_do(case: MtuCase) -> bool:
+def _live_is_correct(case: MtuCase) -> bool:
     if case.now != case.end:
-        # The change of mode sets it, of a new child to the most.
+        # The change of mode sets the MTU, of a new child the largest one.
         return not case.interface.planned or case.target == CONNECTED_MTU
-    if case.made_anew is not None:
-        return case.auto or case.target == case.made_anew
+    if case.recreated is not None:
+        return case.auto or case.target == case.recreated
     return case.mtu == case.target or case.follows_group
 
 
 NETWORK_MTU_ID = "IPOIB-MTU-02"
 
-# What VDSM sets where the network names none (lib/vdsm/network/nmstate/bridge_util.py).
+# VDSM's MTU if the network has none (lib/vdsm/network/nmstate/bridge_util.py).
 VDSM_DEFAULT = 1500
-# What opensm gives a group unless told otherwise: an IB MTU of 2048.
+# opensm's default for a group: an IB MTU of 2048.
 COMMON_GROUP_MTU = 2044
 
 
 def decide_network_mtu(view: View) -> Iterator[Finding]:
-    """Give a finding for each IPoIB netdev that carries a logical network."""
+    """Yield a finding for each IPoIB netdev with a logical network."""
     none = True
     for interface in view.ipoib:
         if interface.network:
@@ -174,26 +176,26 @@ def decide_network_mtu(view: View) -> Iterator[Finding]:
             yield _finding(view, interface, interface.network)
     if none:
         yield Finding(
-            NETWORK_MTU_ID, "host", SKIP, "no IPoIB netdev carries a logical network"
+            NETWORK_MTU_ID, "host", SKIP, "no IPoIB netdev has a logical network"
         )
 
 
 def _finding(view: View, interface: Interface, network: OvirtNetwork) -> Finding:
     name = interface.name
     mtu = network.mtu or VDSM_DEFAULT
-    mode = coming_mode(view, interface)
+    mode = planned_mode(view, interface)
     limit = datagram_limit(interface)
     if mode == CONNECTED:
-        limit = MtuLimit(CONNECTED_MTU, "it is the most there")
-    shown = f"network {network.name!r} gives {name} MTU {mtu}"
+        limit = MtuLimit(CONNECTED_MTU, "IPoIB supports no more")
+    shown = f"network {network.name!r} sets MTU {mtu} on {name}"
     if limit and mtu > limit.mtu:
         return Finding(
             NETWORK_MTU_ID,
             name,
             FAIL,
-            f"{shown}, and {mode} mode carries {limit.mtu} at most: {limit.because}",
-            f"set the network's MTU to {limit.mtu} or less in the engine, or let the "
-            "policy choose the mode (transport_mode: auto)",
+            f"{shown}, but {mode} mode supports at most {limit.mtu}: {limit.because}",
+            f"set the network's MTU to {limit.mtu} or less in the engine, or set "
+            "transport_mode: auto in the policy",
         )
     wanted = interface.wanted.mtu if interface.wanted else None
     if wanted == AUTO:
@@ -207,32 +209,35 @@ def _finding(view: View, interface: Interface, network: OvirtNetwork) -> Finding
         NETWORK_MTU_ID,
         name,
         WARN,
-        f"{shown}, and the policy wants {wanted}; the engine's counts",
+        f"{shown}, and the policy requires {wanted}; the engine's MTU applies",
         f"set MTU {wanted} in the logical network {network.name!r} (Network, Logical "
-        f"Networks, Edit), on all its hosts at once{_group(mode, int(wanted))}; or "
-        "take mtu out of the policy",
+        f"Networks, Edit), for all its hosts{_group(mode, int(wanted))}; or remove mtu "
+        "from the policy",
     )
 
 
 def _group(mode: Optional[str], wanted: int) -> str:
-    """Remind of the broadcast group, whose MTU cannot be read, where it may be less."""
+    """Return a condition about the broadcast group, whose MTU is unknown, if it may be
+    smaller.
+    """
     if mode == CONNECTED or wanted <= COMMON_GROUP_MTU:
         return ""
-    return ", if the subnet manager gives the partition as much (opensm: mtu=5)"
+    return ", if the subnet manager gives the partition that MTU (opensm: mtu=5)"
 
 
 NETWORK_MTU_RULES = (
     Rule(
         NETWORK_MTU_ID,
         "MTU of a netdev in a logical network",
-        "A netdev that is in a logical network of oVirt has the network's MTU; that of "
-        "the policy is compared with it and never set.",
-        "VDSM sets an MTU with every network that it attaches: the network's, and "
-        "1500 where the engine says default, which is less than the 2044 that "
-        "InfiniBand ports commonly do. Two owners of one property would undo each "
-        "other. A network whose MTU is larger than the mode allows cannot be attached.",
-        "Set the MTU in the engine's logical network, to the same on all hosts: 2044, "
-        "4092 or 65520 as IPOIB-MTU-01 says what is possible. Set the transport mode "
+        "A netdev with a logical network of oVirt has the network's MTU. The policy's "
+        "MTU should be the same; it is compared and never set.",
+        "VDSM sets an MTU with every network that it attaches: the network's, or 1500 "
+        "if the engine has the default, which is less than the common 2044 of "
+        "InfiniBand ports. If policy and engine both set the MTU, each would overwrite "
+        "the other's. A network whose MTU is larger than the mode allows cannot be "
+        "attached.",
+        "Set the MTU in the engine's logical network, the same for all hosts: 2044, "
+        "4092 or 65520; IPOIB-MTU-01 shows what is possible. Set the transport mode "
         "first, by the policy.",
         (
             "VDSM lib/vdsm/network/nmstate/bridge_util.py, linux_bridge.py",
@@ -246,42 +251,43 @@ NETWORK_MTU_RULES = (
 ID = "IPOIB-MTU-01"
 SOURCE = "Linux ulp/ipoib/ipoib_main.c, ipoib_change_mtu"
 _LARGER_GROUP = (
-    "have the subnet manager give the partition a larger MTU (opensm's "
-    "partitions.conf: ipoib,mtu=5), if all switches and hosts can do it"
+    "set a larger MTU for the partition in the subnet manager (opensm's "
+    "partitions.conf: ipoib,mtu=5), if all switches and hosts support it"
 )
 _GROUP_FIX = (
-    "ovirt-rdma-host plan; if the MTU stays as it is, the broadcast group is smaller: "
-    f"{_LARGER_GROUP}"
+    "ovirt-rdma-host plan; if the MTU does not change, the broadcast group's is "
+    f"smaller: {_LARGER_GROUP}"
 )
 
 
 def decide(view: View) -> Iterator[Outcome]:
-    """Give a finding for each IPoIB netdev, and a step where the policy wants another
-    MTU than there is.
+    """Yield a finding for each IPoIB netdev, and a step if the policy requires another
+    MTU.
     """
     if not view.ipoib:
         yield Finding(ID, "host", SKIP, "this host has no IPoIB netdev")
     for interface in in_order(view):
-        found: Iterator[Outcome] = _one(view, interface)
+        outcomes: Iterator[Outcome] = _outcomes(view, interface)
         if interface.planned:
-            found = (one for one in found if isinstance(one, Step))
-        yield from found
+            outcomes = (o for o in outcomes if isinstance(o, Step))
+        yield from outcomes
 
 
-def _one(view: View, interface: Interface) -> Iterator[Outcome]:
+def _outcomes(view: View, interface: Interface) -> Iterator[Outcome]:
     name = interface.name
     wanted = interface.wanted.mtu if interface.wanted else None
-    ours = _not_ours(view, interface)
+    owner = _other_owner(view, interface)
     now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
-    end = coming_mode(view, interface)
+    end = planned_mode(view, interface)
     if wanted is None:
         yield Finding(ID, name, PASS, _present(interface, now))
-    elif ours:
-        yield Finding(ID, name, SKIP, ours)
+    elif owner:
+        yield Finding(ID, name, SKIP, owner)
     elif now is None or end is None:
-        yield Finding(ID, name, SKIP, f"{name}: without its mode the MTU has no limit")
+        sentence = f"the transport mode of {name} is unknown, so its largest MTU is too"
+        yield Finding(ID, name, SKIP, sentence)
     else:
-        limit = MtuLimit(CONNECTED_MTU, "it is the most that connected mode carries")
+        limit = MtuLimit(CONNECTED_MTU, "IPoIB supports no more")
         known = limit if end == CONNECTED else datagram_limit(interface)
         if known is None and wanted == AUTO:
             yield _unknown(interface)
@@ -290,10 +296,10 @@ def _one(view: View, interface: Interface) -> Iterator[Outcome]:
         known = known or MtuLimit(int(wanted), "")
         target = known.mtu if auto else int(wanted)
         settings = settings_of(view, interface)
-        yield from _judge(MtuCase(interface, settings, now, end, known, target, auto))
+        yield from _compare(MtuCase(interface, settings, now, end, known, target, auto))
 
 
-def _judge(case: MtuCase) -> Iterator[Outcome]:
+def _compare(case: MtuCase) -> Iterator[Outcome]:
     name = case.interface.name
     shown = f"{name} has MTU {case.mtu} in {case.now} mode"
     refusal = refusal_of(case)
@@ -303,7 +309,7 @@ def _judge(case: MtuCase) -> Iterator[Outcome]:
             name,
             FAIL,
             f"{shown}, and the policy's {case.target} is not possible: {refusal}",
-            f"write mtu: auto, or at most {case.limit.mtu}, in the policy",
+            f"set mtu: auto, or at most {case.limit.mtu}, in the policy",
         )
         yield replace(_step(case, changes_of(case)), refused=refusal)
         return
@@ -313,23 +319,23 @@ def _judge(case: MtuCase) -> Iterator[Outcome]:
             ID,
             name,
             FAIL,
-            f"{shown}, although the profile asks for {case.kept}: the broadcast group "
-            f"allows {case.mtu}",
-            f"{_LARGER_GROUP}; else write mtu: auto in the policy",
+            f"{shown}, although the profile has {case.profile_mtu}: the broadcast "
+            f"group allows {case.mtu}",
+            f"{_LARGER_GROUP}; else set mtu: auto in the policy",
         )
     elif not changes:
-        yield Finding(ID, name, PASS, f"{shown}: {_decided(case)}")
+        yield Finding(ID, name, PASS, f"{shown}: {_why_correct(case)}")
     else:
         verdict = WARN if case.mtu == case.target else FAIL
-        want = f"the policy wants {case.target}"
+        target = f"the policy requires {case.target}"
         if case.auto:
-            above = "no more than " if case.mtu > case.target else ""
-            want = f"{above}{case.target} is possible: {case.limit.because}"
+            above = "at most " if case.mtu > case.target else ""
+            target = f"{above}{case.target} is possible: {case.limit.because}"
         if verdict == WARN:
-            want = "its profile does not keep that"
-        opensms = case.may_be_group and not is_omni_path(case.interface.device)
-        fix = _GROUP_FIX if opensms else ""
-        yield Finding(ID, name, verdict, f"{shown}, and {want}", fix)
+            target = "its profile does not have that MTU"
+        by_opensm = case.may_be_group and not is_omni_path(case.interface.device)
+        fix = _GROUP_FIX if by_opensm else ""
+        yield Finding(ID, name, verdict, f"{shown}, but {target}", fix)
     if changes:
         yield _step(case, changes)
 
@@ -337,45 +343,48 @@ def _judge(case: MtuCase) -> Iterator[Outcome]:
 def _step(case: MtuCase, changes: tuple[Change, ...]) -> Step:
     interface = case.interface
     name = interface.name
-    # Enhanced IPoIB takes the carrier away and opens its queues anew.
-    bounces = is_mlx5(interface.device) and any(c.kind == SYSFS for c in changes)
+    # Enhanced IPoIB drops the carrier and opens its queues again.
+    disruptive = is_mlx5(interface.device) and any(c.kind == SYSFS for c in changes)
     after = str(case.target)
     if case.auto and case.end == DATAGRAM:
-        after += ", or what the broadcast group allows"
+        after += ", or less if the broadcast group does not allow it"
     before = str(case.mtu)
-    undo = f"sets {case.mtu} again"
+    undo = f"restores {case.mtu}"
     if any(c.kind == PROFILE for c in changes):
         undo += ", and the profile's earlier value"
     if not any(c.kind == SYSFS for c in changes):
-        before = f"profile {case.kept or 'without MTU'}"
+        before = f"profile {case.profile_mtu or 'without MTU'}"
         after = f"profile {case.target}"
-        undo = "gives the profile its earlier value"
+        undo = "restores the profile's earlier value"
     return Step(
         ID,
         name,
-        f"the MTU of {name}",
+        f"set the MTU of {name}",
         before,
         after,
-        LINK_DOWN if bounces else LIVE,
-        case.limit.because if case.auto else "the policy asks for it",
+        LINK_DOWN if disruptive else LIVE,
+        case.limit.because if case.auto else "the policy requires it",
         SOURCE,
         undo,
         changes,
         refused=case.settings.blocked,
-        users=interface.users if bounces else (),
+        users=interface.users if disruptive else (),
     )
 
 
-def _decided(case: MtuCase) -> str:
+def _why_correct(case: MtuCase) -> str:
     if case.follows_group:
-        most = f"the port could do {case.limit.mtu}"
-        return f"the broadcast group decides, as the subnet manager made it; {most}"
+        return (
+            "the broadcast group of the subnet manager limits it; the port supports "
+            f"{case.limit.mtu}"
+        )
     if case.end != case.now:
-        allowed = ", or what the broadcast group allows" if case.end == DATAGRAM else ""
-        return f"the change to {case.end} mode sets {case.target}{allowed}"
-    if case.made_anew is not None:
-        return f"the new port MTU sets {case.made_anew}"
-    return case.limit.because if case.auto else "as the policy says"
+        less = ", or less if the broadcast group does not allow it"
+        less = less if case.end == DATAGRAM else ""
+        return f"the change to {case.end} mode sets {case.target}{less}"
+    if case.recreated is not None:
+        return f"the new port MTU sets {case.recreated}"
+    return case.limit.because if case.auto else "the policy requires it"
 
 
 def _present(interface: Interface, mode: Optional[str]) -> str:
@@ -388,13 +397,13 @@ def _present(interface: Interface, mode: Optional[str]) -> str:
     return f"{shown}; up to {limit.mtu} is possible: {limit.because}"
 
 
-def _not_ours(view: View, interface: Interface) -> str:
+def _other_owner(view: View, interface: Interface) -> str:
     name = interface.name
     if interface.network:
         network = interface.network.name
-        return f"the MTU of {name} is the engine's, of network {network!r}"
+        return f"the engine sets the MTU of {name}, by network {network!r}"
     for bond in bonds_of(view, interface):
-        return f"{name} is a member of {bond}, whose MTU it has"
+        return f"{name} is a member of {bond}, which sets its MTU"
     return ""
 
 
@@ -404,9 +413,9 @@ def _unknown(interface: Interface) -> Finding:
         ID,
         interface.name,
         SKIP,
-        f"{interface.name} has MTU {interface.netdev.mtu}; what {port} can do is not "
-        "known",
-        without_port_mtu(interface.device),
+        f"{interface.name} has MTU {interface.netdev.mtu}; the largest MTU of {port} "
+        "is unknown",
+        unknown_mtu_fix(interface.device),
     )
 
 
@@ -414,21 +423,21 @@ RULES = (
     Rule(
         ID,
         "IPoIB MTU",
-        "The policy's mtu is a number of bytes, or auto: the most that mode, port, "
-        "link and broadcast group allow. In datagram mode that is the InfiniBand MTU "
-        "less 4 bytes: 2044 where the port, a switch or the group has 2048, 4092 "
-        "where all have 4096, and up to 10236 on Omni-Path; in connected mode 65520. "
-        "The finding says which of them decided.",
-        "In datagram mode the kernel refuses more than the port can do, and takes what "
-        "is between the group's MTU and the port's without a word: the netdev then has "
-        "the group's. So the only check is to read it again. opensm gives groups 2048 "
-        "unless told otherwise, also on a fabric that can do 4096. The subnet manager "
-        "may change the group's MTU at any time, and the netdev follows. The maximum "
-        "that ip -d link shows is 65520 always, and says nothing.",
-        "Write mtu: auto. For 4092 the subnet manager has to give the partition mtu=5, "
-        "which every switch and host in it must be able to do. A change of mode brings "
-        "its MTU with it (IPOIB-MODE-01), and what was set is read again. A netdev in "
-        "a logical network has the engine's MTU: see IPOIB-MTU-02.",
+        "An IPoIB netdev should have the policy's mtu: a number of bytes, or auto, "
+        "which is the largest that mode, port, link and broadcast group allow. In "
+        "datagram mode that is the InfiniBand MTU less 4 bytes: 2044 if the port, a "
+        "switch or the group has 2048, 4092 if all have 4096, and up to 10236 on "
+        "Omni-Path; in connected mode 65520. The finding names the limit.",
+        "In datagram mode the kernel refuses an MTU above the port's. It silently "
+        "accepts one between the group's MTU and the port's, but the netdev then has "
+        "the group's, so only reading it back verifies it. opensm's default for groups "
+        "is 2048, even on a fabric that supports 4096. The subnet manager may change "
+        "the group's MTU at any time, and the netdev follows. The maximum that ip -d "
+        "link shows is always 65520 and has no meaning.",
+        "Set mtu: auto. For 4092 the partition needs mtu=5 in the subnet manager, and "
+        "every switch and host in it must support that. A change of mode also sets the "
+        "MTU (IPOIB-MODE-01); the new MTU is verified. The engine sets the MTU of a "
+        "netdev with a logical network: see IPOIB-MTU-02.",
         (
             "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_change_mtu",
             "Linux drivers/infiniband/ulp/ipoib/ipoib_multicast.c",

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IPOIB-PKEY-01 and IPOIB-PKEY-02: P_Key children. Pure.
+"""IPOIB-PKEY-01 and IPOIB-PKEY-02: check and create P_Key children. Pure.
 
-IPOIB-PKEY-02: the unit that keeps P_Key children equal to the port's P_Key table,
-where the policy says ``partitions: follow``.
-
-IPOIB-PKEY-01: P_Key children: those that the policy wants, and whether the fabric
-lets the port into their partitions.
+IPOIB-PKEY-01 creates the children that the policy requires, and checks that the port is
+a member of their partitions. IPOIB-PKEY-02 enables the unit that updates the children
+from the port's P_Key table if the policy has ``partitions: follow``.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.policy.model import (
@@ -51,33 +50,33 @@ from ovirt_rdma.host.rules.infiniband.settings import is_managed, new_profile
 from ovirt_rdma.host.rules.view import Interface, View
 
 FOLLOW_ID = "IPOIB-PKEY-02"
-FOLLOW_SOURCE = "Linux drivers/infiniband/core/device.c: no uevent tells of a new P_Key"
+FOLLOW_SOURCE = "Linux drivers/infiniband/core/device.c: no uevent for a new P_Key"
 _ENABLED, _DISABLED = "enabled", "disabled"
 _LOADED, _NOT_FOUND = "loaded", "not-found"
 _ACTIVE, _FAILED = "active", "failed"
 
 
 def decide_follow(view: View) -> Iterator[Outcome]:
-    """Give one finding for the host, and a step where the unit is to be enabled."""
+    """Yield one finding for the host, and a step if the unit must be enabled."""
     unit = next(
         (u for u in view.facts.software.units if u.name == PARTITIONS_UNIT), None
     )
     if not view.policy.host.follows_partitions:
         yield _not_wanted(unit)
         return
-    parents = [one.name for one in view.ipoib if follows(one)]
+    parents = [interface.name for interface in view.ipoib if follows(interface)]
     if unit is None:
-        sentence = f"whether {PARTITIONS_UNIT} is enabled is not known"
+        sentence = f"it is unknown if {PARTITIONS_UNIT} is enabled"
         yield Finding(FOLLOW_ID, HOST, SKIP, sentence)
     elif unit.enabled == _ENABLED:
         yield _enabled(unit)
     elif not parents:
-        sentence = "no IPoIB netdev here is of a rule with partitions: follow"
+        sentence = "no rule with partitions: follow applies to an IPoIB netdev here"
         yield Finding(FOLLOW_ID, HOST, SKIP, sentence)
     else:
         refused = _refused(unit)
         sentence = (
-            f"the children of {', '.join(parents)} should follow the P_Key table, and "
+            f"the children of {', '.join(parents)} should follow the P_Key table, but "
             f"{PARTITIONS_UNIT} is not {_ENABLED}"
         )
         yield Finding(
@@ -93,10 +92,9 @@ def _not_wanted(unit: Optional[Unit]) -> Finding:
         FOLLOW_ID,
         HOST,
         WARN,
-        f"{PARTITIONS_UNIT} is enabled, and the policy has no partitions: follow any "
-        "more; the children stay as they are",
-        f"ovirt-rdma-host revert {FOLLOW_ID}/{HOST}; where it was not enabled by "
-        "apply: "
+        f"{PARTITIONS_UNIT} is enabled, but the policy no longer has partitions: "
+        "follow; the children are unchanged",
+        f"ovirt-rdma-host revert {FOLLOW_ID}/{HOST}; if apply did not enable it: "
         f"systemctl disable --now {PARTITIONS_UNIT}",
     )
 
@@ -104,12 +102,13 @@ def _not_wanted(unit: Optional[Unit]) -> Finding:
 def _enabled(unit: Unit) -> Finding:
     if unit.load == _LOADED and unit.active == _ACTIVE:
         return Finding(FOLLOW_ID, HOST, PASS, f"{unit.name} follows the P_Key tables")
-    state = "has failed" if unit.active == _FAILED else "does not run"
+    state = "has failed" if unit.active == _FAILED else "is not running"
     return Finding(
         FOLLOW_ID,
         HOST,
         FAIL,
-        f"{unit.name} is enabled and {state}, so no P_Key table is followed",
+        f"{unit.name} is enabled but {state}, so the children do not follow the P_Key "
+        "tables",
         f"journalctl -b -u {unit.name}; then: systemctl restart {unit.name}",
     )
 
@@ -118,8 +117,9 @@ def _refused(unit: Unit) -> str:
     if unit.load == _LOADED:
         return ""
     if unit.load == _NOT_FOUND:
-        return f"{unit.name} is not installed"
-    return f"systemd says of {unit.name}: {unit.load or 'nothing'}"
+        return Sentence("unit-missing", f"{unit.name} is not installed")
+    load = unit.load or "unknown"
+    return Sentence("unit-not-loaded", f"the load state of {unit.name} is {load}")
 
 
 def _follow_step(unit: Unit, refused: str) -> Step:
@@ -127,12 +127,12 @@ def _follow_step(unit: Unit, refused: str) -> Step:
     return Step(
         FOLLOW_ID,
         HOST,
-        f"{unit.name} is not {_ENABLED}",
+        f"enable {unit.name}",
         before,
         f"{_ENABLED}, and started",
         LIVE,
-        "the kernel tells nobody of a P_Key that appears, so the table is looked at "
-        "every few seconds",
+        "the kernel sends no event for a new P_Key, so the unit reads the table every "
+        "few seconds",
         FOLLOW_SOURCE,
         f"systemctl disable --now {unit.name}; the children stay",
         (Change(UNIT, unit.name, before, _ENABLED, _ENABLED),),
@@ -144,19 +144,18 @@ FOLLOW_RULE = Rule(
     FOLLOW_ID,
     "the unit that follows the P_Key tables",
     f"With partitions: follow in the policy, {PARTITIONS_UNIT} should be enabled and "
-    "running. It looks at the P_Key tables of the ports every partitions_interval "
-    "seconds, makes the children of partitions that have appeared, with the mode and "
-    "MTU of their rule, and removes children whose partition has left the table.",
-    "The subnet manager may put a port into a partition, or take it out, at any time. "
-    "The kernel sends no uevent then, and makes no netdev. A child is removed only if "
-    "one of our runs made it, its partition was missing in two looks one after the "
-    "other at an ACTIVE port, and nobody uses it: no storage, logical network, IP "
-    "address or netdev on top. All others are left, and IPOIB-PKEY-01 reports them.",
-    "ovirt-rdma-host apply enables the unit. VDSM sees the children as NICs; Refresh "
-    "Capabilities in the engine shows a new one at once. When the policy no longer "
-    f"says partitions: follow, ovirt-rdma-host revert {FOLLOW_ID}/{HOST} disables "
-    "the unit; "
-    "until then it runs and changes nothing.",
+    "running. Every partitions_interval seconds it reads the P_Key tables of the "
+    "ports, creates children for new partitions, with the mode and MTU of their rule, "
+    "and removes children whose partition is no longer in the table.",
+    "The subnet manager may add a port to a partition, or remove it, at any time. The "
+    "kernel then sends no uevent and creates no netdev. A child is removed only if one "
+    "of our runs created it, its partition was missing in two consecutive reads at an "
+    "ACTIVE port, and it is not in use: no storage, logical network, IP address or "
+    "netdev on it. All others are left unchanged, and IPOIB-PKEY-01 reports them.",
+    "ovirt-rdma-host apply enables the unit. VDSM reports the children as NICs; "
+    "Refresh Capabilities in the engine shows a new one at once. If the policy no "
+    f"longer has partitions: follow, ovirt-rdma-host revert {FOLLOW_ID}/{HOST} "
+    "disables the unit; until then it runs and changes nothing.",
     (
         "Linux drivers/infiniband/core/device.c, IB_EVENT_PKEY_CHANGE",
         "Linux drivers/infiniband/ulp/ipoib/ipoib_ib.c, ipoib_ib_dev_flush_heavy",
@@ -173,7 +172,7 @@ SOURCE = "Linux Documentation/infiniband/ipoib.rst and ulp/ipoib/ipoib_vlan.c"
 
 
 def decide(view: View) -> Iterator[Outcome]:
-    """Give findings for the children that are wanted and those that are there."""
+    """Yield findings for the required children and the existing ones."""
     none = True
     named = set()
     for child in wanted_children(view):
@@ -183,16 +182,16 @@ def decide(view: View) -> Iterator[Outcome]:
     for interface in view.ipoib:
         if interface.is_child and interface.name not in named:
             none = False
-            yield _there(view, interface)
+            yield _existing(view, interface)
     for interface in view.ipoib:
         if follows(interface) and not followed_partitions(interface):
             none = False
-            yield _nothing_to_follow(interface)
+            yield _without_children(interface)
     for finding in _without_parent(view):
         none = False
         yield finding
     if none:
-        sentence = "there are no P_Key children, and the policy wants none"
+        sentence = "there are no P_Key children, and the policy requires none"
         yield Finding(ID, "host", SKIP, sentence)
 
 
@@ -200,21 +199,21 @@ def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
     name, parent = child.name, child.parent
     port = f"{parent.device.name}/{parent.port.number}"
     if child.member is None:
-        what = "P_Key table could not be read"
+        table = f"the P_Key table of {port} could not be read"
         if parent.port.pkeys:
-            what = f"P_Key table has no {child.pkey}"
-        state = f"{name} has no carrier" if child.there else f"{name} is not made"
-        yield Finding(ID, name, FAIL, f"{port}: its {what}, so {state}", _fabric(child))
+            table = f"the P_Key table of {port} has no {child.pkey}"
+        state = f"{name} has no carrier" if child.there else f"{name} is not created"
+        yield Finding(ID, name, FAIL, f"{table}, so {state}", _fabric_fix(child))
         return
     limited = not int(child.member, 16) & FULL_MEMBER
     if child.there:
-        sentence = f"{name} is there, for P_Key {child.pkey}"
+        sentence = f"{name} exists, for P_Key {child.pkey}"
         if not limited:
             yield Finding(ID, name, PASS, sentence)
     else:
-        sentence = f"{name} is to be made, for P_Key {child.pkey}"
+        sentence = f"{name} will be created, for P_Key {child.pkey}"
         rule = parent.wanted.title if parent.wanted else "the policy"
-        missing = f"{name} is not there, and {rule} wants it"
+        missing = f"{rule} requires {name}, which does not exist"
         if child.refused:
             missing += f"; {child.refused}"
         yield Finding(ID, name, FAIL, missing, child.fix)
@@ -224,10 +223,10 @@ def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
             ID,
             name,
             WARN,
-            f"{sentence}, in which {port} is a limited member: it reaches full members "
+            f"{sentence}, of which {port} is a limited member: it reaches full members "
             "only",
-            "make the port a full member in the subnet manager's partitions "
-            "(=full in partitions.conf), unless that is what you want",
+            "unless this is intended, set the port to full member in the subnet "
+            "manager's partitions (=full in partitions.conf)",
         )
 
 
@@ -247,13 +246,13 @@ def _step(view: View, child: WantedChild) -> Step:
     return Step(
         ID,
         child.name,
-        f"{child.name} is not there",
+        f"create {child.name}",
         "none",
         after,
         LIVE,
         "the children follow the port's P_Key table"
         if follows(child.parent)
-        else "the policy wants it, and the port is in its partition",
+        else "the policy requires it, and the port is a member of its partition",
         SOURCE,
         undo,
         changes,
@@ -262,39 +261,45 @@ def _step(view: View, child: WantedChild) -> Step:
 
 
 def _mode(view: View, child: WantedChild) -> str:
-    """Return the transport mode with which a child's profile is made."""
-    made = (one for one in in_order(view) if one.planned and one.name == child.name)
-    choice = next((choose_mode(view, one) for one in made), None)
+    """Return the transport mode in which a child's profile is created."""
+    planned = (
+        interface
+        for interface in in_order(view)
+        if interface.planned and interface.name == child.name
+    )
+    choice = next((choose_mode(view, interface) for interface in planned), None)
     return DATAGRAM if choice is None or choice.refused else choice.mode
 
 
-def _nothing_to_follow(parent: Interface) -> Finding:
-    """Say of a base netdev whose children follow the table why it has none."""
+def _without_children(parent: Interface) -> Finding:
+    """Return the finding for a base netdev whose port has no partition to follow."""
     port = f"{parent.device.name}/{parent.port.number}"
     if not parent.port.pkeys:
-        sentence = f"{port}: its P_Key table could not be read, so no child follows it"
+        sentence = (
+            f"the P_Key table of {port} could not be read, so no child follows it"
+        )
         return Finding(ID, parent.name, FAIL, sentence)
     sentence = f"{port} is in no partition that needs a child of {parent.name}"
     return Finding(ID, parent.name, PASS, sentence)
 
 
-def _there(view: View, interface: Interface) -> Finding:
-    """Judge a child that the policy does not name: it is left alone."""
+def _existing(view: View, interface: Interface) -> Finding:
+    """Return the finding for a child that the policy does not name; it is unchanged."""
     ipoib = interface.netdev.ipoib
     pkey = partition_read(ipoib.pkey if ipoib else None)
     name = interface.name
     shown = f"{name} (P_Key {ipoib.pkey if ipoib else None})"
     if pkey is None:
-        return Finding(ID, name, WARN, f"{name}: its P_Key could not be read")
+        return Finding(ID, name, WARN, f"the P_Key of {name} could not be read")
     if interface.port.pkeys and table_entry(interface.port, pkey) is None:
         fix = (
-            "let the subnet manager put the port into the partition, or remove the "
-            "child; it comes up by itself when the P_Key appears"
+            "add the port to the partition in the subnet manager, or remove the child; "
+            "it comes up by itself when the P_Key appears"
         )
-        if any(one.name == interface.parent and follows(one) for one in view.ipoib):
+        if any(p.name == interface.parent and follows(p) for p in view.ipoib):
             fix += (
-                "; ovirt-rdma-partitions.service removes children that our runs made "
-                "and nobody uses"
+                "; ovirt-rdma-partitions.service removes children that our runs "
+                "created and that are not in use"
             )
         return Finding(
             ID,
@@ -307,10 +312,10 @@ def _there(view: View, interface: Interface) -> Finding:
 
 
 def _without_parent(view: View) -> Iterator[Finding]:
-    """Give a finding for each port that is to have children and has no netdev."""
+    """Yield a finding for each port that needs children but has no IPoIB netdev."""
     for device in view.facts.rdma_devices:
         for port in device.ports:
-            if any(one.is_ipoib for one in view.on_port(device, port)):
+            if any(interface.is_ipoib for interface in view.on_port(device, port)):
                 continue
             for rule in view.policy.host.interfaces:
                 wanted = rule.pkey_children or rule.partitions
@@ -321,19 +326,19 @@ def _without_parent(view: View) -> Iterator[Finding]:
                         ID,
                         subject,
                         FAIL,
-                        f"{subject} has no IPoIB netdev on which {rule.title} could "
-                        f"have children ({keys})",
+                        f"{subject} has no IPoIB netdev for the children of "
+                        f"{rule.title} ({keys})",
                         "modprobe ib_ipoib, and see IB-PORT-01 and DRIVER-01; a RoCE "
                         "port has no IPoIB",
                     )
                     break
 
 
-def _fabric(child: WantedChild) -> str:
+def _fabric_fix(child: WantedChild) -> str:
     guid = (child.parent.port.guid or "GUID").replace(":", "")
     base = partition(child.pkey)
     return (
-        "let the subnet manager put the port into the partition (opensm's "
+        "add the port to the partition in the subnet manager (opensm's "
         f"partitions.conf: NAME=0x{base:04x},ipoib : 0x{guid}=full ;)"
     )
 
@@ -342,22 +347,22 @@ RULES = (
     Rule(
         ID,
         "P_Key children of IPoIB netdevs",
-        "The policy's pkey_children name the partitions for which a port's base netdev "
-        "should have a child, such as ib0.8001; partitions: follow means all of the "
-        "port's P_Key table, but for that of the base netdev and the default one. The "
-        "child is planned when the port's P_Key table has the partition. Children that "
-        "the policy does not name are left alone.",
-        "InfiniBand has partitions where Ethernet has VLANs, and IPoIB takes no VLAN "
-        "on top. The subnet manager decides which port is in which partition; a child "
-        "for a P_Key that the port has not got comes up without a carrier, and stays "
-        "so until the key appears. A limited member (bit 15 of the P_Key is clear) "
-        "reaches full members only. A child of a child is not possible.",
-        "Put the port's GUID into the partition, in the subnet manager. The child then "
-        "is made by a NetworkManager profile, or through create_child in sysfs where "
-        "NetworkManager does not manage the parent. Its name is the parent's, cut to "
-        "ten letters, a dot, and four hex digits. VDSM takes it for a NIC like any "
-        "other, and needs to be told nothing. With partitions: follow, children come "
-        "and go with the table: see IPOIB-PKEY-02.",
+        "A port's base netdev should have the children that the policy requires, such "
+        "as ib0.8001. pkey_children lists their partitions; partitions: follow means "
+        "all of the port's P_Key table except the base netdev's and the default one. "
+        "A child is planned if the port's P_Key table has its partition. Children that "
+        "the policy does not name are left unchanged.",
+        "InfiniBand uses partitions where Ethernet uses VLANs, and IPoIB does not "
+        "support VLANs. The subnet manager assigns ports to partitions. A child for a "
+        "P_Key that the port does not have comes up without a carrier until the key "
+        "appears. A limited member (bit 15 of the P_Key is clear) reaches full members "
+        "only. A child of a child is not possible.",
+        "Add the port's GUID to the partition in the subnet manager. apply then "
+        "creates the child by a NetworkManager profile, or through create_child in "
+        "sysfs if NetworkManager does not manage the parent. Its name is the parent's, "
+        "cut to ten letters, a dot, and four hex digits. VDSM treats it as any other "
+        "NIC and needs no configuration. With partitions: follow, children are created "
+        "and removed with the table: see IPOIB-PKEY-02.",
         (
             "Linux Documentation/infiniband/ipoib.rst",
             "Linux drivers/infiniband/ulp/ipoib/ipoib_vlan.c",

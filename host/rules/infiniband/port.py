@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IB-PORT-01: an InfiniBand port that is not up, or has no subnet manager."""
+"""IB-PORT-01: check that InfiniBand ports are up and have a subnet manager. Pure."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ ID = "IB-PORT-01"
 _ACTIVE, _DOWN = "ACTIVE", "DOWN"
 _NO_MANAGER = (
     "start a subnet manager: on a switch that has one, or opensm on one machine of the "
-    "fabric (two hosts cabled back-to-back need one too)"
+    "fabric (two hosts connected back-to-back need one too)"
 )
 _LINK_FIX = {
-    "Polling": "check the cable, and that the port at its other end is on and of the "
+    "Polling": "check the cable, and that the port at its other end is on and has the "
     "same link layer",
-    "Disabled": "someone disabled the port: reload its driver, or enable it from the "
-    "switch",
-    "Sleep": "wake the port: reload its driver",
-    "LinkErrorRecovery": "check or replace the cable: the link keeps failing",
-    "PortConfigurationTraining": "look again in some seconds; if it stays so, check "
-    "the cable",
+    "Disabled": "reload the port's driver, or enable the port from the switch",
+    "Sleep": "reload the port's driver",
+    "LinkErrorRecovery": "the link keeps failing: check or replace the cable",
+    "PortConfigurationTraining": "check again in some seconds; if it does not change, "
+    "check the cable",
 }
 
 
 def decide(view: View) -> Iterator[Finding]:
-    """Give a finding for each InfiniBand port."""
+    """Yield a finding for each InfiniBand port."""
     none = True
     for device in view.facts.rdma_devices:
         for port in device.ports:
@@ -46,61 +45,65 @@ def _finding(view: View, device: RdmaDevice, port: RdmaPort) -> Finding:
     subject = f"{device.name}/{port.number}"
     if port.state == _ACTIVE and port.sm_lid != 0:
         return Finding(ID, subject, PASS, f"{subject} is ACTIVE{_details(port)}")
-    verdict, who = _need(view, device, port)
+    verdict, need = _need(view, device, port)
     if port.state == _ACTIVE:
-        sentence = f"{subject} is ACTIVE, but its subnet manager is gone (SM LID 0)"
-        return Finding(ID, subject, verdict, f"{sentence}; {who}", _manager_fix(view))
+        sentence = f"{subject} is ACTIVE, but has lost its subnet manager (SM LID 0)"
+        return Finding(ID, subject, verdict, f"{sentence}; {need}", _manager_fix(view))
     if port.state in ("INIT", "ARMED"):
         sentence = (
-            f"{subject} has a link but is {port.state}: no subnet manager has "
+            f"{subject} has a link, but is {port.state}: no subnet manager has "
             "configured it"
         )
-        return Finding(ID, subject, verdict, f"{sentence}; {who}", _manager_fix(view))
-    sentence = f"{subject} is {port.state} (link: {port.physical_state}); {who}"
+        return Finding(ID, subject, verdict, f"{sentence}; {need}", _manager_fix(view))
+    sentence = f"{subject} is {port.state} (link: {port.physical_state}); {need}"
     fix = _LINK_FIX.get(port.physical_state, "check the cable and the switch port")
     adapter = view.adapter(device)
     if adapter and adapter.physical_function:
         fix = (
-            "it is a virtual function: let its port follow the physical one (ip link "
-            f"set NETDEV vf N state auto, on {adapter.physical_function})"
+            "the port of this virtual function must follow the physical one's: on "
+            f"{adapter.physical_function}, ip link set NETDEV vf N state auto"
         )
     return Finding(ID, subject, verdict, sentence, "" if verdict == SKIP else fix)
 
 
 def _details(port: RdmaPort) -> str:
-    """Return rate and LIDs as far as they are known, as the end of a sentence."""
-    found = []
+    """Return rate and LIDs, as far as they are known, for the end of a sentence."""
+    details = []
     if port.rate_mbps is not None:
-        found.append(f"{port.rate_mbps / 1000:g} Gb/s")
+        details.append(f"{port.rate_mbps / 1000:g} Gb/s")
     if port.lid:
-        found.append(f"LID {port.lid}")
+        details.append(f"LID {port.lid}")
     if port.sm_lid:
-        found.append(f"subnet manager at LID {port.sm_lid}")
-    return "".join(f", {text}" for text in found)
+        details.append(f"subnet manager at LID {port.sm_lid}")
+    return "".join(f", {text}" for text in details)
 
 
 def _need(view: View, device: RdmaDevice, port: RdmaPort) -> tuple[str, str]:
-    """Return the verdict for a port that does not work, by who needs it."""
+    """Return the verdict for a port that does not work, and a clause about who needs
+    it.
+    """
     for rule in view.policy.host.interfaces:
         if names_port(rule, device, port):
             other = _active_port(view, rule) if port.state == _DOWN else ""
             if other:
                 return WARN, f"the policy names it and {other} ({rule.title})"
             return FAIL, f"the policy names it ({rule.title})"
-    for one in view.on_port(device, port):
-        if one.uses:
-            return WARN, f"{one.name} is used ({one.uses[0].purpose})"
-        if one.network:
-            return WARN, f"{one.name} carries network {one.network.name!r}"
-        addresses = lasting_addresses(one.netdev)
+    for interface in view.on_port(device, port):
+        name = interface.name
+        if interface.uses:
+            return WARN, f"{name} is in use ({interface.uses[0].purpose})"
+        if interface.network:
+            return WARN, f"{name} has network {interface.network.name!r}"
+        addresses = lasting_addresses(interface.netdev)
         if addresses:
-            return WARN, f"{one.name} has the address {addresses[0]}"
-    return SKIP, "nothing here needs it"
+            return WARN, f"{name} has the address {addresses[0]}"
+    return SKIP, "nothing on this host needs it"
 
 
 def _active_port(view: View, rule: InterfaceRule) -> str:
-    """Return a port that works and for which ``rule`` is the first, or nothing: one
-    rule for many ports is met where some have no cable.
+    """Return an ACTIVE port for which ``rule`` is the first; empty if there is none.
+
+    A rule for several ports is satisfied even if some have no cable.
     """
     for device in view.facts.rdma_devices:
         for port in device.ports:
@@ -117,8 +120,8 @@ def _manager_fix(view: View) -> str:
     if unit is None:
         return _NO_MANAGER
     return (
-        f"{unit} runs on this host: see its log, and whether it serves this port's "
-        "fabric (GUIDS in /etc/sysconfig/opensm, guid in opensm.conf)"
+        f"{unit} is running on this host: see its log, and check that it serves this "
+        "port's fabric (GUIDS in /etc/sysconfig/opensm, guid in opensm.conf)"
     )
 
 
@@ -126,15 +129,15 @@ RULES = (
     Rule(
         ID,
         "InfiniBand port state and subnet manager",
-        "Every InfiniBand port should be ACTIVE and know a subnet manager. A port "
-        "whose link is up is INIT until a subnet manager gives it a LID; without a "
-        "cable, or with the other end off, it is DOWN and polls.",
+        "Every InfiniBand port should be ACTIVE and have a subnet manager. A port with "
+        "a link is INIT until a subnet manager assigns it a LID; without a cable, or "
+        "if the other end is off, it is DOWN and polls.",
         "Nothing works over a port that is not ACTIVE: no IPoIB, no NFS over RDMA, no "
-        "SRP. A port that loses its subnet manager keeps what it has, but no new path "
-        "or multicast group can be looked up. It is a failure where the policy names "
-        "the port; a warning where the port has no link, but another that the same "
-        "rule names has, and where a netdev of it has an address, a network or users; "
-        "and skipped where nothing here needs it.",
+        "SRP. A port that loses its subnet manager keeps its settings, but new paths "
+        "and multicast groups cannot be resolved. The verdict is FAIL if the policy "
+        "names the port; WARN if the port has no link but another port of the same "
+        "rule has one, or if a netdev of the port has an address, a network or users; "
+        "SKIP if nothing on this host needs it.",
         "Polling: check cable and switch port. INIT: start a subnet manager, on the "
         "switch or with opensm on one host.",
         (

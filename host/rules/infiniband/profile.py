@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IPOIB-PROFILE-01: NetworkManager profiles of IPoIB netdevs. Pure.
+"""IPOIB-PROFILE-01: check and create NetworkManager profiles of IPoIB netdevs. Pure.
 
-Profiles of type infiniband for a netdev that is not there: of an adapter that is
-gone, or of a netdev that has another name now.
+A netdev needs a profile before the engine attaches a network to it. VDSM's request has
+no interface type and no transport mode. nmstate changes the profile that it finds by
+``connection.interface-name``; without one it creates a profile without
+``infiniband.transport-mode``, which NetworkManager refuses.
 
-IPOIB-PROFILE-01: the NetworkManager profile that an IPoIB netdev needs before the
-engine attaches a network to it.
-
-VDSM's request names no interface type and no transport mode. nmstate then changes the
-profile that it finds by ``connection.interface-name``, and makes one without
-``infiniband.transport-mode`` where it finds none, which NetworkManager refuses.
+The rule also reports profiles whose netdev does not exist: the adapter was removed, or
+the netdev was renamed.
 """
 
 from __future__ import annotations
@@ -46,11 +44,11 @@ from ovirt_rdma.host.rules.infiniband.settings import (
     settings_of,
 )
 from ovirt_rdma.host.rules.reapply import class_of
-from ovirt_rdma.host.rules.view import Interface, View, is_kept
+from ovirt_rdma.host.rules.view import Interface, View, is_persistent
 
 
 def orphan_profiles(view: View, rule: str) -> Iterator[Finding]:
-    """Give a finding of ``rule`` for each profile whose netdev is not there."""
+    """Yield a finding of ``rule`` for each profile whose netdev does not exist."""
     manager = view.facts.network_manager
     for profile in manager.profiles if manager else ():
         name = profile.interface_name
@@ -58,58 +56,60 @@ def orphan_profiles(view: View, rule: str) -> Iterator[Finding]:
         if (
             name is None
             or profile.type != INFINIBAND_TYPE
-            or not is_kept(profile)
+            or not is_persistent(profile)
             or settings.value(PARENT) is not None
             or view.netdev(name) is not None
-            or any(renamed_profile(view, one) is profile for one in view.ipoib)
+            or any(
+                renamed_profile(view, interface) is profile for interface in view.ipoib
+            )
         ):
             continue
         yield Finding(
             rule,
             name,
             WARN,
-            f"the profile {profile.name!r} is for {name}, and there is no such netdev",
+            f"the profile {profile.name!r} is for {name}, which does not exist",
             f"if the netdev was renamed: nmcli connection modify {profile.uuid} "
-            "connection.interface-name NAME; if the adapter is gone: nmcli connection "
-            f"delete {profile.uuid}",
+            "connection.interface-name NAME; if the adapter was removed: nmcli "
+            f"connection delete {profile.uuid}",
         )
 
 
 ID = "IPOIB-PROFILE-01"
 SOURCE = "nm-settings-nmcli(5), infiniband; nmstate rust/src/lib/nm/settings"
 _REASON = (
-    "VDSM's network request carries no transport mode, and NetworkManager refuses an "
+    "VDSM's network request has no transport mode, and NetworkManager refuses an "
     "infiniband profile without one"
 )
 
 
 def decide(view: View) -> Iterator[Outcome]:
-    """Give a finding for each IPoIB netdev, and a step where the policy names it."""
+    """Yield a finding for each IPoIB netdev, and a step if the policy names it."""
     if not view.ipoib:
         yield Finding(ID, "host", SKIP, "this host has no IPoIB netdev")
     else:
         yield from _no_manager(view)
     for interface in in_order(view):
         if not interface.planned:
-            yield from _one(view, interface)
+            yield from _outcomes(view, interface)
     yield from orphan_profiles(view, ID)
 
 
 def _no_manager(view: View) -> Iterator[Finding]:
-    """Give one finding for all netdevs where there is no NetworkManager."""
+    """Yield one finding for all netdevs if NetworkManager is not running."""
     manager = view.facts.network_manager
     if manager and manager.running:
         return
-    names = ", ".join(one.name for one in view.ipoib)
-    state = "does not run" if manager else "is not installed"
-    sentence = f"NetworkManager {state}, so nothing keeps the settings of {names}"
-    fix = "VDSM needs it too: systemctl enable --now NetworkManager"
+    names = ", ".join(interface.name for interface in view.ipoib)
+    state = "is not running" if manager else "is not installed"
+    sentence = f"NetworkManager {state}, so nothing stores the settings of {names}"
+    fix = "systemctl enable --now NetworkManager; VDSM needs it too"
     if manager is None:
         fix = f"install it; {fix}"
     yield Finding(ID, "host", WARN, sentence, fix)
 
 
-def _one(view: View, interface: Interface) -> Iterator[Outcome]:
+def _outcomes(view: View, interface: Interface) -> Iterator[Outcome]:
     name = interface.name
     if not is_managed(view, name):
         yield from _unmanaged(view, name)
@@ -126,14 +126,22 @@ def _one(view: View, interface: Interface) -> Iterator[Outcome]:
         yield Finding(ID, name, PASS, f"{sentence} with transport mode {mode}")
         return
     wanted = interface.wanted is not None
+    missing = _missing(interface, settings)
     if not wanted and _is_idle(interface):
-        sentence = f"{step.sentence}; it has no link, and nothing here needs it"
+        sentence = f"{missing}; it has no link, and nothing on this host needs it"
         yield Finding(ID, name, SKIP, sentence)
         return
     fix = "" if wanted else _policy_line(interface)
-    yield Finding(ID, name, FAIL if wanted else WARN, step.sentence, fix)
+    yield Finding(ID, name, FAIL if wanted else WARN, missing, fix)
     if wanted:
         yield step
+
+
+def _missing(interface: Interface, settings: Settings) -> str:
+    name, profile = interface.name, settings.profile
+    if profile is None:
+        return f"{name} has no NetworkManager profile of its own"
+    return f"the profile {profile.name!r} of {name} has no {INTERFACE_NAME}"
 
 
 def _is_idle(interface: Interface) -> bool:
@@ -155,7 +163,7 @@ def _step(interface: Interface, settings: Settings) -> Optional[Step]:
         return Step(
             ID,
             name,
-            f"{name} has no NetworkManager profile of its own",
+            f"create a NetworkManager profile for {name}",
             "none",
             f"profile {name!r}, transport mode {mode}, no IP address",
             LINK_DOWN,
@@ -172,13 +180,13 @@ def _step(interface: Interface, settings: Settings) -> Optional[Step]:
     return Step(
         ID,
         name,
-        f"the profile {profile.name!r} of {name} has no {INTERFACE_NAME}",
+        f"set {INTERFACE_NAME} in the profile {profile.name!r} of {name}",
         "not set",
         f"{INTERFACE_NAME} {name}",
         effect,
         "nmstate finds a profile by its interface-name only",
         SOURCE,
-        "takes the property out of the profile again",
+        "removes the property from the profile",
         changes,
         users=interface.users if effect == LINK_DOWN else (),
     )
@@ -188,18 +196,21 @@ def _unmanaged(view: View, name: str) -> Iterator[Finding]:
     manager = view.facts.network_manager
     if manager is None or not manager.running:
         return
-    why = f"NetworkManager does not know {name}"
+    why = f"{name} is unknown to NetworkManager"
     if name in manager.unmanaged:
-        why = f"NetworkManager is told to leave {name} alone"
+        why = f"{name} is an unmanaged device of NetworkManager"
     netdev = view.netdev(name)
     owner = netdev.owner if netdev else None
     if owner:
-        why += f", which {owner} sets up"
-    sentence = f"{why}, so it keeps no transport mode and MTU for it"
+        why += f" and set up by {owner}"
+    sentence = (
+        f"{why}, so NetworkManager does not store its transport mode and MTU, and VDSM "
+        "cannot attach a network to it"
+    )
     fix = (
-        "VDSM can attach no network to it: take it out of unmanaged-devices "
-        "(NetworkManager.conf(5)) and of udev's NM_UNMANAGED, or let "
-        f"{owner or 'whoever sets it up'} keep transport mode and MTU"
+        "remove it from unmanaged-devices (NetworkManager.conf(5)) and from udev's "
+        "NM_UNMANAGED, or set transport mode and MTU in "
+        f"{owner or 'the program that sets it up'}"
     )
     yield Finding(ID, name, WARN, sentence, fix)
 
@@ -213,26 +224,26 @@ def _blocked(view: View, interface: Interface, settings: Settings) -> Finding:
             ID,
             name,
             verdict,
-            f"{settings.blocked}, but the port's netdev is {name} now: it was renamed",
+            f"{settings.blocked}, but the netdev was renamed to {name}",
             f"nmcli connection modify {foreign.uuid} connection.interface-name "
-            f"{shlex.quote(name)}, or give the port its old name back",
+            f"{shlex.quote(name)}, or restore the netdev's old name",
         )
     fix = (
-        "put the address into a profile (nmcli connection add type infiniband ifname "
-        f"{name} infiniband.transport-mode {DATAGRAM} ipv4.method manual ...), or take "
-        "it off and let the engine give one"
+        "move the address to a profile (nmcli connection add type infiniband ifname "
+        f"{name} infiniband.transport-mode {DATAGRAM} ipv4.method manual ...), or "
+        "remove it and let the engine assign one"
     )
     if interface.is_child and child_pkey(interface) is None:
-        fix = "delete the child, and name its P_Key in the policy's pkey_children"
+        fix = "delete the child, and add its P_Key to pkey_children in the policy"
     elif bonds_of(view, interface):
-        fix = "make the bond in the engine, or by profiles for the bond and its members"
+        fix = "create the bond in the engine, or create profiles for it and its members"
     return Finding(ID, name, verdict, settings.blocked, fix)
 
 
 def _policy_line(interface: Interface) -> str:
     return (
         "name the netdev in the policy (host: interfaces: - match: {guid: "
-        f'"{interface.port.guid or "..."}"}}), and a profile is made'
+        f'"{interface.port.guid or "..."}"}}), and apply creates a profile'
     )
 
 
@@ -240,22 +251,21 @@ RULES = (
     Rule(
         ID,
         "NetworkManager profile of an IPoIB netdev",
-        "Every IPoIB netdev that the policy names has a NetworkManager profile of type "
-        "infiniband, with interface-name and transport-mode set, also where the mode "
-        "is datagram. A profile that names a netdev which the port no longer has, as "
+        "Every IPoIB netdev that the policy names should have a NetworkManager profile "
+        "of type infiniband, with interface-name and transport-mode set, even if the "
+        "mode is datagram. A profile for a netdev that no longer exists, for example "
         "after a rename, is reported.",
         "When the engine attaches a logical network, VDSM sends name, MTU and IP "
-        "addresses, and neither a type nor a transport mode. nmstate changes the "
-        "profile that names the netdev, and keeps its mode; without such a profile it "
-        "makes one without a mode, and NetworkManager refuses that, so that the "
-        "network cannot be attached. NetworkManager writes the mode of the profile at "
-        "each activation, with the link taken down: a mode set in any other way is "
-        "lost there.",
-        "Name the netdev in the policy; the plan then makes the profile, with the mode "
-        "that the netdev has, and without IP addresses. A netdev that has an address "
-        "which no profile keeps is left alone: put the address into a profile first. "
-        "Where NetworkManager does not manage the netdev, no profile is made, and what "
-        "the plan sets is set in sysfs.",
+        "addresses, but no type and no transport mode. nmstate changes the profile "
+        "that names the netdev, and keeps its mode. Without such a profile it creates "
+        "one without a mode, which NetworkManager refuses, so the network cannot be "
+        "attached. NetworkManager writes the profile's mode at each activation, while "
+        "the link is down: a mode set in any other way is lost then.",
+        "Name the netdev in the policy; the plan then creates the profile, with the "
+        "present mode of the netdev and without IP addresses. A netdev with an address "
+        "that is in no profile is left unchanged: add the address to a profile first. "
+        "If NetworkManager does not manage the netdev, no profile is created, and "
+        "apply sets the values in sysfs.",
         (
             "NetworkManager nm-settings-nmcli(5), infiniband.transport-mode",
             "NetworkManager src/core/devices/nm-device-infiniband.c",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where the settings of an IPoIB netdev are kept: in a NetworkManager profile, one of
-its own or one that the plan makes, or, where NetworkManager does not manage the
-netdev, in sysfs alone. Pure.
+"""Find the NetworkManager profile that stores the settings of an IPoIB netdev. Pure.
+
+It is the netdev's own profile or one that the plan creates. If NetworkManager does not
+manage the netdev, its settings are only in sysfs.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, Profile
 from ovirt_rdma.host.policy.model import partition_read
 from ovirt_rdma.host.rules.base import PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.reapply import INFINIBAND_MTU
-from ovirt_rdma.host.rules.view import Interface, View, is_kept
+from ovirt_rdma.host.rules.view import Interface, View, is_persistent
 
 INFINIBAND_TYPE = "infiniband"
 NEW = "new:"
@@ -29,18 +31,21 @@ PARENT = "infiniband.parent"
 MAC_ADDRESS = "infiniband.mac-address"
 TSO = "ethtool.feature-tso"
 
-# How nmcli prints a property that says nothing.
+# nmcli's output for a property that is not set.
 UNSET = ("", "--", "auto", "0", "default", "-1", "ignore", "unknown")
 
-# A port's GUID is the last 8 of a netdev address's 20 bytes; the rest changes.
+# A port's GUID is the last 8 of the 20 bytes of a netdev's address; the rest changes.
 _GUID_BYTES = 8
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``target`` is the profile for Changes (a UUID or ``new:NETDEV``), None where
-    there is none and sysfs alone is set. ``profile`` is the one that is there.
-    ``blocked`` says why no setting can be kept, as a clause.
+    """The profile of a netdev.
+
+    - ``target``: the profile for Changes (a UUID or ``new:NETDEV``); None if there is
+      none, and only sysfs is set.
+    - ``profile``: the existing profile.
+    - ``blocked``: a clause why no profile can be created.
     """
 
     target: Optional[str] = None
@@ -48,57 +53,68 @@ class Settings:
     blocked: str = ""
 
     def value(self, name: str) -> Optional[str]:
-        """Return a property, None where the profile does not say or there is none."""
+        """Return a property; None if it is not set or there is no profile."""
         value = self.profile.value(name) if self.profile else None
         return None if value is None or value.strip().lower() in UNSET else value
 
     def change(self, name: str, after: str) -> tuple[Change, ...]:
-        """Return the Change that sets a property; none where it is so already."""
+        """Return the Change that sets a property; none if it has that value already."""
         if self.target is None or self.value(name) == after:
             return ()
         return (Change(PROFILE, self.target, self.value(name), after, name),)
 
 
 def settings_of(view: View, interface: Interface) -> Settings:
-    """Return where the settings of ``interface``, an IPoIB netdev, are kept."""
+    """Return the Settings of ``interface``, an IPoIB netdev."""
     if interface.planned:
         managed = is_managed(view, interface.parent or "")
         return Settings(NEW + interface.name if managed else None)
     if not is_managed(view, interface.name):
         return Settings()
     profile = interface.profile or unnamed_profile(view, interface)
-    if profile and is_kept(profile) and profile.type == INFINIBAND_TYPE:
+    if profile and is_persistent(profile) and profile.type == INFINIBAND_TYPE:
         return Settings(profile.uuid, profile)
     blocked = _blocked(view, interface)
     return Settings(None if blocked else NEW + interface.name, blocked=blocked)
 
 
 def _blocked(view: View, interface: Interface) -> str:
-    """Say, as a clause, why no profile can be made for a netdev that has none."""
+    """Return a clause why no profile can be created for a netdev without one; empty if
+    one can.
+    """
     name = interface.name
     foreign = renamed_profile(view, interface)
     if foreign:
-        return (
+        return Sentence(
+            "profile-of-other-netdev",
             f"the profile {foreign.name!r} of this port names the netdev "
-            f"{foreign.interface_name}"
+            f"{foreign.interface_name}",
         )
     if interface.is_child and child_pkey(interface) is None:
-        return (
-            "NetworkManager keeps P_Key children by the name that create_child gives, "
-            f"and {name} has another"
+        return Sentence(
+            "child-name-unsupported",
+            "NetworkManager requires the name that create_child gives a P_Key child, "
+            f"but {name} has another",
         )
     bonds = bonds_of(view, interface)
     if bonds:
-        return f"{name} is a member of {bonds[0]} and has no profile that keeps it"
+        return Sentence(
+            "bond-without-profile",
+            f"{name} is a member of {bonds[0]}, but has no profile for that",
+        )
     addresses = lasting_addresses(interface.netdev)
     if addresses:
-        return f"{name} has the address {addresses[0]} and no profile that keeps it"
+        return Sentence(
+            "address-without-profile",
+            f"{name} has the address {addresses[0]}, which is in no profile",
+        )
     return ""
 
 
 def child_pkey(interface: Interface) -> Optional[str]:
-    """Return the P_Key by which NetworkManager knows a child, as ``0x8001``; None where
-    it would call that child something else, ``PARENT.%04x`` being the only form.
+    """Return the P_Key in the name of a child, such as ``0x8001``.
+
+    None if NetworkManager would give that child another name than ``PARENT.%04x``.
     """
     ipoib = interface.netdev.ipoib
     parent, dot, digits = interface.name.rpartition(".")
@@ -112,9 +128,8 @@ def child_pkey(interface: Interface) -> Optional[str]:
 def new_profile(
     name: str, mode: str, parent: Optional[str] = None, pkey: Optional[str] = None
 ) -> tuple[Change, ...]:
-    """Return the Changes that make a profile for the netdev ``name``, with ``parent``
-    and ``pkey`` where it is a P_Key child: without IP addresses, which are the
-    engine's to give.
+    """Return the Changes that create a profile for the netdev ``name``, with ``parent``
+    and ``pkey`` for a P_Key child. It has no IP addresses: the engine assigns them.
     """
     properties = {
         CONNECTION_TYPE: INFINIBAND_TYPE,
@@ -131,17 +146,17 @@ def new_profile(
 
 
 def is_managed(view: View, name: str) -> bool:
-    """Whether NetworkManager runs and manages the netdev ``name``."""
+    """Whether NetworkManager is running and manages the netdev ``name``."""
     return name in view.managed
 
 
 def unnamed_profile(view: View, interface: Interface) -> Optional[Profile]:
-    """Return the profile that names the port by GUID only, and no netdev."""
+    """Return the profile that names the port by GUID only, and no netdev, or None."""
     return _by_guid(view, interface, named=False)
 
 
 def renamed_profile(view: View, interface: Interface) -> Optional[Profile]:
-    """Return the profile of the port's GUID that names another netdev."""
+    """Return the profile of the port's GUID that names another netdev, or None."""
     return _by_guid(view, interface, named=True)
 
 
@@ -155,7 +170,7 @@ def _by_guid(view: View, interface: Interface, *, named: bool) -> Optional[Profi
         settings = Settings(profile=profile)
         if (
             profile.type == INFINIBAND_TYPE
-            and is_kept(profile)
+            and is_persistent(profile)
             and mac is not None
             and guid is not None
             and _guid(mac) == guid
@@ -170,22 +185,22 @@ def _by_guid(view: View, interface: Interface, *, named: bool) -> Optional[Profi
 def bonds_of(view: View, interface: Interface) -> tuple[str, ...]:
     """Return the bonds of which ``interface`` is a member: one, or none."""
     above = [view.netdev(name) for name in interface.netdev.uppers]
-    return tuple(one.name for one in above if one and one.bond)
+    return tuple(upper.name for upper in above if upper and upper.bond)
 
 
 def lasting_addresses(netdev: Netdev) -> tuple[str, ...]:
-    """Return the IP addresses of ``netdev`` but for link-local ones, which the kernel
-    makes itself.
+    """Return the IP addresses of ``netdev`` without link-local ones, which the kernel
+    assigns itself.
     """
-    found = []
+    addresses = []
     for text in netdev.addresses:
         try:
             if ipaddress.ip_interface(text).ip.is_link_local:
                 continue
         except ValueError:
-            pass  # odd, so better counted than lost
-        found.append(text)
-    return tuple(found)
+            pass  # an invalid address counts too, so that it is not lost
+        addresses.append(text)
+    return tuple(addresses)
 
 
 def write(interface: Interface, name: str, after: str) -> Change:

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IPOIB-TSO-01 and IPOIB-TSO-02: TSO of IPoIB netdevs. Pure.
+"""IPOIB-TSO-01 and IPOIB-TSO-02: check and set TSO of IPoIB netdevs. Pure.
 
-What has to change so that an IPoIB netdev has TSO, or has none. Pure.
+IPOIB-TSO-01 turns TSO off on a ConnectX of revision a0, IPOIB-TSO-02 sets it as the
+policy requires.
 
-NetworkManager leaves an offload alone that the profile does not name, at activations
-and when the netdev is let go (``_ethtool_state_set`` and ``_ethtool_state_reset``,
-src/core/devices/nm-device.c). So it is set by ethtool, and again by our unit when the
-netdev comes anew. In the profile it would make NetworkManager refuse each Reapply
-(:mod:`.reapply`); there it is changed only where the profile names it otherwise, as
-NetworkManager would set that with its next activation.
-
-IPOIB-TSO-01: TSO has to be off behind a ConnectX of revision a0.
-
-IPOIB-TSO-02: TSO of IPoIB netdevs as the policy says.
+NetworkManager does not change an offload that the profile does not name, neither at
+activations nor when it releases the netdev (``_ethtool_state_set`` and
+``_ethtool_state_reset``, src/core/devices/nm-device.c). So it is set by ethtool, and
+our unit sets it again when the netdev is recreated. In the profile it would make
+NetworkManager refuse each Reapply (:mod:`.reapply`). The profile is changed only if it
+has another value, which NetworkManager would set at the next activation.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.model import AUTO, CONNECTED, OFF, ON
 from ovirt_rdma.host.rules.base import (
     FAIL,
@@ -42,57 +40,57 @@ from ovirt_rdma.host.rules.infiniband.limits import (
     revision_text,
     tso_of,
 )
-from ovirt_rdma.host.rules.infiniband.mode_choice import coming_mode
+from ovirt_rdma.host.rules.infiniband.mode_choice import planned_mode
 from ovirt_rdma.host.rules.infiniband.settings import TSO, Settings, settings_of
 from ovirt_rdma.host.rules.reapply import class_of
 from ovirt_rdma.host.rules.view import Interface, View
 
-_PROFILE_BACK = "the profile's property to its earlier value"
+_PROFILE_UNDO = "the profile's earlier value"
 
 
 def wanted_tso(interface: Interface) -> Optional[str]:
-    """Return what the policy says of TSO: ``on``, ``off``, ``auto`` or None."""
+    """Return the policy's TSO for ``interface``: ``on``, ``off``, ``auto`` or None."""
     return interface.wanted.tso if interface.wanted else None
 
 
 def tso_changes(
     interface: Interface, settings: Settings, tso: Tso, target: str
 ) -> tuple[Change, ...]:
-    """Return the Changes that turn TSO to ``target``: in a profile that says otherwise,
-    then at once.
+    """Return the Changes that set TSO to ``target``: in a profile with another value,
+    then live.
     """
     opposed = bool(tso.changeable) and settings.value(TSO) not in (None, target)
-    kept = settings.change(TSO, target) if opposed else ()
-    return (*kept, *_at_once(interface, tso, target))
+    profile = settings.change(TSO, target) if opposed else ()
+    return (*profile, *_live(interface, tso, target))
 
 
-def _at_once(interface: Interface, tso: Tso, target: str) -> tuple[Change, ...]:
+def _live(interface: Interface, tso: Tso, target: str) -> tuple[Change, ...]:
     if target == ON:
-        # Asked for and not on is connected mode's doing; datagram mode gives it back.
-        names = [n for n in tso.changeable if n not in (*tso.on, *tso.asked)]
+        # Datagram mode turns requested features on that connected mode turned off.
+        names = [n for n in tso.changeable if n not in (*tso.on, *tso.requested)]
     else:
-        names = [n for n in (*tso.on, *tso.asked) if n in tso.changeable]
+        names = [n for n in (*tso.on, *tso.requested) if n in tso.changeable]
     before = OFF if target == ON else ON
     known = None if interface.planned else before
     return tuple(Change(OFFLOAD, interface.name, known, target, n) for n in names)
 
 
 def undo_of(changes: tuple[Change, ...]) -> str:
-    """Return what takes ``changes`` back, as a clause."""
+    """Return a clause about the revert of ``changes``."""
     kinds = {change.kind for change in changes}
     if kinds == {OFFLOAD}:
-        return "turns it back"
+        return "restores the earlier state"
     if kinds == {PROFILE}:
-        return f"sets {_PROFILE_BACK}"
-    return f"turns it back, and {_PROFILE_BACK}"
+        return f"restores {_PROFILE_UNDO}"
+    return f"restores the earlier state, and {_PROFILE_UNDO}"
 
 
 def tso_text(tso: Tso) -> str:
-    """Return the state of TSO as a word or two."""
+    """Return the state of TSO in a few words."""
     if tso.on:
         return "on"
-    if tso.asked:
-        return "off, as connected mode has none, but asked for"
+    if tso.requested:
+        return "off, but requested (connected mode has no TSO)"
     return "off" if tso.changeable else "off [fixed]"
 
 
@@ -102,8 +100,8 @@ MUST_BE_OFF = "a ConnectX of revision a0 must not use TSO over IPoIB"
 
 
 def decide_a0(view: View) -> Iterator[Outcome]:
-    """Give a finding for each IPoIB netdev of a ConnectX of revision a0, and a step
-    where TSO is on and the policy leaves it to us.
+    """Yield a finding for each IPoIB netdev of a ConnectX of revision a0, and a step if
+    TSO is on and the policy has ``tso: auto`` or ``off``.
     """
     none = True
     for interface in in_order(view):
@@ -114,19 +112,19 @@ def decide_a0(view: View) -> Iterator[Outcome]:
             if wanted_tso(interface) in (AUTO, OFF):
                 yield from _step(view, interface)
     if none:
-        sentence = "no IPoIB netdev is behind a ConnectX of revision a0"
+        sentence = "no IPoIB netdev is on a ConnectX of revision a0"
         yield Finding(A0_ID, "host", SKIP, sentence)
 
 
 def _finding(interface: Interface) -> Finding:
     name = interface.name
-    told = revision_text(interface.device)
-    card = f"{name} is behind a ConnectX of revision a0 ({told})"
+    revision = revision_text(interface.device)
+    adapter = f"{name} is on a ConnectX of revision a0 ({revision})"
     tso = tso_of(interface.netdev)
     if tso is None:
-        fix = f"install ethtool, or look: ethtool -k {name}"
+        fix = f"install ethtool, or check manually: ethtool -k {name}"
         return Finding(
-            A0_ID, name, WARN, f"{card}; whether TSO is on is not known", fix
+            A0_ID, name, WARN, f"{adapter}, and its TSO state is unknown", fix
         )
     fix = ""
     if wanted_tso(interface) not in (AUTO, OFF):
@@ -135,21 +133,21 @@ def _finding(interface: Interface) -> Finding:
         fix = f"policy.yaml, host: interfaces: [{rule}]"
     if tso.on and not set(tso.on) & set(tso.changeable):
         fix = (
-            "its driver does not let it be turned off ([fixed]), and connected mode "
-            "has none: transport_mode: connected in the policy"
+            "its driver does not support turning TSO off ([fixed]); connected mode has "
+            "no TSO: set transport_mode: connected in the policy"
         )
     if tso.on:
-        sentence = f"{card}, and TSO is on ({', '.join(tso.on)})"
+        sentence = f"{adapter}, and TSO is on ({', '.join(tso.on)})"
         return Finding(A0_ID, name, FAIL, sentence, fix)
-    if tso.asked:
+    if tso.requested:
         sentence = (
-            f"{card}; TSO is off in connected mode, and datagram mode turns it on"
+            f"{adapter}; TSO is off in connected mode, and datagram mode turns it on"
         )
         return Finding(A0_ID, name, WARN, sentence, fix)
-    how = "off [fixed]: the driver knows this card"
+    state = "off [fixed]: the driver detects this adapter"
     if tso.changeable:
-        how = "off, and the driver would let it be turned on"
-    return Finding(A0_ID, name, PASS, f"{card}; TSO is {how}")
+        state = "off, and the driver would allow turning it on"
+    return Finding(A0_ID, name, PASS, f"{adapter}; TSO is {state}")
 
 
 def _step(view: View, interface: Interface) -> Iterator[Step]:
@@ -161,7 +159,7 @@ def _step(view: View, interface: Interface) -> Iterator[Step]:
         yield Step(
             A0_ID,
             interface.name,
-            f"TSO of {interface.name}",
+            f"turn TSO of {interface.name} {OFF}",
             tso_text(tso),
             OFF,
             effect,
@@ -177,19 +175,19 @@ A0_RULES = (
     Rule(
         A0_ID,
         "TSO of ConnectX revision a0",
-        "Behind the first ConnectX (Mellanox MT25408 and its kin, revision a0), TCP "
-        "segmentation offload has to be off on every IPoIB netdev, P_Key children "
-        "included. The card is told by its PCI id and by its revision, hw_rev of the "
-        "RDMA device before the PCI revision: ConnectX-2 has the same ids, and "
-        "revision b0.",
-        "The kernel's driver offers TSO on all ConnectX but revision a0. Today's mlx4 "
-        "driver so shows off [fixed], and there is nothing to do; older drivers and "
-        "some that are not the kernel's do not know the card and leave TSO on. The "
-        "drivers in EL9's and EL10's kernels never need this rule: they do not take "
-        "these cards at all (see DRIVER-01).",
-        "Name the netdev in the policy with tso: auto. The plan then turns TSO off "
-        "where it is really on, by ethtool, and again when the netdev comes anew. A "
-        "script that runs ethtool -K at boot can go.",
+        "On the first ConnectX (Mellanox MT25408 and similar, revision a0), TCP "
+        "segmentation offload must be off on every IPoIB netdev, P_Key children "
+        "included. The rule identifies the adapter by PCI id and revision: ConnectX-2 "
+        "has the same ids, and revision b0. hw_rev of the RDMA device takes precedence "
+        "over the PCI revision.",
+        "The kernel's driver supports TSO on all ConnectX but revision a0. Today's "
+        "mlx4 driver therefore shows off [fixed], and there is nothing to do. Older "
+        "drivers and some out-of-tree drivers do not detect the adapter and leave TSO "
+        "on. The drivers in EL9's and EL10's kernels never need this rule: they do not "
+        "support these adapters at all (see DRIVER-01).",
+        "Name the netdev in the policy with tso: auto. If TSO is on, apply turns it "
+        "off by ethtool, and ovirt-rdma-netdev@.service does so again when the netdev "
+        "is recreated. A script that runs ethtool -K at boot is no longer needed.",
         (
             "Linux drivers/infiniband/hw/mlx4/main.c and mlx4_ib.h, "
             "MLX4_IB_CARD_REV_A0",
@@ -205,62 +203,61 @@ SOURCE = "Linux ulp/ipoib/ipoib_main.c, ipoib_set_dev_features and ipoib_fix_fea
 
 
 def decide(view: View) -> Iterator[Outcome]:
-    """Give a finding for each IPoIB netdev, and a step where the policy wants TSO
-    another way than it is.
+    """Yield a finding for each IPoIB netdev, and a step if the policy requires another
+    TSO state.
     """
     if not view.ipoib:
         yield Finding(ID, "host", SKIP, "this host has no IPoIB netdev")
     for interface in in_order(view):
-        found = list(_wanted(view, interface))
+        outcomes = list(_wanted(view, interface))
         if interface.planned:
-            found = [one for one in found if isinstance(one, Step)]
-        yield from found
+            outcomes = [o for o in outcomes if isinstance(o, Step)]
+        yield from outcomes
 
 
 def _wanted(view: View, interface: Interface) -> Iterator[Outcome]:
     name = interface.name
-    says = wanted_tso(interface)
+    wanted = wanted_tso(interface)
     tso = tso_of(interface.netdev)
     a0 = is_connectx_a0(interface.device)
     if tso is None:
-        sentence = f"whether TSO is on for {name} is not known"
-        fix = "install ethtool" if says else ""
-        yield Finding(ID, name, SKIP, sentence, fix)
+        fix = "install ethtool" if wanted else ""
+        yield Finding(ID, name, SKIP, f"the TSO state of {name} is unknown", fix)
         return
     shown = f"TSO of {name} is {tso_text(tso)}"
-    if says is None or (a0 and says != ON):
+    if wanted is None or (a0 and wanted != ON):
         if a0:
             yield Finding(ID, name, SKIP, f"{shown}; see IPOIB-TSO-01")
         else:
-            yield Finding(ID, name, PASS, f"{shown}; the policy does not say")
+            yield Finding(ID, name, PASS, f"{shown}; the policy does not set it")
         return
-    target = OFF if says == OFF else ON
+    target = OFF if wanted == OFF else ON
     refused = _refusal(view, interface, tso, target)
-    if refused and says == AUTO:
+    if refused and wanted == AUTO:
         yield Finding(ID, name, PASS, f"{shown}: {refused}")
         return
-    reason = "the policy asks for it"
-    if says == AUTO:
-        reason = "it saves the CPU the cutting of TCP segments"
+    reason = "the policy requires it"
+    if wanted == AUTO:
+        reason = "with TSO the adapter segments TCP data instead of the CPU"
     settings = settings_of(view, interface)
     changes = () if refused else tso_changes(interface, settings, tso, target)
     if refused:
         sentence = f"{shown}, and the policy's {target} is not possible: {refused}"
-        fix = "write tso: auto for it in the policy"
+        fix = "set tso: auto for it in the policy"
         yield Finding(ID, name, FAIL, sentence, fix)
     elif not changes:
         yield Finding(ID, name, PASS, f"{shown}: {reason}")
     elif all(change.kind != OFFLOAD for change in changes):
         other = ON if target == OFF else OFF
-        yield Finding(ID, name, WARN, f"{shown}, and its profile will turn it {other}")
+        yield Finding(ID, name, WARN, f"{shown}, but its profile will turn it {other}")
     else:
-        yield Finding(ID, name, FAIL, f"{shown}, and should be {target}: {reason}")
+        yield Finding(ID, name, FAIL, f"{shown}, but should be {target}: {reason}")
     if refused or changes:
         effect = class_of(changes, settings.profile)
         yield Step(
             ID,
             name,
-            f"TSO of {name}",
+            f"turn TSO of {name} {target}",
             tso_text(tso),
             target,
             effect,
@@ -274,19 +271,21 @@ def _wanted(view: View, interface: Interface) -> Iterator[Outcome]:
 
 
 def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:
-    """Say, as a clause, why TSO cannot be as wanted, or nothing."""
+    """Return a clause why TSO cannot be set to ``target``; empty if it can."""
     if target == OFF:
         if tso.on and not set(tso.on) & set(tso.changeable):
-            return "the driver does not let it be turned off ([fixed])"
+            return Sentence(
+                "tso-fixed", "the driver does not support turning it off ([fixed])"
+            )
         return ""
     if is_connectx_a0(interface.device):
-        return MUST_BE_OFF
-    if coming_mode(view, interface) == CONNECTED:
+        return Sentence("tso-on-connectx-a0", MUST_BE_OFF)
+    if planned_mode(view, interface) == CONNECTED:
         now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
-        goes = "" if now == CONNECTED else "it goes to connected mode, and "
-        return f"{goes}connected mode has none"
+        change = "" if now == CONNECTED else "the plan sets connected mode, and "
+        return Sentence("tso-in-connected-mode", f"{change}connected mode has no TSO")
     if not tso.on and not tso.changeable:
-        return "the driver offers none (off [fixed])"
+        return Sentence("tso-fixed", "the driver does not support TSO (off [fixed])")
     return ""
 
 
@@ -294,16 +293,17 @@ RULES = (
     Rule(
         ID,
         "TSO of IPoIB netdevs",
-        "The policy's tso is on, off, or auto: on wherever mode and driver have it.",
-        "With TSO the adapter cuts TCP segments, and the CPU hands over up to 64 KiB "
-        "at a time. Connected mode has no TSO: the kernel turns it off there, and on "
-        "again with datagram mode if it was asked for. What ethtool shows as [fixed] "
-        "cannot be changed.",
-        "Write tso: auto, or nothing. What is set here is set again by "
-        "ovirt-rdma-netdev@.service when the netdev comes anew, and NetworkManager "
-        "leaves an offload alone that the profile does not name. Where the profile "
-        "names it otherwise (ethtool.feature-tso), that is changed, and the profile "
-        "activated once, which takes the link down.",
+        "TSO should have the state in the policy's tso: on, off, or auto, which is on "
+        "if mode and driver support it.",
+        "With TSO the adapter segments TCP data, and the CPU passes up to 64 KiB at a "
+        "time. Connected mode has no TSO: the kernel turns it off there, and datagram "
+        "mode turns it on again if it was requested. A feature that ethtool shows as "
+        "[fixed] cannot be changed.",
+        "Set tso: auto, or do not set it. ovirt-rdma-netdev@.service sets it again "
+        "when the netdev is recreated, and NetworkManager does not change an offload "
+        "that the profile does not name. If the profile has another value "
+        "(ethtool.feature-tso), that is changed and the profile is activated once, "
+        "which takes the link down.",
         (
             "Linux drivers/infiniband/ulp/ipoib/ipoib_main.c, ipoib_fix_features",
             "ethtool(8), -k and -K",

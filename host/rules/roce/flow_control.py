@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ROCE-PFC-01 and ROCE-ECN-01: whether the network below RoCE loses packets.
+"""ROCE-PFC-01 and ROCE-ECN-01: check flow control and congestion notification. Pure.
 
-Warnings only: whether a fabric needs them is a matter of its switches and adapters.
+Without them the network below RoCE may lose packets. The rules only warn: it depends on
+switches and adapters if a fabric needs them.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ _LOSSLESS = "dcb pfc set dev {name} prio-pfc 3:on, for priority 3"
 
 
 def decide_pfc(view: View) -> Iterator[Finding]:
-    """Give a finding about PFC for each netdev of a RoCE port."""
-    yield from _hardware(view, PFC)
+    """Yield a finding about PFC for each netdev of a RoCE port."""
+    yield from _skipped(view, PFC)
     for interface in _interfaces(view):
         yield _pfc(interface)
 
 
 def decide_ecn(view: View) -> Iterator[Finding]:
-    """Give a finding about ECN for each netdev of a RoCE port."""
-    yield from _hardware(view, ECN)
+    """Yield a finding about ECN for each netdev of a RoCE port."""
+    yield from _skipped(view, ECN)
     for interface in _interfaces(view):
         yield _ecn(interface)
 
 
-def _hardware(view: View, rule: str) -> Iterator[Finding]:
-    """Say why there is nothing to look at, where that is so."""
+def _skipped(view: View, rule: str) -> Iterator[Finding]:
+    """Yield a finding for each port that cannot be checked."""
     ports = list(roce_ports(view))
     if not ports:
         yield without_roce(view, rule)
@@ -48,10 +49,10 @@ def _hardware(view: View, rule: str) -> Iterator[Finding]:
 
 def _interfaces(view: View) -> Iterator[Interface]:
     for port in roce_ports(view):
-        yield from _of_hardware(port)
+        yield from _hardware_netdevs(port)
 
 
-def _of_hardware(port: RocePort) -> tuple[Interface, ...]:
+def _hardware_netdevs(port: RocePort) -> tuple[Interface, ...]:
     return () if port.is_soft else port.bases
 
 
@@ -59,7 +60,7 @@ def _pfc(interface: Interface) -> Finding:
     name, dcb = interface.name, interface.netdev.dcb or _NOTHING
     paused = bool(dcb.pause_rx or dcb.pause_tx)
     if dcb.pfc_priorities is None and not paused:
-        sentence = f"whether {name} has priority flow control cannot be told"
+        sentence = f"the priority flow control of {name} is unknown"
         return Finding(PFC, name, SKIP, sentence, f"dcb pfc show dev {name}")
     if dcb.pfc_priorities and paused:
         return Finding(
@@ -67,7 +68,7 @@ def _pfc(interface: Interface) -> Finding:
             name,
             WARN,
             f"{name} has both PFC (priority {_list(dcb.pfc_priorities)}) and global "
-            "pause, and the adapter does only one of them",
+            "pause, but the adapter uses only one of them",
             f"ethtool -A {name} rx off tx off",
         )
     if dcb.pfc_priorities and dcb.trust == "pcp":
@@ -75,7 +76,7 @@ def _pfc(interface: Interface) -> Finding:
             PFC,
             name,
             WARN,
-            f"{name} has PFC for priority {_list(dcb.pfc_priorities)} but takes the "
+            f"{name} has PFC for priority {_list(dcb.pfc_priorities)}, but takes the "
             "priority from the VLAN tag: untagged RoCE has priority 0",
             f"mlnx_qos -i {name} --trust dscp, or a VLAN with an egress priority map",
         )
@@ -90,14 +91,14 @@ def _pfc(interface: Interface) -> Finding:
         name,
         WARN,
         f"{name} has no flow control: under congestion the switch drops RoCE packets",
-        f"as the switch has it: {_LOSSLESS.format(name=name)}",
+        f"use the switch's setting, for example: {_LOSSLESS.format(name=name)}",
     )
 
 
 def _ecn(interface: Interface) -> Finding:
     name, dcb = interface.name, interface.netdev.dcb or _NOTHING
     if dcb.ecn_priorities is None:
-        sentence = f"whether {name} does ECN for RoCE cannot be told"
+        sentence = f"the ECN state of RoCE on {name} is unknown"
         fix = "the vendor's tool for the adapter shows it"
         if interface.device.driver == MLX5:
             fix = (
@@ -108,12 +109,14 @@ def _ecn(interface: Interface) -> Finding:
     without = sorted(set(dcb.pfc_priorities or ()) - set(dcb.ecn_priorities))
     fix = f"echo 1 > /sys/class/net/{name}/ecn/roce_np/enable/N, and roce_rp"
     if not dcb.ecn_priorities:
-        sentence = f"{name} does no ECN for RoCE: only PFC, if at all, slows senders"
+        sentence = (
+            f"{name} has no ECN for RoCE: senders slow down by PFC only, if at all"
+        )
         return Finding(ECN, name, WARN, sentence, fix)
     if without:
-        sentence = f"{name} does PFC but not ECN for priority {_list(without)}"
+        sentence = f"{name} has PFC but no ECN for priority {_list(without)}"
         return Finding(ECN, name, WARN, sentence, fix)
-    sentence = f"{name} does ECN for priority {_list(dcb.ecn_priorities)}"
+    sentence = f"{name} has ECN for priority {_list(dcb.ecn_priorities)}"
     return Finding(ECN, name, PASS, sentence)
 
 
@@ -133,19 +136,19 @@ PFC_RULE = Rule(
     title="priority flow control below RoCE",
     what=(
         "The Ethernet ports below RoCE should have PFC on the priority that RoCE uses "
-        "(3, by custom), or global pause, but not both."
+        "(by convention 3), or global pause, but not both."
     ),
     why=(
-        "RoCE sends a lost packet's whole window again, so a switch that drops under "
-        "congestion costs it far more than TCP. PFC makes the sender wait instead. "
-        "The priority comes from the DSCP or from the VLAN tag; untagged packets have "
-        "priority 0 when the tag is trusted. Newer adapters bear some loss, which is "
-        "why this is a warning."
+        "After a lost packet RoCE sends the whole window again, so a switch that drops "
+        "packets under congestion slows it far more than TCP. With PFC the sender "
+        "waits instead. The priority comes from the DSCP or from the VLAN tag; if the "
+        "tag is trusted, untagged packets have priority 0. Newer adapters tolerate "
+        "some loss, therefore the finding is only a warning."
     ),
     fix=(
-        "Set it as the switch has it, on every host and on the server: one priority "
+        "Use the same setting on the switch, every host and the server: one priority "
         "for RoCE, PFC on it, trust DSCP, global pause off. dcb and mlnx_qos set it "
-        "until the next boot; keep it in a unit of your own."
+        "until the next boot; set it at boot by your own unit."
     ),
     sources=_DCB_SOURCES,
     decide=decide_pfc,
@@ -158,13 +161,13 @@ ECN_RULE = Rule(
     why=(
         "With ECN the switch marks packets before its queue is full, the receiver "
         "sends congestion notifications, and the sender slows down (DCQCN). PFC alone "
-        "stops whole links and spreads the jam. Packets must be marked as capable of "
-        "ECN: a type of service of 106 is DSCP 26 with that mark "
+        "stops whole links and spreads the congestion. Packets must be marked as "
+        "ECN-capable: a type of service of 106 is DSCP 26 with that mark "
         "(default_roce_tos in configfs)."
     ),
     fix=(
-        "Enable it for the priority on the adapter and on the switch, there typically "
-        "from 150 to 1500 kB of queue."
+        "Enable ECN for the priority on the adapter and on the switch; on the switch "
+        "typically from 150 to 1500 kB of queue."
     ),
     sources=_DCB_SOURCES,
     decide=decide_ecn,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ROCE-GID-01: the GIDs by which RDMA CM finds a RoCE port, and their type."""
+"""ROCE-GID-01: check type and addresses of the GIDs of RoCE ports. Pure.
+
+RDMA CM finds a port by the GID of the source address.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ V1, V2 = "IB/RoCE v1", "RoCE v2"
 
 
 def decide(view: View) -> Iterator[Finding]:
-    """Give findings for each RoCE port."""
+    """Yield findings for each RoCE port."""
     ports = list(roce_ports(view))
     if not ports:
         yield without_roce(view, ID)
@@ -33,7 +36,7 @@ def _port(port: RocePort) -> Iterator[Finding]:
     types = {gid.type for gid in port.port.gids}
     if not types - {None}:
         sentence = f"{port.name} shows no GID with a type"
-        yield Finding(ID, port.name, SKIP, sentence, _look(port))
+        yield Finding(ID, port.name, SKIP, sentence, _show_gids(port))
         return
     default = port.port.default_gid_type
     if V2 not in types:
@@ -41,9 +44,9 @@ def _port(port: RocePort) -> Iterator[Finding]:
             ID,
             port.name,
             WARN,
-            f"{port.name} does RoCE v1 only: it stays within one Ethernet segment, and "
-            "the server must do v1 too",
-            "many NFS servers do RoCE v2 only; ConnectX-3 Pro and later have it",
+            f"{port.name} supports RoCE v1 only, which is limited to one Ethernet "
+            "segment and to servers that support v1",
+            "use ConnectX-3 Pro or later: many NFS servers support RoCE v2 only",
         )
     elif default == V1:
         folder = shlex.quote(f"/sys/kernel/config/rdma_cm/{port.device.name}")
@@ -51,23 +54,23 @@ def _port(port: RocePort) -> Iterator[Finding]:
             ID,
             port.name,
             WARN,
-            f"RDMA CM uses RoCE v1 on {port.name}, although it can do v2",
+            f"RDMA CM uses RoCE v1 on {port.name}, although the port supports v2",
             f"mkdir -p {folder}; echo 'RoCE v2' > "
             f"{folder}/ports/{port.port.number}/default_roce_mode",
         )
     else:
-        said = "" if default is None else f", and RDMA CM uses {default}"
-        yield Finding(ID, port.name, PASS, f"{port.name} does RoCE v2{said}")
+        used = "" if default is None else f", and RDMA CM uses {default}"
+        yield Finding(ID, port.name, PASS, f"{port.name} supports RoCE v2{used}")
     yield from _addresses(port)
 
 
 def _addresses(port: RocePort) -> Iterator[Finding]:
-    """Hold the addresses of the port's netdevs against its GID table."""
+    """Compare the addresses of the port's netdevs with its GID table."""
     gids = {gid.gid.lower() for gid in port.port.gids}
     if not port.with_address:
         names = ", ".join(base.name for base in port.bases) or port.name
-        sentence = f"no address is on {names}, nor on a netdev above"
-        fix = "give the storage network an address; RDMA CM finds the port by it"
+        sentence = f"neither {names} nor a netdev above has an address"
+        fix = "assign an address to the storage network: RDMA CM finds the port by it"
         yield Finding(ID, port.name, SKIP, sentence, fix)
     for netdev in port.with_address:
         missing = [a for a in global_addresses(netdev) if gid_of(a) not in gids]
@@ -78,11 +81,11 @@ def _addresses(port: RocePort) -> Iterator[Finding]:
                 WARN,
                 f"{', '.join(missing)} of {netdev.name} is not in the GID table of "
                 f"{port.name}: RDMA CM cannot use it there",
-                f"ip link set {netdev.name} up; {_look(port)}",
+                f"ip link set {netdev.name} up; {_show_gids(port)}",
             )
 
 
-def _look(port: RocePort) -> str:
+def _show_gids(port: RocePort) -> str:
     folder = f"/sys/class/infiniband/{port.device.name}/ports/{port.port.number}"
     return f"grep . {folder}/gids/* shows the table"
 
@@ -92,19 +95,19 @@ RULE = Rule(
     title="GIDs of RoCE ports",
     what=(
         "A RoCE port should have GIDs of type RoCE v2, one for each address of its "
-        "netdev and of the bonds, VLANs and bridges above, and RDMA CM should take v2."
+        "netdev and of the bonds, VLANs and bridges above, and RDMA CM should use v2."
     ),
     why=(
         "RDMA CM finds the port by the GID of the source address; a mount from an "
-        "address without one fails with Protocol error. RoCE v1 is an Ethernet type of "
-        "its own: no router passes it, switches do not tell it apart for PFC and ECN, "
-        "and many servers do not listen to it. The kernel takes v2 where the device "
-        "has it, unless someone set default_roce_mode."
+        "address without a GID fails with Protocol error. RoCE v1 has its own Ethernet "
+        "type: routers do not forward it, switches do not distinguish it for PFC and "
+        "ECN, and many servers do not accept it. The kernel uses v2 if the device "
+        "supports it, unless default_roce_mode was changed."
     ),
     fix=(
-        "Write RoCE v2 to default_roce_mode of the port in configfs, or take away what "
-        "sets v1 at boot (cma_roce_mode of mlnx-tools, a unit, a udev rule). Put the "
-        "storage address on the port's netdev or on one above it."
+        "Write RoCE v2 to default_roce_mode of the port in configfs, or remove what "
+        "sets v1 at boot (cma_roce_mode of mlnx-tools, a unit, a udev rule). Assign "
+        "the storage address to the port's netdev or to one above it."
     ),
     sources=(
         "Linux drivers/infiniband/core/cma_configfs.c, roce_gid_mgmt.c",

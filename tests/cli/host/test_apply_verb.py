@@ -112,7 +112,7 @@ def test_what_a_rule_refuses_is_listed_and_not_done(ready):
     ready.fake.network_manager()
     for name in ("ib0", "ib1"):
         ready.fake.nm_device(name, "disconnected")
-    why = "ib0 has the address 10.0.0.2/24 and no profile that keeps it"
+    why = "ib0 has the address 10.0.0.2/24, which is in no profile"
     document = ready("plan", "-o", "json").document
     result = ready("apply", "-o", "json")
     assert result.code == 0

@@ -26,13 +26,13 @@ def facts(name):
 @pytest.mark.parametrize(
     ("name", "netdev", "mode", "mtu", "because"),
     [
-        (FABRIC, "ib0", None, 2044, "the link runs with MTU 2048"),
+        (FABRIC, "ib0", None, 2044, "the link has MTU 2048"),
         (FABRIC, "ib1", None, 65520, "it is in connected mode"),
-        (FABRIC, "ib1", "datagram", 2044, "the link runs with MTU 2048"),
+        (FABRIC, "ib1", "datagram", 2044, "the link has MTU 2048"),
         (FABRIC, "ib3", None, 4092, "the port's largest MTU is 4096"),
         (FABRIC, "ib0", "connected", 65520, "connected mode is asked for"),
         ("facts/connectx3-ib", "ib0", None, None, "neither port nor link tell"),
-        ("hosts/connectx-7-ndr/facts", "ib0", "connected", 2044, "datagram only"),
+        ("hosts/connectx-7-ndr/facts", "ib0", "connected", 2044, "datagram mode only"),
     ],
 )
 def test_limits(name, netdev, mode, mtu, because):
@@ -44,7 +44,7 @@ def test_limits(name, netdev, mode, mtu, because):
 
 def test_connected_mode_that_cannot_be():
     found = ipoib_mtus(facts("hosts/connectx-7-ndr/facts"), "connected")["ib0"]
-    assert "datagram only" in found.no_mode
+    assert "datagram mode only" in found.no_mode
 
 
 def test_children_are_told_from_ports():

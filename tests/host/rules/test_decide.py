@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All rules together: over any facts at all, and what explain can say of each."""
+"""All rules together: with any facts, and the texts that explain prints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
 from ovirt_rdma.host.rules.base import CLASSES, VERDICTS
 
-# Few words, so that things that name each other meet; and garbage.
+# Few words, so that names match each other; and invalid ones.
 WORDS = st.sampled_from(
     [
         *("ib0", "ib0.8001", "ib1", "bond0", "mlx4_0", "mlx5_0", "0000:04:00.0"),

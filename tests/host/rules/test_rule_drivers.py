@@ -60,8 +60,8 @@ def test_names_that_people_know(device, revision, name, module):
         pytest.param(
             {"adapters": (adapter("0x673c"),), "modules": MLX4, "software": GEN2_ON},
             "FAIL",
-            ("mlx4_core is loaded but has not taken it", "journalctl -k"),
-            id="ConnectX-2 on EL9 with a kernel that drives it",
+            ("mlx4_core is loaded but", "journalctl -k"),
+            id="ConnectX-2 on EL9 with a kernel that supports it",
         ),
         pytest.param(
             {
@@ -70,7 +70,7 @@ def test_names_that_people_know(device, revision, name, module):
                 "software": EL10,
             },
             "FAIL",
-            ("EL10 has dropped mlx4", "ELRepo"),
+            ("EL10 removed mlx4", "ELRepo"),
             id="ConnectX-3 on EL10",
         ),
         pytest.param(
@@ -89,7 +89,7 @@ def test_names_that_people_know(device, revision, name, module):
                 "modules": {"available": ("mlx5_core",)},
             },
             "FAIL",
-            ("there but not loaded", "modprobe mlx5_core"),
+            ("mlx5_core is available but not loaded", "modprobe mlx5_core"),
             id="not loaded",
         ),
         pytest.param(
@@ -101,7 +101,7 @@ def test_names_that_people_know(device, revision, name, module):
                 },
             },
             "FAIL",
-            ("/etc/modprobe.d/site.conf:3 keeps mlx5_core", "blacklist"),
+            ("/etc/modprobe.d/site.conf:3 prevents", "mlx5_core", "blacklist"),
             id="blacklisted",
         ),
         pytest.param(
@@ -113,19 +113,19 @@ def test_names_that_people_know(device, revision, name, module):
                 },
             },
             "FAIL",
-            ("keeps mlx5_core", "install"),
+            ("/etc/modprobe.d/site.conf:3 prevents", "mlx5_core", "install"),
             id="install false",
         ),
         pytest.param(
             {"adapters": (adapter("0x1017"),)},
             "FAIL",
-            ("whether this kernel has it cannot be told",),
-            id="modules not known",
+            ("mlx5_core is not loaded", "unknown"),
+            id="modules unknown",
         ),
         pytest.param(
             {"adapters": (adapter("0xffff", vendor="0x1234"),)},
             "FAIL",
-            ("1234:ffff", "not one that this program knows", "lspci"),
+            ("1234:ffff", "its PCI id is unknown", "lspci"),
             id="unknown id",
         ),
         pytest.param(
@@ -136,25 +136,25 @@ def test_names_that_people_know(device, revision, name, module):
             },
             "WARN",
             ("not loaded",),
-            id="a second card",
+            id="a second adapter",
         ),
         pytest.param(
             {"adapters": (adapter("0x1018", "vfio-pci"),)},
             "PASS",
-            ("held by vfio-pci",),
+            ("reserved for a guest by vfio-pci",),
             id="VF of a guest",
         ),
         pytest.param(
             {"adapters": (adapter("0x1018", physical_function="0000:04:00.0"),)},
             "PASS",
-            ("free for a guest",),
-            id="VF that is free",
+            ("available for a guest",),
+            id="VF that is available",
         ),
         pytest.param(
             {"adapters": (adapter("0x1017", "mlx5_core"),)},
             "PASS",
-            ("ConnectX-5 (15b3:1017) is driven by mlx5_core",),
-            id="in order",
+            ("ConnectX-5 (15b3:1017)", "mlx5_core"),
+            id="correct",
         ),
     ],
 )
@@ -178,7 +178,7 @@ def test_virtual_functions_are_counted_with_their_own():
     assert list(found) == ["0000:04:00.0"]
     assert found["0000:04:00.0"] == (
         "PASS",
-        "ConnectX-5 (15b3:1017) is driven by mlx5_core; virtual functions: "
+        "ConnectX-5 (15b3:1017) uses the driver mlx5_core; virtual functions: "
         "2 vfio-pci, 1 no driver | ",
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""MODOPT-01 and MODOPT-02: options that do nothing, and the policy's."""
+"""MODOPT-01 and MODOPT-02: options without effect, and the policy's."""
 
 from __future__ import annotations
 
@@ -118,6 +118,7 @@ def test_other_value_in_another_file_is_refused():
     found = steps(module_options.RULE, host, VFS)
     assert list(found) == ["mlx4_core.num_vfs"]
     step = found["mlx4_core.num_vfs"]
+    assert step.refused.id == "module-option-set-elsewhere"
     assert step.refused == "/etc/modprobe.d/site.conf:3 sets num_vfs=4"
     assert step.changes == ()
     verdict, text = findings(module_options.RULE, host, VFS)["mlx4_core.num_vfs"]
@@ -156,7 +157,7 @@ def test_written_option_and_the_running_module(running, verdict, words):
 
 
 def test_option_of_a_module_that_this_host_does_not_have():
-    """One policy for all hosts: not a reason for a file, nor for a warning."""
+    """The policy is for all hosts: this is no reason for a file or a warning."""
     host = facts(modules={"available": ("mlx5_core",)})
     assert steps(module_options.RULE, host, VFS) == {}
     assert findings(module_options.RULE, host, VFS)["mlx4_core.num_vfs"][0] == "SKIP"

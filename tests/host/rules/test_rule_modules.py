@@ -74,32 +74,32 @@ def test_everything_loaded_by_rdma_core():
         (
             _ib(software=NO_RDMA_CORE, load_lines=()),
             "WARN",
-            ("nothing was found that loads it", "host: modules: [ib_ipoib]"),
+            ("nothing loads it at boot", "host: modules: [ib_ipoib]"),
         ),
         (
             _ib(load_lines=RDMA_CORE_LISTS[:-2]),
             "WARN",
-            ("nothing was found that loads it",),
+            ("nothing loads it at boot",),
         ),
         (
-            # A driver that udev's rules do not know as InfiniBand.
+            # A driver that udev's rules do not list as InfiniBand.
             _ib(device=ib_device(driver="new_hca")),
             "WARN",
-            ("nothing was found that loads it",),
+            ("nothing loads it at boot",),
         ),
         (
             _ib(load_lines=(load_line("ib_ipoib"),)),
             "PASS",
             ("/etc/modules-load.d/site.conf:2",),
         ),
-        (_ib(software={}, load_lines=()), "SKIP", ("cannot be told",)),
+        (_ib(software={}, load_lines=()), "SKIP", ("it is unknown what loads it",)),
         # No systemd to ask for units, as in a container.
         (
             _ib(software={}),
             "SKIP",
-            ("rdma-core, if it is installed", "/etc/rdma/modules/infiniband.conf:2"),
+            ("rdma-core, if installed", "/etc/rdma/modules/infiniband.conf:2"),
         ),
-        (_ib(software={}, load_lines=RDMA_CORE_LISTS[:-2]), "WARN", ("nothing was",)),
+        (_ib(software={}, load_lines=RDMA_CORE_LISTS[:-2]), "WARN", ("nothing loads",)),
         (_ib(WITHOUT_IPOIB), "WARN", ("although rdma-core", "UNIT-01")),
         (
             _ib(WITHOUT_IPOIB, software=NO_RDMA_CORE, load_lines=()),
@@ -109,7 +109,7 @@ def test_everything_loaded_by_rdma_core():
         (
             _ib(WITHOUT_IPOIB, modprobe_lines=(modprobe("blacklist ib_ipoib"),)),
             "WARN",
-            ("site.conf:3 keeps ib_ipoib",),
+            ("site.conf:3 prevents loading ib_ipoib (blacklist)", "modprobe ib_ipoib"),
         ),
         (
             _ib(WITHOUT_IPOIB, available=WITHOUT_IPOIB),
@@ -154,7 +154,7 @@ def test_what_the_kernel_loads_by_itself_need_not_be_loaded():
 @pytest.mark.parametrize(
     ("line", "blocked"),
     [
-        ("blacklist rpcrdma", ()),  # the kernel asks for it by its own name
+        ("blacklist rpcrdma", ()),  # the kernel requests it by its own name
         ("blacklist ib_uverbs", ("ib_uverbs",)),
         ("install rpcrdma /bin/true", ("rpcrdma",)),
         ("install rpcrdma /sbin/modprobe --ignore-install rpcrdma", ()),
@@ -170,10 +170,8 @@ def test_rpcrdma_of_another_tree_is_not_loaded_when_it_is_first_used():
     paths = {"ib_core": "extra/ofa/ib_core.ko", "rpcrdma": "kernel/net/rpcrdma.ko.xz"}
     host = _ib(("mlx4_core", "ib_ipoib"), files=files(**paths))
     verdict, text = findings(modules.RULE, host)["rpcrdma"]
-    assert (verdict, text) == (
-        "SKIP",
-        "rpcrdma cannot be loaded: NFSRDMA-01 says more | ",
-    )
+    assert verdict == "SKIP"
+    assert "NFSRDMA-01" in text
 
 
 def test_roce_needs_no_ipoib():
@@ -245,7 +243,7 @@ def test_second_plan_is_empty():
 
 
 def test_what_rdma_core_loads_gets_no_file():
-    """rdma-core's own spelling is xprtrdma, the policy may say so too."""
+    """rdma-core's own spelling is xprtrdma; the policy may use it too."""
     host = _ib()
     policy = host_policy(modules=("xprtrdma", "ib-ipoib"))
     assert steps(module_policy.WANTED_RULE, host, policy) == {}
@@ -257,16 +255,16 @@ def test_what_another_file_loads_gets_no_line():
     lines = {"load_lines": (load_line("nvme_rdma"),)}
     host = facts(modules={**AVAILABLE, **lines})
     found = steps(module_policy.WANTED_RULE, host, NVME)
-    assert list(found) == ["nvme_rdma"]  # now; at boot it is loaded already
+    assert list(found) == ["nvme_rdma"]  # now; the other file loads it at boot
 
 
 @pytest.mark.parametrize(
     ("modules_", "words"),
     [
-        ({"available": ("rpcrdma",)}, "this kernel has no nvme_rdma"),
+        ({"available": ("rpcrdma",)}, ("module-missing", "nvme_rdma")),
         (
             {**AVAILABLE, "modprobe_lines": (modprobe("blacklist nvme-rdma"),)},
-            "/etc/modprobe.d/site.conf:3 forbids it",
+            ("module-blocked", "/etc/modprobe.d/site.conf:3"),
         ),
     ],
 )
@@ -274,7 +272,8 @@ def test_module_that_cannot_be_loaded_is_refused(modules_, words):
     host = facts(modules=modules_)
     found = steps(module_policy.WANTED_RULE, host, NVME)
     assert list(found) == ["nvme_rdma"]
-    assert words in found["nvme_rdma"].refused
+    assert found["nvme_rdma"].refused.id == words[0]
+    assert words[1] in found["nvme_rdma"].refused
     assert found["nvme_rdma"].changes == ()
     assert findings(module_policy.WANTED_RULE, host, NVME)["nvme_rdma"][0] == "FAIL"
 
@@ -287,7 +286,7 @@ def test_loaded_module_that_a_blacklist_keeps_out_at_boot():
 
 
 def test_module_of_which_the_facts_say_nothing():
-    """Whether 8021q is loaded is not read, so only the file can be seen to."""
+    """The facts do not show if 8021q is loaded, so only the file is checked."""
     policy = host_policy(modules=("8021q",))
     host = facts(modules=AVAILABLE)
     assert list(steps(module_policy.WANTED_RULE, host, policy)) == ["boot"]

@@ -48,7 +48,7 @@ def test_whether_rdma_is_wanted(policy, mounts, expected):
         ({"loaded": ("rpcrdma",)}, "PASS", "PASS", "is loaded"),
         ({"available": ("rpcrdma",)}, "PASS", "PASS", "at the first mount"),
         ({"available": ()}, "WARN", "FAIL", "this kernel has no rpcrdma"),
-        ({}, "SKIP", "SKIP", "cannot be told"),
+        ({}, "SKIP", "SKIP", "it is unknown if this kernel has rpcrdma"),
         (
             {
                 "available": ("rpcrdma",),
@@ -56,7 +56,7 @@ def test_whether_rdma_is_wanted(policy, mounts, expected):
             },
             "WARN",
             "FAIL",
-            "site.conf:3 keeps rpcrdma",
+            "site.conf:3 prevents loading rpcrdma (install)",
         ),
         (  # MLNX_OFED's ib_core, and the kernel's own rpcrdma
             {
@@ -68,9 +68,9 @@ def test_whether_rdma_is_wanted(policy, mounts, expected):
             },
             "WARN",
             "FAIL",
-            "it does not fit the other RDMA modules | see STACK-01",
+            "other RDMA modules | see STACK-01",
         ),
-        (  # a blacklist does not stop the kernel from asking for the module by name
+        (  # a blacklist does not stop the kernel from loading the module by name
             {
                 "available": ("rpcrdma",),
                 "modprobe_lines": (modprobe("blacklist rpcrdma"),),
@@ -142,6 +142,6 @@ def test_port(states, verdict, wanted, words):
 def test_no_device():
     for rule in (REGISTRATION_RULE, PORT_RULE):
         assert findings(rule, facts())["host"][0] == "SKIP"
-    # One of them says so, not both.
+    # Only one of them fails.
     assert findings(REGISTRATION_RULE, facts(), REQUIRE_RDMA)["host"][0] == "SKIP"
     assert findings(PORT_RULE, facts(), REQUIRE_RDMA)["host"][0] == "FAIL"

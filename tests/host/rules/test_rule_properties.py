@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What holds for the rules about modules, RoCE, NFS, VDSM and names on any host."""
+"""Properties of the rules about modules, RoCE, NFS, VDSM and names, on any host."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ ANY_FACTS = st.builds(
 
 
 def _with_own_lines(host):
-    """The facts as a reader has them: the lines of our files among the others."""
+    """Return the facts with the lines of our files, as a reader would add them."""
     for file in host.software.own_files:
         host = _written(host, file.path, file.text, file.text)
     return host
@@ -355,7 +355,7 @@ def _steps(host, policy):
 
 
 def _carried_out(host: Facts, change) -> Facts:
-    """What a host is like after a change, as the reader would see it."""
+    """Return the facts of the host after a change."""
     if change.kind == MODULE:
         loaded = (*host.modules.loaded, change.target)
         return replace(host, modules=replace(host.modules, loaded=loaded))
@@ -386,7 +386,7 @@ def _with_offload(host, change):
 
 
 def _with_property(host, change):
-    """The netdev follows the profile that is active on it."""
+    """Set the property; the netdev follows the profile that is active on it."""
     manager = host.network_manager
     (profile,) = (p for p in manager.profiles if p.uuid == change.target)
     others = tuple(p for p in manager.profiles if p != profile)

@@ -33,19 +33,24 @@ OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")
     ("found_units", "subject", "verdict", "words"),
     [
         (RDMA_CORE_UNITS, "host", "PASS", "no unit of rdma-core has failed"),
-        ((), "host", "SKIP", "not known"),
+        ((), "host", "SKIP", "unknown"),
         (
             (replace(RDMA_CORE_UNITS[1], active="failed"), *RDMA_CORE_UNITS[2:]),
             "rdma-load-modules@rdma.service",
             "WARN",
-            "/etc/rdma/modules/rdma.conf may name a module",
+            "/etc/rdma/modules/rdma.conf may name a missing module",
         ),
-        ((*RDMA_CORE_UNITS, OPENIBD), "openibd.service", "WARN", "beside rdma-core"),
+        (
+            (*RDMA_CORE_UNITS, OPENIBD),
+            "openibd.service",
+            "WARN",
+            "openibd and rdma-core",
+        ),
         (
             (replace(RDMA_CORE_UNITS[0], active="inactive"), *RDMA_CORE_UNITS[1:]),
             "rdma-hw.target",
             "WARN",
-            "rdma-hw.target is not active, although there is an RDMA device",
+            "rdma-hw.target is inactive | systemctl start rdma-hw.target",
         ),
         (
             # Ethernet only: nothing would start the list of Omni-Path.
@@ -88,7 +93,7 @@ def test_idle_units_are_one_finding():
     host = facts(rdma_devices=(ib_device(),), software={"units": idle})
     found = findings(host_rules.UNITS_RULE, host)
     assert list(found) == ["rdma-hw.target"]
-    assert "rdma-load-modules@roce.service are not active" in found["rdma-hw.target"][1]
+    assert "rdma-load-modules@roce.service are inactive" in found["rdma-hw.target"][1]
 
 
 def test_idle_units_are_no_matter_where_openibd_loads():
@@ -133,11 +138,11 @@ HOST = facts(
             "WARN",
             "no pci 0000:40:00.0 (nearest: 0000:04:00.0)",
         ),
-        ({"port": 2}, "WARN", "no port 2 (there is 1)"),
+        ({"port": 2}, "WARN", "no port 2 (present: 1)"),
         (
             {"device": "mlx4_0", "link_layer": "ethernet"},
             "WARN",
-            "no port has all of its keys together",
+            "no port matches all of its keys",
         ),
         ({"pkey": "0x8001"}, "WARN", "no netdev there has 0x8001"),
     ],
@@ -157,7 +162,7 @@ def test_nothing_is_done_by_a_near_name():
 def test_no_device_at_all():
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
     found = findings(policy_names.RULE, facts(), policy)["interface 1"]
-    assert "there is no RDMA device" in found[1]
+    assert "it has no RDMA device" in found[1]
 
 
 def test_rule_after_another_has_no_effect():
@@ -180,7 +185,7 @@ def test_port_without_a_netdev():
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
     host = facts(rdma_devices=(ib_device(),))
     assert (
-        "where there is no netdev"
+        "interface 1 names mlx4_0/1, which has no netdev"
         in (findings(policy_names.RULE, host, policy)["interface 1"][1])
     )
 
@@ -198,7 +203,7 @@ def test_rule_for_a_child_that_is_planned():
 @pytest.mark.parametrize(
     ("parts", "subject", "words"),
     [
-        ({"modules": ("nvme_rmda",)}, "nvme_rmda", "did you mean nvme_rdma?"),
+        ({"modules": ("nvme_rmda",)}, "nvme_rmda", "(nearest: nvme_rdma)"),
         ({"module_options": (option("mlx_core a=1"),)}, "mlx_core", "mlx4_core"),
     ],
 )
@@ -248,7 +253,7 @@ def test_old_vdsm_fails_where_the_policy_uses_ipoib():
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
     found = findings(host_rules.VDSM_RULE, host, policy)["host"]
     assert found[0] == "FAIL"
-    assert "does not show ib0" in found[1]
+    assert "VDSM 4.50.0.13 does not report ib0" in found[1]
 
 
 def test_any_vdsm_without_ipoib():
@@ -265,7 +270,7 @@ def test_any_vdsm_without_ipoib():
     [
         ("/sys/x cannot be read: Permission denied", "run it as root"),
         ("ethtool -k ib0 failed: No such file or directory", "install the tool"),
-        ("/sys/x reads '', not a GID", "SKIP"),
+        ("/sys/x reads '', not a GID", "journalctl -k"),
     ],
 )
 def test_what_could_not_be_read(problem, fix):
@@ -279,7 +284,8 @@ def test_very_many_problems_are_counted():
     host = facts(problems=tuple(f"/sys/{n} cannot be read" for n in range(100)))
     found = list(host_rules.UNREAD_RULE.decide(_view(host)))
     assert len(found) == 21
-    assert found[-1].sentence == "80 more things could not be read"
+    assert found[-1].sentence.startswith("80 more ")
+    assert found[-1].fix == "ovirt-rdma-host facts shows them"
 
 
 def test_everything_read():

@@ -142,7 +142,7 @@ def test_a_mode_that_the_adapter_has_not_is_refused_with_the_reason(plain):
     path.write_text("00" + path.read_text()[2:])
     refused = plain.set("connected")
     assert refused.startswith(
-        "network storage: ib0 cannot be set to connected mode: the driver takes no "
+        "network storage: ib0 cannot be set to connected mode: the driver accepts no "
         "connections"
     )
     assert plain.runs == []

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the hosts of :mod:`host_golden_hosts` have in common: a hypervisor with its
-management network, distribution and RDMA packages, and InfiniBand ports in a line.
+"""Build the common parts of the hosts in :mod:`golden_hosts`.
+
+They are a hypervisor with its management network, distribution and RDMA packages, and
+InfiniBand ports in a line.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ RDMA = ("ib_core", "ib_cm", "iw_cm", "rdma_cm", "ib_uverbs", "rdma_ucm", "ib_ise
 INFINIBAND = ("ib_ipoib", "ib_umad")
 MLX4 = ("mlx4_core", "mlx4_ib")
 MLX5 = ("mlx5_core", "mlx5_ib")
-# Of EL9, loaded or not; EL10 has none of MLX4, rdma_rxe and siw.
+# EL9's, loaded or not; EL10 has none of MLX4, rdma_rxe and siw.
 BLOCK = ("ib_srp", "ib_srpt", "ib_isert", "nvme_rdma", "nvmet_rdma")
 SHIPPED = (*NFS, *RDMA, *INFINIBAND, *MLX5, *BLOCK, "hfi1", "irdma")
 
@@ -61,7 +63,7 @@ _CONFIG = {
     "CONFIGFS_FS": "y",
     "DCB": "y",
 }
-# What is not set, and what is set besides.
+# Symbols that are not set, and additional ones that are.
 _CONFIGS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "el9": (
         ("MLX4_CORE_GEN2", "INFINIBAND_QIB", "INFINIBAND_MTHCA"),
@@ -91,7 +93,7 @@ def hypervisor(
 ) -> FakeRoot:
     """Return a host with eno1 below ovirtmgmt, NetworkManager and rdma-core.
 
-    ``loaded`` are modules besides those of NFS and RDMA, which are loaded where
+    ``loaded`` lists modules in addition to those of NFS and RDMA, which are loaded if
     ``lists``, the names of rdma-core's lists for the hardware, is not empty.
     """
     host = FakeRoot(path, kernel=KERNELS[distribution])
@@ -129,7 +131,7 @@ def kernel_modules(
 
 
 def kernel_file(host: FakeRoot, name: str) -> str:
-    """Return where the kernel's own build of a module is, as in modules.dep."""
+    """Return the path of the kernel's own build of a module, as in modules.dep."""
     folder = _FOLDERS.get(name, "drivers/infiniband/core")
     if name.startswith("nfs"):
         folder = "fs/nfs"
@@ -176,7 +178,7 @@ def infiniband_device(
     numa_node: int = 0,
     class_code: str = "0x020700",
 ) -> None:
-    """Add an adapter and its RDMA device, still without ports."""
+    """Add an adapter and its RDMA device, without ports."""
     host.adapter(pci, class_code, numa_node=numa_node)
     host.rdma_device(name, node_guid=guid, firmware=firmware, pci=pci)
     host.rdma_identity(name, hw_rev, hca_type, board_id)
@@ -249,7 +251,7 @@ def enhanced(host: FakeRoot, *netdevs: str) -> None:
 
 
 def without_tso(host: FakeRoot, *netdevs: str) -> None:
-    """Set the features of an HCA that cannot do TSO, as ib_ipoib shows it."""
+    """Set the features that ib_ipoib shows for an HCA without TSO."""
     for netdev in netdevs:
         host.offloads(
             netdev,

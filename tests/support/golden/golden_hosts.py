@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All hosts for which facts, policy and decision are kept in tests/data/hosts: what
-builds each, and what ``check`` and ``plan --exit-code`` end with.
+"""All hosts of tests/data/hosts, which has facts, policy and decision of each.
+
+For each host: the function that builds it, and the exit codes of ``check`` and
+``plan --exit-code``.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ DATA = Path(__file__).parents[2] / "data" / "hosts"
 
 @dataclass(frozen=True)
 class Golden:
-    """A host; ``check`` and ``plan`` are exit codes with its policy, ``plain`` that of
-    ``check`` with an empty policy.
+    """A host; ``check`` and ``plan`` are exit codes with its policy, ``plain`` is the
+    exit code of ``check`` with an empty policy.
     """
 
     build: Callable[[Path], FakeRoot]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hosts with ConnectX to ConnectX-3, which mlx4 drives, or nothing does."""
+"""Hosts with ConnectX to ConnectX-3, with mlx4 or without a driver."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ CONNECTX_3_PRO = Pci("0000:82:00.0", "0x15b3", "0x1007", "mlx4_core", "0x00")
 
 
 def connectx_a0_in_box(path: Path) -> FakeRoot:
-    """The first ConnectX on Debian, whose driver knows it; ib0 is ifupdown's, and has
-    a child made by ``create_child``.
+    """The first ConnectX on Debian, whose driver detects it; ifupdown manages ib0,
+    which has a child made by ``create_child``.
     """
     host = hypervisor(
         path, distribution="debian12", loaded=(*MLX4, *INFINIBAND), lists=LISTS
@@ -44,7 +44,7 @@ def connectx_a0_in_box(path: Path) -> FakeRoot:
 
 
 def connectx_a0_old_driver(path: Path) -> FakeRoot:
-    """The same card on EL9, by a driver from elsewhere, which does not know it."""
+    """The same adapter on EL9, with an out-of-tree driver that does not detect it."""
     host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
     own = [kernel_file(host, m) for m in shipped("el9") if m not in MLX4]
     host.module_files(*own, *(f"extra/mlx4/{module}.ko" for module in MLX4))
@@ -82,21 +82,21 @@ def _connectx(host: FakeRoot) -> None:
 
 
 def connectx_2_on_el9(path: Path) -> FakeRoot:
-    """ConnectX-2: mlx4_core is loaded and does not take it."""
+    """ConnectX-2: mlx4_core is loaded and does not claim it."""
     host = hypervisor(path)
     host.adapter(CONNECTX_2, "0x0c0600", numa_node=0)
     return host
 
 
 def connectx_3_on_el10(path: Path) -> FakeRoot:
-    """ConnectX-3 Pro, whose driver EL10 has dropped."""
+    """ConnectX-3 Pro, whose driver EL10 has removed."""
     host = hypervisor(path, distribution="el10")
     host.adapter(replace(CONNECTX_3_PRO, driver=""), "0x028000", numa_node=1)
     return host
 
 
 def connectx_3_vpi(path: Path) -> FakeRoot:
-    """ConnectX-3: port 1 is InfiniBand, port 2 Ethernet; with what old guides tell:
+    """ConnectX-3: port 1 is InfiniBand, port 2 Ethernet; with settings of old guides:
     dead module options, a udev rule for the mode.
     """
     host = hypervisor(path, loaded=(*MLX4, "mlx4_en", *INFINIBAND), lists=LISTS)
@@ -177,7 +177,7 @@ def engine_owned_mtu(path: Path) -> FakeRoot:
 
 def pkeys(path: Path) -> FakeRoot:
     """Three partitions, and a child for a fourth that the port is not in; the subnet
-    manager runs here.
+    manager is running on this host.
     """
     host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
     host.unit("opensm.service")
@@ -200,8 +200,8 @@ def pkeys(path: Path) -> FakeRoot:
 
 
 def partitions(path: Path) -> FakeRoot:
-    """The children follow the P_Key table: one is there, three are missing, one is of
-    a partition that the port is in no more.
+    """The children follow the P_Key table: one exists, three are missing, one is of
+    a partition that the port is no longer in.
     """
     host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
     host.unit(PARTITIONS_UNIT, "inactive", "disabled")
@@ -220,7 +220,7 @@ def partitions(path: Path) -> FakeRoot:
         host.pkey_child("ib0", pkey, carrier=carrier)
         name = f"ib0.{pkey[2:]}"
         profile(host, name, parent="ib0", p_key=pkey)
-    # The administrator's, which NetworkManager has not brought up.
+    # The administrator's, which NetworkManager has not activated.
     host.nm_profile(
         "ib0.8005",
         properties={"infiniband.parent": "ib0", "infiniband.p-key": "0x8005"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hosts with ConnectX-5 to ConnectX-7, which mlx5 drives."""
+"""Hosts with ConnectX-5 to ConnectX-7, which use mlx5."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def connectx_6_dx_roce(path: Path) -> FakeRoot:
 
 
 def two_hcas(path: Path) -> FakeRoot:
-    """ConnectX-3 and ConnectX-5, whose netdev has another name than its profile says;
-    and a VDSM that knows no IPoIB.
+    """ConnectX-3 and ConnectX-5, whose netdev has another name than in its profile;
+    and a VDSM without support for IPoIB.
     """
     host = hypervisor(
         path, loaded=(*MLX4, *MLX5, *INFINIBAND), lists=LISTS, vdsm="4.50.0.13"
@@ -212,8 +212,8 @@ def bond_of_ipoib(path: Path) -> FakeRoot:
 
 
 def virtual_functions(path: Path) -> FakeRoot:
-    """A ConnectX-5 with eight VFs: four for guests, two free, two with netdevs here,
-    one of which has no link.
+    """A ConnectX-5 with eight VFs: four for guests, two unused, two with netdevs on
+    this host, one of which has no link.
     """
     host = hypervisor(path, loaded=(*MLX5, *INFINIBAND), lists=LISTS)
     _connectx_5(host)
@@ -240,7 +240,7 @@ def virtual_functions(path: Path) -> FakeRoot:
             guid=guid,
             can_connect=False,
             carrier=number == 1,
-            # Without a link it has joined no group yet, which would lower it.
+            # Without a link it has not joined the group, which would lower its MTU.
             mtu=2044 if number == 1 else 4092,
         )
     enhanced(host, "ib1", "ib2")
@@ -255,7 +255,7 @@ def mlnx_ofed(path: Path) -> FakeRoot:
 
 
 def mlnx_ofed_mixed(path: Path) -> FakeRoot:
-    """MLNX_OFED, and the distribution's rpcrdma beside it."""
+    """MLNX_OFED with the distribution's rpcrdma."""
     return _mlnx_ofed(path, ("rpcrdma",))
 
 

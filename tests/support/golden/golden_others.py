@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hosts with other vendors' InfiniBand, with none, and one on which all is off."""
+"""Hosts with other vendors' InfiniBand, with none, and one with everything off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONNECTX_3 = Pci("0000:82:00.0", "0x15b3", "0x1003", "mlx4_core")
 
 
 def qib(path: Path) -> FakeRoot:
-    """QLogic TrueScale on Debian, ib0 in connected mode and ifupdown's."""
+    """QLogic TrueScale on Debian, ib0 in connected mode and managed by ifupdown."""
     host = hypervisor(
         path,
         distribution="debian12",
@@ -50,7 +50,7 @@ def qib(path: Path) -> FakeRoot:
 
 
 def hfi1(path: Path) -> FakeRoot:
-    """Omni-Path: verbs show 4096, and IPoIB can do 10236."""
+    """Omni-Path: verbs show 4096, and IPoIB supports 10236."""
     host = hypervisor(
         path, loaded=("hfi1", "rdmavt", *INFINIBAND), lists=("rdma", "opa")
     )
@@ -97,8 +97,8 @@ def without_rdma(path: Path) -> FakeRoot:
 
 
 def everything_off(path: Path) -> FakeRoot:
-    """ConnectX-3 whose ports are DOWN; no module but its driver's, no NetworkManager,
-    no rdma-core, no kernel configuration, hardly a tool.
+    """ConnectX-3 whose ports are DOWN; only its driver's modules, no NetworkManager, no
+    rdma-core, no kernel configuration, hardly any tool.
     """
     host = FakeRoot(path)
     kernel_modules(host, MLX4, shipped("el9"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IB-PORT-01: InfiniBand ports that are not up, and absent subnet managers."""
+"""IB-PORT-01: InfiniBand ports that are not up, and missing subnet managers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ NAMED = policy(mtu="auto")
             "PASS",
             "mlx4_0/1 is ACTIVE |",
         ),
-        ({"sm_lid": 0}, "FAIL", "its subnet manager is gone (SM LID 0)"),
+        (
+            {"sm_lid": 0},
+            "FAIL",
+            "is ACTIVE, but has lost its subnet manager (SM LID 0)",
+        ),
         (
             {"state": "INIT", "sm_lid": 0},
             "FAIL",
-            "has a link but is INIT: no subnet manager has configured it",
+            "has a link, but is INIT: no subnet manager",
         ),
         (
             {"state": "DOWN", "physical_state": "Polling"},
@@ -40,7 +44,8 @@ NAMED = policy(mtu="auto")
         (
             {"state": "DOWN", "physical_state": "Disabled"},
             "FAIL",
-            "someone disabled the port",
+            "is DOWN (link: Disabled); the policy names it (interface 1) | reload the "
+            "port's driver",
         ),
         (
             {"state": "unknown", "physical_state": "odd"},
@@ -59,15 +64,15 @@ DOWN = {"ports": (port(state="DOWN", physical_state="Polling"),)}
 
 
 @pytest.mark.parametrize(
-    ("facts", "wanted", "verdict", "who"),
+    ("facts", "wanted", "verdict", "need"),
     [
         (host(**DOWN), NAMED, "FAIL", "the policy names it (interface 1)"),
-        (host(uses=("ib0",), **DOWN), None, "WARN", "ib0 is used (nfs)"),
+        (host(uses=("ib0",), **DOWN), None, "WARN", "ib0 is in use (nfs)"),
         (
             host(networks=[network()], **DOWN),
             None,
             "WARN",
-            "ib0 carries network 'storage'",
+            "ib0 has network 'storage'",
         ),
         (
             host(netdev(addresses=("10.0.0.1/24",)), **DOWN),
@@ -75,14 +80,14 @@ DOWN = {"ports": (port(state="DOWN", physical_state="Polling"),)}
             "WARN",
             "ib0 has the address 10.0.0.1/24",
         ),
-        (host(**DOWN), None, "SKIP", "nothing here needs it"),
-        (host(**DOWN), policy(port=2), "SKIP", "nothing here needs it"),
+        (host(**DOWN), None, "SKIP", "nothing on this host needs it"),
+        (host(**DOWN), policy(port=2), "SKIP", "nothing on this host needs it"),
     ],
 )
-def test_it_matters_only_to_who_needs_the_port(facts, wanted, verdict, who):
+def test_it_matters_only_to_who_needs_the_port(facts, wanted, verdict, need):
     text = finding(facts, wanted, ID, PORT)
     assert text.startswith(f"{verdict} ")
-    assert who in text
+    assert need in text
 
 
 TWO_PORTS = (
@@ -122,7 +127,7 @@ def test_one_rule_for_many_ports_is_met_where_one_has_no_cable(
     ("unit", "words"),
     [
         (None, "opensm on one machine of the fabric"),
-        ("opensm.service", "opensm.service runs on this host: see its log"),
+        ("opensm.service", "opensm.service is running on this host: see its log"),
     ],
 )
 def test_what_to_do_for_a_subnet_manager(unit, words):
@@ -136,7 +141,7 @@ def test_a_virtual_functions_port_follows_the_physical_one():
     pci = PciIdentity("0000:04:00.0", "0x15b3", "0x1018", "0x00")
     virtual = Adapter(pci, "0x020700", physical_function="0000:03:00.0")
     text = finding(host(adapter=virtual, **DOWN), NAMED, ID, PORT)
-    assert "ip link set NETDEV vf N state auto, on 0000:03:00.0" in text
+    assert "on 0000:03:00.0, ip link set NETDEV vf N state auto" in text
 
 
 def test_a_host_without_infiniband():

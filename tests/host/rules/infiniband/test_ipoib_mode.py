@@ -41,13 +41,17 @@ NO_CM = Software(kernel_config=(KernelOption("INFINIBAND_IPOIB_CM", "n"),))
             id="legacy with TSO that connected mode has off",
         ),
         pytest.param(
-            host(tso="fixed"), {}, "connected", "offers no TSO", id="legacy without TSO"
+            host(tso="fixed"),
+            {},
+            "connected",
+            "does not support TSO",
+            id="legacy without TSO",
         ),
         pytest.param(
             host(**A0), {}, "connected", "revision a0 must not", id="revision a0"
         ),
         pytest.param(
-            host(tso=None), {}, "datagram", "ethtool does not tell", id="no ethtool"
+            host(tso=None), {}, "datagram", "the TSO state is unknown", id="no ethtool"
         ),
         pytest.param(
             host(**MLX5), {}, "datagram", "mlx5's enhanced IPoIB", id="enhanced"
@@ -56,7 +60,7 @@ NO_CM = Software(kernel_config=(KernelOption("INFINIBAND_IPOIB_CM", "n"),))
             host(**{**MLX5, "connections": True, "tso": "fixed"}),
             {},
             "connected",
-            "offers no TSO",
+            "does not support TSO",
             id="mlx5 without enhanced IPoIB",
         ),
         pytest.param(
@@ -98,7 +102,7 @@ NO_CM = Software(kernel_config=(KernelOption("INFINIBAND_IPOIB_CM", "n"),))
             host(active_mtu=2048),
             {"mtu": 4092},
             "connected",
-            "the link runs with MTU 2048",
+            "the link has MTU 2048",
             id="4092 over an old switch",
         ),
     ],
@@ -115,7 +119,7 @@ def test_auto_takes_the_best_that_is_possible_and_says_what_decided(
         assert text.startswith(f"PASS ib0 is in {mode} mode")
         assert f"{ID}/ib0" not in plan
     else:
-        assert text.startswith(f"FAIL ib0 is in {now} mode, and should be in {mode}")
+        assert text.startswith(f"FAIL ib0 is in {now} mode, but should be in {mode}")
         step = plan[f"{ID}/ib0"]
         assert (step.before, step.after, step.effect) == (now, mode, "link-down")
         assert reason in step.reason
@@ -123,14 +127,14 @@ def test_auto_takes_the_best_that_is_possible_and_says_what_decided(
 
 
 @pytest.mark.parametrize(
-    ("facts", "why"),
+    ("facts", "refusal", "why"),
     [
-        (host(**MLX5), "ConnectX-4 and later"),
-        (host(connections=False), "takes no connections"),
-        (host(software=NO_CM), "CONFIG_INFINIBAND_IPOIB_CM"),
+        (host(**MLX5), "connected-mode-unsupported", "ConnectX-4 and later"),
+        (host(connections=False), "connected-mode-unsupported", "begins with 00"),
+        (host(software=NO_CM), "kernel-option-missing", "CONFIG_INFINIBAND_IPOIB_CM"),
     ],
 )
-def test_connected_where_it_is_impossible_is_refused_and_fails(facts, why):
+def test_connected_where_it_is_impossible_is_refused_and_fails(facts, refusal, why):
     wanted = policy(transport_mode="connected", mtu="auto")
     text = finding(facts, wanted, ID)
     assert text.startswith("FAIL ")
@@ -138,7 +142,8 @@ def test_connected_where_it_is_impossible_is_refused_and_fails(facts, why):
     plan = steps(facts, wanted)
     assert why in text
     assert why in plan[f"{ID}/ib0"].refused
-    # The MTU then is judged by the mode that stays.
+    assert plan[f"{ID}/ib0"].refused.id == refusal
+    # The limit of the MTU is then that of the present mode.
     assert finding(facts, wanted, "IPOIB-MTU-01").startswith("PASS ib0 has MTU 4092")
 
 
@@ -162,14 +167,15 @@ def test_connected_where_it_is_impossible_is_refused_and_fails(facts, why):
     ],
 )
 def test_datagram_mode_below_an_mtu_that_does_not_fit_is_refused(facts, who):
-    """It would cut what the engine, or the bond, still sends in one piece."""
+    """It would split packets that the engine's network, or the bond, sends whole."""
     wanted = policy(transport_mode="datagram", mtu="auto")
     text = finding(facts, wanted, ID)
     assert text.startswith("FAIL ")
     assert "lower that MTU first" in text
     step = steps(facts, wanted)[f"{ID}/ib0"]
-    assert step.refused.startswith(f"MTU 65520 ({who}) does not fit a datagram")
-    # auto leaves connected mode for that reason.
+    assert step.refused.id == "mtu-too-large-for-datagram"
+    assert step.refused.startswith(f"MTU 65520 ({who}) ")
+    # auto keeps connected mode for that reason.
     auto = finding(facts, policy(transport_mode="auto"), ID)
     assert auto.startswith(f"PASS ib0 is in connected mode: MTU 65520 ({who})")
 
@@ -178,11 +184,11 @@ def test_a_child_made_by_ip_link_has_no_file_for_its_mode():
     facts = host(netdev(), child(sysfs=False))
     plan = steps(facts, policy(transport_mode="connected"))
     assert plan[f"{ID}/ib0"].refused == ""
-    assert "made by ip link" in plan[f"{ID}/ib0.8001"].refused
-    # Nor does it come back from connected mode; auto leaves it as it is.
+    assert plan[f"{ID}/ib0.8001"].refused.id == "mode-file-missing"
+    # It cannot leave connected mode either; auto does not change it.
     facts = host(netdev(), child(mode="connected", mtu=65520, sysfs=False))
     (step,) = steps(facts, policy(transport_mode="datagram")).values()
-    assert (step.id, "made by ip link" in step.refused) == (f"{ID}/ib0.8001", True)
+    assert (step.id, step.refused.id) == (f"{ID}/ib0.8001", "mode-file-missing")
     text = finding(facts, policy(transport_mode="datagram"), ID, "ib0.8001")
     assert "ip link set ib0.8001 type ipoib mode datagram" in text
     assert steps(facts, policy(transport_mode="auto", mtu="auto")) == {}
@@ -190,12 +196,12 @@ def test_a_child_made_by_ip_link_has_no_file_for_its_mode():
 
 def test_what_connected_mode_costs_is_said():
     facts = host(netdev(mtu=65520, mode="connected"))
-    assert "gives up TSO and checksum offload" in finding(
+    assert "no TSO and no checksum offload" in finding(
         facts, policy(transport_mode="connected"), ID
     )
     (step,) = steps(host(), policy(transport_mode="connected")).values()
     assert "65520" in step.sentence
-    assert "gives up TSO and checksum offload" in step.sentence
+    assert "no TSO and no checksum offload" in step.sentence
 
 
 def test_who_would_notice_is_named_also_of_children():
@@ -213,7 +219,7 @@ def test_the_profile_keeps_the_mode():
         "/sys/class/net/ib0/mode datagram>connected",
         "/sys/class/net/ib0/mtu 4092>65520",
     ]
-    assert "sets datagram mode and MTU 4092 again" in step.undo
+    assert "datagram mode and MTU 4092" in step.undo
 
 
 @pytest.mark.parametrize("active", [True, False])
@@ -232,7 +238,7 @@ def test_a_profile_that_says_otherwise_is_mended(active):
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (host(), "connected is possible, and the policy does not say"),
+        (host(), "connected is possible, and the policy does not set the mode"),
         (host(**MLX5), "connected is not possible: mlx5's enhanced IPoIB"),
     ],
 )

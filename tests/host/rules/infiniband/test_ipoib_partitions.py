@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``partitions: follow``: the children of a port's P_Key table, and the unit that keeps
-them so (IPOIB-PKEY-02).
+"""``partitions: follow``: the children of a port's P_Key table, and the unit that
+updates them (IPOIB-PKEY-02).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def table(*keys, **parts):
 
 
 def made(facts, wanted=FOLLOW):
-    """The children that a plan makes."""
+    """The children that a plan creates."""
     plan = steps(facts, wanted)
     ours = [step for step in plan.values() if step.rule == CHILDREN]
     return [step.subject for step in ours if not step.refused]
@@ -49,11 +49,11 @@ def made(facts, wanted=FOLLOW):
     ("keys", "children"),
     [
         (("0xffff", "0x8001", "0x8002"), ["ib0.8001", "ib0.8002"]),
-        # A limited member: the kernel sets bit 15 of the child's all the same.
+        # A limited member: the kernel sets bit 15 of the child's P_Key anyway.
         (("0xffff", "0x0001"), ["ib0.8001"]),
         (("0xffff", "0x8001", "0x0001"), ["ib0.8001"]),
-        # The default partition is the base netdev's wherever it stands, and so is
-        # what stands first.
+        # The default partition, at any index, and the one at index 0 are the base
+        # netdev's.
         (("0x8001", "0xffff", "0x7fff", "0x8002"), ["ib0.8002"]),
         (("0xffff",), []),
         (("0xffff", "0x8000", "0x0000", "what", ""), []),
@@ -65,7 +65,7 @@ def test_each_partition_of_the_table_has_a_child(keys, children):
 
 
 def test_the_base_netdevs_own_partition_needs_no_child_where_it_is_not_first():
-    """The subnet manager may have put another in its place since ib_ipoib came."""
+    """The subnet manager may have replaced it since ib_ipoib was loaded."""
     facts = host(netdev(pkey="0x8002"), ports=table("0x8001", "0x8002", "0x8003"))
     assert made(facts) == ["ib0.8003"]
 
@@ -127,14 +127,14 @@ def test_a_child_whose_partition_has_left_is_reported():
     assert steps(facts, FOLLOW) == {}
     text = finding(facts, FOLLOW, CHILDREN, "ib0.8001")
     assert text.startswith("WARN ib0.8001 (P_Key 0x8001) has no carrier")
-    assert f"{UNIT} removes children that our runs made" in text
+    assert f"{UNIT} removes children" in text
     assert UNIT not in finding(facts, Policy(), CHILDREN, "ib0.8001")
 
 
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        ((), "FAIL mlx4_0/1: its P_Key table could not be read"),
+        ((), "FAIL the P_Key table of mlx4_0/1 could not be read"),
         (("0xffff",), "PASS mlx4_0/1 is in no partition that needs a child of ib0"),
     ],
 )
@@ -146,7 +146,7 @@ def test_where_there_is_nothing_to_follow(keys, text):
 def test_a_port_without_ipoib_is_told_so():
     facts = host(netdev("eth0", ipoib=None, port=2), ports=table("0xffff", "0x8001"))
     text = finding(facts, FOLLOW, CHILDREN, "mlx4_0/1")
-    assert "interface 1 could have children (partitions: follow)" in text
+    assert "interface 1 (partitions: follow)" in text
 
 
 @pytest.mark.parametrize("pkey_children", [(), ("0x8001",)])
@@ -154,7 +154,7 @@ def test_a_port_without_ipoib_is_told_so():
     "there",
     [
         profile("ib0.8001", active=False, parent="ib0", pkey="0x8001"),
-        # By another name, without one, and as a limited member's.
+        # With another name, without an interface name, and as a limited member.
         profile("x", active=False, interface="", parent="ib0", pkey="0x0001"),
     ],
 )
@@ -162,7 +162,8 @@ def test_no_second_profile_is_made_for_one_child(there, pkey_children):
     facts = host(ports=table("0xffff", "0x8001"), profiles=[profile(), there])
     wanted = policy(pkey_children=pkey_children) if pkey_children else FOLLOW
     step = steps(facts, wanted)[f"{CHILDREN}/ib0.8001"]
-    assert "NetworkManager has not brought that up" in step.refused
+    assert step.refused.id == "profile-not-active"
+    assert repr(there.name) in step.refused
     (text,) = found(facts, wanted)[CHILDREN, "ib0.8001"]
     assert f"nmcli connection up {there.uuid}" in text
 
@@ -199,7 +200,7 @@ def test_carried_out_nothing_is_left_and_undone_all_is_as_before(keys, own, mana
 
 
 def with_unit(load="loaded", active="active", enabled="enabled", follow=True, **parts):
-    """What IPOIB-PKEY-02 says of a host whose unit is so, and its step."""
+    """The finding and step of IPOIB-PKEY-02 for a host with this unit."""
     unit = Unit(UNIT, load, active, enabled)
     facts = host(software=Software(units=(unit,)), ports=table("0xffff"), **parts)
     wanted = FOLLOW if follow else policy(mtu=2044)
@@ -219,38 +220,39 @@ def test_the_unit_is_enabled():
 @pytest.mark.parametrize(
     ("load", "enabled", "refused"),
     [
-        ("not-found", "", f"{UNIT} is not installed"),
-        ("masked", "masked", f"systemd says of {UNIT}: masked"),
-        ("", "", f"systemd says of {UNIT}: nothing"),
+        ("not-found", "", ("unit-missing", UNIT)),
+        ("masked", "masked", ("unit-not-loaded", "masked")),
+        ("", "", ("unit-not-loaded", "unknown")),
     ],
 )
 def test_a_unit_that_cannot_be_enabled(load, enabled, refused):
     text, step = with_unit(load, "inactive", enabled)
-    assert step.refused == refused
+    assert step.refused.id == refused[0]
+    assert refused[1] in step.refused
     assert text.startswith("FAIL ")
-    assert refused in text
+    assert step.refused in text
 
 
 @pytest.mark.parametrize(
     ("unit", "text"),
     [
         ({}, f"PASS {UNIT} follows the P_Key tables"),
-        ({"active": "failed"}, f"FAIL {UNIT} is enabled and has failed"),
-        ({"active": "inactive"}, f"FAIL {UNIT} is enabled and does not run"),
-        ({"load": "not-found"}, f"FAIL {UNIT} is enabled and does not run"),
+        ({"active": "failed"}, f"FAIL {UNIT} is enabled but has failed"),
+        ({"active": "inactive"}, f"FAIL {UNIT} is enabled but is not running"),
+        ({"load": "not-found"}, f"FAIL {UNIT} is enabled but is not running"),
         ({"enabled": "disabled", "follow": False}, "SKIP the policy has no partitions"),
         ({"load": "not-found", "enabled": "", "follow": False}, "SKIP the policy has"),
     ],
 )
 def test_what_is_said_of_the_unit(unit, text):
-    said, step = with_unit(**unit)
-    assert said.startswith(text)
+    found, step = with_unit(**unit)
+    assert found.startswith(text)
     assert step is None
 
 
 def test_a_policy_that_follows_no_more_leaves_the_unit_to_revert():
     text, step = with_unit(follow=False)
-    assert text.startswith(f"WARN {UNIT} is enabled, and the policy has no partitions")
+    assert text.startswith(f"WARN {UNIT} is enabled, but the policy no longer has")
     assert f"ovirt-rdma-host revert {FOLLOWED}/host" in text
     assert step is None
 
@@ -262,12 +264,14 @@ def test_a_host_that_no_rule_with_follow_names_needs_no_unit():
     )
     rule = InterfaceRule(1, "a", port=2, partitions="follow")
     wanted = Policy(host=HostPolicy((rule,)))
-    assert finding(facts, wanted, FOLLOWED, "host").startswith("SKIP no IPoIB netdev")
+    text = finding(facts, wanted, FOLLOWED, "host")
+    assert text.startswith("SKIP no rule with partitions: follow applies")
     assert steps(facts, wanted) == {}
 
 
 @pytest.mark.parametrize("units", [(), (Unit("vdsmd.service", "loaded", "active"),)])
 def test_a_unit_that_is_not_known_is_not_guessed_at(units):
     facts = host(ports=table("0xffff"), software=Software(units=units))
-    assert finding(facts, FOLLOW, FOLLOWED, "host").startswith("SKIP whether ")
+    text = finding(facts, FOLLOW, FOLLOWED, "host")
+    assert text.startswith(f"SKIP it is unknown if {UNIT}")
     assert steps(facts, FOLLOW) == {}

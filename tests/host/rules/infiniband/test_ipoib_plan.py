@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whole plans for IPoIB: their order, and that one carried out leaves nothing to do."""
+"""Whole plans for IPoIB: their order, and that an applied plan leaves nothing to do."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def test_the_mtu_is_written_in_connected_mode_so_that_the_way_back_works():
             policy(transport_mode="datagram", mtu=2044),
             [f"{mtu} 9000>2044", f"{mode} connected>datagram"],
         ),
-        # What is the engine's, or a bond's, stays.
+        # The engine's MTU, or a bond's, is unchanged.
         (
             host(netdev(mtu=1500), networks=[network(mtu=1500)]),
             policy(transport_mode="connected", mtu=9000),
             [f"{mode} datagram>connected", f"{mtu} 1500>1500"],
         ),
-        # So does what a profile says, where the policy does not.
+        # So is the profile's MTU if the policy has none.
         (
             host(netdev(mtu=2044), profiles=[profile(mtu=2044)]),
             policy(transport_mode="connected"),
@@ -133,9 +133,9 @@ def test_a_plan_that_is_undone_leaves_what_was_there(made, wanted):
     facts, group = made
     plan = decide(facts, wanted, OTHERS).steps
     after = undone(carried_out(facts, plan, group), plan, group)
-    # A new port MTU makes netdevs anew, which then have what their profiles say.
-    anew = any(step.rule == "IPOIB-MTU-03" and not step.refused for step in plan)
-    if anew:
+    # A new port MTU recreates netdevs, which then have the MTU of their profiles.
+    recreated = any(step.rule == "IPOIB-MTU-03" and not step.refused for step in plan)
+    if recreated:
         facts, after = (
             replace(one, netdevs=tuple(replace(n, mtu=0) for n in one.netdevs))
             for one in (facts, after)
