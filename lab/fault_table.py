@@ -26,8 +26,8 @@ def _falls_back(within: float, says: str, fix: str) -> Expected:
 _OVER_RDMA = Expected(0, 20, "rdma", "mounted over rdma, proven")
 
 _NOT_UP = "check that the server is up and its RDMA device is ACTIVE"
-_RDMA_Y = "on a Linux server put rdma=y"
-_ODD_PORT = "put rdma=y and rdma-port=20050"
+_RDMA_Y = "on a Linux server set rdma=y"
+_ODD_PORT = "set rdma=y and rdma-port=20050"
 _SILENT = "10.99.0.1 did not answer an RDMA connection within 2 s"
 _NO_TCP = "TCP port 2049 does not answer either"
 _NO_RPCBIND = "TCP port 111 does not answer either"
@@ -57,7 +57,7 @@ _KEPT_OUT = Expected(
     None,
     "path = /rhev/data-center/mnt/nas:_srv_",
     "chown 36:36",
-    also="mounted, but its permissions keep VDSM out",
+    also="mounted, but VDSM has no permission to access it",
 )
 
 # RDMA works, so no other transport would fare better.
@@ -238,8 +238,8 @@ FAULTS: tuple[Fault, ...] = (
         "server-back-forgotten",
         "The same, and the mount that failed is forgotten (failure_cache): RDMA is"
         " tried again.",
-        replace(_OVER_RDMA, also="so the mount decides"),
-        replace(_OVER_RDMA, also="so the mount decides"),
+        replace(_OVER_RDMA, also="the mount is tried"),
+        replace(_OVER_RDMA, also="the mount is tried"),
         fault_acts.fail_unasked_and_come_back("forgetting"),
         fault_acts.show_pyverbs,
         server="forgetting",

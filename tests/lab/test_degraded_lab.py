@@ -69,7 +69,7 @@ def test_from_fallback_to_healing(vdsmd: VdsmDaemon, two_guests: Topology) -> No
     assert checked.exit_code == 0, checked
     assert f"{EXPORT} is ready for RDMA.\n{EXPORT} runs over tcp" in checked.stdout
     assert history in checked.stdout
-    then = "(unless that is done); then put the host into maintenance in the engine"
+    then = "(if not done yet); then put the host into maintenance in the engine"
     assert then in checked.stdout
 
     # As maintenance and activation do it.
@@ -90,7 +90,7 @@ def test_a_mount_made_by_hand_is_told_once(vdsmd: VdsmDaemon) -> None:
     assert "already mounted over tcp" in told
     assert warnings(vdsmd) == []
     (first,) = document(vdsmd, "nfs", "list")["mounts"]
-    assert first["reason"].startswith("it was mounted already when vdsmd first saw it")
+    assert first["reason"].startswith("it was already mounted when vdsmd first saw it")
 
     # The kernel often gives a new mount the number of the old one; its time differs.
     vdsmd.guest.run(f"umount {place} && sleep 7 && {by_hand}", check=True)

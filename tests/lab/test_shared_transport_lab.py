@@ -48,7 +48,9 @@ def test_nfs_4_2_shares_what_stands_over_tcp(vdsmd: VdsmDaemon) -> None:
     # Told beforehand, and again by what comes of it.
     checked = vdsmd.command("nfs", "check", VM, "--nfs-version", "4.2")
     assert checked.exit_code == 3
-    assert f"FAIL    others    {because}: this one comes up over TCP" in checked.stdout
+    assert (
+        f"FAIL    others    {because}: this export would be mounted" in checked.stdout
+    )
     outcome = connect(vdsmd, VM)
     assert outcome.statuses == [MOUNT_FAILED]
     assert f"because {because}; unmounted again; fix: " in outcome.log[-1]
@@ -73,7 +75,7 @@ def test_nfs_4_2_shares_what_stands_over_rdma(vdsmd: VdsmDaemon) -> None:
     assert f"because {because}; this mount is degraded; fix: " in "".join(outcome.log)
     listed = vdsmd.command("nfs", "list")
     assert f"{ISO} runs over rdma, but rule 'iso' says tcp; since " in listed.stdout
-    assert f"because {because}.\nfix: let the policy want" in listed.stdout
+    assert f"because {because}.\nfix: choose one transport" in listed.stdout
 
 
 def test_a_mount_that_is_gone_but_in_use_keeps_its_connection(

@@ -100,7 +100,7 @@ def test_ipv6_cm_id():
     [
         ("require-rdma", mount(), OK, "runs over rdma, as rule 'r' says require-rdma"),
         ("require-rdma", mount("tcp", ["tcp"]), DEGRADED, "says require-rdma"),
-        ("prefer-rdma", mount("tcp", ["tcp"]), DEGRADED, "has not noted why"),
+        ("prefer-rdma", mount("tcp", ["tcp"]), DEGRADED, "that is not recorded"),
         ("tcp", mount("tcp", ["tcp"]), OK, "runs over tcp"),
         ("tcp", mount(), DEGRADED, "runs over rdma, but rule 'r' says tcp"),
         ("prefer-rdma", mount("rdma", ["tcp"]), UNPROVEN, "do not agree"),
@@ -202,13 +202,13 @@ def test_a_mark_that_is_about_something_else(mark):
     # Mounted 940 s after boot, which was at 22:13:20.
     assert judged.since == "2023-11-14T22:29:00Z"
     assert judged.reason is None
-    assert "has not noted why" in judged.sentence
+    assert "a reason that is not recorded" in judged.sentence
 
 
 def test_nothing_is_told_that_is_not_known():
     judged = history(replace(MARK, mountpoint="/elsewhere"), booted_at=None)
     assert judged.since is None
-    assert judged.sentence.endswith("says prefer-rdma; and vdsmd has not noted why")
+    assert judged.sentence.endswith("rdma; for a reason that is not recorded")
 
 
 def test_a_mount_that_is_right_has_no_reason_left_over():
@@ -219,7 +219,7 @@ def test_a_mount_that_is_right_has_no_reason_left_over():
 
 def test_healing_waits_for_readiness_where_rdma_is_wanted():
     # What readiness cannot see would do it again.
-    first = "put it in (unless that is done); then put the host into maintenance"
+    first = "put it in (if not done yet); then put the host into maintenance"
     assert heal(history(), ready=True).startswith(first)
     not_noted = history(replace(MARK, mountpoint="/elsewhere"))
     assert heal(not_noted, ready=True).startswith("put the host into maintenance")

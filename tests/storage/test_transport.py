@@ -133,16 +133,16 @@ def test_every_attempt_says_one_transport_and_how_long(transport, engine, v6, re
     [
         ("prefer-rdma", "rdma,port=20049", []),
         ("prefer-rdma", "proto=tcp,port=2050", [
-            "the engine's proto=tcp is set aside: the rule says prefer-rdma",
-            "the engine's port=2050 is set aside: the rule says port=20049"]),
+            "the engine's proto=tcp is ignored: the rule says prefer-rdma",
+            "the engine's port=2050 is ignored: the rule says port=20049"]),
         ("tcp", "rdma,port=20049", [
-            "the engine's rdma is set aside: the rule says tcp"]),
+            "the engine's rdma is ignored: the rule says tcp"]),
         ("require-rdma", "rdma,tcp", [
             "engine's options: rdma and tcp contradict each other (transport); mount "
             "would silently use tcp",
-            "the engine's tcp is set aside: the rule says require-rdma"]),
+            "the engine's tcp is ignored: the rule says require-rdma"]),
         ("tcp", "rsize=4096", [
-            "the engine's rsize=4096 is set aside: the rule sets its own"]),
+            "the engine's rsize=4096 is ignored: the rule sets its own"]),
     ],
 )  # fmt: skip
 def test_notes_say_what_is_set_aside(transport, engine, notes):
@@ -180,5 +180,5 @@ def test_families_may_differ():
 
 
 def test_nobody_may_forget_to_ask():
-    with pytest.raises(ValueError, match="nobody asked"):
+    with pytest.raises(ValueError, match="give the readiness"):
         choose(match("prefer-rdma"), "", Families(), None)

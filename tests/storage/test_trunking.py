@@ -161,5 +161,5 @@ def test_in_words(paths, words):
 def test_the_remedy_depends_on_who_mounted():
     by_hand = mount(at="/mnt/my iso")
     assert remedy([by_hand]) == "umount '/mnt/my iso'"
-    assert remedy([VM]).startswith("let the policy want one transport for all NFS 4")
-    assert remedy([VM, by_hand]).startswith("umount '/mnt/my iso'; let the policy")
+    assert remedy([VM]).startswith("choose one transport for all NFS 4")
+    assert remedy([VM, by_hand]).startswith("umount '/mnt/my iso'; choose one")

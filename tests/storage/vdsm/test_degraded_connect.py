@@ -113,7 +113,7 @@ class TestMark:
         site.rule("prefer-rdma")
         assert site.connect(EXPORT) == [0]
         (mark,) = marks(site)
-        assert "rdma was asked for, but the kernel mounted over tcp" in mark.reason
+        assert "rdma was requested, but the kernel mounted over tcp" in mark.reason
         assert "nfsmount.conf" in mark.fix
         assert told(caplog) == 1
 
@@ -140,7 +140,7 @@ class TestMark:
         assert (mark.wanted, mark.transport) == (transport, found)
         assert mark.since == "2023-11-14T23:13:17Z"
         assert mark.reason == (
-            "it was mounted already when vdsmd first saw it, at 2023-11-14 23:23:20 UTC"
+            "it was already mounted when vdsmd first saw it, at 2023-11-14 23:23:20 UTC"
         )
 
     def test_of_a_transport_that_cannot_be_told(self, site, caplog, monkeypatch):
@@ -169,7 +169,7 @@ class TestMark:
         assert told(caplog) == 1
         (mark,) = marks(site)
         assert mark.transport == "unproven"
-        assert "it was mounted already" in mark.reason
+        assert "it was already mounted" in mark.reason
 
     def test_is_not_set_on_what_is_as_the_rule_says(self, site):
         site.rule("tcp")
@@ -273,7 +273,7 @@ class TestFileTrouble:
         site.rule("prefer-rdma")
         site.network.rdma.clear()
         assert site.connect(EXPORT, f"{NAS}:/f") == [0, 0]
-        assert caplog.text.count("is of no use") == 1
+        assert caplog.text.count("is invalid and is ignored") == 1
         assert len(marks(site)) == 2
 
     def test_without_the_folder_all_goes_on_and_one_line_says_so(self, site, caplog):
@@ -300,6 +300,6 @@ class TestFileTrouble:
         site.network.rdma.clear()
         assert site.connect(EXPORT) == [0]
         assert site.kernel.mounted() == [(EXPORT, "tcp")]
-        assert "marking failed; please report this" in caplog.text
+        assert "updating its mark failed; please report this" in caplog.text
         # At the next connect it is an existing mount.
         assert site.connect(EXPORT) == [0]

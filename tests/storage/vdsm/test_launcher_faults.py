@@ -73,7 +73,7 @@ FAULTS = {
     "not enabled": (lambda host: host.enabled.unlink(), "run ovirt-rdma-host enable"),
     "another mode is on": (
         lambda host: host.enabled.write_text("mode: host\n"),
-        "/etc/ovirt-rdma/enabled does not say that mode vdsmd is on",
+        "/etc/ovirt-rdma/enabled does not enable mode vdsmd",
     ),
     "the marker may not be read": (_deny("etc/ovirt-rdma"), "Permission denied"),
     # VDSM is another one.

@@ -19,7 +19,7 @@ ONE_CONNECTION = (
     f"{ISO} is mounted over TCP, and the kernel uses one connection for all NFS 4.2 "
     "mounts of a server"
 )
-AGREE = "let the policy want one transport for all NFS 4 exports of the server"
+AGREE = "choose one transport for all NFS 4 exports of the server in the policy"
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +100,7 @@ def test_of_a_mount_that_is_not_seen_any_more(mixed, caplog):
     vm_rule(mixed, "require-rdma")
     assert mixed.connect(VM) == [MOUNT_FAILED]
     assert "such as one that was unmounted while in use; unmounted again" in caplog.text
-    assert "fix: end what still uses an unmounted file system" in caplog.text
+    assert "fix: stop the programs that still use an unmounted" in caplog.text
 
 
 def test_nfsmount_conf_is_blamed_where_it_is_its_port(mixed, caplog, monkeypatch):
@@ -111,7 +111,7 @@ def test_nfsmount_conf_is_blamed_where_it_is_its_port(mixed, caplog, monkeypatch
 
     monkeypatch.setattr(mixed.vdsm.mount, "_mount", forced)
     assert mixed.connect(VM) == [MOUNT_FAILED]
-    assert "which settings of nfsmount.conf can cause" in caplog.text
+    assert "which settings in nfsmount.conf can cause" in caplog.text
 
 
 def test_a_mount_by_hand_that_is_in_the_way(site, caplog):
@@ -138,5 +138,5 @@ def test_one_that_was_there_before_vdsmd(mixed):
     vm_rule(mixed, "prefer-rdma")
     assert mixed.connect(VM) == [0]
     (mark,) = mixed.root.reader().degraded_marks([])
-    assert mark.reason.startswith("it was mounted already when vdsmd first saw it")
+    assert mark.reason.startswith("it was already mounted when vdsmd first saw it")
     assert mark.reason.endswith(f"; {ONE_CONNECTION}")
