@@ -127,7 +127,7 @@ def test_a_worker_that_the_kernel_holds_costs_its_time_only(host: HookedHost) ->
         called = host.call("after_network_setup", setup({"s": network("ib0")}))
         # It is frozen still: VDSM has gone on without it.
         assert called.seconds >= BOUNDED
-        host.has_logged(f"no answer within {BOUNDED:g} s: stopped, VDSM goes on")
+        host.has_logged(f"no answer within {BOUNDED:g} s: stopped, VDSM continues")
         # It is still there, in the kernel's hands; VDSM's pipes are not.
         states = host.guest.run("ps -o stat= -C 50_ovirt_rdma; ps -eo stat,comm")
         assert states.stdout.startswith("D"), states

@@ -334,7 +334,7 @@ def in_own_dev(script, tmp_path, *words):
         ("return (", "before_network_setup: nothing was done: SyntaxError: "),
         (
             "time.sleep(300)",
-            "before_network_setup: no answer within 2 s: stopped, VDSM goes on",
+            "before_network_setup: no answer within 2 s: stopped, VDSM continues",
         ),
     ],
 )
