@@ -135,7 +135,7 @@ def test_power_cut_mid_command_and_on_again() -> None:
         guest.run("touch /etc/written", check=True)
         process = guest.start("sleep 1000")
         guest.kill()
-        with pytest.raises(GuestDied, match="doomed is gone while it ran: sleep 1000"):
+        with pytest.raises(GuestDied, match="doomed ended while it ran: sleep 1000"):
             process.wait(30)
         with pytest.raises(GuestDied, match="doomed is off"):
             guest.run("true")

@@ -95,7 +95,7 @@ def test_the_speed_is_what_dd_says(told, wanted):
     "told", ["", "dd: failed to open", "5 bytes copied, 0 s, Infinity B/s"]
 )
 def test_no_speed_is_made_up(told):
-    with pytest.raises(LabProblem, match="dd did not say"):
+    with pytest.raises(LabProblem, match="the output of dd has no speed"):
         speed(told)
 
 

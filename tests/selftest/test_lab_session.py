@@ -60,7 +60,7 @@ def test_a_story_as_a_page():
 
 def test_where_a_step_fails_the_page_stays(capsys, monkeypatch, tmp_path):
     def failing() -> str:
-        raise LabProblem("expected that it is so, and it is not so")
+        raise LabProblem("not as expected: it is so")
 
     page = tmp_path / "session.md"
     page.write_text("as it was")
@@ -68,7 +68,7 @@ def test_where_a_step_fails_the_page_stays(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(record_session, "record", failing)
     assert record_session.main() == 1
     assert page.read_text() == "as it was"
-    assert "session: expected that it is so" in capsys.readouterr().err
+    assert "session: not as expected: it is so" in capsys.readouterr().err
 
 
 def test_the_page_says_when_and_shows_the_whole_way():
