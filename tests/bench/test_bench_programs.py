@@ -131,7 +131,7 @@ def test_rounds_are_a_number_from_1_on(capsys, rounds):
     with pytest.raises(SystemExit) as ended:
         main(["--rounds", rounds])
     assert ended.value.code == 2
-    assert f"'{rounds}' is not a number from 1 on" in capsys.readouterr().err
+    assert f"'{rounds}' is not a whole number" in capsys.readouterr().err
 
 
 def test_a_place_for_the_output_that_is_not_there_is_told_at_once(capsys, tmp_path):
