@@ -54,7 +54,9 @@ def test_folder_of_one_machine(path):
 def test_notes_that_are_not_in_the_repository(notes):
     comment = f"# It answers 409: {notes}" + "engine.md, section 7.\n"
     (sentence,) = found("tests/a.py", LICENSE_LINE + comment)
-    assert sentence == f"tests/a.py:2: cites {notes}" + "engine.md, which is not here"
+    assert (
+        sentence == f"tests/a.py:2: cites {notes}" + "engine.md, not in the repository"
+    )
 
 
 def test_findings_fail_the_run(tmp_path, capsys):
