@@ -44,9 +44,10 @@ Work = Callable[[], Answer]
 def answer_within(point: str, limit_s: float, work: Work) -> Answer:
     """Run ``work`` for at most ``limit_s`` seconds and return its answer.
 
-    If it fails, dies or does not end, the answer is CONTINUE, and a line in syslog names
-    the hook ``point``. The worker gets SIGTERM GRACE_S before the deadline, but not in
-    the first half of its time; at the deadline it and all its children get SIGKILL.
+    If it fails, dies or does not end, the answer is CONTINUE, and a line in syslog
+    names the hook ``point``. The worker gets SIGTERM GRACE_S before the deadline, but
+    not in the first half of its time; at the deadline it and all its children get
+    SIGKILL.
     """
     _exit_after(limit_s + _OUTPUT_S, CONTINUE)
     reading, writing = os.pipe()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What tools/house_rules.py finds, and what it leaves alone."""
+"""Test which lines tools/house_rules.py reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.house_rules import findings, main
 pytestmark = pytest.mark.selftest
 
 LICENSE_LINE = "# SPDX-License-Identifier: GPL-2.0-or-later\n"
-# Put together here, so that this file breaks no rule itself.
+# Joined here, so that this file itself breaks no rule.
 CHECKOUT = "/" + "work/main"
 HOME = "/" + "root/.cache"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/session.md is what a story told, as Markdown; no guest boots here."""
+"""Check docs/session.md, and how a story becomes Markdown; no guest boots here."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_page_says_when_and_shows_the_whole_way():
     ),
 )
 def test_its_commands_are_still_such(words):
-    """Each is a verb that the command has, and takes its options."""
+    """Check that the command has this verb and accepts its options."""
     verb, *_ = given = shlex.split(words)
     found = parser().parse_args(given)
     assert found.verb is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The marks themselves; what sets and drops them is in test_degraded_connect."""
+"""Test the marks themselves; test_degraded_connect tests what sets and drops them."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def test_nothing_is_written_where_there_is_nothing_to_drop(tmp_path):
         (10, UPTIME_S, True),
         (9, UPTIME_S, True),  # ages are whole seconds
         (3610, UPTIME_S + 3600, True),
-        (0, UPTIME_S, False),  # made anew in the same place
+        (0, UPTIME_S, False),  # remounted in the same place
         (20, UPTIME_S, False),
-        (None, UPTIME_S, True),  # a kernel that gives no age
+        (None, UPTIME_S, True),  # a kernel that shows no age
         (10, 0.0, True),  # an uptime that cannot be read
     ],
 )

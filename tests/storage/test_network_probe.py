@@ -21,7 +21,7 @@ pytestmark = pytest.mark.hypervisor
 
 @pytest.fixture
 def probe(tmp_path, monkeypatch):
-    """Put a script of the test's in the probe's place."""
+    """Replace the probe by a script of the test."""
 
     def put(text: str) -> Path:
         script = tmp_path / "probe.py"
@@ -153,7 +153,7 @@ def test_resolve():
 
 @pytest.fixture
 def tool(monkeypatch, tmp_path):
-    """Put a shell script of the test's in a tool's place."""
+    """Replace a tool by a shell script of the test."""
 
     def put(name: str, text: str) -> None:
         script = tmp_path / name

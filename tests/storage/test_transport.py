@@ -56,12 +56,12 @@ def test_without_a_rule_the_engines_options_pass_untouched(engine, ipv6):
         ("", {}, True, "proto=rdma6,port=20049,retry=0", "proto=tcp6,retry=0"),
         ("rdma,port=20049", {}, False, "proto=rdma,port=20049,retry=0",
          "proto=tcp,retry=0"),
-        # An RDMA port of another number is no TCP port either.
+        # An RDMA port with another number is not a TCP port either.
         ("rdma,port=20050", {}, False, "proto=rdma,port=20049,retry=0",
          "proto=tcp,retry=0"),
         ("port=20051", {"port": 20051}, False, "proto=rdma,port=20051,retry=0",
          "proto=tcp,retry=0"),
-        # No RDMA word, but the port that is nobody's but RDMA's.
+        # No RDMA option, but the port that only RDMA uses.
         ("port=20049", {"port": 20050}, False, "proto=rdma,port=20050,retry=0",
          "proto=tcp,retry=0"),
         ("tcp,port=2050", {}, False, "proto=rdma,port=20049,retry=0",
@@ -80,7 +80,7 @@ def test_options(engine, rule, ipv6, rdma, tcp):
     as_tcp = choose(
         match("tcp", **rule), engine, Families(ipv6, ipv6), readiness(READY)
     )
-    # Never RDMA is all that such a rule says: as patient as stock VDSM, or the engine.
+    # Such a rule only excludes RDMA: it waits as long as stock VDSM or the engine says.
     engine_retry = [word for word in engine.split(",") if word.startswith("retry=")]
     words = as_tcp.first.extra_options.split(",")
     assert [word for word in words if word.startswith("retry=")] == engine_retry

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which NFS 4 mounts share a connection, as kernel 6.1 was seen to do it."""
+"""Test which NFS 4 mounts share a connection, as measured on kernel 6.1."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_mounts_whose_address_is_not_known_share_with_none():
 @pytest.mark.parametrize(
     "found, rdma_port, took",
     [
-        # The kernel shows the port that was asked for, and not 2049.
+        # The kernel shows the requested port, but not 2049.
         (mount(port=20049), 20049, True),
         (mount(), 20049, False),
         (mount(port=20049), 20050, False),
@@ -108,16 +108,16 @@ def test_the_port_tells_whether_a_connection_was_taken_over(found, rdma_port, to
         ([mount("10.0.0.9:/iso", address="10.0.0.9")], "4.2", READY),
         ([mount("odd", address="10.0.0.9")], "4.2", READY),
         ([], "auto", READY),
-        # The version is only found at mounting.
+        # The version is only known after mounting.
         ([mount()], "auto", UNKNOWN),
         ([mount()], "4", UNKNOWN),
         ([mount(version="4.0")], None, UNKNOWN),
-        # The same name, by another of its addresses.
+        # The same name, with another of its addresses.
         ([mount("nas:/iso", address="10.0.0.9")], "4.2", UNKNOWN),
         ([mount("NAS:/iso", address="10.0.0.9")], "4.2", UNKNOWN),
-        # Its own mount goes before it is made anew.
+        # Its own mount does not exist when it is remounted.
         ([mount("nas:/vm")], "4.2", READY),
-        # There is an RDMA connection too, and the kernel takes that.
+        # There is an RDMA connection too, and the kernel uses that.
         ([mount(), mount("nas:/b", protocol="rdma", port=20049)], "4.2", READY),
         ([mount(), mount("nas:/b", "rdma", "4.1", port=20049)], "4.2", NOT_READY),
     ],

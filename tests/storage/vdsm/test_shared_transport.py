@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Exports of a server of which others are mounted over the other transport."""
+"""Test exports of a server that has mounts over the other transport."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def place_of_mounts(site: Site, monkeypatch) -> None:
 
 @pytest.fixture
 def mixed(site: Site) -> Site:
-    """``/vm`` is to have the rule of the test; ``/iso`` stands over TCP, as stock."""
+    """``/vm`` gets the rule of the test; ``/iso`` is mounted over TCP, as stock."""
     assert site.connect(ISO) == [0]
     assert site.kernel.mounted() == [(ISO, "tcp")]
     return site
@@ -126,7 +126,7 @@ def test_mounts_that_fell_back_together_are_healed_together(site):
     site.network.rdma.clear()
     assert site.connect(VM, ISO) == [0, 0]
     found = judged(site, VM)
-    # The policy is right; only all of them together come to RDMA.
+    # The policy is valid, but only all of them together can change to RDMA.
     assert (found.against, [m.source for m in found.others]) == ((), [ISO])
     assert found.reason == f"{NAS} refuses RDMA connections"
     assert AGREE not in found.fix
