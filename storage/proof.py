@@ -32,7 +32,7 @@ def mounted_s(mount: NfsMount, uptime_s: float) -> Optional[float]:
     return uptime_s - mount.age_s
 
 
-def utc(booted_at: Optional[int], after_boot_s: Optional[float]) -> Optional[str]:
+def utc_time(booted_at: Optional[int], after_boot_s: Optional[float]) -> Optional[str]:
     """Return a time after boot as ``2026-11-21T02:51:34Z``; None if unknown."""
     if booted_at is None or after_boot_s is None:
         return None
@@ -43,8 +43,8 @@ def utc(booted_at: Optional[int], after_boot_s: Optional[float]) -> Optional[str
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def shown(moment: str) -> str:
-    """Return a time of :func:`utc` in a form for people."""
+def time_for_people(moment: str) -> str:
+    """Return a time of :func:`utc_time` in a form for people."""
     return moment.replace("T", " ").replace("Z", " UTC")
 
 

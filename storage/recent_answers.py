@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _No(Generic[T]):
+class _Negative(Generic[T]):
     """An answer, and when it was given."""
 
     answer: T
@@ -48,8 +48,8 @@ class RecentAnswers:
         self._clock = clock
         self._guard = threading.Lock()
         self._locks: dict[Hashable, threading.Lock] = {}
-        self._silent: dict[Hashable, _No[bool]] = {}
-        self._refused: dict[Hashable, _No[Step]] = {}
+        self._silent: dict[Hashable, _Negative[bool]] = {}
+        self._refused: dict[Hashable, _Negative[Step]] = {}
         # When a question last began or ended; a caller asks several in sequence.
         self._last = clock()
 
@@ -85,7 +85,9 @@ class RecentAnswers:
         with self._guard:
             return self._locks.setdefault(key, threading.Lock())
 
-    def _recall(self, kept: dict[Hashable, _No[T]], key: Hashable) -> Optional[_No[T]]:
+    def _recall(
+        self, kept: dict[Hashable, _Negative[T]], key: Hashable
+    ) -> Optional[_Negative[T]]:
         with self._guard:
             now = self._clock()
             if now - self._last > BURST_GAP_S:
@@ -96,11 +98,11 @@ class RecentAnswers:
             return no if no is not None and now - no.at <= LONGEST_S else None
 
     def _ended(
-        self, kept: dict[Hashable, _No[T]], key: Hashable, no: Optional[T]
+        self, kept: dict[Hashable, _Negative[T]], key: Hashable, no: Optional[T]
     ) -> None:
         with self._guard:
             self._last = now = self._clock()
             if no is None:
                 kept.pop(key, None)
             else:
-                kept[key] = _No(no, now)
+                kept[key] = _Negative(no, now)

@@ -24,19 +24,19 @@ from ovirt_rdma.storage.proof import (
     mark_of,
     mounted_s,
     prove,
-    shown,
-    utc,
+    time_for_people,
+    utc_time,
 )
 from ovirt_rdma.storage.trunking import (
     OTHERS,
     REMOUNT,
-    UNTOLD,
+    UNPROVEN_FIX,
     because,
     by_connection,
     connection_of,
     remedy,
     sharers,
-    took_over,
+    uses_earlier_connection,
 )
 
 OK = "ok"
@@ -95,7 +95,7 @@ def review_all(
             mount,
             policy,
             facts.cm_ids,
-            utc(facts.booted_at, mounted_s(mount, facts.uptime_s)),
+            utc_time(facts.booted_at, mounted_s(mount, facts.uptime_s)),
             mark_of(mount, facts.degraded_marks, facts.uptime_s),
             others=sharers(mount, together[connection_of(mount)]),
             match_of=match,
@@ -132,7 +132,9 @@ def review(
     by_rule = f"{match.rule.title} says {match.rule.transport}"
     if proof.transport is None:
         sentence = f"{mount.source}: the kernel's signals do not agree ({proof})"
-        return MountReview(mount, match, proof, UNPROVEN, sentence, UNTOLD, since, mark)
+        return MountReview(
+            mount, match, proof, UNPROVEN, sentence, UNPROVEN_FIX, since, mark
+        )
     if proof.transport == wanted:
         sentence = f"{runs}, as {by_rule}"
         return MountReview(mount, match, proof, OK, sentence, since=since)
@@ -140,7 +142,9 @@ def review(
         since = mark.since or since
     else:
         mark = None
-    shares = bool(others) and took_over(mount, match.rule.port) is not False
+    shares = (
+        bool(others) and uses_earlier_connection(mount, match.rule.port) is not False
+    )
     cause = because(others) if shares else ""
     reason = mark.reason if mark else cause
     if mark is None and not _by_nfs_class(mount):
@@ -148,7 +152,7 @@ def review(
         return MountReview(
             mount, match, proof, NOT_COVERED, sentence, _change_row(wanted), since
         )
-    history = f"since {shown(since)}, " if since else ""
+    history = f"since {time_for_people(since)}, " if since else ""
     history += f"because {reason}" if reason else "for a reason that is not recorded"
     against = tuple(m for m in others if _wanted(match_of(m.source)) != wanted)
     steps = [mark.fix if mark else "", remedy(against) if against else ""]

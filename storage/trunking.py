@@ -28,7 +28,7 @@ OTHERS = "others"
 # Only a remount changes the transport, and only of all mounts of a connection at once.
 REMOUNT = "put the host into maintenance and activate it again"
 # The fix for a mount whose transport is unproven.
-UNTOLD = (
+UNPROVEN_FIX = (
     f"{REMOUNT}; if that does not help, report it with the host's /proc/self/mountinfo "
     "and /proc/self/mountstats"
 )
@@ -75,7 +75,7 @@ def sharers(mount: NfsMount, mounts: Sequence[NfsMount]) -> tuple[NfsMount, ...]
     )
 
 
-def took_over(mount: NfsMount, rdma_port: int) -> Optional[bool]:
+def uses_earlier_connection(mount: NfsMount, rdma_port: int) -> Optional[bool]:
     """Whether ``mount`` uses a connection that existed before it.
 
     Then it shows the port that was requested, which does not fit its transport. None

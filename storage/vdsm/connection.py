@@ -25,7 +25,7 @@ SERVERS_AT_ONCE = 16
 log = logging.getLogger("storage.ovirt_rdma")
 
 
-def as_answered(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
+def in_order_of_answers(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
     """Ask all servers of ``exports``; yield the exports of a server after its answer.
 
     Exports with the same server and rule share the answers and come together. Other
@@ -166,7 +166,7 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
             for con in connections:
                 (waiting if _has_to_ask(con) else at_once).append(con)
             statuses = {}
-            for group in chain([at_once], _as_answered(waiting)):
+            for group in chain([at_once], _grouped_by_answer(waiting)):
                 for con, status in super().connect_all(group):
                     statuses[id(con)] = status
             return [(con, statuses[id(con)]) for con in connections]
@@ -213,11 +213,11 @@ def _has_to_ask(connection: Any) -> bool:
         return False
 
 
-def _as_answered(connections: list[Any]) -> Iterator[list[Any]]:
+def _grouped_by_answer(connections: list[Any]) -> Iterator[list[Any]]:
     """Yield the connections whose servers have answered, until none is left."""
     left = {id(connection._named): connection for connection in connections}
     try:
-        for exports in as_answered([con._named for con in connections]):
+        for exports in in_order_of_answers([con._named for con in connections]):
             yield [left.pop(id(export)) for export in exports]
     except Exception:
         log.exception("Asking the servers in advance failed; continuing without")

@@ -55,7 +55,7 @@ class FailureMemory:
             return failure
 
 
-class StillUnderWay(Exception):
+class StillRunning(Exception):
     """Another call for the path did not end before the deadline."""
 
 
@@ -89,7 +89,7 @@ class PathLocks:
 
         ``tries`` identifies the attempt: if a call that this one waited for made the
         same attempt and failed, its error is raised and ``do`` is not called. Raises
-        StillUnderWay after ``timeout_s``, and the errors of ``do``.
+        StillRunning after ``timeout_s``, and the errors of ``do``.
         """
         deadline = time.monotonic() + timeout_s
         call = _Call(tries)
@@ -99,7 +99,7 @@ class PathLocks:
                 while not other.over:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0:
-                        raise StillUnderWay
+                        raise StillRunning
                     self._changed.wait(left_s)
                 if other.error and tries is not None and other.tries == tries:
                     raise other.error

@@ -29,7 +29,7 @@ from ovirt_rdma.storage.transport import (
     tcp_options,
     tcp_service_port,
 )
-from ovirt_rdma.storage.vdsm.context import Shared, StillUnderWay, hint, refused
+from ovirt_rdma.storage.vdsm.context import Shared, StillRunning, hint, refused
 from ovirt_rdma.storage.vdsm.mount_verification import (
     MountVerification,
     StockConnection,
@@ -101,7 +101,7 @@ class NamedExport:
                 shared.wait_for_other_s,
                 tries,
             )
-        except StillUnderWay:
+        except StillRunning:
             raise refused(
                 self.export,
                 "another call for this export is still running after "
@@ -117,7 +117,7 @@ class NamedExport:
         shared = self._shared
         try:
             shared.locks.run(stock.local_path, stock.unmount, shared.wait_for_other_s)
-        except StillUnderWay:
+        except StillRunning:
             stock.unmount()
 
     def _connect(self, stock: StockConnection) -> None:

@@ -17,15 +17,23 @@ from typing import NoReturn, Optional, Protocol
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, NfsRule
-from ovirt_rdma.storage.proof import RDMA, UNPROVEN, Proof, mounted_s, prove, shown, utc
+from ovirt_rdma.storage.proof import (
+    RDMA,
+    UNPROVEN,
+    Proof,
+    mounted_s,
+    prove,
+    time_for_people,
+    utc_time,
+)
 from ovirt_rdma.storage.transport import STOCK
 from ovirt_rdma.storage.trunking import (
     REMOUNT,
-    UNTOLD,
+    UNPROVEN_FIX,
     because,
     remedy,
     sharers,
-    took_over,
+    uses_earlier_connection,
 )
 from ovirt_rdma.storage.vdsm.context import Shared, refused
 
@@ -111,7 +119,9 @@ class MountVerification:
                 f"({seen.proof})"
             )
             shared = self._shared_with(seen)
-            cause, fix, now = _cause(shared, took_over(seen.mount, self._rule.port))
+            cause, fix, now = _cause(
+                shared, uses_earlier_connection(seen.mount, self._rule.port)
+            )
             reason = f"{mounted}, {cause}"
             if self._rule.transport == REQUIRE_RDMA:
                 self._unmount(stock, reason, now)
@@ -135,11 +145,14 @@ class MountVerification:
         if self._rule.transport == REQUIRE_RDMA:
             self._unmount(stock, reason, _REPORT)
         log.warning(
-            "%s: %s; this mount is degraded; fix: %s", self._export, reason, UNTOLD
+            "%s: %s; this mount is degraded; fix: %s",
+            self._export,
+            reason,
+            UNPROVEN_FIX,
         )
         if seen is not None:
             with self._own_errors_logged():
-                self._update_mark(seen, UNPROVEN, reason, UNTOLD)
+                self._update_mark(seen, UNPROVEN, reason, UNPROVEN_FIX)
 
     def existing(self, stock: StockConnection) -> None:
         """Verify a mount that already existed; report it once if it is degraded.
@@ -175,7 +188,7 @@ class MountVerification:
     def _warn(self, seen: _Seen, transport: str) -> None:
         fix = f"{remedy(seen.others)}; then {REMOUNT}" if seen.others else REMOUNT
         if transport == UNPROVEN:
-            transport, fix = f"an unknown transport ({seen.proof})", UNTOLD
+            transport, fix = f"an unknown transport ({seen.proof})", UNPROVEN_FIX
         log.warning(
             "%s: already mounted over %s, while %s says %s: this mount is degraded; "
             "fix: %s",
@@ -199,7 +212,7 @@ class MountVerification:
 
     def _shared_with(self, seen: _Seen) -> tuple[NfsMount, ...]:
         """Return the mounts whose connection, and so transport, this one shares."""
-        if took_over(seen.mount, self._rule.port) is False:
+        if uses_earlier_connection(seen.mount, self._rule.port) is False:
             return ()
         return seen.others
 
@@ -215,8 +228,8 @@ class MountVerification:
 
     def _first_seen(self, seen: _Seen, uptime_s: float) -> str:
         booted_at = self._shared.surroundings.reader.booted_at()
-        now = utc(booted_at, uptime_s or None)
-        at = f", at {shown(now)}" if now else ""
+        now = utc_time(booted_at, uptime_s or None)
+        at = f", at {time_for_people(now)}" if now else ""
         sentence = f"it was already mounted when vdsmd first saw it{at}"
         shared = self._shared_with(seen)
         return f"{sentence}; {because(shared)}" if shared else sentence
@@ -240,7 +253,7 @@ class MountVerification:
             transport=transport,
             reason=reason,
             fix=fix,
-            since=utc(reader.booted_at(), made),
+            since=utc_time(reader.booted_at(), made),
             mounted_s=made,
         )
         marks.put(mark, reader.nfs_mounts, uptime_s)

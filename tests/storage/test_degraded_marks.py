@@ -10,7 +10,7 @@ import pytest
 from ovirt_rdma.host.collect.parsers.degraded_marks import from_json
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.storage.degraded import DegradedMarks
-from ovirt_rdma.storage.proof import utc
+from ovirt_rdma.storage.proof import utc_time
 
 UPTIME_S = 1000.0
 
@@ -85,10 +85,10 @@ def test_a_mount_is_told_from_its_predecessor_by_its_time(age_s, uptime_s, mine)
 
 
 def test_times_for_people():
-    assert utc(1_700_000_000, 60.9) == "2023-11-14T22:14:20Z"
-    assert utc(None, 1.0) is None
-    assert utc(0, None) is None
-    assert utc(10**30, 1.0) is None
+    assert utc_time(1_700_000_000, 60.9) == "2023-11-14T22:14:20Z"
+    assert utc_time(None, 1.0) is None
+    assert utc_time(0, None) is None
+    assert utc_time(10**30, 1.0) is None
 
 
 def test_marks_are_written_when_their_folder_comes(tmp_path):

@@ -16,7 +16,7 @@ from ovirt_rdma.storage.trunking import (
     others_step,
     remedy,
     sharers,
-    took_over,
+    uses_earlier_connection,
 )
 
 NAS = "10.0.0.1"
@@ -91,7 +91,7 @@ def test_mounts_whose_address_is_not_known_share_with_none():
 def test_the_port_tells_whether_a_connection_was_taken_over(found, rdma_port, took):
     if found.protocol == "udp":
         found = replace(found, transports=(MountTransport("rdma", (1, 2)),))
-    assert took_over(found, rdma_port) is took
+    assert uses_earlier_connection(found, rdma_port) is took
 
 
 @pytest.mark.parametrize(
