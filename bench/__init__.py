@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ovirt-rdma costs and saves, measured against named rivals (``make bench``)."""
+"""Measure what ovirt-rdma costs and saves, against named rivals (``make bench``)."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``python -m bench``, which ``make bench`` calls: measures all, writes RESULTS.md.
+"""``python -m bench``, run by ``make bench``: measure everything, write RESULTS.md.
 
-Only a run that leaves nothing out writes that file; others print what they measured, or
-write it where --output says. Exit codes: 0 all measured limits hold, 1 one is broken or
-something could not be measured, 2 wrong arguments, 130 stopped.
+Only a complete run writes that file; other runs print their results, or write them to
+the file of --output. Exit codes: 0 all measured limits hold, 1 a limit is broken or
+something could not be measured, 2 usage error, 130 stopped.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MINUTES, MINUTES_WITHOUT_LAB = 26, 15
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure; returns the exit code."""
-    words = _parsed(arguments)
+    """Measure; return the exit code."""
+    args = _parsed(arguments)
     started = time.monotonic()
     try:
-        text, sections = _measured(words)
-        _hand_over(text, sections, words.output)
+        text, sections = _measured(args)
+        _write_or_print(text, sections, args.output)
     except (LabProblem, BenchmarkFailed) as problem:
         print(f"bench: {problem}", file=sys.stderr)
         return 1
@@ -53,34 +53,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def _measured(words: argparse.Namespace) -> tuple[str, list[Section]]:
-    pythons = startup.interpreters(words.python)
+def _measured(args: argparse.Namespace) -> tuple[str, list[Section]]:
+    pythons = startup.interpreters(args.python)
     facts = [*machine.facts()]
-    if words.without_lab:
+    if args.without_lab:
         sections = [failing_connect.skipped()]
     else:
         print("failing connects", flush=True)
         facts += machine.lab_facts()
-        sections = [failing_connect.section(words.rounds)]
+        sections = [failing_connect.section(args.rounds)]
     print("constructors", flush=True)
-    sections.append(constructor.section(words.rounds))
+    sections.append(constructor.section(args.rounds))
     print("hooks", flush=True)
-    sections.append(hook_cost.section(words.rounds))
+    sections.append(hook_cost.section(args.rounds))
     print("start-up", flush=True)
-    sections.append(startup.section(pythons, words.rounds))
+    sections.append(startup.section(pythons, args.rounds))
     print("policies", flush=True)
-    sections.append(policy_size.section(words.rounds))
+    sections.append(policy_size.section(args.rounds))
     print("plans", flush=True)
-    sections.append(host_plan.section(words.rounds))
+    sections.append(host_plan.section(args.rounds))
     print("fleet", flush=True)
-    sections.append(engine_fleet.section(words.rounds))
+    sections.append(engine_fleet.section(args.rounds))
     return document(facts, sections), sections
 
 
-def _hand_over(text: str, sections: Sequence[Section], output: Path | None) -> None:
-    """Write ``text`` to ``output``, or else to RESULTS where it is complete, or else
-    print it.
-    """
+def _write_or_print(
+    text: str, sections: Sequence[Section], output: Path | None
+) -> None:
+    """Write ``text`` to ``output``, or to RESULTS if it is complete; else print it."""
     left_out = [section.title for section in sections if section.left_out]
     file = output or (None if left_out else RESULTS)
     if file is None:
@@ -94,22 +94,22 @@ def _hand_over(text: str, sections: Sequence[Section], output: Path | None) -> N
             raise BenchmarkFailed(sentence) from error
         print(f"{file}: written")
     if left_out:
-        said = "" if output else f"; bench/{RESULTS.name} is not written"
+        not_written = "" if output else f"; bench/{RESULTS.name} is not written"
         parts = ", ".join(f'"{title}"' for title in left_out)
-        print(f"bench: parts are left out of {parts}{said}", file=sys.stderr)
+        print(f"bench: parts are left out of {parts}{not_written}", file=sys.stderr)
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
-    words = parser.parse_args(arguments)
-    if words.output and not words.output.parent.is_dir():
-        parser.error(f"--output: {words.output.parent} is not a directory")
-    return words
+    args = parser.parse_args(arguments)
+    if args.output and not args.output.parent.is_dir():
+        parser.error(f"--output: {args.output.parent} is not a directory")
+    return args
 
 
 def _rounds(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
 
 
@@ -118,13 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--without-lab",
         action="store_true",
-        help=f"start no guests: {MINUTES_WITHOUT_LAB} min, not {MINUTES}",
+        help=f"start no guests; takes {MINUTES_WITHOUT_LAB} min instead of {MINUTES}",
     )
     parser.add_argument(
         "--rounds",
         type=_rounds,
         default=5,
-        help="how often each is measured; default: 5",
+        help="number of measurements of each benchmark (default: 5)",
     )
     parser.add_argument(
         "--python",
@@ -132,13 +132,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATH",
-        help="a Python to measure start-up on, outside a virtual environment; may be "
-        "given again; default: the one that .venv was made with",
+        help="measure start-up with this Python, outside a virtual environment; can be "
+        "repeated (default: the Python that .venv was made with)",
     )
     parser.add_argument(
         "--output",
         type=Path,
-        help=f"default: bench/{RESULTS.name}, if nothing is left out",
+        help=f"file for the results (default: bench/{RESULTS.name}, if complete)",
     )
     return parser
 

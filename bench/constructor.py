@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Making a storage connection: our class against VDSM's own NFSConnection."""
+"""Measure making a storage connection: our class and VDSM's own NFSConnection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAM = "bench.constructor_program"
 STOCK = "stock NFSConnection"
 CHOICE = "and: choosing transport and options"
 TITLE = "Making a connection: our class against stock VDSM's"
-# What is measured, rules in the policy (None: never loaded), the export.
+# Name, number of rules in the policy (None: not loaded), export.
 CASES = (
     ("ours, no policy loaded", None, FIRST),
     ("ours, one rule that names the export", 1, FIRST),
@@ -25,12 +25,12 @@ CASES = (
     (f"ours, {MANY} rules, the last names it", MANY, LAST),
     (f"ours, {MANY} rules, none names it", MANY, NONE),
 )
-# Ours, not the issue's: 20 exports then cost 0.2 s of the engine's 180.
+# Our own limit: with it 20 exports cost 0.2 s of the engine's 180.
 LIMIT_S = 0.010
 
 
 def section(rounds: int) -> Section:
-    """Measure, and say what came of it; without VDSM_SOURCE, say what is missing."""
+    """Measure and return the results; without VDSM_SOURCE return what is missing."""
     text = f"""
         What VDSM does for each export that the engine sends, before it mounts
         anything. The rival is NFSConnection of the VDSM that VDSM_SOURCE names (NFS
@@ -60,11 +60,11 @@ def _judged(text: str, timings: dict[str, Timing]) -> Section:
         for name, timing in timings.items()
     )
     table = Table(("constructor", "median", "min", "max", "times stock"), rows)
-    dearest = max((timings[name] for name, _, _ in CASES), key=_median)
-    seen = _median(dearest)
+    slowest = max((timings[name] for name, _, _ in CASES), key=_median)
+    seen = _median(slowest)
     sentence = (
-        f"the dearest constructor takes {duration(seen)}, stock's "
-        f"{duration(_median(stock))}; our own limit is {duration(LIMIT_S)} an export."
+        f"the slowest constructor takes {duration(seen)}, stock's "
+        f"{duration(_median(stock))}; our own limit is {duration(LIMIT_S)} per export."
     )
     return Section(TITLE, text, (table,), (Verdict(seen <= LIMIT_S, sentence),))
 

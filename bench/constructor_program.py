@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pyperf program of :mod:`bench.constructor`: VDSM_SOURCE against our class."""
+"""Run the pyperf program of :mod:`bench.constructor`: VDSM_SOURCE and our class."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ovirt_rdma.storage.vdsm.context import Shared
 
 
 def main() -> None:
-    """Be the pyperf program."""
+    """Run the pyperf program."""
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     vdsm = load_vdsm()
     shape = compat.load()

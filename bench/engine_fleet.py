@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``hosts check`` and ``domain verify`` for a fleet, against Ansible's modules."""
+"""Measure ``hosts check`` and ``domain verify`` of a fleet, and Ansible's modules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bench.spread import (
 
 TITLE = "A fleet of 250 hosts: against Ansible's modules for oVirt"
 HOSTS, LATENCY_MS = 250, 50.0
-# Issue 6's limits, in seconds and bytes; how many times as fast as the loop.
+# The limits of issue 6: seconds, how many times as fast as the loop, and bytes.
 LIMIT_S, LIMIT_TIMES, LIMIT_BYTES = 60.0, 8.0, 200e6
 
 BOTH = "both, one after the other"
@@ -50,7 +50,7 @@ class Measured:
 
 
 def section(rounds: int) -> Section:
-    """Measure, and say what came of it."""
+    """Measure and return the results."""
     try:
         engine_rival.install()
     except engine_rival.NotInstalled as problem:
@@ -77,7 +77,7 @@ def judged(text: str, measured: Measured) -> Section:
 
 
 def time_verdict(measured: Measured) -> Verdict:
-    """Hold the slowest run of each verb against LIMIT_S; pure."""
+    """Compare the slowest run of each verb with LIMIT_S; pure."""
     check, verify = (
         max(run.seconds for run in measured.runs[verb]) for verb in (CHECK, VERIFY)
     )
@@ -89,7 +89,7 @@ def time_verdict(measured: Measured) -> Verdict:
 
 
 def rival_verdict(measured: Measured) -> Verdict:
-    """Hold the loop against both verbs together; pure."""
+    """Compare the loop with both verbs together; pure."""
     ours = _timing(_both(measured)).spread.median
     loop = _timing(measured.runs[LOOP]).spread.median
     return Verdict(
@@ -101,8 +101,8 @@ def rival_verdict(measured: Measured) -> Verdict:
 
 
 def memory_verdict(memory: Mapping[str, int]) -> Verdict:
-    """Hold the larger of the verbs against LIMIT_BYTES; pure."""
-    verb = max(memory, key=lambda one: memory[one])
+    """Compare the verb with the higher memory with LIMIT_BYTES; pure."""
+    verb = max(memory, key=lambda name: memory[name])
     return Verdict(
         memory[verb] < LIMIT_BYTES,
         f"{verb} needs {megabytes(memory[verb])} for {HOSTS} hosts; promised: under "

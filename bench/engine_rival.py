@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The rival of :mod:`bench.engine_fleet`: the collection ovirt.ovirt, as PyPI's
-``ansible`` brings it, in a virtual environment of its own below .cache.
+"""Install and run the rival of :mod:`bench.engine_fleet`: the collection ovirt.ovirt.
 
-12.3.0 is the newest ``ansible`` that runs on Python 3.11.
+It comes with PyPI's ``ansible``, in its own virtual environment below .cache. 12.3.0 is
+the newest ``ansible`` that runs on Python 3.11.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ VENV = CHECKOUT / ".cache/engine-rival"
 ANSIBLE, CORE, SDK = "ansible==12.3.0", "ansible-core==2.19.14", "4.6.3"
 _REQUIREMENTS = (ANSIBLE, CORE, f"ovirt-engine-sdk-python=={SDK}")
 _MANIFEST = "lib/python*/site-packages/ansible_collections/ovirt/ovirt/MANIFEST.json"
-# Far beyond what it takes.
+# Much more than it takes.
 _TIMEOUT_S = 3600
 
 
 class NotInstalled(Exception):
-    """The rival is not there and cannot be had; the text is a sentence."""
+    """The rival could not be installed; the text is a sentence."""
 
 
 def install(venv: Path = VENV) -> None:
-    """Install it, once: 600 MB, a minute or two. Raises NotInstalled."""
+    """Install the rival once: 600 MB, a minute or two. Raises NotInstalled."""
     wanted = "\n".join(_REQUIREMENTS)
     done = venv / "installed.txt"
     if done.is_file() and done.read_text(encoding="ascii") == wanted:
@@ -40,8 +40,8 @@ def install(venv: Path = VENV) -> None:
     for command in ([sys.executable, "-m", "venv", "--clear", str(venv)], pip):
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
-            said = (ended.stderr.strip() or "it said nothing").splitlines()[-1]
-            raise NotInstalled(f"{ANSIBLE} cannot be installed: {said}")
+            error = (ended.stderr.strip() or "no error message").splitlines()[-1]
+            raise NotInstalled(f"{ANSIBLE} cannot be installed: {error}")
     done.write_text(wanted, encoding="ascii")
 
 
@@ -55,8 +55,9 @@ def collection_version(venv: Path = VENV) -> str:
 def play(
     hosts: int, in_a_loop: bool, environment: Mapping[str, str], folder: Path
 ) -> None:
-    """Read an engine with ``hosts`` hosts, which ``environment`` names; what Ansible
-    leaves behind goes into ``folder``. Raises BenchmarkFailed.
+    """Read the engine that ``environment`` names, with ``hosts`` hosts.
+
+    Ansible writes its own files to ``folder``. Raises BenchmarkFailed.
     """
     settings = folder / "ansible.cfg"
     settings.touch()
@@ -66,8 +67,8 @@ def play(
             *("--extra-vars", f"in_a_loop={in_a_loop} expected_hosts={hosts}"),
             str(PLAYBOOK),
         ],
-        # No settings but Ansible's own, no inventory: localhost is then the Python that
-        # Ansible itself runs on.
+        # Only Ansible's default settings and no inventory: localhost is then the Python
+        # that runs Ansible itself.
         cwd=folder,
         env={
             **os.environ,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs of ``ovirt-rdma`` on an engine double in a process of its own."""
+"""Run ``ovirt-rdma`` with an engine double in a separate process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed
 CHECK, VERIFY = "`hosts check`", "`domain verify`"
 
 _MAIN = "ovirt_rdma.cli.engine.main:main"
-# As the script that pip writes.
+# The same as the script that pip writes.
 _COMMAND = """\
 import sys
 from ovirt_rdma.cli.engine.main import main
@@ -33,8 +33,8 @@ _WORLD_PATH = f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"
 
 @dataclass(frozen=True)
 class Run:
-    """One run: how long it took, how many calls it made, and what CPU time the double
-    spent on them.
+    """One run: its duration, its number of calls, and the CPU time of the double for
+    them.
     """
 
     seconds: float
@@ -44,7 +44,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Served:
-    """An engine double in a process of its own; ``folder`` has its hosts' dumps."""
+    """An engine double in a separate process; ``folder`` has the dumps of its hosts."""
 
     url: str
     folder: Path
@@ -52,7 +52,7 @@ class Served:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What names this engine, and hides this user's settings."""
+        """Variables that name this engine, and hide this user's settings."""
         return {
             "OVIRT_URL": self.url,
             "OVIRT_USERNAME": "admin@ovirt@internalsso",
@@ -64,7 +64,7 @@ class Served:
         }
 
     def words(self, verb: str) -> list[str]:
-        """Return the words of a command for ``verb``."""
+        """Return the arguments of a command for ``verb``."""
         dumps = ["--facts-dir", str(self.folder), "--output", "json"]
         if verb == CHECK:
             policy = str(self.folder / "policy.yaml")
@@ -72,8 +72,8 @@ class Served:
         return ["domain", "verify", *dumps]
 
     def seen(self) -> dict[str, Any]:
-        """Return what the double has served. Raises BenchmarkFailed where it did not
-        understand something.
+        """Return what the double has served. Raises BenchmarkFailed if it got a request
+        that it does not know.
         """
         address = f"{self.url.split('/ovirt-engine')[0]}/bench/seen"
         no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -86,11 +86,11 @@ class Served:
 
 @contextmanager
 def served(hosts: int, latency_ms: float) -> Iterator[Served]:
-    """Give an engine with ``hosts`` hosts. Raises BenchmarkFailed."""
+    """Run an engine with ``hosts`` hosts. Raises BenchmarkFailed."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [folder, str(hosts), str(latency_ms)]
+        arguments = [folder, str(hosts), str(latency_ms)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.engine_world", *words],
+            [sys.executable, "-m", "bench.engine_world", *arguments],
             env={**os.environ, "PYTHONPATH": _WORLD_PATH},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -100,8 +100,8 @@ def served(hosts: int, latency_ms: float) -> Iterator[Served]:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
             if not url:
-                _, said = process.communicate()
-                raise BenchmarkFailed(f"the engine double does not start:\n{said}")
+                _, error = process.communicate()
+                raise BenchmarkFailed(f"the engine double does not start:\n{error}")
             yield Served(url, Path(folder), hosts)
         finally:
             process.terminate()
@@ -109,8 +109,8 @@ def served(hosts: int, latency_ms: float) -> Iterator[Served]:
 
 
 def run_verb(engine: Served, verb: str) -> Run:
-    """Run a verb as a process. Raises BenchmarkFailed where it finds anything wrong:
-    the hosts are as they should be, and it has to have looked at all of them.
+    """Run a verb as a process. Raises BenchmarkFailed if it reports a problem (the
+    hosts have none) or does not show all hosts.
     """
     command = [sys.executable, "-c", _COMMAND, *engine.words(verb)]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
@@ -125,8 +125,8 @@ def run_verb(engine: Served, verb: str) -> Run:
                 check=False,
             )
             if done.returncode:
-                said = f"{verb} failed ({done.returncode}):\n{done.stderr}"
-                raise BenchmarkFailed(said)
+                sentence = f"{verb} failed ({done.returncode}):\n{done.stderr}"
+                raise BenchmarkFailed(sentence)
 
         run = timed(engine, act)
         printed.seek(0)
@@ -137,12 +137,12 @@ def run_verb(engine: Served, verb: str) -> Run:
 
 
 def memory_of(engine: Served, verb: str) -> int:
-    """Return the bytes of a verb's highest resident memory. Raises BenchmarkFailed."""
+    """Return a verb's highest resident memory in bytes. Raises BenchmarkFailed."""
     return highest_memory(verb, _MAIN, engine.words(verb), engine.environment)
 
 
 def timed(engine: Served, act: Callable[[], None]) -> Run:
-    """Do ``act``, and say what it took of the time and of the double."""
+    """Call ``act``; return its duration and its use of the double."""
     before = engine.seen()
     began = time.perf_counter()
     act()

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``python -m bench.engine_world FOLDER HOSTS LATENCY_MS``: the engine that
-:mod:`bench.engine_fleet` measures against, in a process of its own.
+"""Serve the engine of :mod:`bench.engine_fleet` in a separate process.
 
-Writes what each host's ``ovirt-rdma-host`` would print into FOLDER, then serves the
-tests' engine double until it is ended, and prints its URL. SEEN, beside the API, tells
-what it has served. The hosts have the add-on and four domains over RDMA, as they should
-be: both verbs find nothing.
+``python -m bench.engine_world FOLDER HOSTS LATENCY_MS`` writes the output of each
+host's ``ovirt-rdma-host`` to FOLDER, then serves the tests' engine double until
+SIGTERM, and prints its URL. SEEN, beside the API, returns what it has served. The hosts
+have the add-on and four domains over RDMA, without a problem for either verb to report.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def world_of(hosts: int) -> World:
 
 
 def write_dumps(world: World, folder: Path) -> None:
-    """Write each host's facts, status and policy as --facts-dir takes them."""
+    """Write each host's facts, status and policy in the form of --facts-dir."""
     (folder / POLICY_FILE).write_text(POLICY, encoding="utf-8")
     door = DoubleDoor(world)
     for host in world.hosts.values():
@@ -72,8 +71,8 @@ def write_dumps(world: World, folder: Path) -> None:
         (folder / f"{host.name}.policy.yaml").write_text(POLICY, encoding="utf-8")
 
 
-def tell_seen(double: EngineDouble) -> None:
-    """Serve at SEEN: calls so far, CPU seconds so far, and what was not understood."""
+def serve_seen(double: EngineDouble) -> None:
+    """Serve at SEEN: the calls so far, the CPU seconds, and the unknown requests."""
 
     def answer(
         method: str, target: str, headers: Mapping[str, str], raw: bytes
@@ -94,13 +93,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("hosts", type=int)
     parser.add_argument("latency_ms", type=float)
-    words = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
-    world = world_of(words.hosts)
-    write_dumps(world, words.folder)
-    with EngineDouble(world, words.latency_ms / 1000) as double:
-        tell_seen(double)
+    world = world_of(args.hosts)
+    write_dumps(world, args.folder)
+    with EngineDouble(world, args.latency_ms / 1000) as double:
+        serve_seen(double)
         print(double.url, flush=True)
         ended.wait()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Connecting exports of a server that cannot do RDMA: ours against stock VDSM.
+"""Measure connecting exports of a server without RDMA: ours and stock VDSM.
 
-In the lab, with real kernels and real mounts. Stock's two runs for each server go on
-side by side in guests of their own: all that they do is wait.
+It runs in the lab, with real kernels and real mounts. The two runs of stock VDSM for
+each server are made at the same time, in separate guests, because they only wait.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ovirt_rdma.storage.recent_answers import BURST_GAP_S
 
 OURS = (1, 2, 20)
 STOCK = (1, 2)
-# Issue 3: so many times quicker than stock, with so many exports.
+# Issue 3: how many times as fast as stock, and with how many exports.
 LIMIT, LIMIT_EXPORTS = 18.0, 20
 _MOUNT_FAILED = 477
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that exports are asked of, and what is wrong with it."""
+    """The server of the exports, and what is wrong with it."""
 
     address: str
     what: str
@@ -49,7 +49,7 @@ nfs:
       transport: require-rdma
 """
 
-# Then a server that said no is asked again.
+# After this pause a server that refused is asked again.
 PAUSE_S = BURST_GAP_S + 1
 
 TITLE = "A connect that fails: against stock VDSM"
@@ -70,41 +70,41 @@ Seconds = dict[tuple[Server, int], Spread]
 
 @dataclass(frozen=True)
 class Stock:
-    """What stock took with one and with two exports, in seconds."""
+    """The duration of stock VDSM with one and with two exports, in seconds."""
 
     one: float
     two: float
 
     def extrapolated(self, exports: int) -> float:
-        """Go on in a straight line: VDSM's connect_all mounts one after the other.
+        """Extrapolate linearly: VDSM's connect_all mounts one after the other.
 
-        More exports never take less than one was seen to take.
+        The result is never less than the time of one export.
         """
         line = self.one + (exports - 1) * (self.two - self.one)
         return max(line, self.one)
 
     def until_the_engine_ends_it(self, exports: int) -> float:
-        """Cut that where the engine gives up."""
+        """Return that time, at most the engine's timeout."""
         return min(self.extrapolated(exports), CONNECT_TIMEOUT)
 
 
 def section(rounds: int) -> Section:
-    """Measure, and say what came of it; without VDSM_SOURCE stock is left out.
+    """Measure and return the results; without VDSM_SOURCE stock is left out.
 
-    Raises LabProblem where the lab does not work or a connect does not fail.
+    Raises LabProblem if the lab does not work or a connect does not fail.
     """
     stock = _measure_stock() if _real_vdsm() else {}
     return judged(_measure_ours(rounds), stock)
 
 
 def skipped() -> Section:
-    """Return the section of a run that was told to leave the lab out."""
+    """Return the section of a run without the lab."""
     text = _text(real=_real_vdsm())
     return Section(TITLE, text, left_out="all of it, because of --without-lab.")
 
 
 def _real_vdsm() -> bool:
-    """Whether guests get VDSM's own source, and not the project's double of it."""
+    """Whether guests get VDSM's own source instead of the project's double."""
     return bool(os.environ.get("VDSM_SOURCE"))
 
 
@@ -114,9 +114,9 @@ def _text(*, real: bool) -> str:
 
 
 def judged(ours: Seconds, stock: dict[Server, Stock]) -> Section:
-    """Make tables and verdicts of what was measured; pure.
+    """Make tables and verdicts of the measurements; pure.
 
-    ``stock`` is empty where VDSM's source was not there.
+    ``stock`` is empty without VDSM's source.
     """
     heads = ("server", "who", "exports", "median", "min", "max", "how")
     rows: list[tuple[str, ...]] = []
@@ -179,14 +179,14 @@ def _verdict(server: Server, seconds: float, stock: Stock) -> Verdict:
 
 
 def _measure_stock() -> dict[Server, Stock]:
-    print("  stock VDSM: 4 guests side by side, some 5 minutes", flush=True)
+    print("  stock VDSM: 4 guests in parallel, some 5 minutes", flush=True)
     cases = [(server, exports) for server in SERVERS for exports in STOCK]
     with ExitStack() as stack, ThreadPoolExecutor(len(cases)) as pool:
         labs = [stack.enter_context(one_guest(rdma_port=None)) for _ in cases]
         try:
             seconds = dict(zip(cases, pool.map(_stock, cases, labs), strict=True))
         except BaseException:
-            # Leaving the pool waits for the others: let them end at once.
+            # Leaving the pool waits for the others; let them end at once.
             for lab in labs:
                 lab.hypervisor.kill()
             raise
@@ -206,7 +206,7 @@ def _stock(case: tuple[Server, int], lab: Topology) -> float:
 
 def _measure_ours(rounds: int) -> Seconds:
     print(f"  ours: {rounds} rounds, some {40 * rounds + 30} s", flush=True)
-    found: dict[tuple[Server, int], list[float]] = {}
+    values: dict[tuple[Server, int], list[float]] = {}
     with one_guest(rdma_port=None) as lab:
         vdsmd = VdsmDaemon(lab.hypervisor)
         vdsmd.load_policy(POLICY)
@@ -216,9 +216,9 @@ def _measure_ours(rounds: int) -> Seconds:
                 for exports in OURS:
                     time.sleep(PAUSE_S)
                     seconds = _connect(vdsmd, server, exports, status=_MOUNT_FAILED)
-                    found.setdefault((server, exports), []).append(seconds)
+                    values.setdefault((server, exports), []).append(seconds)
         vdsmd.stop()
-    return {case: Spread(tuple(seconds)) for case, seconds in found.items()}
+    return {case: Spread(tuple(seconds)) for case, seconds in values.items()}
 
 
 def _connect(
@@ -243,4 +243,4 @@ def _connect(
 
 def _expect(fact: bool, what: str) -> None:
     if not fact:
-        raise LabProblem(f"expected that {what}, and it is not so")
+        raise LabProblem(f"not as expected: {what}")

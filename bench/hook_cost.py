@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's hooks: ours against a Python hook that does nothing, as VDSM calls both."""
+"""Measure our hooks and a Python hook that does nothing, as VDSM calls both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ETHERNET = "before_network_setup: ours, no InfiniBand"
 INFINIBAND = "before_network_setup: ours, InfiniBand, not refused"
 NETWORK_OFF = "before_network_setup: ours, not enabled"
 EMPTY_BARE = "before_network_setup: empty hook without VDSM's PYTHONPATH"
-# What each is held against.
+# The benchmark with which each is compared.
 RIVALS = {
     CAPS: EMPTY_CAPS,
     CAPS_OFF: EMPTY_CAPS,
@@ -31,12 +31,12 @@ RIVALS = {
     EMPTY_BARE: EMPTY_NETWORK,
 }
 OURS = (CAPS, CAPS_OFF, ETHERNET, INFINIBAND, NETWORK_OFF)
-# Issue 5: how many times an empty hook ours may take.
+# Issue 5: our hooks may take this many times as long as an empty one.
 LIMIT = 1.3
 
 
 def section(rounds: int) -> Section:
-    """Measure, and say what came of it; without VDSM_SOURCE, say what is missing."""
+    """Measure and return the results; without VDSM_SOURCE return what is missing."""
     text = """
         A hook point from call to answer, as vdsmd and supervdsmd do it: data file,
         environment, taskset, a new process, data read again; by the common/hooks.py
@@ -70,9 +70,9 @@ def _judged(text: str, timings: dict[str, Timing]) -> Section:
     )
     table = Table(("hook", "median", "min", "max", "times empty hook"), rows)
     ratios = {name: timings[name].ratio(timings[RIVALS[name]]) for name in OURS}
-    name, worst = max(ratios.items(), key=lambda one: one[1].median)
+    name, worst = max(ratios.items(), key=lambda ratio: ratio[1].median)
     sentence = (
-        f"the dearest of ours ({name}) takes {worst.median:.2f} times as long as an "
+        f"the slowest of ours ({name}) takes {worst.median:.2f} times as long as an "
         f"empty hook; promised: at most {LIMIT} times."
     )
     return Section(TITLE, text, (table,), (Verdict(worst.median <= LIMIT, sentence),))

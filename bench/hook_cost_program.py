@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pyperf program of :mod:`bench.hook_cost`: VDSM's runner over a folder's hooks."""
+"""Run the pyperf program of :mod:`bench.hook_cost`: VDSM's runner on our hooks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CAPS_BYTES = 43_000
 
 
 def main() -> None:
-    """Be the pyperf program."""
+    """Run the pyperf program."""
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     with tempfile.TemporaryDirectory() as name:
         hooks, path = _vdsm(Path(name))
@@ -63,8 +63,9 @@ def main() -> None:
 
 
 def _vdsm(folder: Path) -> tuple[Any, str]:
-    """Give VDSM's hook runner, and the PYTHONPATH that vdsmd gives to hooks; without
-    VDSM_SOURCE those of the double, which tests of this program use.
+    """Return VDSM's hook runner, and the PYTHONPATH that vdsmd gives to hooks.
+
+    Without VDSM_SOURCE they are the double's, for the tests of this program.
     """
     source = os.environ.get("VDSM_SOURCE")
     packages = CHECKOUT / "tests/vdsm_double"
@@ -76,7 +77,7 @@ def _vdsm(folder: Path) -> tuple[Any, str]:
         vdsm_source.build(Path(source), packages)
         (libexec / "sitecustomize.py").symlink_to(Path(source) / _SITECUSTOMIZE)
     sys.path.insert(0, str(packages))
-    # On a host VDSM's own package is among Python's; here the path has to name it.
+    # On a host Python finds VDSM's own package; here the path must name it.
     return importlib.import_module("vdsm.common.hooks"), f"{libexec}:{packages}"
 
 
@@ -87,7 +88,7 @@ def _caller(
     environment = {"PYTHONPATH": path} if path else {}
 
     def run() -> Any:
-        # Only now: pyperf's own processes need another.
+        # Not earlier: pyperf's own processes need another.
         kept = os.environ.pop("PYTHONPATH")
         os.environ.update(environment)
         hooks.P_VDSM_HOOKS = str(root / "usr/libexec/vdsm/hooks")
@@ -101,7 +102,7 @@ def _caller(
 
 
 def _check(call: str, root: Path, answer: Any) -> None:
-    """Look that the hook did what is measured."""
+    """Check that the hook did what is measured."""
     if call == "after_get_caps":
         added = "NFS_RDMA" in answer["additionalFeatures"]
         if added != (root.name == "ours"):

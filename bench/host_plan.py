@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``plan`` on a host with many RDMA devices: time, memory, and how both grow."""
+"""Measure time and memory of ``plan`` on hosts with one to many RDMA devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
 from bench.spread import Timing, duration, durations, megabytes, times
 
 PROGRAM = "bench.host_plan_program"
-# The program finds the hosts in this folder, each by its number of devices.
+# The variable that names the folder with the hosts, one per number of devices.
 HOSTS = "BENCH_HOSTS"
 
 TITLE = "A plan for a host with 16 RDMA devices: against a bare Python"
@@ -27,25 +27,25 @@ LARGEST = SIZES[-1]
 # With the fake hosts of the tests.
 ENVIRONMENT = {"PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"}
 
-# What is measured, and its rival: a Python that does nothing else.
+# The benchmarks, and their rivals: a Python that only reads.
 LIVE, FILES = "`plan`", "python3 reads every file of that host"
 DUMP, LOADS = "`plan --facts`", "python3 reads that facts file"
 RIVALS = {LIVE: FILES, DUMP: LOADS}
-# And without what every start costs, to see the growth.
+# Without the start of Python, to see the growth.
 INSIDE = "reading and deciding"
 
-# Issue 4's limits, in seconds and bytes; growth from 1 to 16 devices is to be linear
-# or better.
+# The limits of issue 4, in seconds and bytes; growth from 1 to 16 devices must be
+# linear or better.
 LIMIT_S, LIMIT_BYTES, LIMIT_GROWTH = 1.0, 80e6, LARGEST / SIZES[0]
 
 
 def benchmark_name(what: str, devices: int) -> str:
-    """Return the name by which program and section know a measurement."""
+    """Return the name of a benchmark in program and section."""
     return f"{what} ({devices})"
 
 
 def section(rounds: int) -> Section:
-    """Measure, and say what came of it."""
+    """Measure and return the results."""
     text = f"""
         Hosts as folders with every file in the kernel's form: ConnectX-3 HCAs with two
         InfiniBand ports each, tables of 128 GIDs and 128 P_Keys a port, two P_Key
@@ -73,7 +73,7 @@ def section(rounds: int) -> Section:
 
 
 def time_verdict(timings: Mapping[str, Timing]) -> Verdict:
-    """Hold the plan of the largest host against LIMIT_S; pure."""
+    """Compare the plan of the largest host with LIMIT_S; pure."""
     seen = _median(timings, LIVE, LARGEST)
     return Verdict(
         seen <= LIMIT_S,
@@ -83,7 +83,7 @@ def time_verdict(timings: Mapping[str, Timing]) -> Verdict:
 
 
 def memory_verdict(memory: Mapping[int, int]) -> Verdict:
-    """Hold the memory for the largest host against LIMIT_BYTES; pure."""
+    """Compare the memory for the largest host with LIMIT_BYTES; pure."""
     seen = memory[LARGEST]
     return Verdict(
         seen <= LIMIT_BYTES,
@@ -93,7 +93,7 @@ def memory_verdict(memory: Mapping[int, int]) -> Verdict:
 
 
 def growth_verdict(timings: Mapping[str, Timing]) -> Verdict:
-    """Hold the largest host's reading and deciding against the smallest's; pure."""
+    """Compare reading and deciding of the largest and the smallest host; pure."""
     few, many = (timings[benchmark_name(INSIDE, n)] for n in (SIZES[0], LARGEST))
     ratio = many.ratio(few)
     return Verdict(
@@ -147,7 +147,7 @@ def _memory(folder: Path, devices: int, environment: Mapping[str, str]) -> int:
 
 
 def write_host(folder: Path, devices: int) -> None:
-    """Write a host into a folder of its own below ``folder``.
+    """Write a host into a new folder below ``folder``.
 
     Raises BenchmarkFailed.
     """

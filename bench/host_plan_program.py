@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pyperf program of :mod:`bench.host_plan`: whole processes, and what is inside."""
+"""Run the pyperf program of :mod:`bench.host_plan`: whole processes, and parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.host_plan import (
 )
 from bench.large_host_run import decide_on
 
-# On one line each, as pyperf notes down what it ran.
+# One line each, because pyperf records the command.
 _READ_FILES = (
     "import os, sys; "
     "[open(os.path.join(folder, name), 'rb', buffering=0).read() "
@@ -31,7 +31,7 @@ _LOAD = "import json, sys; json.load(open(sys.argv[1], 'rb'))"
 
 
 def main() -> None:
-    """Be the pyperf program."""
+    """Run the pyperf program."""
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     hosts = Path(os.environ[HOSTS])
     for devices in sorted(int(host.name) for host in hosts.iterdir()):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host with many RDMA devices, as a folder: ``python -m bench.large_host FOLDER N``.
+"""Write a host with many RDMA devices: ``python -m bench.large_host FOLDER N``.
 
-Made with the tests' own fake hosts, so that every file has the kernel's form. What the
-host's tools print is kept in files beside it, for :mod:`bench.large_host_run`.
+The host is a folder, made with the tests' own fake hosts, so that every file has the
+kernel's form. The output of the host's tools is in files beside it, for
+:mod:`bench.large_host_run`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 
-# Issue 4's host: 16 devices with two ports each, 128 P_Keys a port, and 508 VFs, which
-# all adapters share evenly: 31 or 32 each, so that smaller hosts have as many of them.
+# The host of issue 4: 16 devices with two ports each, 128 P_Keys per port, and 508 VFs,
+# 31 or 32 per adapter; adapters of smaller hosts have the same number.
 PORTS, PKEYS = 2, 128
 VFS_OF_FOUR = (32, 32, 32, 31)
 TABLE = 128
 
-# Wants what is not so, on every port.
+# Differs from the host on every port.
 POLICY = """\
 version: 1
 host:
@@ -56,17 +57,17 @@ def write(folder: Path, devices: int) -> None:
     answers: list[list[object]] = []
 
     def recorded(argv: Sequence[str]) -> str:
-        words: str | None = None
+        error: str | None = None
         code: int | None = None
         try:
             text = host.runner(argv)
         except NotInstalled:
             raise
         except CommandFailed as failure:
-            words, code, text = str(failure), failure.returncode, ""
+            error, code, text = str(failure), failure.returncode, ""
         file = folder / "tools" / str(len(answers))
         file.write_text(text, encoding="utf-8")
-        answers.append([list(argv), str(file), words, code])
+        answers.append([list(argv), str(file), error, code])
         return host.runner(argv)
 
     facts = HostReader(host.path, recorded).facts()
@@ -98,7 +99,7 @@ def large_host(path: Path, devices: int) -> FakeRoot:
 
 
 def _add_vfs(host: FakeRoot, hca: Pci, number: int) -> None:
-    # With netdevs, as before they are given to VMs.
+    # With netdevs, as before VMs get them.
     vfs = VFS_OF_FOUR[number % len(VFS_OF_FOUR)]
     for vf, function in enumerate(
         host.virtual_functions(hca, vfs, "0x1004", driver="mlx4_core")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``ovirt-rdma-host`` on a host that :mod:`bench.large_host` wrote:
-``python -m bench.large_host_run FOLDER VERB …``.
+"""Run ``ovirt-rdma-host`` on a host that :mod:`bench.large_host` wrote.
 
-The host's tools are stood in for by ``cat``, so that each still costs a process.
+``python -m bench.large_host_run FOLDER VERB …``. ``cat`` replaces the host's tools, so
+that each still costs a process.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def decide_on(folder: Path) -> Decision:
 
 def main(arguments: Sequence[str]) -> int:
     """Run ``FOLDER VERB …``; return the exit code."""
-    folder, *words = arguments
+    folder, *command = arguments
     tools = tools_of(Path(folder))
     setattr(decision, "HostReader", lambda root: HostReader(root, tools))  # noqa: B010
-    return ovirt_rdma_host([*words, "--root", f"{folder}/root"])
+    return ovirt_rdma_host([*command, "--root", f"{folder}/root"])
 
 
 def tools_of(folder: Path) -> Runner:
-    """Return what runs the host's tools."""
+    """Return a function that runs the host's tools."""
     written = json.loads((folder / "tools.json").read_bytes())
     answers = {tuple(argv): rest for argv, *rest in written}
     installed = {argv[0] for argv in answers}
@@ -52,10 +52,10 @@ def tools_of(folder: Path) -> Runner:
     def run(argv: Sequence[str]) -> str:
         if argv[0] not in installed:
             raise NotInstalled("No such file or directory")
-        file, words, code = answers[tuple(argv)]
+        file, error, code = answers[tuple(argv)]
         text = run_command(["/bin/cat", file])
-        if words is not None:
-            raise CommandFailed(words, code)
+        if error is not None:
+            raise CommandFailed(error, code)
         return text
 
     return run

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The machine and the versions that results stand for."""
+"""Describe the machine and the versions of a measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STORAGE_SERVER = "lib/vdsm/storage/storageServer.py"
 
 
 def facts() -> Iterator[tuple[str, str]]:
-    """Yield what this machine is, and what runs on it."""
+    """Yield facts about this machine and its software."""
     yield "date", datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     yield "ovirt-rdma", commit(CHECKOUT)
     yield "CPU", f"{_cpu_model()}, {len(os.sched_getaffinity(0))} cores"
@@ -32,7 +32,7 @@ def facts() -> Iterator[tuple[str, str]]:
 
 
 def lab_facts() -> Iterator[tuple[str, str]]:
-    """Yield what guests are; boots one."""
+    """Yield facts about guests; boots one."""
     with Guest("versions") as guest:
         asked = guest.run("uname -r; mount.nfs -V", check=True)
     release, mount = asked.stdout.splitlines()
@@ -43,20 +43,20 @@ def lab_facts() -> Iterator[tuple[str, str]]:
 
 
 def commit(checkout: Path) -> str:
-    """Return what git calls ``checkout``, or that it is not git's."""
+    """Return git's description of ``checkout``, or that it is not a git checkout."""
     describe = ["describe", "--tags", "--always", "--abbrev=12", "--dirty"]
     done = _run(["git", "-C", str(checkout), *describe])
     return done or "not a git checkout"
 
 
 def vdsm(source: str | None) -> str:
-    """Return which VDSM was the rival."""
+    """Return the version of the VDSM that was the rival."""
     if not source:
         return "none (VDSM_SOURCE is not set)"
-    found = commit(Path(source))
+    version = commit(Path(source))
     if not (Path(source) / ".git").exists():
-        found = f"not a git checkout, sha256 of storageServer.py: {_digest(source)}"
-    return f"{found}, as a source tree"
+        version = f"not a git checkout, sha256 of storageServer.py: {_digest(source)}"
+    return f"{version}, as a source tree"
 
 
 def _digest(source: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The highest resident memory of a command, by the kernel's own count."""
+"""Measure the highest resident memory of a command, with the kernel's own count."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from bench.rounds import BenchmarkFailed
 
-# Not getrusage of children: their maximum begins with what the parent had when it
-# forked, and the parent here may be larger than the command.
+# Not getrusage of children: their maximum begins with the parent's memory at the fork,
+# and the parent may be larger than the command.
 _WITH_MEMORY = """\
 import importlib, sys
 module, _, name = sys.argv[1].partition(":")
@@ -23,23 +23,23 @@ sys.exit(code)
 
 
 def highest_memory(
-    what: str, main: str, words: Sequence[str], environment: Mapping[str, str]
+    what: str, main: str, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> int:
-    """Run ``main`` (``module:function``) with ``words`` in a process of its own; return
-    the bytes of its highest resident memory.
+    """Run ``main`` (``module:function``) with ``arguments`` in a separate process;
+    return its highest resident memory in bytes.
 
-    ``what`` is the command in sentences. Raises BenchmarkFailed where it fails.
+    ``what`` names the command in messages. Raises BenchmarkFailed if it fails.
     """
     done = subprocess.run(
-        [sys.executable, "-c", _WITH_MEMORY, main, *words],
+        [sys.executable, "-c", _WITH_MEMORY, main, *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise BenchmarkFailed(f"{what} failed ({done.returncode}): {said}")
+        error = (done.stderr.strip() or "no error message").splitlines()[-1]
+        raise BenchmarkFailed(f"{what} failed ({done.returncode}): {error}")
     highest = re.search(r"VmHWM:\s+(\d+) kB", done.stdout)
     if highest is None:
         raise AssertionError(f"no VmHWM in {done.stdout!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A policy with 1,000 rules: loading it, following it in vdsmd, finding a rule."""
+"""Measure a policy with 1,000 rules: load it, follow it in vdsmd, find a rule."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ovirt_rdma.host.policy.store import read, store
 PROGRAM = "bench.policy_size_program"
 
 SIZES = (1, MANY)
-# What is measured, and the most it may take with MANY rules, in seconds. Ours, not
-# the issue's: an admin waits for the first, the engine for the others.
+# The benchmarks, and their limits with MANY rules, in seconds. The limits are our own:
+# an admin waits for the first, the engine for the others.
 LOAD, READ, CURRENT, FIRST, LAST, NONE = (
     "`policy load`, a new policy",
     "vdsmd reads policy.json",
@@ -33,12 +33,12 @@ LIMITS_S = {LOAD: 5.0, READ: 0.1, CURRENT: 0.001, FIRST: 0.01, LAST: 0.01, NONE:
 
 
 def benchmark_name(what: str, rules: int) -> str:
-    """Return the name by which program and section know a measurement."""
+    """Return the name of a benchmark in program and section."""
     return f"{what} ({rules})"
 
 
 def section(rounds: int) -> Section:
-    """Measure, and say what came of it."""
+    """Measure and return the results."""
     timings = measure(PROGRAM, rounds, {"PYTHONPATH": str(PACKAGE)})
     text = f"""
         The policy of the constructors above, with 1 and with {MANY} rules. `policy
@@ -55,7 +55,7 @@ def section(rounds: int) -> Section:
 
 
 def verdict(timings: Mapping[str, Timing]) -> Verdict:
-    """Hold what was measured with MANY rules against LIMITS_S; pure."""
+    """Compare the measurements with MANY rules with LIMITS_S; pure."""
     shares = {
         what: timing.spread.median / LIMITS_S[what] for what, timing in timings.items()
     }
@@ -96,23 +96,23 @@ def _memory() -> Table:
 
 
 def _highest_memory(rules: int, folder: Path) -> int:
-    """Run ``policy load`` once; return the bytes of its highest resident memory.
+    """Run ``policy load`` once; return its highest resident memory in bytes.
 
     Raises BenchmarkFailed.
     """
     policy = folder / "policy.yaml"
     policy.write_text(thousand_rules.yaml_text(rules), encoding="ascii")
-    words = ["policy", "load", str(policy), "--root", str(folder / "root")]
+    arguments = ["policy", "load", str(policy), "--root", str(folder / "root")]
     return highest_memory(
         f"policy load with {rules} rules",
         "ovirt_rdma.cli.host.main:main",
-        words,
+        arguments,
         {},
     )
 
 
 def _memory_of_stored(rules: int, path: Path) -> int:
-    """Return the bytes that the policy, read from policy.json, occupies."""
+    """Return the memory in bytes of the policy, read from policy.json."""
     store(thousand_rules.policy(rules), "policy.yaml", path)
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()

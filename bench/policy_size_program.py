@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pyperf program of :mod:`bench.policy_size`."""
+"""Run the pyperf program of :mod:`bench.policy_size`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ovirt_rdma.host.policy.store import PolicySource, read, store
 
 
 def main() -> None:
-    """Be the pyperf program."""
+    """Run the pyperf program."""
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     with tempfile.TemporaryDirectory() as name:
         for rules in SIZES:
@@ -66,8 +66,8 @@ def _bench(runner: pyperf.Runner, rules: int, folder: Path) -> None:
 def _load(loops: int, policy: Path, root: Path) -> float:
     """Return the seconds of ``loops`` first loads."""
     stored = root / "var/lib/ovirt-rdma/policy.json"
-    words = ["policy", "load", str(policy), "--root", str(root)]
-    command = [sys.executable, "-m", "ovirt_rdma.cli.host.main", *words]
+    arguments = ["policy", "load", str(policy), "--root", str(root)]
+    command = [sys.executable, "-m", "ovirt_rdma.cli.host.main", *arguments]
     seconds = 0.0
     for _ in range(loops):
         stored.unlink(missing_ok=True)

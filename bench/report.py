@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Sections with tables and verdicts, and the Markdown made of them. Pure."""
+"""Write sections with tables and verdicts as Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-# A column of cells that start so is read by its last digit.
+# A column whose cells start with these is aligned to the right.
 _NUMBERS = frozenset("0123456789")
 _HEAD = """\
 <!-- SPDX-License-Identifier: GPL-2.0-or-later -->
@@ -15,8 +15,8 @@ _HEAD = """\
 
 Written by `make bench`; the next complete run overwrites it. Ratios are of one run: \
 rivals are measured in turns, round by round, and a ratio's spread is over the rounds. \
-*Limit holds* and *Limit broken* say what was promised and what came of it; a broken \
-one makes `make bench` fail.
+*Limit holds* and *Limit broken* compare the result with the promised limit; a broken \
+limit makes `make bench` fail.
 """
 
 
@@ -30,7 +30,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a limit holds, and the sentence that names it and what was seen."""
+    """Whether a limit holds, and the sentence with the limit and the result."""
 
     holds: bool
     sentence: str
@@ -38,9 +38,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Section:
-    """One question: what was measured and how, the table, what follows from it.
+    """One question: what was measured and how, tables, and verdicts.
 
-    ``left_out`` says what this run did not measure and what would make it.
+    ``left_out`` says what this run did not measure, and how to measure it.
     """
 
     title: str

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs a program of pyperf benchmarks in rounds, so that rivals take turns.
+"""Run a program of pyperf benchmarks in rounds, so that rivals take turns.
 
-pyperf measures one benchmark to its end before it begins the next; a machine that
-gets slower in between would then be taken for a difference.
+pyperf completes one benchmark before it begins the next; a machine that becomes slower
+in between would look like a difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 # The package under its import name (``make tree``), for Pythons without .venv.
 PACKAGE = CHECKOUT / ".cache/package"
 
-# A round measures in one process, after one value that does not count.
+# A round measures in one process, after one value for warming up.
 _ONCE = (
     *("--processes", "1", "--warmups", "1", "--values", "3"),
     *("--min-time", "0.05", "--quiet"),
@@ -30,18 +30,18 @@ _ONCE = (
 
 
 class BenchmarkFailed(Exception):
-    """Something could not be measured; the text is a sentence, followed by what a
-    benchmark program said if it was one that failed.
+    """Something could not be measured; the text is a sentence, followed by the output
+    of a failed benchmark program.
     """
 
 
 def measure(
     program: str, rounds: int, environment: Mapping[str, str]
 ) -> dict[str, Timing]:
-    """Run the module ``program`` ``rounds`` times; give a Timing for each benchmark.
+    """Run the module ``program`` ``rounds`` times; return a Timing for each benchmark.
 
-    ``environment`` is set for the program and everything it starts, which see
-    little else (pyperf cleans theirs). Raises BenchmarkFailed.
+    ``environment`` is set for the program and its children; pyperf removes most other
+    variables. Raises BenchmarkFailed.
     """
     values: dict[str, list[tuple[float, ...]]] = {}
     for number in range(1, rounds + 1):

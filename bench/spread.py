@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Measured values with their spread, as people read them. Pure."""
+"""Format measured values with their spread for people. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 @dataclass(frozen=True)
 class Spread:
-    """At least one value; all of them stay, none is thrown away as an outlier."""
+    """At least one value; all values count, none is removed as an outlier."""
 
     values: tuple[float, ...]
 
@@ -33,10 +33,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class Timing:
-    """What one thing took, in seconds: the values of each round.
+    """The durations of one benchmark in seconds: the values of each round.
 
-    In a round everything is measured once, rivals too, so what the machine does
-    meanwhile meets all of them.
+    A round measures everything once, rivals too, so other load affects all of them.
     """
 
     rounds: tuple[tuple[float, ...], ...]
@@ -47,7 +46,7 @@ class Timing:
         return Spread(tuple(value for values in self.rounds for value in values))
 
     def ratio(self, rival: Timing) -> Spread:
-        """Return how many times as long as ``rival`` it took, for each round."""
+        """Return the ratio of this to ``rival``, for each round."""
         pairs = zip(self.rounds, rival.rounds, strict=True)
         return Spread(
             tuple(
@@ -58,7 +57,7 @@ class Timing:
 
 
 def duration(seconds: float) -> str:
-    """Return ``seconds`` with three digits and the unit that suits it."""
+    """Return ``seconds`` with three digits and a suitable unit."""
     for scale, unit in _UNITS:
         # Half a digit below the unit already rounds up to it.
         if seconds >= scale * 0.9995:

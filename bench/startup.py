@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Start-up of the command ``ovirt-rdma-host`` against Python's own."""
+"""Measure the start-up of the command ``ovirt-rdma-host`` and of a bare Python."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bench.spread import Spread, durations, times
 
 TITLE = "Starting the command: against a bare Python"
 PROGRAM = "bench.startup_program"
-# The program finds the interpreter to measure in this variable.
+# The variable that names the interpreter to measure.
 INTERPRETER = "BENCH_INTERPRETER"
 
 BARE = "python3 -c pass"
 HELP = "ovirt-rdma-host --help"
 VERBS = ("--help", "facts", "plan", "nfs list", "status")
-# Issue 3: how many times a bare Python the help may take.
+# Issue 3: --help may take this many times as long as a bare Python.
 LIMIT = 3.0
 
 IMPORTS_TEST = (
@@ -41,16 +41,16 @@ class Interpreter:
 
 
 def interpreters(paths: Sequence[Path]) -> list[Interpreter]:
-    """Return those of ``paths`` that start, each file once, in order of version;
-    where none is given the Python that this virtual environment was made with.
+    """Return those of ``paths`` that start, each file once, in order of version.
 
-    Raises BenchmarkFailed for one that is no program, and where none starts.
+    Without paths it is the Python that made this virtual environment. Raises
+    BenchmarkFailed for a file that is no program, and if none starts.
     """
     minor = f"{sys.version_info.major}.{sys.version_info.minor}"
     own = Path(sys.base_prefix) / "bin" / f"python{minor}"
-    found = {}
-    asked = {path.resolve() for path in paths or [own]}
-    for path in asked:
+    started = {}
+    requested = {path.resolve() for path in paths or [own]}
+    for path in requested:
         try:
             done = subprocess.run(
                 [path, "-c", _VERSION], capture_output=True, text=True, check=False
@@ -61,13 +61,13 @@ def interpreters(paths: Sequence[Path]) -> list[Interpreter]:
             )
             raise BenchmarkFailed(sentence) from error
         if done.returncode == 0:
-            found[path] = Interpreter(path, done.stdout.strip())
-    if not found:
-        tried = ", ".join(sorted(map(str, asked)))
+            started[path] = Interpreter(path, done.stdout.strip())
+    if not started:
+        tried = ", ".join(sorted(map(str, requested)))
         raise BenchmarkFailed(
             f"no Python of these starts: {tried}; name one with --python"
         )
-    return sorted(found.values(), key=_by_version)
+    return sorted(started.values(), key=_by_version)
 
 
 def _by_version(python: Interpreter) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def _by_version(python: Interpreter) -> tuple[int, ...]:
 
 
 def section(interpreters: Sequence[Interpreter], rounds: int) -> Section:
-    """Measure on each Python, and say what came of it."""
+    """Measure with each Python and return the results."""
     rows: list[tuple[str, ...]] = []
     helps: dict[Interpreter, Spread] = {}
     for python in interpreters:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pyperf program of :mod:`bench.startup`: whole processes of one interpreter."""
+"""Run the pyperf program of :mod:`bench.startup`: whole processes of one Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyperf
 
 from bench.startup import BARE, INTERPRETER, PROGRAM, VERBS
 
-# What pip writes for the entry point, without its shebang.
+# The script that pip writes for the entry point, without its shebang.
 _SCRIPT = """\
 import sys
 from ovirt_rdma.cli.host.main import main
@@ -21,7 +21,7 @@ if __name__ == '__main__':
 
 
 def main() -> None:
-    """Be the pyperf program."""
+    """Run the pyperf program."""
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     python = os.environ[INTERPRETER]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Policies of any number of rules, and exports that their rules name. Pure."""
+"""Make policies with any number of rules, and exports that these name. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NONE = "192.0.2.1:/exports/vm"
 
 
 def policy(rules: int) -> Policy:
-    """Return a policy of ``rules`` rules of four kinds, in turns: an address, a
-    network, a name and a glob; half of them with a path.
+    """Return a policy with ``rules`` rules, alternating between an address, a network,
+    a name and a glob; half of them have a path.
     """
     kinds = (_address, _network, _name, _glob)
     return Policy(
@@ -24,7 +24,7 @@ def policy(rules: int) -> Policy:
 
 
 def yaml_text(rules: int) -> str:
-    """Return policy.yaml for :func:`policy` of the same number."""
+    """Return policy.yaml for :func:`policy` with the same number."""
     lines = ["version: 1", "nfs:", "  rules:"]
     for rule in policy(rules).nfs.rules:
         lines += [

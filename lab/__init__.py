@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The virtual fabric: real kernels under QEMU for tests and ``make demo``.
+"""Run real kernels under QEMU, with RDMA between them, for tests and ``make demo``.
 
-Never shipped in a package; standard library only. Start at :mod:`lab.topology`;
-docs/lab.md is the tour.
+No package ships it; it needs only the standard library. Start at :mod:`lab.topology`;
+docs/lab.md describes the lab.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The machine's end of a guest's command agent (lab/boot/agent.py)."""
+"""Talk to the command agent of a guest (lab/boot/agent.py)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Answer = dict[str, Any]
 
 
 class AgentLink:
-    """Sends requests, and hands every answer to the request it belongs to.
+    """Sends requests, and passes every answer to its request.
 
-    Any number of requests may be under way, from any thread. When the guest goes,
-    all of them fail with ConnectionError.
+    Any number of requests may be running, from any thread. When the guest ends, all of
+    them fail with ConnectionError.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -31,7 +31,7 @@ class AgentLink:
         threading.Thread(target=self._read, daemon=True).start()
 
     def request(self, fields: dict[str, Any]) -> tuple[int, Future[Answer]]:
-        """Send a command; return its number and the answer to come."""
+        """Send a command; return its number and the future answer."""
         answer: Future[Answer] = Future()
         with self._lock:
             number, self._next = self._next, self._next + 1
@@ -50,12 +50,12 @@ class AgentLink:
         self._send({"id": number, "signal": wanted})
 
     def close(self) -> None:
-        """Hang up: the agent ends, and with it the guest."""
+        """Close the connection: the agent ends, and the guest with it."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def _send(self, message: dict[str, Any]) -> None:
-        # A broken connection shows in _read, which tells every waiting request.
+        # A broken connection shows in _read, which ends every waiting request.
         with suppress(OSError), self._sending:
             self._connection.sendall(json.dumps(message).encode() + b"\n")
 

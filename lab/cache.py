@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where the lab keeps what it downloaded, and what is ready for use there.
+"""Find the lab's downloads, and record which of them are ready for use.
 
 The folder is ``$OVIRT_RDMA_CACHE``, else ``$XDG_CACHE_HOME/ovirt-rdma``, else
-``~/.cache/ovirt-rdma``. It is outside the checkout, so ``make clean`` and a
-second clone cost no second download. Checkouts that want other packages have a layer
-and a record of their own there.
+``~/.cache/ovirt-rdma``. It is outside the checkout, so that ``make clean`` and a second
+clone need no second download. Checkouts with other packages have their own layer and
+record there.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lab.problem import NotProvisioned
 
 @dataclass(frozen=True)
 class Provision:
-    """What guests are made of.
+    """The files that guests are made of.
 
-    ``key`` names the Debian release and the package list it was made from,
-    ``layer`` is the folder laid over the machine's root file system in guests,
-    ``kernel`` the image that QEMU starts, ``kernel_release`` its ``uname -r``.
+    ``key`` identifies the Debian release and the package list; ``layer`` is the folder
+    that guests see over the machine's root file system; ``kernel`` is the image that
+    QEMU starts, ``kernel_release`` its ``uname -r``.
     """
 
     key: str
@@ -41,7 +41,7 @@ class Provision:
 def cache_folder() -> Path:
     """Return the cache folder, absolute; it need not exist.
 
-    Raises NotProvisioned where no setting and no home folder says where it is.
+    Raises NotProvisioned if neither a setting nor a home folder says where it is.
     """
     own = os.environ.get("OVIRT_RDMA_CACHE")
     if own:
@@ -52,7 +52,7 @@ def cache_folder() -> Path:
     except (RuntimeError, KeyError):  # KeyError: Python 3.9
         raise NotProvisioned(
             f"user {os.getuid()} has no home folder, and HOME is not set: set"
-            " OVIRT_RDMA_CACHE to a folder for what guests are made of"
+            " OVIRT_RDMA_CACHE to a folder for the lab's downloads"
         ) from None
 
 
@@ -62,25 +62,25 @@ def wanted_key() -> str:
 
 
 def record_of(key: str) -> Path:
-    """Return the file that says that layer ``key`` is ready for use."""
+    """Return the file that exists if layer ``key`` is ready for use."""
     return cache_folder() / f"provisioned-{key}.json"
 
 
 def provisioned() -> Provision:
-    """Return what this checkout's guests are made of.
+    """Return the files that this checkout's guests are made of.
 
-    Raises NotProvisioned where that is not ready for use.
+    Raises NotProvisioned if they are not ready for use.
     """
     record = record_of(wanted_key())
     try:
         fields = json.loads(record.read_text())
-        found = Provision(
+        provision = Provision(
             key=fields["key"],
             layer=Path(fields["layer"]),
             kernel=Path(fields["kernel"]),
             kernel_release=fields["kernel_release"],
         )
-        complete = found.kernel.is_file() and found.modules.is_dir()
+        complete = provision.kernel.is_file() and provision.modules.is_dir()
     except FileNotFoundError:
         raise NotProvisioned(f"no {record}; run: python3 -m lab.provision") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -89,13 +89,13 @@ def provisioned() -> Provision:
         ) from None
     if not complete:
         raise NotProvisioned(
-            f"{found.layer} is not complete; run: python3 -m lab.provision"
+            f"{provision.layer} is not complete; run: python3 -m lab.provision"
         )
-    return found
+    return provision
 
 
 def record(provision: Provision) -> None:
-    """Write down that ``provision`` is ready for use."""
+    """Record that ``provision`` is ready for use."""
     path = record_of(provision.key)
     fields = {name: str(value) for name, value in asdict(provision).items()}
     draft = path.with_suffix(".new")

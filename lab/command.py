@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A command in a guest, while it runs and when it has ended."""
+"""Run a command in a guest, wait for it, and return its result."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lab.agent_link import AgentLink, Answer
 from lab.problem import CommandFailed, CommandTimeout, GuestDied, LabProblem
 
 COMMAND_TIMEOUT = 120.0
-# For a killed command's last words.
+# How long a killed command may take to end.
 _GRACE = 15.0
 
 
 @dataclass(frozen=True)
 class Command:
-    """What to run: a bash line or an argument vector, its input, user and folder."""
+    """A bash line or an argument vector to run, with its input, user and folder."""
 
     words: Union[str, Sequence[str]]
     input: bytes = b""
@@ -33,7 +33,7 @@ class Command:
         return self.words if isinstance(self.words, str) else shlex.join(self.words)
 
     def request(self) -> dict[str, object]:
-        """Return it as the agent takes it."""
+        """Return the fields of the agent's request."""
         line = isinstance(self.words, str)
         return {
             "run": ["bash", "-c", self.words] if line else list(self.words),
@@ -46,11 +46,11 @@ class Command:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a command.
+    """The result of a command.
 
     ``exit_code`` is negative for a signal, as in subprocess. ``stdout`` and
-    ``stderr`` show bytes that are not UTF-8 as ``\\xNN``. ``seconds`` by the
-    guest's clock.
+    ``stderr`` show bytes that are not UTF-8 as ``\\xNN``. ``seconds`` are measured with
+    the guest's clock.
     """
 
     exit_code: int
@@ -67,7 +67,7 @@ class Result:
 
 
 class Process:
-    """A command under way."""
+    """A running command."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Process:
         self._link.signal(self._number, wanted)
 
     def wait(self, timeout: float = COMMAND_TIMEOUT, *, check: bool = False) -> Result:
-        """Wait until it ends; see :meth:`lab.guest.Guest.run`."""
+        """Wait until the command ends; see :meth:`lab.guest.Guest.run`."""
         try:
             result = self._result(timeout)
         except NotYet:
@@ -108,7 +108,7 @@ class Process:
         try:
             answer = self._answer.result(timeout)
         except ConnectionError:
-            raise self._death(f"is gone while it ran: {self._command}") from None
+            raise self._death(f"ended while it ran: {self._command}") from None
         if "error" in answer:
             raise CommandFailed(f"{self._where()} cannot start: {answer['error']}")
         return _read(answer)
@@ -117,7 +117,7 @@ class Process:
         try:
             return f"killed: {self._result(_GRACE)}"
         except NotYet:
-            return "it cannot be killed, it hangs in the kernel"
+            return "it hangs in the kernel and cannot be killed"
         except LabProblem as problem:
             return str(problem)
 

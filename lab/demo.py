@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``make demo``: the main job and InfiniBand on real kernels, told step by step.
+"""``make demo``: show the main job and InfiniBand on real kernels, step by step.
 
-Two stories, lab/demo_nfs.py and lab/demo_infiniband.py, in three guests that boot side
-by side. Each step is checked, and the exit code is 0 only if all went as told.
+Two stories, lab/demo_nfs.py and lab/demo_infiniband.py, in three guests that boot at
+the same time. Each step is checked, and the exit code is 0 only if all succeed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lab.vdsm_daemon import VdsmDaemon
 
 
 def tell() -> None:
-    """Tell both stories."""
+    """Show both stories."""
     started = time.monotonic()
     guest = demo_host.new_guest()
     with ExitStack() as until_the_end, ThreadPoolExecutor(1) as pool:
@@ -33,19 +33,19 @@ def tell() -> None:
                 say(f"Both are up after {time.monotonic() - started:.0f} s.")
                 story = demo_nfs.NfsStory(lab, vdsmd)
                 demo_nfs.tell(story, lab)
-            # Those two are off now, and nothing else is to be measured with these.
+            # The two guests are off now, so they do not affect the measurements.
             pair = booting.result()
             demo_infiniband.tell(Story(guest, story.chapters), pair)
         finally:
-            # Leaving the pool waits for it: where it still boots, let it fail at once.
+            # Leaving the pool waits for the boot: let it fail at once.
             guest.kill()
 
 
 def main() -> int:
-    """Run the demo; 0 if everything went as told."""
+    """Run the demo; return 0 if all steps succeeded."""
     started = time.monotonic()
     say("Starting three guests under QEMU, emulated: an NFS server and a hypervisor,")
-    say("and one with InfiniBand in it, which has its turn later ...")
+    say("and one with InfiniBand, which comes later ...")
     try:
         tell()
     except LabProblem as problem:
@@ -54,7 +54,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ndemo: stopped", file=sys.stderr)
         return 130
-    say(f"\nAll steps went as told, in {time.monotonic() - started:.0f} s.")
+    say(f"\nAll steps succeeded, in {time.monotonic() - started:.0f} s.")
     return 0
 
 

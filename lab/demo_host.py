@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host with InfiniBand, prepared and put back: what ``make demo`` tells between its
-mounts, and what docs/session.md is a record of (lab/record_session.py).
+"""Check, prepare and revert a host with InfiniBand.
 
-One guest with two hosts in it (lab/ib_pair.py), with systemd, NetworkManager and the
-package installed. Its HCAs say that they are ConnectX of revision a0, and their driver
-leaves TSO on, as drivers did that do not know the card.
+``make demo`` shows this between its mounts, and docs/session.md is a record of it
+(lab/record_session.py). One guest contains two hosts (lab/ib_pair.py), with systemd,
+NetworkManager and the package installed. Its HCAs identify themselves as ConnectX of
+revision a0, and their driver leaves TSO on, as drivers without knowledge of that
+revision did.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ host:
   modules: [ib_ipoib]
 """
 
-# What people write by hand, as they find it told: none of it does anything today.
+# Settings that people copy from old how-tos; none of them has an effect today.
 _LEFT_BEHIND = r"""
 mkdir -p /etc/ovirt-rdma
 echo 'options mlx4_core log_num_mtt=24 set_4k_mtu=1' > /etc/modprobe.d/mlx4.conf
@@ -43,7 +44,7 @@ ip link set ib0 mtu 2044
 """
 _TIDY_UP = "rm /etc/modprobe.d/mlx4.conf /etc/udev/rules.d/70-ipoib.rules"
 _SUMMARY = "facts | grep -A 2 -E '^(adapters|RDMA devices|RDMA ports|IPoIB)'"
-# What the kernel and NetworkManager say of what the plan is about, without us.
+# What the kernel and NetworkManager show about the values of the plan.
 _STATE = (
     "grep . /sys/class/net/ib0/mode /sys/class/net/ib0/mtu",
     "ethtool -k ib0 | grep tx-tcp-segmentation",
@@ -64,32 +65,32 @@ def host_pair(guest: Guest) -> Iterator[IbPair]:
     """Boot ``guest``, made by :func:`new_guest`, with our package, and a server."""
     with ib_pair(guest=guest, network_manager=True) as pair:
         installed_host.install(guest)
-        # While it still starts, systemd is slow to answer. Nothing that failed matters.
+        # systemd is slow to answer while it still starts. Failed units do not matter.
         guest.run(["systemctl", "is-system-running", "--wait"])
         yield pair
 
 
 def new_guest() -> Guest:
-    """Return the hypervisor, which is off."""
+    """Return the hypervisor, powered off."""
     return Guest("hypervisor", systemd=True)
 
 
 def look_and_plan(story: Story) -> list[str]:
-    """Tell what is wrong and what would mend it; return the state of things."""
-    story.chapter("InfiniBand: a host as years of how-tos have left it.")
+    """Show what is wrong and what would fix it; return the state of the host."""
+    story.chapter("InfiniBand: a host with the settings of years of how-tos.")
     story.guest.run(_LEFT_BEHIND, check=True)
     story.shell("cat /etc/modprobe.d/mlx4.conf /etc/udev/rules.d/70-ipoib.rules")
     seen = story.shell(f"ovirt-rdma-host {_SUMMARY} --no-group-separator")
-    expect("15b3:634a rev a0" in seen, "the facts have the card and its revision")
+    expect("15b3:634a rev a0" in seen, "the facts have the adapter and its revision")
     before = _state(story)
 
-    story.chapter("What is right there, what is wrong, and what mends it?")
+    story.chapter("Which settings are good, which are wrong, and how to fix them.")
     checked = story.command("check", expected=3)
     for rule in ("IPOIB-TSO-01", "MODOPT-01", "IPOIB-MODE-02", "MODULE-01"):
         expect(_found(checked, rule), f"check finds something for {rule}")
     story.command("explain IPOIB-TSO-01")
 
-    story.chapter("A small policy, and what it would change. Nothing is changed yet.")
+    story.chapter("A small policy, and its plan. Nothing is changed yet.")
     story.guest.run("cat > /etc/ovirt-rdma/policy.yaml", input=POLICY, check=True)
     say(textwrap.indent(POLICY, MARGIN).rstrip())
     story.command("policy load")
@@ -100,16 +101,16 @@ def look_and_plan(story: Story) -> list[str]:
 
 
 def refuse(story: Story, pair: IbPair) -> None:
-    """Tell that nothing is done that would cut off a mount which is in use."""
-    story.chapter("Storage is in use over ib0: what would cut it off is refused.")
+    """Show that a step which would disrupt a mount in use is refused."""
+    story.chapter("Storage is in use over ib0: disruptive steps are refused.")
     story.shell(f"mount -t nfs -o vers=4.2,proto=rdma,port=20049 {pair.export} {PLACE}")
     writing = story.guest.start(_WRITES)
-    said = story.command("apply", expected=4)
-    expect(PLACE in said, "the refusal names the mount")
+    output = story.command("apply", expected=4)
+    expect(PLACE in output, "the refusal names the mount")
     mode = story.shell("cat /sys/class/net/ib0/mode").strip()
     expect(mode == "datagram", "nothing was changed")
     story.command("history")
-    expect(not writing.ended, "the writing to the mount goes on")
+    expect(not writing.ended, "writing to the mount continues")
     writing.signal()
     writing.wait()
     say("   The host goes into maintenance: its virtual machines and mounts leave it.")
@@ -117,8 +118,8 @@ def refuse(story: Story, pair: IbPair) -> None:
 
 
 def apply_and_confirm(story: Story) -> None:
-    """Tell of the change, of its proof, and that it is kept."""
-    story.chapter("Applied and proven. Unless it is confirmed, it takes itself back.")
+    """Show that the plan is applied, verified and confirmed."""
+    story.chapter("Applied and verified. Without confirm it would be rolled back.")
     applied = story.command(f"apply --confirm-timeout {_CONFIRM_S}")
     for step in STEPS:
         done = re.search(rf"^done +{step} ", applied, re.MULTILINE)
@@ -130,7 +131,7 @@ def apply_and_confirm(story: Story) -> None:
         expect(seen in now, f"the kernel says {seen}")
     story.command("status")
     story.command("apply")
-    say("   What others wrote is theirs to remove, and was left as it was:")
+    say("   Files of others are unchanged; the admin removes them:")
     story.shell(_TIDY_UP)
     left = story.shell("ovirt-rdma-host check | grep -v -E '^(PASS|SKIP)'")
     # A tool that was too slow to answer is a warning.
@@ -141,11 +142,11 @@ def apply_and_confirm(story: Story) -> None:
 
 
 def revert(story: Story, before: list[str]) -> None:
-    """Tell that all is set back to the state ``before``."""
-    story.chapter("What was done here, and everything as it was before.")
+    """Show that a revert restores the state ``before``."""
+    story.chapter("The history of the changes, and their revert.")
     story.command("history -v")
     story.command("revert")
-    expect(_state(story) == before, "all is as it was before apply")
+    expect(_state(story) == before, "the state is the same as before apply")
     story.command("history")
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The second story of ``make demo``: InfiniBand. A host that nobody has prepared is
-checked, planned for and prepared (lab/demo_host.py), an export is mounted over RDMA and
-over TCP/IPoIB, and the host is put back as it was.
+"""Show the second story of ``make demo``: InfiniBand.
+
+A host that is not prepared is checked, planned and changed (lab/demo_host.py), an
+export is mounted over RDMA and over TCP/IPoIB, and the host is reverted.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _COPIED = re.compile(r"^(\d+) bytes .* copied, ([0-9.e-]+) s", re.MULTILINE)
 
 
 def tell(story: Story, pair: IbPair) -> None:
-    """The whole story, over a pair that is up (lab/demo_host.py)."""
+    """Show the whole story, on a pair that is up (lab/demo_host.py)."""
     before = demo_host.look_and_plan(story)
     demo_host.refuse(story, pair)
     demo_host.apply_and_confirm(story)
 
-    story.chapter("An export over RDMA, and over TCP on IPoIB, which is measured, too.")
-    # The server is another administrator's; a connection has the mode of both.
+    story.chapter("An export over RDMA, and over TCP on IPoIB, with a measurement.")
+    # The server's mode is not ours to set, but a connection needs both in that mode.
     connected = f"echo connected > /sys/class/net/{pair.server_netdev}/mode"
     pair.server.run(connected, check=True)
     _compare(story, pair)
@@ -37,10 +38,10 @@ def tell(story: Story, pair: IbPair) -> None:
 
 
 def _compare(story: Story, pair: IbPair) -> None:
-    """Measure in turns, so that what slows one down slows the other, too.
+    """Measure both in turns, so that other load slows both down.
 
-    Never are both mounted: with NFS 4 the kernel sees that the server is the same, and
-    gives the second mount the first one's connection.
+    They are never mounted at the same time: with NFS 4 the kernel recognizes the server
+    and uses the first mount's connection for the second.
     """
     writes: dict[str, list[float]] = {transport: [] for transport in _MOUNTS}
     reads: dict[str, list[float]] = {transport: [] for transport in _MOUNTS}
@@ -61,18 +62,18 @@ def _compare(story: Story, pair: IbPair) -> None:
             f" {rdma / tcp:.1f} : 1"
         )
     say("   (the better of two; client and server share one emulated CPU, and the")
-    say("   fabric is memory: the ratio says what a byte costs the CPU, no more)")
-    expect(max(reads["rdma"]) > max(reads["tcp"]), "reads are quicker over RDMA")
+    say("   fabric is memory: the ratio only shows the CPU time per byte)")
+    expect(max(reads["rdma"]) > max(reads["tcp"]), "reads are faster over RDMA")
 
 
-def _speed(story: Story, words: str) -> float:
-    image = words.format(f"{PLACE}/disk.img")
-    return speed(story.shell(f"dd {image} bs=1M count={MEGABYTES} 2>&1 | tail -n 1"))
+def _speed(story: Story, operands: str) -> float:
+    files = operands.format(f"{PLACE}/disk.img")
+    return speed(story.shell(f"dd {files} bs=1M count={MEGABYTES} 2>&1 | tail -n 1"))
 
 
-def speed(told: str) -> float:
-    """Return the MB/s (10**6 bytes) that dd tells of: its last line, in English."""
-    found = _COPIED.search(told)
-    if found is None or not float(found[2]):
-        raise LabProblem(f"dd did not say how fast it was: {told.strip()!r}")
-    return int(found[1]) / float(found[2]) / 1e6
+def speed(output: str) -> float:
+    """Return the MB/s (10**6 bytes) from the last line of dd, in English."""
+    match = _COPIED.search(output)
+    if match is None or not float(match[2]):
+        raise LabProblem(f"the output of dd has no speed: {output.strip()!r}")
+    return int(match[1]) / float(match[2]) / 1e6

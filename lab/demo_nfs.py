@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The first story of ``make demo``: an NFS export becomes an RDMA-mounted storage
-connection of VDSM, and falls back or is refused when the server has no RDMA.
+"""Show the first story of ``make demo``: VDSM mounts an NFS export over RDMA.
 
-Two guests: an NFS server and a hypervisor, joined by a wire, with Soft-RoCE on both.
+If the server has no RDMA, the mount falls back to TCP or is refused. There are two
+guests, an NFS server and a hypervisor, joined by a wire, with Soft-RoCE on both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ nfs:
 
 
 class NfsStory(Story):
-    """A story with a vdsmd in it."""
+    """A story with a vdsmd."""
 
     def __init__(self, lab: Topology, vdsmd: VdsmDaemon) -> None:
         super().__init__(lab.hypervisor)
@@ -46,9 +46,9 @@ class NfsStory(Story):
         self._vdsmd = vdsmd
 
     def start_vdsmd(self) -> None:
-        """Start vdsmd as systemd does; show the program and what it says."""
+        """Start vdsmd as systemd does; show the program and its syslog lines."""
         say("   vdsmd starts: ExecStart, daemonAdapter, our launcher, VDSM's main()")
-        say("   (storage part only: VDSM_SOURCE, or this project's strict double)")
+        say("   (only its storage part: VDSM_SOURCE, or this project's strict double)")
         self._vdsmd.start()
         about = self._vdsmd.about()
         say(f"     {about.program} runs as uid {about.uid}; syslog:")
@@ -77,7 +77,7 @@ class NfsStory(Story):
 
 
 def tell(story: NfsStory, lab: Topology) -> None:
-    """The whole story, over guests that are up."""
+    """Show the whole story, on guests that are up."""
     required = f"{lab.address}:{REQUIRED}"
     story.chapter("The admin writes a policy and loads it; only these exports change.")
     say(textwrap.indent(POLICY, MARGIN).rstrip())
@@ -86,7 +86,7 @@ def tell(story: NfsStory, lab: Topology) -> None:
     story.command(f"policy show --export {required}")
     story.start_vdsmd()
 
-    story.chapter("Is this host, is this server ready? And what will VDSM mount?")
+    story.chapter("Are this host and the server ready, and what will VDSM mount?")
     story.command(f"nfs check {required}")
     story.command(f"nfs mount-options {required} --nfs-version 4.2")
 
@@ -96,22 +96,23 @@ def tell(story: NfsStory, lab: Topology) -> None:
     cm_ids = story.shell("rdma resource show cm_id | grep rpcrdma")
     expect("20049" in cm_ids and "CONNECT" in cm_ids, "there is an RDMA CM id")
 
-    story.chapter("Data goes out and comes back, and is the same.")
+    story.chapter("Data is written and read back, and is the same.")
     _write_and_read_back(story)
 
     story.chapter("All mounts of the host, proven by independent kernel signals.")
     story.command("nfs list --verbose")
     story.disconnect(REQUIRED)
 
-    story.chapter("The same server without RDMA: prefer-rdma falls back, loudly.")
+    story.chapter("The same server without RDMA: prefer-rdma falls back to TCP.")
     lab.nfs.restart(rdma_port=None)
-    told = story.connect(PREFERRED, 0)
-    expect(any("FALLING BACK TO TCP" in line for line in told.log), "it is loud")
+    outcome = story.connect(PREFERRED, 0)
+    fell_back = any("FALLING BACK TO TCP" in line for line in outcome.log)
+    expect(fell_back, "vdsm.log reports the fallback")
     story.mounted_over(local_path(f"{lab.address}:{PREFERRED}"), "tcp")
     listed = story.command("nfs list")
     expect("degraded" in listed, "the mount is marked degraded")
 
-    story.chapter("And require-rdma is refused in seconds, with the reason and a fix.")
+    story.chapter("require-rdma is refused in seconds, with the reason and a fix.")
     refused = story.connect(REQUIRED, MOUNT_FAILED)
     expect(refused.seconds < 10, "the refusal takes seconds")
     story.command(f"nfs check {required}", expected=3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A guest's own disk: an image on the machine, with ext4 for all that it writes."""
+"""Make a guest's own disk: an image with ext4 for everything that the guest writes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from lab.layer_program import run_from
 
-# Sparse: on the machine it takes what the guest has written.
+# In bytes; sparse, so it uses only the space that the guest has written.
 SIZE = 4 << 30
 
 
 def make_disk(path: Path, layer: Path) -> None:
-    """Make the image ``path``, unless it is there; its folder must be.
+    """Make the image ``path`` unless it exists; its folder must exist.
 
     ``layer`` is the guest layer, whose mkfs is used. Raises LabProblem if that fails,
-    OSError where the image cannot be written; half an image is never left.
+    OSError if the image cannot be written; an incomplete image is never left.
     """
     if path.exists():
         return
@@ -24,7 +24,7 @@ def make_disk(path: Path, layer: Path) -> None:
     try:
         with draft.open("wb") as image:
             image.truncate(SIZE)
-        # The image reads as zeros where nothing was written.
+        # Parts of the image that were not written read as zeros.
         options = ["-q", "-F", "-E", "assume_storage_prezeroed=1"]
         run_from(layer, "usr/sbin/mke2fs", "mkfs.ext4", *options, str(draft))
         draft.replace(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A fault as data: what happens to the lab, and what may come of it."""
+"""Describe a fault as data: how to cause it in the lab, and the expected results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Act = Callable[[FaultSite], None]
 class Expected:
     """What engine and admin get while the fault lasts.
 
-    ``status`` is the engine's (0 is good); it must come ``within`` so many seconds, and
-    not before ``at_least``. ``transport`` is what is left mounted, None for nothing.
-    ``says`` is in vdsm.log (``says_v3`` for NFS 3, where that differs), ``also`` too,
-    and ``fix`` is in what it advises.
+    ``status`` is the engine's (0 is good); it must arrive ``within`` that number of
+    seconds, and not before ``at_least`` seconds. ``transport`` is that of the resulting
+    mount, None without one. vdsm.log contains ``says`` (``says_v3`` for NFS 3, if
+    different) and ``also``, and its fix contains ``fix``.
     """
 
     status: int
@@ -33,7 +33,7 @@ class Expected:
     also: str = ""
 
     def words(self, version: str) -> tuple[str, ...]:
-        """Return what vdsm.log says and advises, and what it says also."""
+        """Return the texts of vdsm.log: the reason, the fix, and one more."""
         says, fix = self.says, self.fix
         if version == "3":
             says = says if self.says_v3 is None else self.says_v3
@@ -43,9 +43,9 @@ class Expected:
 
 @dataclass(frozen=True)
 class ConnectFault:
-    """Trouble when the engine connects an export of ``server``, below ``folder``.
+    """A fault when the engine connects an export of ``server``, below ``folder``.
 
-    ``begin`` and ``end`` bring it about and undo it: once for all cases, or for
+    ``begin`` causes the fault and ``end`` ends it: once for all cases, or for
     ``each_case``. ``chosen`` are the cases that `make check` tries.
     """
 
@@ -61,18 +61,18 @@ class ConnectFault:
     chosen: tuple[Case, ...] = ()
 
     def expected(self, case: Case) -> Expected:
-        """Return what is to come of ``case``."""
+        """Return what is expected for ``case``."""
         return self.require if case.rule == "require-rdma" else self.prefer
 
 
 @dataclass(frozen=True)
 class WritingFault:
-    """Trouble while a virtual machine writes; its export is mounted over RDMA.
+    """A fault while a virtual machine writes; its export is mounted over RDMA.
 
-    ``error`` is what the writer is to get (an errno's name, or None where it goes on).
-    ``advice`` is what an admin does then, for whom vdsm.log has nothing to say.
-    ``lasts`` is after how many seconds it ends, None: when the writers have given up.
-    ``forgets``: the server comes back without its data, so a mount is made anew.
+    ``error`` is what the writer should get (an errno's name, or None if it continues).
+    ``advice`` is what an admin does then, if vdsm.log gives no fix. ``lasts`` is the
+    duration in seconds; None: until the writers have given up. ``forgets``: the server
+    comes back without its data, so the export is remounted.
     """
 
     id: str
@@ -91,11 +91,11 @@ Fault = Union[ConnectFault, WritingFault]
 
 @dataclass(frozen=True)
 class Row:
-    """What came of a case: a line of docs/faults.md.
+    """The result of a case: a line of docs/faults.md.
 
     ``status`` and ``seconds`` are the engine's; ``mounted`` is the transport or
-    ``nothing``; ``says`` and ``fix`` are vdsm.log's; ``writer`` is what a writer got.
-    ``wrong`` are sentences about what is not as expected.
+    ``nothing``; ``says`` and ``fix`` are from vdsm.log; ``writer`` is a writer's error.
+    ``wrong`` are sentences about differences from what was expected.
     """
 
     fault: str

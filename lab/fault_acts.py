@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What faults do to the lab, and how that is undone."""
+"""Cause the faults in the lab, and end them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PYVERBS = "/usr/lib/python3/dist-packages/pyverbs"
 
 
 def nothing(site: FaultSite) -> None:
-    """The names that the case uses are the fault."""
+    """Change nothing: the name of the server is the fault."""
 
 
 def without_listener(site: FaultSite) -> None:
@@ -25,22 +25,22 @@ def without_listener(site: FaultSite) -> None:
 
 
 def with_listener(site: FaultSite) -> None:
-    """Restart it with RDMA."""
+    """Restart the NFS service with RDMA."""
     site.lab.nfs.restart()
 
 
 def hide_pyverbs(site: FaultSite) -> None:
-    """Take python3-pyverbs away, so that no server can be asked."""
+    """Remove python3-pyverbs, so that no server can be asked."""
     site.shell(f"mv {_PYVERBS} {_PYVERBS}.away")
 
 
 def show_pyverbs(site: FaultSite) -> None:
-    """Put it back."""
+    """Restore python3-pyverbs."""
     site.shell(f"mv {_PYVERBS}.away {_PYVERBS}")
 
 
 def fail_and_come_back(site: FaultSite) -> None:
-    """Let every case meet a server without listener; then there is one."""
+    """Connect every case to a server without a listener; then start the listener."""
     without_listener(site)
     for case in CASES:
         site.connect(case, case.export("nas"))
@@ -49,14 +49,15 @@ def fail_and_come_back(site: FaultSite) -> None:
 
 
 def fail_unasked_and_come_back(server: str) -> Act:
-    """Return what does so without pyverbs, by a mount that fails; ``server`` is the
-    name that the cases use.
+    """Return an act that does the same without pyverbs, with a mount that fails.
+
+    ``server`` is the name that the cases use.
     """
 
     def begin(site: FaultSite) -> None:
         hide_pyverbs(site)
         without_listener(site)
-        # NFS 3 and 4 are remembered apart.
+        # Failures of NFS 3 and 4 are remembered separately.
         for case in (Case("require-rdma", "4.2"), Case("require-rdma", "3")):
             site.connect(case, case.export(server))
         with_listener(site)
@@ -65,8 +66,8 @@ def fail_unasked_and_come_back(server: str) -> Act:
 
 
 def plug_in_while_booting(site: FaultSite) -> None:
-    """Be a host that has just booted; its cable is in after SETTLES_AFTER."""
-    # Nothing else tells how long a host has been up.
+    """Simulate a host that has just booted, with its cable in after SETTLES_AFTER."""
+    # This file alone shows how long a host has been up.
     young = "echo 5.00 5.00 > /run/uptime && mount --bind /run/uptime /proc/uptime"
     site.shell(young)
     site.lab.hypervisor.monitor.pull_cable()
@@ -75,7 +76,7 @@ def plug_in_while_booting(site: FaultSite) -> None:
 
 
 def booted(site: FaultSite) -> None:
-    """Be as old as the host is."""
+    """End the simulation of a boot."""
     site.lab.hypervisor.monitor.plug_cable()
     site.shell("umount /proc/uptime")
 
@@ -88,48 +89,48 @@ def _own(site: FaultSite, owner: str, mode: str) -> None:
 
 
 def restart_server(site: FaultSite) -> None:
-    """Boot it: it has its exports again, and no data."""
+    """Boot the server; it has its exports again, but no data."""
     site.lab.start_server()
     site.add_exports()
 
 
 def pull_cable(site: FaultSite) -> None:
-    """Take the hypervisor's link."""
+    """Take down the hypervisor's link."""
     site.lab.hypervisor.monitor.pull_cable()
 
 
 def plug_cable(site: FaultSite) -> None:
-    """Give it back."""
+    """Restore the hypervisor's link."""
     site.lab.hypervisor.monitor.plug_cable()
 
 
 def freeze_server(site: FaultSite) -> None:
-    """Stop the server's time."""
+    """Pause the server."""
     site.lab.server.monitor.freeze()
 
 
 def thaw_server(site: FaultSite) -> None:
-    """Let it go on."""
+    """Let the server continue."""
     site.lab.server.monitor.thaw()
 
 
 def remove_server_device(site: FaultSite) -> None:
-    """Take the server's RDMA device away; nfsd still lists its listener."""
+    """Remove the server's RDMA device; nfsd still lists its listener."""
     site.lab.fabric.take_down(site.lab.server, NETDEV)
 
 
 def add_server_device(site: FaultSite) -> None:
-    """Give it back."""
+    """Add the server's RDMA device again."""
     site.lab.fabric.bring_up(site.lab.server, NETDEV, SERVER_ADDRESSES)
 
 
 def remove_client_device(site: FaultSite) -> None:
-    """Take the hypervisor's RDMA device away."""
+    """Remove the hypervisor's RDMA device."""
     site.lab.fabric.take_down(site.lab.hypervisor, NETDEV)
 
 
 def add_client_device(site: FaultSite) -> None:
-    """Give it back."""
+    """Add the hypervisor's RDMA device again."""
     site.lab.fabric.bring_up(site.lab.hypervisor, NETDEV, HYPERVISOR_ADDRESSES)
 
 
@@ -139,12 +140,12 @@ def unload_module(site: FaultSite) -> None:
 
 
 def hide_module(site: FaultSite) -> None:
-    """Make the kernel one without rpcrdma."""
+    """Hide rpcrdma, as if the kernel did not have it."""
     modules.hide(site.lab.hypervisor, "rpcrdma")
 
 
 def unhide_module(site: FaultSite) -> None:
-    """Put it back."""
+    """Restore rpcrdma."""
     modules.unhide(site.lab.hypervisor, "rpcrdma")
 
 
@@ -154,17 +155,17 @@ def stop_nfsd(site: FaultSite) -> None:
 
 
 def start_nfsd(site: FaultSite) -> None:
-    """Start it again."""
+    """Start the NFS service again."""
     site.lab.nfs.start()
 
 
 def cut_route(site: FaultSite) -> None:
-    """Have the kernel answer as a router would that cannot go on."""
+    """Let the kernel answer as a router that cannot reach the server."""
     site.shell("ip route add unreachable 10.98.0.1")
 
 
-def mend_route(site: FaultSite) -> None:
-    """Take that back."""
+def restore_route(site: FaultSite) -> None:
+    """Remove the unreachable route."""
     site.shell("ip route del unreachable 10.98.0.1")
 
 
@@ -174,10 +175,10 @@ def kill_server(site: FaultSite) -> None:
 
 
 def keep_vdsm_out(site: FaultSite) -> None:
-    """Give the exports to root alone."""
+    """Give the exports to root only."""
     _own(site, "0:0", "700")
 
 
 def let_vdsm_in(site: FaultSite) -> None:
-    """Give them back to vdsm."""
+    """Give the exports back to vdsm."""
     _own(site, "36:36", "755")

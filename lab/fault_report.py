@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/faults.md: what came of every fault, as a text and back. Pure."""
+"""Write the results of all faults as docs/faults.md, and read that back. Pure."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ COMMAND = "make faults"
 
 _INTRODUCTION = """\
 <!-- SPDX-License-Identifier: GPL-2.0-or-later -->
-# Faults: what they cost, and what to do
+# Faults: their effect, and what to do
 
-`{command}` made this file on {date} and is the only thing that writes it. Every \
-line was tried in the lab ([lab.md](lab.md)): {versions}.
+`{command}` generated this file on {date}; do not edit it. Every line was tried in the \
+lab ([lab.md](lab.md)): {versions}.
 
 The engine sends `timeout={timeo}` and `retrans={retrans}`, so one call to a dead \
-server lasts {rpc:g} s. The guests are emulated, some 15 times slower than hosts: of \
-the seconds below, all but the waiting is that. Rules wait 2 s for a server that is \
-not there (`readiness_timeout`), and 30 s for others because of the emulation.
+server lasts {rpc:g} s. The guests are emulated and some 15 times slower than hosts: \
+except for the timeouts, the seconds below are longer than on a host for that reason. \
+Rules wait 2 s for a server that is absent (`readiness_timeout`), and 30 s for others \
+because of the emulation.
 
-| column | what |
+| column | meaning |
 |---|---|
-| status | what the engine gets: 0 is good, 477 a failed mount, 469 no access |
-| seconds | after how long it gets that |
-| mounted | over what the export is mounted afterwards |
-| vdsm.log says | the line that decides, without level, export and rule |
-| what to do | the fix that vdsm.log gives; in brackets: what is to be done where it \
-gives none |
+| status | the engine's status: 0 is good, 477 a failed mount, 469 no access |
+| seconds | the time until the engine gets the status |
+| mounted | the transport of the mount afterwards |
+| vdsm.log says | the deciding line, without level, export and rule |
+| what to do | the fix in vdsm.log; in parentheses: what to do if it gives no fix |
 
-Where a virtual machine writes, the export was mounted over RDMA before. *Its write* \
-is what that got and how long its longest write took; status, seconds and vdsm.log are \
-those of a connect while the fault lasts, or just after a fault that ended by itself. \
-Every mount took data again when the fault had ended.
+If a virtual machine writes, the export was mounted over RDMA before. *Its write* is \
+the error that it got and the time of its longest write; status, seconds and vdsm.log \
+are those of a connect during the fault, or just after a fault that ended by itself. \
+After every fault, all mounts accepted data again.
 """
 _COLUMNS = ("rule", "NFS", "status", "seconds", "mounted")
 _WORDS = ("vdsm.log says", "what to do")
 _WRITING = ("its write",)
-# A line of the log up to where it says what is wrong.
+# The part of a log line before the error.
 _BEFORE = re.compile(
     r"^(?:[A-Z]+ )?(?:Could not connect to storage server: )?(?:\S+:/\S+: )?"
     r"(?:FALLING BACK TO TCP, this mount is degraded: )?"
@@ -64,7 +64,7 @@ class Shown:
 def report(
     faults: Sequence[Fault], rows: Sequence[Row], versions: str, date: str
 ) -> str:
-    """Return the whole file. ``versions`` is a list in words, ``date`` as ISO."""
+    """Return the whole file. ``versions`` is a list as text, ``date`` is ISO."""
     parts = [
         _INTRODUCTION.format(
             command=COMMAND,
@@ -107,7 +107,7 @@ def _table(fault: Fault, rows: Sequence[Row]) -> str:
 
 
 def _to_do(fault: Fault, row: Row) -> str:
-    """Return what is to be done about ``row``, whose log gives no fix."""
+    """Return what to do about ``row``, whose log gives no fix."""
     if isinstance(fault, WritingFault):
         return fault.advice
     if (row.status, row.mounted) == (0, "rdma"):
@@ -116,5 +116,5 @@ def _to_do(fault: Fault, row: Row) -> str:
 
 
 def shortened(line: str) -> str:
-    """Return what a line of vdsm.log says, without level, export and rule."""
+    """Return a line of vdsm.log without level, export and rule."""
     return _BEFORE.sub("", line, count=1)

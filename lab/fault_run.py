@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Bringing a fault about, looking what comes of it, undoing it."""
+"""Cause a fault, compare the results with what is expected, and end the fault."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from lab.vdsm_daemon import Outcome, local_path
 from ovirt_rdma.storage.recent_answers import BURST_GAP_S
 
 NOTHING = "nothing"
-# A write is more than one call to the server: to look, to write, to close.
+# A write is more than one call to the server: look up, write, close.
 _CALLS = 3
-# What emulation and other load on the machine may add to a time limit.
+# Seconds that emulation and other load on the machine may add to a time limit.
 _SLACK = 10.0
-# An RDMA connection that was lost is made again with growing pauses.
+# A lost RDMA connection is retried with growing pauses.
 _HEAL_SECONDS = 60.0
 
 
 def run(fault: Fault, site: FaultSite, cases: Sequence[Case] = CASES) -> list[Row]:
-    """Try ``fault`` on ``site``; a row for each of ``cases``.
+    """Try ``fault`` on ``site``; return a row for each of ``cases``.
 
-    Raises LabProblem when the lab itself does not do what it should, and also when
-    it does not work again after the fault.
+    Raises LabProblem if the lab itself fails, or does not work again after the fault.
     """
     try:
         if isinstance(fault, ConnectFault):
@@ -59,7 +58,7 @@ def _connect_all(
     with _while_lasting(fault, site):
         rows = []
         for case in cases:
-            # So that each asks the server for itself.
+            # So that each case asks the server itself.
             time.sleep(BURST_GAP_S)
             rows.append(_connect(fault, site, case))
         return rows
@@ -114,13 +113,13 @@ def _differences(
 
 
 def _at_most(seconds: float, limit: float, site: FaultSite) -> float:
-    """Return ``limit``, on a busy machine as much more as everything takes there."""
+    """Return ``limit``, on a busy machine multiplied by its slowness."""
     return limit if seconds <= limit else limit * site.slowness()
 
 
 def deciding_line(log: Sequence[str]) -> tuple[str, str]:
-    """Return what the last warning or error of ``log`` says, or the last line at all
-    where there is none, and the last fix that a warning or error gives.
+    """Return the last warning or error of ``log`` (or else its last line), and the last
+    fix of a warning or error.
     """
     loud = [line for line in log if line.startswith(("WARNING", "ERROR"))]
     parts = [line.partition("; fix: ") for line in loud or list(log) or [""]]
@@ -203,7 +202,7 @@ def _writing_differences(
 def _healing_differences(
     fault: WritingFault, site: FaultSite, case: Case, export: str
 ) -> Iterator[str]:
-    """See that the export takes data again, now that the fault has ended."""
+    """Check that the export accepts data again after the fault."""
     if fault.forgets:
         site.disconnect(case, export)
         _connect_over_rdma(site, case, export)

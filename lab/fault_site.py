@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The pair of guests that faults are tried on: exports, names, rules, and VDSM.
+"""Prepare a pair of guests for faults: exports, server names, rules, and VDSM.
 
-Each case, a rule's transport and an NFS version, has an export of its own, so that
-all can be mounted at once. The name under which the server is addressed chooses the
-rule, so one server serves for an odd port and for short waits too.
+Each case (a rule's transport and an NFS version) has its own export, so that all can
+be mounted at once. The name of the server selects the rule, so one server serves for
+another port and for short timeouts too.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TIMEO, RETRANS = 30, 2
 # How long one call to a dead server lasts: timeo is in tenths of a second.
 RPC_SECONDS = TIMEO / 10 * (RETRANS + 1)
 
-# Name -> address, and what its rules say beside the transport. An emulated guest may
-# need more than 2 s to answer; where the answer cannot come, nobody waits longer.
+# Name -> address, and the settings of its rules beside the transport. An emulated guest
+# may need more than 2 s to answer; if no answer can come, 2 s are enough.
 _SERVERS = {
     "nas": (SERVER_ADDRESS, "readiness_timeout: 30"),
     "quick": (SERVER_ADDRESS, "readiness_timeout: 2"),
@@ -44,13 +44,13 @@ _SERVERS = {
     "unreachable": ("10.98.0.1", "readiness_timeout: 2"),
     "unrouted": ("192.0.2.1", "readiness_timeout: 2"),
 }
-# What being refused for want of a route takes where nothing else runs (docs/faults.md).
+# How long a refusal without a route takes on an idle machine (docs/faults.md).
 _UNROUTED_SECONDS = 0.7
 FOLDER = "/srv"
-# Exported, but to others.
+# Exported, but to other clients.
 PRIVATE_FOLDER = "/srv/private"
 _HOSTS = "/etc/hosts"
-# Ends each line that is added there, so that it is found again.
+# Ends each line that is added there, to find it again.
 _OWN = "# a fault's server"
 _WRITER = Path(__file__).with_name("fault_writer.py")
 
@@ -74,7 +74,7 @@ CASES = tuple(Case(rule, version) for rule in RULES for version in VERSIONS)
 
 
 def policy() -> str:
-    """Return the policy: two rules for each name, told apart by the path."""
+    """Return the policy: two rules for each name, which differ in the path."""
     lines = ["version: 1", "nfs:", "  rules:"]
     for server, (_, settings) in _SERVERS.items():
         for rule in RULES:
@@ -86,7 +86,7 @@ def policy() -> str:
 
 
 class FaultSite:
-    """``lab`` made ready for faults; nothing is mounted when a fault begins."""
+    """The ``lab``, prepared for faults; nothing is mounted when a fault begins."""
 
     def __init__(self, lab: Topology) -> None:
         self.lab = lab
@@ -99,7 +99,7 @@ class FaultSite:
         self.vdsmd.start()
 
     def close(self) -> None:
-        """Stop vdsmd and forget the servers' names."""
+        """Stop vdsmd and remove the servers' names."""
         self.vdsmd.stop()
         self._forget_names()
 
@@ -107,18 +107,20 @@ class FaultSite:
         self.shell(f'sed -i "/ {_OWN}$/d" {_HOSTS}')
 
     def add_exports(self) -> None:
-        """Export what the cases mount; also after the server was cut off."""
+        """Export the paths of the cases; also after the server was off."""
         for case in CASES:
             self.lab.nfs.add_export(f"{FOLDER}/{case}")
             self.lab.nfs.add_export(f"{PRIVATE_FOLDER}/{case}", clients="192.0.2.9")
 
     def shell(self, line: str, timeout: float = 60.0) -> str:
-        """Run a line on the hypervisor; its output. CommandFailed if it fails."""
+        """Run a line on the hypervisor; return its output. Raises CommandFailed."""
         return self.lab.hypervisor.run(line, check=True, timeout=timeout).stdout
 
     def slowness(self) -> float:
-        """How many times slower than on an idle machine the hypervisor is just now, by
-        a call that waits for nobody: the kernel has no route to its server. 1 or more.
+        """Return how many times slower than on an idle machine the hypervisor is now.
+
+        Measured with a call that waits for no answer, as its server has no route; 1 or
+        more.
         """
         call = definition(CASES[0], CASES[0].export("unrouted"))
         return max(1.0, self.vdsmd.connect(call).seconds / _UNROUTED_SECONDS)
@@ -128,11 +130,11 @@ class FaultSite:
         return self.vdsmd.connect(definition(case, export))
 
     def disconnect(self, case: Case, export: str) -> Outcome:
-        """Let the engine disconnect it."""
+        """Let the engine disconnect ``export``."""
         return self.vdsmd.disconnect(definition(case, export))
 
     def transport(self, export: str) -> Optional[str]:
-        """Return over what ``export`` is mounted where VDSM mounts it, None if not."""
+        """Return the transport of VDSM's mount of ``export``; None without a mount."""
         read = self.shell("cat /proc/self/mountinfo; echo =; cat /proc/self/mountstats")
         mountinfo, _, mountstats = read.partition("\n=\n")
         place = local_path(export)
@@ -142,7 +144,7 @@ class FaultSite:
         return None
 
     def unmount_all(self) -> None:
-        """Take every NFS mount away, whatever its server does."""
+        """Unmount all NFS mounts, even if their servers do not answer."""
         self.shell("umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*")
 
 
@@ -166,7 +168,7 @@ class Written:
 
 
 class Writers:
-    """A writer on each of ``exports``, all writing at once when this is made."""
+    """One writer on each of ``exports``; all are writing when this is constructed."""
 
     def __init__(self, site: FaultSite, exports: Sequence[str]) -> None:
         self._site = site
@@ -181,12 +183,12 @@ class Writers:
             site.shell(f"until [ -e {started} ]; do sleep 0.1; done")
 
     def stop(self) -> None:
-        """Have them end after the write under way."""
+        """Let them end after the current write."""
         for number, _ in enumerate(self._processes):
             self._site.shell(f"touch {self._state}-{number}.stop")
 
     def wait(self, timeout: float) -> list[Written]:
-        """Return what each got; CommandTimeout if one hangs longer than ``timeout``."""
+        """Return what each got; raises CommandTimeout if one takes too long."""
         deadline = time.monotonic() + timeout
         results = []
         for process in self._processes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every fault that is tried: what `make faults` runs and docs/faults.md shows."""
+"""List every fault that `make faults` tries and docs/faults.md shows."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def _falls_back(within: float, says: str, fix: str) -> Expected:
 _OVER_RDMA = Expected(0, 20, "rdma", "mounted over rdma, proven")
 
 _NOT_UP = "check that the server is up and its RDMA device is ACTIVE"
-_RDMA_Y = "on a Linux server put rdma=y"
-_ODD_PORT = "put rdma=y and rdma-port=20050"
+_RDMA_Y = "on a Linux server set rdma=y"
+_ODD_PORT = "set rdma=y and rdma-port=20050"
 _SILENT = "10.99.0.1 did not answer an RDMA connection within 2 s"
 _NO_TCP = "TCP port 2049 does not answer either"
 _NO_RPCBIND = "TCP port 111 does not answer either"
 
 
 def _dead(says: str, fix: str) -> tuple[Expected, Expected]:
-    """A server that answers to nothing: what each rule makes of it."""
+    """Return what each rule does with a server that answers nothing."""
     require = _refused(12, says, fix)
     prefer = replace(require, within=16, says=_NO_TCP, says_v3=_NO_RPCBIND)
     return require, prefer
@@ -50,17 +50,17 @@ _LATE = replace(
     also="s for an RDMA port to come up",
 )
 
-# The text before the path is VDSM's, so only the path is asked for.
+# The text before the path is VDSM's, so only the path is compared.
 _KEPT_OUT = Expected(
     ACCESS,
     20,
     None,
     "path = /rhev/data-center/mnt/nas:_srv_",
     "chown 36:36",
-    also="mounted, but its permissions keep VDSM out",
+    also="mounted, but VDSM has no permission to access it",
 )
 
-# RDMA works, so no other transport would fare better.
+# RDMA works, so another transport would fail too.
 _NOT_FOR_US = Expected(
     MOUNT_FAILED,
     15,
@@ -86,7 +86,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ConnectFault(
         "no-listener",
-        "The server's NFS service runs, but does not listen on RDMA.",
+        "The server's NFS service is running, but does not listen on RDMA.",
         _refused(10, "refuses RDMA connections on port 20049", _RDMA_Y),
         _falls_back(15, "refuses RDMA connections on port 20049", _RDMA_Y),
         fault_acts.without_listener,
@@ -124,15 +124,15 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ConnectFault(
         "server-unreachable",
-        "A router on the way says that the server cannot be reached.",
+        "A router reports that the server cannot be reached.",
         *_dead("no route to 10.98.0.1: No route to host", "network attachment"),
         fault_acts.cut_route,
-        fault_acts.mend_route,
+        fault_acts.restore_route,
         server="unreachable",
     ),
     ConnectFault(
         "server-absent",
-        "Nobody has the server's address on the storage network.",
+        "No machine on the storage network has the server's address.",
         *_dead("10.99.0.77 did not answer an RDMA connection within 2 s", _NOT_UP),
         fault_acts.nothing,
         fault_acts.nothing,
@@ -148,7 +148,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ConnectFault(
         "server-frozen",
-        "The server hangs: its address is there, and nothing answers.",
+        "The server hangs: its address exists, but nothing answers.",
         *_dead(_SILENT, _NOT_UP),
         fault_acts.freeze_server,
         fault_acts.thaw_server,
@@ -184,7 +184,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ConnectFault(
         "access-refused",
-        "The export's owner and mode keep vdsm out.",
+        "The export's owner and mode give vdsm no access.",
         _KEPT_OUT,
         _KEPT_OUT,
         fault_acts.keep_vdsm_out,
@@ -200,7 +200,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ConnectFault(
         "client-module-unloaded",
-        "rpcrdma is not loaded on the hypervisor, and loads when it is needed.",
+        "rpcrdma is not loaded on the hypervisor; it loads when it is needed.",
         replace(_OVER_RDMA, within=20),
         replace(_OVER_RDMA, within=20),
         fault_acts.unload_module,
@@ -226,8 +226,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ConnectFault(
         "server-back-remembered",
-        "The same without python3-pyverbs: nobody can ask the server, so the mount that"
-        " failed decides as long as it is remembered (failure_cache).",
+        "The same without python3-pyverbs: the listener cannot be checked, so the"
+        " failed mount decides as long as it is remembered (failure_cache).",
         _refused(5, "an RDMA mount of remembering failed", _RDMA_Y),
         _falls_back(15, "an RDMA mount of remembering failed", _RDMA_Y),
         fault_acts.fail_unasked_and_come_back("remembering"),
@@ -236,17 +236,17 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ConnectFault(
         "server-back-forgotten",
-        "The same, and the mount that failed is forgotten (failure_cache): RDMA is"
-        " tried again.",
-        replace(_OVER_RDMA, also="so the mount decides"),
-        replace(_OVER_RDMA, also="so the mount decides"),
+        "The same, and the failed mount is no longer remembered (failure_cache): RDMA"
+        " is tried again.",
+        replace(_OVER_RDMA, also="the mount is tried"),
+        replace(_OVER_RDMA, also="the mount is tried"),
         fault_acts.fail_unasked_and_come_back("forgetting"),
         fault_acts.show_pyverbs,
         server="forgetting",
     ),
     WritingFault(
         "link-4s-writing",
-        "The cable is out for 4 s while a virtual machine writes.",
+        "The cable is unplugged for 4 s while a virtual machine writes.",
         None,
         fault_acts.pull_cable,
         fault_acts.plug_cable,
@@ -255,7 +255,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     WritingFault(
         "link-down-writing",
-        "The cable is pulled for good while a virtual machine writes.",
+        "The cable is pulled and stays out while a virtual machine writes.",
         "EIO",
         fault_acts.pull_cable,
         fault_acts.plug_cable,
@@ -268,7 +268,7 @@ FAULTS: tuple[Fault, ...] = (
         "EIO",
         fault_acts.freeze_server,
         fault_acts.thaw_server,
-        f"get the server going again, {_RESUME}",
+        f"get the server running again, {_RESUME}",
     ),
     WritingFault(
         "client-device-gone-writing",
@@ -276,7 +276,7 @@ FAULTS: tuple[Fault, ...] = (
         "EIO",
         fault_acts.remove_client_device,
         fault_acts.add_client_device,
-        f"bring the device back, which rdma link shows, {_RESUME}",
+        f"restore the device (rdma link shows it), {_RESUME}",
     ),
     WritingFault(
         "server-killed-writing",
@@ -284,8 +284,8 @@ FAULTS: tuple[Fault, ...] = (
         "EIO",
         fault_acts.kill_server,
         fault_acts.restart_server,
-        "restore the server's data, and deactivate and activate the storage domain, so"
-        " that it is mounted anew",
+        "restore the server's data, then deactivate and activate the storage domain, so"
+        " that it is mounted again",
         forgets=True,
     ),
 )

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs in the hypervisor guest: writes to an NFS mount until that fails.
+"""Write to an NFS mount in the hypervisor guest until that fails.
 
-``python fault_writer.py FILE STATE``: writes blocks to FILE past the page cache, as
-QEMU writes a virtual disk. Creates STATE.started after the first one, ends at an error
-or when STATE.stop appears, and prints what the last write got (an errno's name, or
-null) and the longest that one took in seconds, as JSON.
+``python fault_writer.py FILE STATE`` writes blocks to FILE without the page cache, as
+QEMU writes a virtual disk. It creates STATE.started after the first block, and ends at
+an error or when STATE.stop appears. Then it prints JSON: the error of the last write
+(an errno's name, or null), the longest time of a write in seconds, and their number.
 """
 
-# Imports only what starts quickly, so no pathlib:
+# Imports only modules that load quickly, so no pathlib:
 # ruff: noqa: PTH110
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PAUSE_S = 0.05
 
 
 def main(file: str, state: str) -> None:
-    """Write, and print what came of it."""
-    # O_DIRECT wants memory that begins at a page.
+    """Write blocks, and print the result."""
+    # O_DIRECT needs memory that begins at a page.
     block = mmap.mmap(-1, BLOCK)
     block.write(os.urandom(BLOCK))
     error: Optional[str] = None

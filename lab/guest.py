@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A guest: start it, run commands in it, cut its power.
+"""Start a guest, run commands in it, and cut its power.
 
     with Guest("hypervisor") as guest:
         print(guest.run("ip -brief link", timeout=20).stdout)
 
-The guest sees the machine's own files (writes stay in the guest), so the checkout
-and its .venv run there as they are. It ends with the ``with`` block, with Ctrl-C
-and with the process that started it, whatever ends that.
+The guest sees the machine's own files (writes stay in the guest), so the checkout and
+its .venv work there unchanged. It ends with the ``with`` block, with Ctrl-C, and with
+the process that started it, however that ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lab.initramfs import initramfs
 from lab.monitor import Monitor
 from lab.problem import GuestDied, LabProblem
 
-# Some 3 s on a quiet machine; others may be using its cores.
+# Seconds; some 3 on an idle machine, more if its cores are busy.
 BOOT_TIMEOUT = 180.0
 # Lines of console in an error: a whole oops.
 _TAIL = 60
@@ -45,11 +45,11 @@ _KEEPER = Path(__file__).with_name("keeper.py")
 class Guest:
     """One virtual machine, off until :meth:`power_on` or ``with``.
 
-    ``name`` is its host name, ``nics`` its eth0, eth1, ...; ``kernel_arguments``
-    are appended to ours. With ``systemd`` that is its first process, with udev, D-Bus
-    and a journal. ``disk`` is an image, made when it is first powered on, and then
-    kept: what it writes lasts, where it would otherwise begin afresh at each boot.
-    ``boot_seconds`` is what the last boot took.
+    ``name`` is its host name, ``nics`` its eth0, eth1, ...; ``kernel_arguments`` are
+    appended to ours. With ``systemd`` the first process is systemd, with udev, D-Bus
+    and a journal. ``disk`` is an image that is made at the first power-on and then
+    kept; it keeps the guest's writes, which are otherwise lost at each boot.
+    ``boot_seconds`` is the time of the last boot.
     """
 
     def __init__(
@@ -99,22 +99,24 @@ class Guest:
 
     @property
     def running(self) -> bool:
-        """Whether QEMU runs."""
+        """Whether QEMU is running."""
         keeper = self._keeper
         return keeper is not None and keeper.poll() is None
 
     @property
     def monitor(self) -> Monitor:
-        """For what happens to the machine from outside. GuestDied while it is off."""
+        """QEMU's monitor, which controls the machine. Raises GuestDied while it is
+        off.
+        """
         if self._monitor is None:
             raise GuestDied(f"guest {self.name} is off")
         return self._monitor
 
     def power_on(self) -> None:
-        """Start QEMU and return at once; several guests boot side by side.
+        """Start QEMU and return at once; several guests can boot at the same time.
 
-        Raises NotProvisioned where there is nothing to start, and LabProblem where
-        the machine cannot start it.
+        Raises NotProvisioned if the lab's downloads are missing, and LabProblem if the
+        machine cannot start the guest.
         """
         self.kill()
         provision = provisioned()
@@ -135,7 +137,7 @@ class Guest:
         )
         if self._disk is not None:
             make_disk(self._disk, provision.layer)
-        # Without a name, so it cannot be left behind; open as long as anybody reads.
+        # Without a name, so it cannot be left behind; it exists while it is open.
         self._console = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket.socketpair()
         our_monitor, their_monitor = socket.socketpair()
@@ -170,15 +172,15 @@ class Guest:
                 stdout=self._console,
                 stderr=self._console,
                 pass_fds=fds,
-                # Ctrl-C reaches us, and we decide.
+                # Ctrl-C must reach only this process.
                 start_new_session=True,
             )
 
     def wait_ready(self, timeout: float = BOOT_TIMEOUT) -> None:
-        """Wait until the guest takes commands.
+        """Wait until the guest accepts commands.
 
-        ``timeout`` in seconds since :meth:`power_on`. Raises GuestDied with the
-        console's last lines when the guest does not come up.
+        ``timeout`` in seconds since :meth:`power_on`. Raises GuestDied, with the last
+        lines of the console, if the guest does not come up.
         """
         link = self._link
         if link is None:
@@ -203,13 +205,13 @@ class Guest:
         cwd: str = "/",
         environment: Optional[Mapping[str, str]] = None,
     ) -> Result:
-        """Run ``command`` and return what came of it.
+        """Run ``command`` and return its result.
 
         A string is a bash line, a sequence an argument vector. It runs as user and
-        group ``uid`` with no other groups, its standard input is ``input``.
-        ``timeout`` in seconds of the machine's clock, after which the command's
-        process group is killed and CommandTimeout raised. With ``check`` a status
-        other than 0 raises CommandFailed. GuestDied if the guest goes meanwhile.
+        group ``uid`` without other groups; its standard input is ``input``. After
+        ``timeout`` seconds of the machine's clock the command's process group is killed
+        and CommandTimeout raised. With ``check`` a status other than 0 raises
+        CommandFailed. Raises GuestDied if the guest ends meanwhile.
         """
         process = self.start(
             command, input=input, uid=uid, cwd=cwd, environment=environment
@@ -234,7 +236,7 @@ class Guest:
         return Process(self.name, wanted, link, self._gone)
 
     def kill(self) -> None:
-        """Cut the power: at once, nothing is written back. Again does nothing."""
+        """Cut the power at once, without writing back. A second call does nothing."""
         if self._link is not None:
             self._link.close()
         if self._monitor is not None:
@@ -245,10 +247,10 @@ class Guest:
         self._link = self._monitor = self._keeper = None
 
     def console(self, lines: Optional[int] = None) -> str:
-        """Return what the guest's console showed, or its last ``lines``."""
+        """Return the text of the guest's console, or its last ``lines``."""
         if self._console is None:
             return ""
-        # QEMU writes at the same offset: leave that alone.
+        # QEMU uses the same file offset, so do not move it.
         file = self._console.fileno()
         content = os.pread(file, os.fstat(file).st_size, 0)
         text = content.decode(errors="backslashreplace")
@@ -256,7 +258,7 @@ class Guest:
         return "\n".join(shown if lines is None else shown[-lines:])
 
     def _gone(self, what: str) -> GuestDied:
-        """Say it of a guest that hung up, when QEMU has written all it has to."""
+        """Wait for the end of QEMU; return the error of a guest that has ended."""
         keeper = self._keeper
         if keeper is not None:
             with suppress(subprocess.TimeoutExpired):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Files to be put into a guest, as a tar archive that is unpacked in ``/`` there.
+"""Pack files for a guest as a tar archive, which is unpacked in ``/`` there.
 
-They go as a command's input: what the machine writes while a guest runs may not show
-up in it.
+The archive is the input of a command in the guest: files that the machine writes while
+a guest is running may not appear in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class GuestArchive:
-    """Collects files, all of them root's."""
+    """Collects files; root owns all of them."""
 
     def __init__(self) -> None:
         self._content = io.BytesIO()
@@ -38,6 +38,6 @@ class GuestArchive:
                 self.add(path.read_bytes(), f"/{path.relative_to(folder)}", mode)
 
     def content(self) -> bytes:
-        """Return the archive; nothing can be added then."""
+        """Return the archive and close it; nothing can be added afterwards."""
         self._tar.close()
         return self._content.getvalue()

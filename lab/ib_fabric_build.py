@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Builds the InfiniBand fabric's kernel module (lab/ib_fabric/), once for each content.
+"""Build the InfiniBand fabric's kernel module (lab/ib_fabric/), once per content.
 
-On the machine and not in a guest, where a compiler is some ten times slower; with the
-headers of the guest layer, which need not be installed for that.
+It is built on the machine, because a compiler is some ten times slower in a guest. The
+kernel headers are those of the guest layer; they need not be installed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from lab.problem import LabProblem
 
 NAME = "ib_fabric"
 SOURCES = Path(__file__).with_name("ib_fabric")
-# No symbols for debuggers: the module is handed to each guest.
+# Without debug symbols, because the module is copied to each guest.
 _SETTINGS = ("CC=gcc", "CONFIG_DEBUG_INFO_BTF_MODULES=", "KCFLAGS=-g0")
 _OF_ANOTHER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 
 
 def built_module() -> Path:
-    """Return the module for this checkout's guests; build it if need be.
+    """Return the module for this checkout's guests; build it if necessary.
 
     Raises NotProvisioned without a guest layer, and LabProblem with the compiler's
-    words where it cannot be built.
+    output if it cannot be built.
     """
     provision = provisioned()
     folder = cache_folder() / NAME
@@ -38,7 +38,7 @@ def built_module() -> Path:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in parallel
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 module, _ = build(provision, Path(scratch) / "source")
@@ -47,18 +47,18 @@ def built_module() -> Path:
 
 
 def build(provision: Provision, folder: Path, *settings: str) -> tuple[Path, str]:
-    """Build in the new ``folder``; return the module and what the compiler printed.
+    """Build in the new ``folder``; return the module and the compiler's output.
 
-    ``settings`` are for kbuild: ``W=1``. Raises LabProblem with its words.
+    ``settings`` are for kbuild: ``W=1``. Raises LabProblem with the output.
     """
     shutil.copytree(SOURCES, folder)
     headers = provision.layer / f"usr/src/linux-headers-{provision.kernel_release}"
     common = Path(f"{headers.as_posix().removesuffix('-amd64')}-common")
-    # The Makefile of the headers includes that of -common by its installed path; named
-    # here, kbuild finds everything else relative to the two.
+    # The Makefile of the headers includes that of -common by its installed path. With
+    # the path given here, kbuild finds everything else relative to the two.
     command = ["make", "--silent", f"-j{os.cpu_count()}", "-C", str(headers)]
     command += ["-f", str(common / "Makefile")]
-    # Not what a make around us was told: `make -j2 check` would show here.
+    # Without the options of a make that runs this, such as `make -j2 check`.
     environment = {k: v for k, v in os.environ.items() if k not in _OF_ANOTHER_MAKE}
     try:
         done = subprocess.run(

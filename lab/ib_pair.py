@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor and an NFS server, joined by InfiniBand, in one guest.
+"""Boot a hypervisor and an NFS server, joined by InfiniBand, in one guest.
 
 with ib_pair() as pair:
     pair.hypervisor.run(f"mount -t nfs -o rdma,port=20049 {pair.export} /mnt")
 
-The hypervisor is the guest itself, with mlx4_0 and ib0; the server is a host of its
-own in it (lab/second_host.py), with ib1 of mlx4_1.
+The hypervisor is the guest itself, with mlx4_0 and ib0; the server is a second host in
+it (lab/second_host.py), with ib1 of mlx4_1.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ EXPORT_PATH = "/srv/data"
 SERVER_ADDRESSES = ("10.97.0.1/24", "fd00:97::1/64")
 HYPERVISOR_ADDRESSES = ("10.97.0.2/24", "fd00:97::2/64")
 DEFAULT = InfiniBand()
-# With what mount.nfs would load, and an NFS server.
+# Those of InfiniBand, those that mount.nfs would load, and those of an NFS server.
 _MODULES = (*InfiniBand.modules, "rpcrdma", "nfsv3", "nfsv4", *NfsServer.modules)
-# Outside of the first network namespace nfsd cannot remember clients by itself, and
-# without that it does not let its grace period be ended.
+# Outside the first network namespace nfsd cannot record clients itself, and without a
+# record it does not allow its grace period to be ended.
 _TRACK_CLIENTS = """
 set -e
 mkdir /var/lib/nfs/rpc_pipefs /var/lib/nfs/nfsdcld
@@ -47,7 +47,7 @@ _NAME_THEM = "grep -qw server /etc/hosts || cat >> /etc/hosts"
 
 @dataclass
 class IbPair:
-    """Two hosts in one guest; ``fabric`` has their cables, P_Keys and MTUs."""
+    """Two hosts in one guest; ``fabric`` controls their cables, P_Keys and MTUs."""
 
     hypervisor: Guest
     server: SecondHost
@@ -75,12 +75,10 @@ class IbPair:
         return self.fabric.devices[1]
 
     def start(self) -> None:
-        """Set both hosts up. Again where the hypervisor, which takes the server with
-        it, was off and has come up.
-        """
+        """Set up both hosts; also after the hypervisor was off, with the server."""
         guest = self.hypervisor
         if self.network_manager:
-            # The server's netdev is for a moment the guest's.
+            # The server's netdev belongs to the guest for a moment.
             start_network_manager(guest, [self.server_netdev])
         modules.load(guest, *_MODULES)
         self.server.power_on()
@@ -95,7 +93,7 @@ class IbPair:
     def load(self) -> None:
         """Load the fabric, and give both hosts their netdev and addresses.
 
-        Both have carrier then, if the fabric's settings let them have one.
+        Both then have carrier, if the fabric's settings allow it.
         """
         self.fabric.load(self.hypervisor)
         self.server.take(self.server_netdev)
@@ -110,7 +108,7 @@ class IbPair:
             self.fabric.wait_for_carrier(self.server, self.server_netdev)
 
     def reload(self, fabric: InfiniBand) -> None:
-        """Put ``fabric`` in the place of the present one. The server goes on."""
+        """Replace the current fabric by ``fabric``. The server keeps running."""
         self.fabric.unload(self.hypervisor)
         self.fabric = fabric
         self.load()
@@ -127,15 +125,15 @@ def ib_pair(
     addresses: bool = True,
     network_manager: bool = False,
 ) -> Iterator[IbPair]:
-    """Boot it: addresses set, /srv/data exported over TCP and, if wanted, RDMA.
+    """Boot the pair: addresses set, /srv/data exported over TCP and, if wanted, RDMA.
 
     ``fabric`` has two HCAs of one port. ``rdma_port`` None: no RDMA listener. ``guest``
-    is one that is off, such as one with systemd or with a disk.
+    is one that is off, for example with systemd or a disk.
 
-    With ``network_manager``, for which the guest has systemd, that runs, and the
-    hypervisor's netdev has its addresses from a profile of the same name, which is kept
-    if it is there; the server's netdev is not managed. Without ``addresses`` the
-    hypervisor's netdev has none, and no profile.
+    With ``network_manager`` (the guest then needs systemd) NetworkManager is running,
+    and the hypervisor's netdev has its addresses from a profile of the same name; an
+    existing profile is kept. The server's netdev is not managed. Without ``addresses``
+    the hypervisor's netdev has neither addresses nor a profile.
     """
     if guest is None:
         guest = Guest("hypervisor", cpus=cpus, kernel_arguments=kernel_arguments)

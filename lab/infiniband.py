@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""InfiniBand in one guest: pretend HCAs, joined by a fabric with a subnet manager.
+"""Simulate InfiniBand in one guest: HCAs joined by a fabric with a subnet manager.
 
 fabric = InfiniBand(hcas=2, group_mtu=2048, pkeys=(0xFFFF, 0x8001))
 fabric.load(guest)                 # mlx4_0 and mlx4_1, ib0 and ib1 with carrier
 fabric.port_down(guest, "mlx4_0")
 
-The kernel's own ib_ipoib, rpcrdma and so on bind to them; lab/ib_fabric/ is the module.
+The kernel's own ib_ipoib, rpcrdma etc. bind to them; lab/ib_fabric/ is the module.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from lab.second_host import Host
 
 _FILE = f"/run/{NAME}.ko"
 _PARAMETERS = f"/sys/module/{NAME}/parameters"
-# What it refuses, it says in the kernel's log; what it said before is another's.
+# If the module refuses a value, its reason is in the new lines of the kernel's log.
 _INSERT = f"""
 cat > {_FILE}
-said=$(dmesg | grep -c '{NAME}:')
+old_lines=$(dmesg | grep -c '{NAME}:')
 insmod {_FILE} "$@" && exit
-dmesg | grep '{NAME}:' | tail -n "+$((said + 1))" >&2
+dmesg | grep '{NAME}:' | tail -n "+$((old_lines + 1))" >&2
 exit 1
 """
 _SET_UP = """
@@ -43,9 +43,9 @@ done
 
 @dataclass(frozen=True)
 class PciFunction:
-    """What an HCA's PCI function says it is: by default a ConnectX of revision a0.
+    """The identity of an HCA's PCI function; by default a ConnectX of revision a0.
 
-    ``driver`` is the name that sysfs shows for the driver that is bound to it.
+    ``driver`` is the name of its driver in sysfs.
     """
 
     vendor: int = 0x15B3
@@ -57,12 +57,12 @@ class PciFunction:
 
 @dataclass(frozen=True)
 class InfiniBand:
-    """HCAs and their fabric, as they are when loaded; MTUs are in bytes.
+    """HCAs and their fabric, as they are after loading; MTUs are in bytes.
 
-    ``hcas`` (1 to 8) have ``ports`` (1 or 2) each and do ``hca_mtu``; links run with
+    Each of ``hcas`` (1 to 8) has ``ports`` (1 or 2) and supports ``hca_mtu``; links use
     ``active_mtu``, by default the same; multicast groups, and so IPoIB, have
-    ``group_mtu``. ``pkeys`` is every port's table. ``hca_type`` is by default what
-    Mellanox's drivers make of the PCI device.
+    ``group_mtu``. ``pkeys`` is the table of every port. The default of ``hca_type`` is
+    the value that Mellanox's drivers derive from the PCI device.
     """
 
     hcas: int = 2
@@ -95,22 +95,24 @@ class InfiniBand:
 
     @property
     def netdevs(self) -> tuple[str, ...]:
-        """The IPoIB netdevs, one a port: ``ib0``, ``ib1``."""
+        """The IPoIB netdevs, one per port: ``ib0``, ``ib1``."""
         return tuple(f"ib{number}" for number in range(self.hcas * self.ports))
 
     @property
     def gives_carrier(self) -> bool:
-        """Whether IPoIB joins its groups: there is an SM, and links can take them."""
+        """Whether IPoIB can join its groups: there is an SM, and links support their
+        MTU.
+        """
         return self.subnet_manager and self.group_mtu <= self.link_mtu
 
     @property
     def link_mtu(self) -> int:
-        """The MTU that links run with."""
+        """The MTU of the links."""
         return self.active_mtu or self.hca_mtu
 
     def parameters(self) -> list[str]:
         """Return the module's parameters, as insmod takes them. Pure."""
-        words = {
+        values = {
             "hcas": self.hcas,
             "ports": self.ports,
             "hca_mtu": self.hca_mtu,
@@ -130,13 +132,13 @@ class InfiniBand:
             "driver": self.pci.driver,
         }
         if self.hca_type:
-            words["hca_type"] = self.hca_type
-        return [f"{name}={word}" for name, word in words.items()]
+            values["hca_type"] = self.hca_type
+        return [f"{name}={value}" for name, value in values.items()]
 
     def load(self, guest: Guest) -> None:
-        """Bring it up. All netdevs are up and have carrier then, if there is an SM.
+        """Load the fabric. Then all netdevs are up, and have carrier if there is an SM.
 
-        Raises CommandFailed, with the module's reason where it refuses a value.
+        Raises CommandFailed, with the module's reason if it refuses a value.
         """
         modules.load(guest, *self.modules)
         guest.run(
@@ -148,11 +150,11 @@ class InfiniBand:
         guest.run(["bash", "-c", wait, "netdevs", *self.netdevs], check=True)
 
     def unload(self, guest: Guest) -> None:
-        """Take HCAs, fabric and netdevs away, whoever uses them."""
+        """Remove HCAs, fabric and netdevs, even if they are in use."""
         guest.run(["rmmod", NAME], check=True)
 
     def bring_up(self, guest: Guest, netdev: str, addresses: Sequence[str]) -> None:
-        """Plug in the cable of ``netdev`` and give it its addresses; load it at need.
+        """Plug in the cable of ``netdev`` and set its addresses; load it if necessary.
 
         With :meth:`take_down` this is a :class:`lab.topology.Fabric`.
         """
@@ -162,8 +164,8 @@ class InfiniBand:
         set_up(guest, netdev, addresses)
 
     def take_down(self, guest: Guest, netdev: str) -> None:
-        """Pull the cable of ``netdev``. Its RDMA device stays: without that an IPoIB
-        netdev would be gone, and its addresses with it.
+        """Pull the cable of ``netdev``. Its RDMA device stays: without it the IPoIB
+        netdev would disappear, with its addresses.
         """
         self.port_down(guest, *self.port_of(netdev))
 
@@ -173,21 +175,21 @@ class InfiniBand:
         return self.devices[number // self.ports], number % self.ports + 1
 
     def port_down(self, guest: Guest, device: str, port: int = 1) -> None:
-        """Pull the cable: ``ports/N/state`` DOWN, no carrier, connections end."""
+        """Pull the cable: ``ports/N/state`` is DOWN, no carrier, connections end."""
         self._write(guest, _port(device, port, "cable"), "0")
 
     def port_up(self, guest: Guest, device: str, port: int = 1) -> None:
-        """Plug it in again: ACTIVE at once, INIT without a subnet manager."""
+        """Plug in the cable: ACTIVE at once, INIT without a subnet manager."""
         self._write(guest, _port(device, port, "cable"), "1")
 
     def set_pkeys(
         self, guest: Guest, device: str, pkeys: Sequence[int], port: int = 1
     ) -> None:
-        """Give a port another P_Key table, as a partition's admin does."""
+        """Set the P_Key table of a port, as the admin of partitions does."""
         self._write(guest, _port(device, port, "pkeys"), _pkeys(pkeys))
 
     def set_group_mtu(self, guest: Guest, mtu: int) -> None:
-        """Let the SM make its groups anew, with another MTU: IPoIB joins again."""
+        """Let the SM create its groups again with another MTU; IPoIB joins again."""
         self._write(guest, f"{_PARAMETERS}/group_mtu", str(mtu))
 
     def set_subnet_manager(self, guest: Guest, there: bool) -> None:
@@ -195,12 +197,12 @@ class InfiniBand:
         self._write(guest, f"{_PARAMETERS}/subnet_manager", str(int(there)))
 
     def unbind(self, guest: Guest, number: int) -> None:
-        """Take HCA ``number``, from 0, from its driver: the adapter alone is left."""
+        """Unbind HCA ``number``, from 0, from its driver; only the adapter remains."""
         path = f"/sys/bus/pci/drivers/{self.pci.driver}/unbind"
         self._write(guest, path, _pci_address(number))
 
     def bind(self, guest: Guest, number: int) -> None:
-        """Give the adapter back to the driver."""
+        """Bind the adapter to its driver again."""
         path = f"/sys/bus/pci/drivers/{self.pci.driver}/bind"
         self._write(guest, path, _pci_address(number))
 
@@ -218,7 +220,7 @@ def set_up(host: Host, netdev: str, addresses: Sequence[str]) -> None:
     """Give ``netdev`` its addresses (``10.0.0.1/24``) and set it up."""
     lines = [f"ip link set {netdev} up"]
     for address in addresses:
-        # An IPv6 address is of use at once without asking whether others have it.
+        # Without duplicate address detection an IPv6 address can be used at once.
         nodad = " nodad" if ":" in address else ""
         lines.append(f"ip address replace {address} dev {netdev}{nodad}")
     host.run(" && ".join(lines), check=True)
@@ -233,5 +235,5 @@ def _port(device: str, port: int, name: str) -> str:
 
 
 def _pci_address(number: int) -> str:
-    """Return the address of HCA ``number``; lab/ib_fabric/pci_function.c has it."""
+    """Return the address of HCA ``number``, as in lab/ib_fabric/pci_function.c."""
     return f"001b:00:{number:02x}.0"

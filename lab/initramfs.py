@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The guest's initramfs: busybox, the few modules a root over 9p needs, lab/boot/.
+"""Make the guest's initramfs: busybox, the modules for a root over 9p, and lab/boot/.
 
-Made in Python (the cpio "newc" format is a header a file), once for each content.
+It is made in Python (the cpio format "newc" has one header per file), once per content.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from lab import systemd_boot
 from lab.cache import Provision, cache_folder
 from lab.problem import LabProblem
 
-# To find the root, and to talk with the command agent.
+# For the root file system and for the command agent.
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console")
-# For a disk; ext4 asks for its checksum by alias, which only modprobe knows.
+# For a disk; ext4 requests its checksum module by an alias that only modprobe resolves.
 DISK_MODULES = ("virtio_blk", "crc32c_generic", "ext4")
 
 _BOOT = Path(__file__).parent / "boot"
@@ -29,9 +29,9 @@ _FILE = 0o100644
 def initramfs(
     provision: Provision, *, systemd: bool = False, disk: bool = False
 ) -> Path:
-    """Return the initramfs for guests made of ``provision``; make it if need be.
+    """Return the initramfs for guests made of ``provision``; make it if necessary.
 
-    ``systemd`` makes that the first process; ``disk``: the guest has /dev/vda.
+    ``systemd``: the first process is systemd. ``disk``: the guest has /dev/vda.
     """
     files = _files(provision, (*BOOT_MODULES, *(DISK_MODULES if disk else ())))
     content = archive({**files, **(systemd_boot.files() if systemd else {})})
@@ -62,7 +62,7 @@ def _files(provision: Provision, names: Iterable[str]) -> dict[str, bytes]:
 
 
 def load_order(modules_dep: str, names: Iterable[str]) -> list[str]:
-    """Return the files to insert, in order, for ``names`` and what they need. Pure.
+    """Return the files to insert, in order: ``names`` and their dependencies. Pure.
 
     ``modules_dep`` is the text of modules.dep(5). Raises LabProblem for a module
     that is not in it.
@@ -91,7 +91,7 @@ def load_order(modules_dep: str, names: Iterable[str]) -> list[str]:
 def archive(files: Mapping[str, bytes]) -> bytes:
     """Return a cpio archive (newc) of ``files`` and their folders. Pure.
 
-    A script (``#!``) and a program can be executed.
+    Scripts (``#!``) and programs are executable.
     """
     folders = {
         str(parent)
@@ -113,7 +113,7 @@ def _mode(content: bytes) -> int:
 
 
 def _entry(inode: int, name: str, mode: int, content: bytes) -> bytes:
-    """One member: Documentation/driver-api/early-userspace/buffer-format.rst."""
+    """Return a member (Documentation/driver-api/early-userspace/buffer-format.rst)."""
     path = name.encode() + b"\0"
     fields = (inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(path), 0)
     header = b"070701" + b"".join(b"%08X" % field for field in fields)

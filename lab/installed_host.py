@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ovirt-rdma in a guest as the package ``ovirt-rdma-host`` installs it.
+"""Install ovirt-rdma in a guest as the package ``ovirt-rdma-host`` does.
 
-Command, systemd units, udev rules, tmpfiles.d, VDSM hooks and the launcher stand where
-the package puts them (``make install-host-files``). Units are enabled as its preset
-says, and nothing is started.
+Command, systemd units, udev rules, tmpfiles.d, VDSM hooks and the launcher have the
+paths of the package (``make install-host-files``). Units are enabled by the package's
+preset; nothing is started.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ COMMAND = "/usr/bin/ovirt-rdma-host"
 HOOKS = "/usr/libexec/vdsm/hooks"
 _CHECKOUT = Path(__file__).resolve().parents[1]
 _LIBRARY = "/usr/lib/python3/dist-packages/ovirt_rdma"
-# What VDSM's Python imports of ours; the command has the checkout's own environment,
+# The packages that VDSM's Python imports. The command uses the checkout's environment,
 # because the guest's Python may lack PyYAML and jsonschema.
 _ROOMS = ("host", "storage", "vdsm_hooks")
-# What the scripts of our package, and of VDSM's, do when they are installed; presets
-# are for the first time only (%systemd_post).
+# The install scripts of our package and of VDSM's; presets are applied only at the
+# first installation (%systemd_post).
 _SET_UP = f"""
 set -e
 new=$([ -e {COMMAND} ] || echo yes)
@@ -50,10 +50,10 @@ fi
 
 
 def install(guest: Guest) -> None:
-    """Install it in ``guest``, with the checkout's present files; again is an update.
+    """Install the checkout's current files in ``guest``; a second call is an update.
 
-    Users vdsm and kvm (36) are there then. Raises CommandFailed, and LabProblem where
-    the files cannot be collected.
+    User vdsm and group kvm (36) exist afterwards. Raises CommandFailed, and LabProblem
+    if the files cannot be collected.
     """
     guest.run(_SET_UP, input=_archive(), check=True)
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs one command for as long as whoever started it lives; then tidies up.
+"""Run one command as long as its starter lives, then clean up.
 
 ``python keeper.py JSON`` with ``{"command": ARGV, "folder": PATH, "fds": [NUMBER...],
 "sockets": [PATH...]}``: the command runs in the folder with the file descriptors, and
-makes the sockets. Its standard input is a pipe whose other end the starter holds: when
-that closes, on purpose, by Ctrl-C or by kill -9, the command is killed. The sockets'
-folders are made before, shared with others, and removed after by the last one. So
-nothing has to be remembered at exit.
+creates the sockets. This program's standard input is a pipe from the starter: when it
+closes, on purpose, by Ctrl-C or by kill -9, the command is killed. The folders of the
+sockets are made before, may be shared with other commands, and are removed afterwards
+by the last one. So the starter needs no cleanup at exit.
 """
 
-# Imports only what starts quickly, so no pathlib:
+# Imports only modules that load quickly, so no pathlib:
 # ruff: noqa: PTH103, PTH106, PTH108, PTH120
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import sys
 
 
 def main(text: str) -> int:
-    """Run what ``text`` says; return the command's exit status."""
+    """Run the task in ``text``; return the command's exit status."""
     task = json.loads(text)
     status = 127
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kernel as QEMU starts it quickest: unpacked.
+"""Unpack a kernel, because QEMU boots an unpacked one faster.
 
-A packed kernel unpacks itself, under emulation in some 3 s of each boot; QEMU
-starts an unpacked one as well, by its PVH entry.
+A packed kernel unpacks itself at each boot, which takes some 3 s under emulation. QEMU
+can start an unpacked kernel by its PVH entry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECTOR = 512
 
 
 def unpacked(image: bytes) -> Optional[bytes]:
-    """Return the ELF kernel inside a bzImage, or None if it is not packed with xz."""
+    """Return the ELF kernel in a bzImage; None if it is not packed with xz."""
     if image[_MAGIC : _MAGIC + 4] != b"HdrS":
         return None
     setup = (image[_SETUP_SECTS] or 4) + 1

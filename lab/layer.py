@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a guest layer is made of, and the key that names it."""
+"""List the packages of a guest layer, and compute the key that identifies it."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ GUEST_PACKAGES = (
     "systemd-sysv",
     "udev",
 )
-# Counted up when what is done with the packages changes. 3: the kernel's headers are in
-# it, to build the InfiniBand fabric's module (lab/ib_fabric_build.py).
+# Increased when the handling of the packages changes. 3: the layer contains the kernel
+# headers, to build the InfiniBand fabric's module (lab/ib_fabric_build.py).
 LAYOUT = 3
 
 
 def layer_key(release: str, packages: tuple[str, ...]) -> str:
-    """Name what a layer is made from. Pure.
+    """Return the key of a layer. Pure.
 
-    Not the packages' versions: a layer that works is not fetched again because
-    the archive moved on. Remove the cache folder to get the newest.
+    Versions of packages are not part of it, so a working layer is not fetched again
+    when the archive changes. Remove the cache folder to get the newest versions.
     """
     text = "\n".join([str(LAYOUT), release, KERNEL_METAPACKAGE, *sorted(packages)])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def debian_release() -> str:
-    """Return the machine's release by its code name, or ``unknown``."""
+    """Return the code name of the machine's release, or ``unknown``."""
     try:
         lines = Path("/etc/os-release").read_text().splitlines()
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs of a guest layer, run on the machine with the layer's own libraries."""
+"""Run programs of a guest layer on the machine, with the layer's own libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.problem import LabProblem
 def run_from(layer: Path, program: str, name: str, *arguments: str) -> None:
     """Run ``program``, a path in ``layer``, as ``name``.
 
-    Raises LabProblem with its words if it fails.
+    Raises LabProblem with its output if it fails.
     """
     libraries = layer / "usr/lib/x86_64-linux-gnu"
     done = subprocess.run(
@@ -26,5 +26,5 @@ def run_from(layer: Path, program: str, name: str, *arguments: str) -> None:
         check=False,
     )
     if done.returncode:
-        words = (done.stderr or done.stdout).strip()
-        raise LabProblem(f"{name} {' '.join(arguments)} failed: {words}")
+        output = (done.stderr or done.stdout).strip()
+        raise LabProblem(f"{name} {' '.join(arguments)} failed: {output}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Kernel modules in a guest."""
+"""Load and hide kernel modules in a guest."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ exit ${failed:-0}
 
 
 def load(guest: Guest, *names: str) -> None:
-    """Load modules side by side: each waits on the root file system most of its time.
+    """Load modules in parallel: each mostly waits for the root file system.
 
-    Raises CommandFailed with modprobe's words if one cannot be loaded.
+    Raises CommandFailed with modprobe's output if one cannot be loaded.
     """
     guest.run(["bash", "-c", _LOAD, "modprobe", *names], check=True)
 
 
-# By hand: depmod reads every module there is, under emulation for 20 s.
+# Edits modules.dep itself: depmod reads every module, which takes 20 s under emulation.
 _HIDE = """
 file=$(modinfo -F filename "$1")
 listing=/lib/modules/$(uname -r)/modules.dep
@@ -43,12 +43,12 @@ mv "/run/$1.dep" "/lib/modules/$(uname -r)/modules.dep"
 
 
 def hide(guest: Guest, name: str) -> None:
-    """Unload an idle module and take it away, as on a host that does not have it."""
+    """Unload an idle module and hide it, as on a host that does not have it."""
     guest.run(["bash", "-ec", _HIDE, "hide", name], check=True)
 
 
 def unhide(guest: Guest, name: str) -> None:
-    """Put a hidden module back; it loads when it is needed."""
+    """Restore a hidden module; it loads when it is needed."""
     guest.run(["bash", "-ec", _UNHIDE, "unhide", name], check=True)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A guest's QEMU monitor: what happens to a machine from outside.
+"""Control a guest from outside by its QEMU monitor.
 
-QMP over an inherited socket: JSON lines, one answer to each command, with events
-in between (docs/interop/qmp-spec of QEMU).
+The protocol is QMP over an inherited socket: JSON lines, one answer per command, with
+events in between (docs/interop/qmp-spec of QEMU).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Optional
 from lab.problem import LabProblem
 from lab.qemu import nic_id
 
-# QEMU answers at once, as long as the machine's cores are not all taken.
+# Seconds; QEMU answers at once, unless all cores of the machine are busy.
 _ANSWER_TIMEOUT = 30.0
 
 
@@ -34,23 +34,23 @@ class Monitor:
         self._greeted = False
 
     def pull_cable(self, nic: int = 0) -> None:
-        """Take the link from ``eth<nic>``: the guest sees its carrier go."""
+        """Take down the link of ``eth<nic>``: the guest loses the carrier."""
         self.execute("set_link", name=nic_id(nic), up=False)
 
     def plug_cable(self, nic: int = 0) -> None:
-        """Give ``eth<nic>`` its link back."""
+        """Restore the link of ``eth<nic>``."""
         self.execute("set_link", name=nic_id(nic), up=True)
 
     def freeze(self) -> None:
-        """Stop the guest's time: it is there, and does nothing."""
+        """Pause the guest: it exists, but does nothing."""
         self.execute("stop")
 
     def thaw(self) -> None:
-        """Let a frozen guest go on where it was."""
+        """Let a paused guest continue."""
         self.execute("cont")
 
     def execute(self, command: str, **arguments: object) -> None:
-        """Have QEMU do ``command``. LabProblem if it says no, or says nothing."""
+        """Let QEMU execute ``command``. Raises LabProblem on an error or no answer."""
         with self._lock:
             if not self._greeted:
                 self._answer_to({"execute": "qmp_capabilities"})
@@ -58,7 +58,7 @@ class Monitor:
             self._answer_to({"execute": command, "arguments": arguments})
 
     def close(self) -> None:
-        """Hang up; the guest goes on."""
+        """Close the connection; the guest keeps running."""
         self._lines.close()
         self._connection.close()
 
@@ -73,10 +73,10 @@ class Monitor:
             raise LabProblem(f"{what} failed: {error}")
 
     def _error(self) -> Optional[str]:
-        """Read until an answer; its error, or None."""
+        """Read until an answer; return its error, or None."""
         for line in self._lines:
             message = json.loads(line)
-            # The greeting and events are neither.
+            # The greeting and events have neither.
             if "return" in message:
                 return None
             if "error" in message:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Netdevs over a guest's NICs as oVirt stacks them: bonds, VLANs and bridges.
+"""Build bonds, VLANs and bridges over a guest's NICs, as oVirt does.
 
 with stacked(guest, Bond("bond7", ("eth1", "eth2")), Vlan("bond7", 100)):
     guest.run("ip address add 10.98.0.2/24 dev bond7.100", check=True)
@@ -43,7 +43,7 @@ class Vlan:
 
     @property
     def name(self) -> str:
-        """As VDSM names it: ``eth1.100``."""
+        """The name that VDSM gives it: ``eth1.100``."""
         return f"{self.lower}.{self.number}"
 
     @property
@@ -82,10 +82,10 @@ Layer = Union[Bond, Vlan, Bridge]
 
 @contextmanager
 def stacked(guest: Guest, *layers: Layer) -> Iterator[None]:
-    """Build ``layers``, the lowest first, and take them away again.
+    """Build ``layers``, the lowest first, and remove them at the end.
 
-    All are up, and have a carrier, when it returns. The NICs below are left down
-    and without addresses. Raises CommandFailed.
+    Within the context all are up and have a carrier. Afterwards the NICs below are down
+    and have no addresses. Raises CommandFailed.
     """
     modules.load(guest, *(layer.module for layer in layers))
     names = [layer.name for layer in layers]

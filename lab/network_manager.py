@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""NetworkManager in a guest with systemd; it is off until it is started."""
+"""Start and use NetworkManager in a guest with systemd."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lab.guest import Guest
 
 _UNMANAGED = "/etc/NetworkManager/conf.d/lab-unmanaged.conf"
-# nm-online -s: until it has seen all netdevs and brought up what it can.
+# nm-online -s: until it has found all netdevs and activated what it can.
 _START = """
 if systemctl -q is-active NetworkManager; then
     nmcli general reload conf
@@ -17,7 +17,7 @@ else
 fi
 nm-online -s -q -t 60
 """
-# Tentative: nobody may use the address yet.
+# A tentative address cannot be used yet.
 _WAIT_FOR_ADDRESSES = """
 netdev=$1
 shift
@@ -30,10 +30,10 @@ done
 
 
 def start_network_manager(guest: Guest, unmanaged: Sequence[str] = ()) -> None:
-    """Start it, and return when it has seen the netdevs that are there.
+    """Start NetworkManager, and return when it has found the existing netdevs.
 
-    It leaves the netdevs named ``unmanaged`` alone, those of an earlier call no
-    longer. Where it runs it takes up that list. Raises CommandFailed.
+    It does not manage the netdevs of ``unmanaged``; the list replaces that of an
+    earlier call. If it is already running, it reloads that list. Raises CommandFailed.
     """
     devices = ",".join(f"interface-name:{netdev}" for netdev in unmanaged)
     settings = f"[keyfile]\nunmanaged-devices={devices}\n"
@@ -43,24 +43,24 @@ def start_network_manager(guest: Guest, unmanaged: Sequence[str] = ()) -> None:
 def add_infiniband_profile(
     guest: Guest, netdev: str, addresses: Sequence[str], *, mode: str = "datagram"
 ) -> None:
-    """Make an admin's own profile for an IPoIB netdev, with fixed ``addresses``
-    (``10.0.0.1/24``), unless a profile of its name is there.
+    """Make a profile for an IPoIB netdev, as an admin does, with static ``addresses``
+    (``10.0.0.1/24``), unless a profile with its name exists.
 
-    The profile is called like the netdev; NetworkManager brings it up by itself when
-    that has carrier (:func:`wait_for_addresses`).
+    The profile has the name of the netdev; NetworkManager activates it when the netdev
+    has carrier (:func:`wait_for_addresses`).
     """
     settings = ["infiniband.transport-mode", mode]
     for version in ("4", "6"):
-        own = [each for each in addresses if (":" in each) == (version == "6")]
+        own = [addr for addr in addresses if (":" in addr) == (version == "6")]
         if own:
             settings += [f"ipv{version}.addresses", ",".join(own)]
         settings += [f"ipv{version}.method", "manual" if own else "disabled"]
-    words = ["type", "infiniband", "con-name", netdev, "ifname", netdev, *settings]
+    profile = ["type", "infiniband", "con-name", netdev, "ifname", netdev, *settings]
     if guest.run(["nmcli", "connection", "show", "id", netdev]).exit_code:
-        guest.run(["nmcli", "connection", "add", *words], check=True)
+        guest.run(["nmcli", "connection", "add", *profile], check=True)
 
 
 def wait_for_addresses(guest: Guest, netdev: str, addresses: Sequence[str]) -> None:
     """Wait until ``netdev`` has ``addresses`` (``10.0.0.1/24``), ready for use."""
-    words = ["bash", "-c", _WAIT_FOR_ADDRESSES, "addresses", netdev, *addresses]
-    guest.run(words, check=True)
+    command = ["bash", "-c", _WAIT_FOR_ADDRESSES, "addresses", netdev, *addresses]
+    guest.run(command, check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kernel's NFS server in a guest, over TCP and, if wanted, RDMA."""
+"""Run the kernel's NFS server in a guest, over TCP and, if wanted, RDMA."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lab.second_host import Host
 
 RDMA_PORT = 20049
 VERSIONS = ("3", "4.0", "4.1", "4.2")
-# Where vdsm:kvm, 36:36, may write, as oVirt asks of an export.
+# vdsm:kvm must be able to write, as oVirt requires of an export.
 _OWNER = "36:36"
-# Overlay cannot be exported to NFS 4 and is no root for it; a tmpfs can and is, and
-# rootdir= keeps paths the same for NFS 3 and 4.
+# NFS 4 can neither export an overlay nor use it as root, but it can use a tmpfs.
+# rootdir= makes the paths of NFS 3 and 4 the same.
 _ROOT = "/nfsroot"
 
 _PREPARE = f"""
@@ -31,8 +31,8 @@ fi
 class NfsServer:
     """knfsd in ``guest``: off until :meth:`start`, with nothing exported.
 
-    ``block_size`` in bytes is the largest rsize and wsize it grants. A guest that
-    was off has forgotten everything: start and export again.
+    ``block_size`` in bytes is the largest rsize and wsize that it grants. A guest that
+    was off has lost everything: start and export again.
     """
 
     modules = ("nfsd",)
@@ -42,27 +42,27 @@ class NfsServer:
         self._block_size = block_size
 
     def start(self, rdma_port: Optional[int] = RDMA_PORT) -> None:
-        """Start it; with ``rdma_port`` None it listens on TCP only.
+        """Start the server; with ``rdma_port`` None it listens on TCP only.
 
-        Raises CommandFailed, also when the RDMA listener does not come up.
+        Raises CommandFailed, also if the RDMA listener does not come up.
         """
         start_rpc_services(self.guest)
         lines = [
             f"cat > /etc/nfs.conf <<'END'\n{configuration(rdma_port)}END",
             _PREPARE,
-            # The kernel takes 10 s at least for either (fs/nfsd/nfsctl.c), and only
-            # before its threads run; v4_end_grace is what removes the wait.
+            # The kernel accepts 10 s or more for either (fs/nfsd/nfsctl.c), and only
+            # before its threads run; v4_end_grace removes the wait.
             "echo 10 > /proc/fs/nfsd/nfsv4leasetime",
             "echo 10 > /proc/fs/nfsd/nfsv4gracetime",
-            # lockd has its own, for NFS 3: by default 50 s without locks.
+            # lockd has its own grace period for NFS 3: by default 50 s without locks.
             "echo 3 > /proc/sys/fs/nfs/nlm_timeout",
             "echo 1 > /proc/sys/fs/nfs/nlm_grace_period",
             f"echo {self._block_size} > /proc/fs/nfsd/max_block_size",
             "exportfs -ra",
-            # nfs.conf, and not a write to portlist: one that names a listener a
-            # second time makes this kernel oops.
+            # With nfs.conf instead of a write to portlist: adding a listener a second
+            # time makes this kernel oops.
             "rpc.nfsd 4",
-            # Refused where it has ended, as with nfsdcld and no clients to reclaim.
+            # Refused if it has ended, as with nfsdcld and no clients to reclaim.
             "cd /proc/fs/nfsd && { grep -qx Y v4_end_grace || echo Y > v4_end_grace; }",
         ]
         if rdma_port is not None:
@@ -73,24 +73,25 @@ class NfsServer:
         self._do("\n".join(lines))
 
     def stop(self) -> None:
-        """Stop it; rpcbind and mountd stay, as after ``rpc.nfsd 0``."""
+        """Stop the server; rpcbind and mountd stay, as after ``rpc.nfsd 0``."""
         self._do("rpc.nfsd 0")
 
     def restart(self, rdma_port: Optional[int] = RDMA_PORT) -> None:
-        """Stop and start it: the only way to lose a listener."""
+        """Stop and start the server: the only way to remove a listener."""
         self.stop()
         self.start(rdma_port)
 
     def add_export(self, path: str, clients: str = "*") -> None:
-        """Export ``path``, an empty folder that vdsm:kvm owns, to ``clients``; what is
-        exported already stays as it is.
+        """Export ``path``, an empty folder that vdsm:kvm owns, to ``clients``.
+
+        An existing export is unchanged.
         """
         options = "rw,no_root_squash,insecure,no_subtree_check"
         lines = [
             f"grep -qF '{path} {clients}(' /etc/exports && exit",
             f"mkdir -p {_ROOT}{path}",
             f"chown {_OWNER} {_ROOT}{path}",
-            # A tmpfs has no UUID: the number is what tells exports apart.
+            # A tmpfs has no UUID, so a number identifies the export.
             "number=$(($(wc -l < /etc/exports) + 1))",
             f'echo "{path} {clients}({options},fsid=$number)" >> /etc/exports',
             "exportfs -ra",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Debian packages for guests: found and fetched by apt, unpacked, never installed.
+"""Find and fetch Debian packages for guests with apt, and unpack them.
 
-What guests need beside the machine's own files (an NFS server, RDMA user space, a
-kernel) must not be installed on the machine: it would start daemons and put a
-kernel into /boot. apt is asked as if nothing were installed at all, so that what
-it names is complete and does not change with what the machine has.
+They are never installed: the packages that guests need beside the machine's own files
+(an NFS server, RDMA user space, a kernel) would start daemons and add a kernel to
+/boot. apt runs as if nothing were installed, so that its list is complete and does not
+depend on the machine.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from lab.problem import LabProblem
 _INST = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", re.MULTILINE)
 _IMAGE = re.compile(r"\blinux-image-\d\S*")
 _HEADERS = re.compile(r"\blinux-(?:headers|kbuild)-\d[^\s,]*")
-# Debian's own folder links since the merged /usr; packages of Debian 12 still hold
-# files under both names.
+# Debian's folder links since the merged /usr; packages of Debian 12 still have files
+# under both names.
 _MERGED = ("bin", "sbin", "lib", "lib64")
 
 
 class Apt:
     """apt's view of the archive, without root and without the machine's state.
 
-    ``folder`` keeps the downloads and, where the machine's own package lists are
-    absent or out of date, lists of our own.
+    ``folder`` has the downloads and, if the machine's own package lists are missing or
+    out of date, separate lists.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class Apt:
         self._status.write_text("")
 
     def closure(self, names: Sequence[str]) -> dict[str, str]:
-        """Return ``{name: version}`` of ``names`` and all they depend on."""
+        """Return ``{name: version}`` of ``names`` and all their dependencies."""
         answer = self._run(
             "apt-get", "install", "--simulate", "--no-install-recommends", *names
         )
@@ -60,7 +60,7 @@ class Apt:
         return [name, *parse_kernel_headers(answer)]
 
     def download(self, wanted: dict[str, str]) -> list[Path]:
-        """Fetch the packages that are not here yet; return the .deb files of all."""
+        """Fetch the missing packages; return the .deb files of all."""
         absent = [
             f"{name}={version}"
             for name, version in wanted.items()
@@ -75,7 +75,7 @@ class Apt:
         return [deb for deb in debs.values() if deb is not None]
 
     def version(self, name: str) -> str:
-        """Return the version that apt would install of ``name``."""
+        """Return the version of ``name`` that apt would install."""
         answer = self._run("apt-cache", "show", "--no-all-versions", name)
         return next(
             line.split()[1]
@@ -84,7 +84,7 @@ class Apt:
         )
 
     def use_own_lists(self) -> None:
-        """Fetch package lists of our own (once) and use those from now on."""
+        """Fetch separate package lists (once) and use those from now on."""
         self._own_lists = True
         (self._lists / "partial").mkdir(parents=True, exist_ok=True)
         self._run("apt-get", "update", "--quiet=2")
@@ -99,12 +99,12 @@ class Apt:
             f"Dir::State::status={self._status}",
             f"Dir::Cache::archives={self.archives}",
             "Debug::NoLocking=1",
-            # The cache is ours alone: apt's own user cannot write there.
+            # apt's own user cannot write to our cache.
             "APT::Sandbox::User=",
         ]
         if self._own_lists:
             settings.append(f"Dir::State::lists={self._lists}")
-        options = [word for setting in settings for word in ("-o", setting)]
+        options = [option for setting in settings for option in ("-o", setting)]
         done = subprocess.run(
             [command[0], *options, *command[1:]],
             capture_output=True,
@@ -113,28 +113,28 @@ class Apt:
             cwd=cwd,
         )
         if done.returncode:
-            words = done.stderr.strip() or done.stdout.strip()
-            raise LabProblem(f"{' '.join(command[:2])} failed: {words}")
+            output = done.stderr.strip() or done.stdout.strip()
+            raise LabProblem(f"{' '.join(command[:2])} failed: {output}")
         return done.stdout
 
 
 def parse_simulation(text: str) -> dict[str, str]:
-    """Read ``{name: version}`` off the output of ``apt-get --simulate install``."""
+    """Return ``{name: version}`` from the output of ``apt-get --simulate install``."""
     return {name.partition(":")[0]: version for name, version in _INST.findall(text)}
 
 
 def parse_kernel_image(text: str, metapackage: str) -> str:
-    """Read the image package's name off ``apt-cache show linux-image-ARCH``."""
+    """Return the image package's name from ``apt-cache show linux-image-ARCH``."""
     for line in text.splitlines():
-        found = _IMAGE.search(line) if line.startswith("Depends:") else None
-        if found:
-            return found.group()
+        match = _IMAGE.search(line) if line.startswith("Depends:") else None
+        if match:
+            return match.group()
     raise LabProblem(f"{metapackage} depends on no kernel image, as apt-cache shows it")
 
 
 def parse_kernel_headers(text: str) -> list[str]:
-    """Read what else holds headers and the kernel's own build, off ``apt-cache show
-    linux-headers-RELEASE``. The compiler it depends on is not one of them.
+    """Return the other packages with headers and the kernel's own build tools, from
+    ``apt-cache show linux-headers-RELEASE``; without the compiler.
     """
     return [
         name

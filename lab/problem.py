@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What can go wrong in the lab, as sentences for the person who runs it."""
+"""Define the errors of the lab; their texts are for the person who runs it."""
 
 from __future__ import annotations
 
 
 class LabProblem(Exception):
-    """The lab cannot do what it was asked; the text says what, where and what to do."""
+    """The lab cannot do something; the text says what, where and what to do."""
 
 
 class NotProvisioned(LabProblem):
-    """What guests are made of is not on this machine yet (python3 -m lab.provision)."""
+    """The lab's downloads are not on this machine yet (python3 -m lab.provision)."""
 
 
 class GuestDied(LabProblem):
-    """The guest never came up, or is gone; the text ends with the console's tail."""
+    """The guest did not come up, or has ended; the text ends with its console."""
 
 
 class CommandFailed(LabProblem):
@@ -21,4 +21,4 @@ class CommandFailed(LabProblem):
 
 
 class CommandTimeout(CommandFailed):
-    """A command in a guest took longer than it was given, and was killed."""
+    """A command in a guest exceeded its timeout, and was killed."""

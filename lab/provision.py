@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``python3 -m lab.provision``: fetch once what guests are made of.
+"""``python3 -m lab.provision``: fetch once the files that guests are made of.
 
 QEMU, and the compiler for the InfiniBand fabric's kernel module, are installed on the
 machine (tools/install-debian-packages); everything else is downloaded into the cache
-folder and unpacked there, as one layer for guests.
-A second run finds the layer and does nothing. Layers of other checkouts stay: their
-guests may be running.
+folder and unpacked there, as one layer for guests. A second run finds the layer and
+does nothing. Layers of other checkouts stay, because their guests may be running.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from lab.problem import LabProblem, NotProvisioned
 
 HOST_PACKAGES = (
     "qemu-system-x86",
-    "gcc",  # of the same release as the kernel, so what that was built with
+    "gcc",  # of the kernel's release, so the compiler that built the kernel
     "libelf1",  # for objtool of the kernel's own build
     "make",
     "openssh-client",  # tests/lab/test_engine_ansible_lab.py
 )
-# Megabytes that a layer takes, with what is downloaded for it.
+# Megabytes of a layer, with its downloads.
 ROOM = 1100
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
@@ -50,9 +49,9 @@ def main() -> int:
 
 
 def provision() -> cache.Provision:
-    """Make sure all that guests need is on this machine, and return where.
+    """Fetch everything that guests need, if it is missing, and return where it is.
 
-    Raises LabProblem with what is missing where that cannot be done.
+    Raises LabProblem with what is missing if that is not possible.
     """
     if platform.machine() != "x86_64":
         raise LabProblem(
@@ -83,7 +82,7 @@ def provision() -> cache.Provision:
                 return made
     except OSError as error:
         raise LabProblem(
-            f"what guests are made of cannot be kept in {folder} ({error}); set"
+            f"the lab's downloads cannot be kept in {folder} ({error}); set"
             " OVIRT_RDMA_CACHE to another folder"
         ) from None
 
@@ -104,8 +103,8 @@ def _make_layer(folder: Path, key: str) -> cache.Provision:
     try:
         image, debs = _download(apt)
     except LabProblem:
-        # The machine's package lists are absent, or name what the archive no
-        # longer holds: try once more with fresh ones.
+        # The machine's package lists are missing, or name packages that the archive no
+        # longer has: try once more with new lists.
         apt.use_own_lists()
         image, debs = _download(apt)
     layer = folder / f"layer-{key}"
@@ -113,7 +112,7 @@ def _make_layer(folder: Path, key: str) -> cache.Provision:
     unpack(debs, layer)
     release = _release(image)
     run_from(layer, "usr/bin/kmod", "depmod", "-b", str(layer), release)
-    # A guest that has to compile the agent's imports boots 2 s later.
+    # If a guest must compile the agent's imports, its boot takes 2 s longer.
     names = ("-s", str(layer), "-p", "/")  # as guests see them, for tracebacks
     compiling = ("-m", "compileall", "-q", *names, str(layer))
     run_from(layer, "usr/bin/python3", "python3", *compiling)
@@ -130,8 +129,8 @@ def _make_layer(folder: Path, key: str) -> cache.Provision:
 def _download(apt: Apt) -> tuple[str, list[Path]]:
     image = apt.kernel_image(KERNEL_METAPACKAGE)
     wanted = apt.closure(GUEST_PACKAGES)
-    # Without their dependencies: those make an initramfs, and we make our own; or they
-    # are a compiler, and the machine's is used.
+    # Without their dependencies: tools for an initramfs, which the lab makes itself,
+    # and a compiler, of which the machine's is used.
     for name in (image, *apt.kernel_headers(_release(image))):
         wanted[name] = apt.version(name)
     return image, apt.download(wanted)

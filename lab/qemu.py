@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The QEMU command line of a guest. Pure, but for the names of a wire's sockets.
+"""Build the QEMU command line of a guest. Pure, except for a wire's socket names.
 
-No guest reaches any network: no user networking, no bridge, only unix sockets
-between guests of one run.
+No guest can reach a network: there is no user networking and no bridge, only unix
+sockets between the guests of one run.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PROGRAM = "qemu-system-x86_64"
 class Nic:
     """A virtio NIC; ``eth0`` is the first in the guest.
 
-    ``local`` and ``remote`` are the unix datagram sockets of the two ends of a
-    wire (:class:`Wire`); without them the NIC has a link and nobody behind it.
+    ``local`` and ``remote`` are the unix datagram sockets of the two ends of a wire
+    (:class:`Wire`); without them the NIC has a link, but no other host on it.
     """
 
     mac: str
@@ -32,30 +32,30 @@ class Nic:
 
 
 class Wire:
-    """Joins two NICs; ``number`` tells a pair's wires apart. Either guest may die and
-    come back.
+    """Joins two NICs; ``number`` identifies the wire of a pair. Either guest may die
+    and come back.
     """
 
     def __init__(self, number: int = 0) -> None:
-        # Made when a guest starts, removed by the last one's keeper.
+        # Made when a guest starts, removed by the keeper of the last one.
         folder = Path(tempfile.gettempdir()) / f"ovirt-rdma-wire-{secrets.token_hex(6)}"
         mac = f"52:54:00:99:{number:02x}"
         self.a = Nic(f"{mac}:01", folder / "a", folder / "b")
         self.b = Nic(f"{mac}:02", folder / "b", folder / "a")
 
 
-# A NIC with a link and nobody behind it: RDMA and NFS to one's own address.
+# A NIC with a link and no other host: for RDMA and NFS to the guest's own address.
 ALONE = Nic("52:54:00:99:00:01")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a guest's machine is made of.
+    """The parts of a guest's machine.
 
     ``agent_fd`` and ``monitor_fd`` are file descriptors of connected stream sockets,
-    for the command agent and for QMP (:mod:`lab.monitor`). ``folder`` is where QEMU
-    runs; sockets are named from there, because a unix socket's path has
-    at most 107 bytes (unix(7)) and a TMPDIR may be longer. ``disk`` is an image, the
+    for the command agent and for QMP (:mod:`lab.monitor`). ``folder`` is QEMU's working
+    directory; paths of sockets are relative to it, because the path of a unix socket
+    has at most 107 bytes (unix(7)) and TMPDIR may be longer. ``disk`` is an image, the
     guest's /dev/vda.
     """
 
@@ -76,8 +76,8 @@ class Machine:
 def accelerator(environment: Mapping[str, str] = os.environ) -> str:
     """Return QEMU's ``-accel``: emulation, unless ``OVIRT_RDMA_LAB_KVM=1``.
 
-    /dev/kvm may be there and not work (nested virtualisation), and QEMU then
-    aborts or hangs, so it is never tried unasked.
+    /dev/kvm may exist but not work (nested virtualisation), and QEMU then aborts or
+    hangs, so it is only used on request.
     """
     return "kvm" if environment.get("OVIRT_RDMA_LAB_KVM") == "1" else "tcg,thread=multi"
 
@@ -108,8 +108,8 @@ def arguments(machine: Machine, accel: str) -> list[str]:
 
 
 def kernel_command_line(hostname: str, more: str) -> str:
-    """Return the kernel's arguments: an oops ends the guest, so that it is seen."""
-    # mitigations=off: they only cost time here.
+    """Return the kernel's arguments; an oops ends the guest, so that it is noticed."""
+    # mitigations=off: they only cost time in the lab.
     base = "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic mitigations=off"
     return f"{base} hostname={hostname} {more}".rstrip()
 
@@ -127,8 +127,8 @@ def _share(tag: str, folder: Path) -> list[str]:
 def _disk(image: Optional[Path]) -> list[str]:
     if image is None:
         return []
-    # unsafe: a guest's power cut is QEMU's end and not the machine's, so what has
-    # reached the image stays. What the guest has not written out yet is lost.
+    # unsafe: a guest's power cut ends QEMU, not the machine, so data in the image
+    # stays. Data that the guest has not written yet is lost.
     file = f"file={_value(image)},format=raw,cache=unsafe"
     return [
         *("-drive", f"if=none,id=disk,{file}"),
@@ -153,8 +153,8 @@ def _nic(number: int, nic: Nic, folder: Path) -> list[str]:
             f"dgram,id={name},local.type=unix,local.path={local}"
             f",remote.type=unix,remote.path={remote}"
         )
-    # Without a speed rxe floods the console with complaints. No option ROM: no
-    # guest boots from its NIC.
+    # Without a speed rxe floods the console with warnings. No option ROM: no guest
+    # boots from its NIC.
     device = (
         f"virtio-net-pci,netdev={name},mac={nic.mac},speed=10000,duplex=full,romfile="
     )
@@ -162,5 +162,5 @@ def _nic(number: int, nic: Nic, folder: Path) -> list[str]:
 
 
 def _value(path: Union[str, Path]) -> str:
-    """Write a path as an option's value: QEMU wants commas doubled."""
+    """Return a path as an option's value, with commas doubled as QEMU requires."""
     return str(path).replace(",", ",,")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``make session``: writes docs/session.md, a terminal session on a real kernel.
+"""``make session``: write docs/session.md, a terminal session on a real kernel.
 
-The host is that of ``make demo`` (lab/demo_host.py), and so are the steps: each is
-checked, and where one does not go as told the document stays as it is.
+The host and the steps are those of ``make demo`` (lab/demo_host.py). Each step is
+checked; if one fails, the document is unchanged.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ _VERSIONS = "uname -r; NetworkManager --version; systemctl --version | head -n 1
 _OPENING = (
     "<!-- SPDX-License-Identifier: GPL-2.0-or-later -->\n"
     "# A terminal session\n\n"
-    "A host with InfiniBand, checked, prepared and put back. Recorded on {when} by a"
-    " program that ran each line which starts with `$` and wrote below it what came"
-    " back, on a terminal of {columns} columns; nothing is typed by hand or shortened."
-    " `make session` records it anew.\n\n"
+    "A host with InfiniBand is checked, prepared and reverted. Recorded on {when} by a"
+    " program: it ran each line that starts with `$`, and below the line is what a"
+    " terminal of {columns} columns showed. Nothing is typed manually or shortened."
+    " `make session` records it again.\n\n"
     "The host is a virtual machine of [the lab](lab.md): Linux {kernel}, NetworkManager"
-    " {network_manager}, {systemd}. The kernel's own ib_ipoib runs over the lab's"
-    " fabric, whose HCAs say that they are an old ConnectX. `make demo` tells the same,"
-    " and measures in between.\n"
+    " {network_manager}, {systemd}. The kernel's own ib_ipoib runs on the lab's fabric,"
+    " whose HCAs identify themselves as an old ConnectX. `make demo` shows the same"
+    " steps, with a measurement in between.\n"
 )
 
 
 def record() -> str:
-    """Return the document, of a session held now. Raises LabProblem."""
+    """Run the session and return the document. Raises LabProblem."""
     guest = demo_host.new_guest()
-    told = io.StringIO()
+    printed = io.StringIO()
     try:
         with demo_host.host_pair(guest) as pair:
             opening = _opening(guest)
             story = Story(guest)
-            with redirect_stdout(told):
+            with redirect_stdout(printed):
                 before = demo_host.look_and_plan(story)
                 demo_host.refuse(story, pair)
                 demo_host.apply_and_confirm(story)
                 demo_host.revert(story, before)
     except LabProblem as problem:
-        raise LabProblem(f"{told.getvalue()}\n{problem}") from problem
-    return "\n".join([opening, *as_markdown(told.getvalue().splitlines()), ""])
+        raise LabProblem(f"{printed.getvalue()}\n{problem}") from problem
+    return "\n".join([opening, *as_markdown(printed.getvalue().splitlines()), ""])
 
 
-def as_markdown(told: Iterable[str]) -> Iterator[str]:
-    """Yield what a story told as Markdown: a heading a chapter, and what was run, with
-    what came back, as it stood on the terminal.
+def as_markdown(printed: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a story as Markdown: one heading per chapter, and commands
+    with their output as on the terminal.
     """
     shown: list[str] = []
-    for line in told:
+    for line in printed:
         if line.startswith((PROMPT, MARGIN)) or (shown and not line):
             shown.append(line[len(MARGIN) :] if line.startswith(MARGIN) else line)
             continue
@@ -93,7 +93,7 @@ def _opening(guest: Guest) -> str:
 
 
 def main() -> int:
-    """Write the document; 0 if the session went as told."""
+    """Write the document; return 0 if all steps succeeded."""
     print("Recording a session in a guest under QEMU; this takes a minute or two ...")
     try:
         DOCUMENT.write_text(record(), encoding="utf-8")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""rpcbind and statd: what NFS 3 needs on both sides of a mount."""
+"""Start rpcbind and statd, which NFS 3 needs on both sides of a mount."""
 
 from __future__ import annotations
 
 from lab.second_host import Host
 
-# The users that Debian's maintainer scripts would have made.
+# With the users that Debian's maintainer scripts would create.
 _SCRIPT = """
 for user in _rpc:990 statd:991; do
     getent passwd ${user%:*} ||

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A second host in one guest: a network, mounts and a host name of its own.
+"""Run a second host in a guest, with its own network, mounts and host name.
 
-The InfiniBand fabric is inside one kernel, so an NFS server and its client that meet
-over it are two hosts of that kind. What is not apart: processes, RDMA devices, and
-files, but for what is mounted.
+The InfiniBand fabric is inside one kernel, so its NFS server and client are two hosts
+of that kind. They share processes, RDMA devices, and files except for their own mounts.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Optional, Protocol, Union
 from lab.command import COMMAND_TIMEOUT, Process, Result
 from lab.guest import Guest
 
-# The first process: it holds the namespaces. /sys is mounted again to show this
-# network's netdevs; /run holds sockets and is not to be shared.
+# The first process, which keeps the namespaces. /sys is mounted again to show the
+# netdevs of this network; /run has sockets and must not be shared.
 _FIRST = """
 set -e
 hostname "$1"
@@ -44,7 +43,7 @@ class Host(Protocol):
 
 
 class SecondHost:
-    """A host called ``name`` in ``guest``, as long as that runs."""
+    """A host called ``name`` in ``guest``, as long as the guest is running."""
 
     def __init__(self, guest: Guest, name: str) -> None:
         self.guest = guest
@@ -53,12 +52,12 @@ class SecondHost:
         self._pid = ""
 
     def power_on(self) -> None:
-        """Make it: it has no netdev but lo. Raises CommandFailed."""
-        words = ["unshare", "--net", "--mount", "--uts", "--propagation", "private"]
+        """Start the host, with lo as its only netdev. Raises CommandFailed."""
+        unshare = ["unshare", "--net", "--mount", "--uts", "--propagation", "private"]
         self._first = self.guest.start(
-            [*words, "bash", "-c", _FIRST, "first", self.name]
+            [*unshare, "bash", "-c", _FIRST, "first", self.name]
         )
-        # /run of the guest, seen through the first process: that is where it is ready.
+        # The host's own /run, seen through its first process, shows that it is ready.
         wait = f"until [ -s /run/{self.name}.pid ]; do sleep 0.05; done"
         see = f"pid=$(cat /run/{self.name}.pid)"
         ready = "until [ -e /proc/$pid/root/run/ready ]; do sleep 0.05; done"
@@ -66,7 +65,9 @@ class SecondHost:
         self._pid = self.guest.run(line, check=True).stdout.strip()
 
     def take(self, netdev: str) -> None:
-        """Move a netdev of the guest's here; it is down then, and without addresses."""
+        """Move a netdev of the guest to this host; it is then down and has no
+        addresses.
+        """
         self.guest.run(["ip", "link", "set", netdev, "netns", self._pid], check=True)
 
     def run(
@@ -77,9 +78,9 @@ class SecondHost:
         check: bool = False,
         input: Union[str, bytes] = b"",
     ) -> Result:
-        """Run ``command`` here, as root; see :meth:`lab.guest.Guest.run`."""
-        words = self._entering(command)
-        return self.guest.run(words, timeout=timeout, check=check, input=input)
+        """Run ``command`` on this host, as root; see :meth:`lab.guest.Guest.run`."""
+        entering = self._entering(command)
+        return self.guest.run(entering, timeout=timeout, check=check, input=input)
 
     def start(self, command: Union[str, Sequence[str]]) -> Process:
         """Start ``command`` and return at once."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Soft-RoCE: an RDMA device in software (rdma_rxe) over any Ethernet netdev."""
+"""Set up Soft-RoCE: an RDMA device in software (rdma_rxe) on an Ethernet netdev."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from lab.guest import Guest
 
 
 class SoftRoce:
-    """One kind of fabric: see :class:`lab.topology.Fabric`.
+    """A fabric of Soft-RoCE devices; see :class:`lab.topology.Fabric`."""
 
-    Nothing outside this module knows how Soft-RoCE is set up.
-    """
-
-    # ib_uverbs and rdma_ucm are for pyverbs, rping and their like.
+    # ib_uverbs and rdma_ucm are for programs such as pyverbs and rping.
     modules = ("virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm")
 
     def bring_up(self, guest: Guest, netdev: str, addresses: Sequence[str]) -> None:
         """Give ``netdev`` its addresses (``10.0.0.1/24``) and an RDMA device.
 
-        Addresses that are there already stay. Raises CommandFailed.
+        Existing addresses stay. Raises CommandFailed.
         """
         modules.load(guest, *self.modules)
-        # nodad: an IPv6 address is of use at once, and so is its GID.
+        # nodad: an IPv6 address and its GID can be used at once.
         lines = [
             f"until [ -e /sys/class/net/{netdev} ]; do sleep 0.1; done",
             f"ip link set {netdev} up",

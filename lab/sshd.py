@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor's SSH door on this machine: a real sshd on 127.0.0.1, with a host key of
-its own, whose sessions see a /etc, /var/lib and /run of their own.
+"""Run a real sshd on 127.0.0.1 that stands for a hypervisor's.
 
-Its package is unpacked into the cache, not installed: that would start a daemon for
-all the world on the machine of someone who runs tests. Needs root, for its namespace.
+It has its own host key, and its sessions see their own /etc, /var/lib and /run. Its
+package is unpacked into the cache and not installed, which would start a public daemon
+on the machine that runs the tests. The namespace needs root.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.cache import cache_folder
 from lab.packages import Apt, unpack
 from lab.problem import LabProblem
 
-# sshd, and the one library of it that a machine with ssh may lack.
+# sshd, and its one library that a machine with ssh may lack.
 _PACKAGES = ("openssh-server", "libwrap0")
 _START_S = 20.0
 
@@ -39,7 +39,8 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 SetEnv PATH={path}
 """
-# $1: a folder for what the sessions see; then sshd and its words. /etc is a copy.
+# $1 is a folder for the files that sessions see; then sshd and its arguments. /etc is a
+# copy.
 _NAMESPACE = """\
 set -e
 mount -t tmpfs -o mode=755 lab "$1"
@@ -58,7 +59,7 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Sshd:
-    """A running sshd: its port, its public host key, and its sessions' root."""
+    """A running sshd: its port, its public host key, and the root of its sessions."""
 
     port: int
     host_key: str
@@ -66,9 +67,9 @@ class Sshd:
 
 
 def fetched() -> Path:
-    """Return a folder with sshd's package, unpacked; it is fetched once.
+    """Return a folder with the unpacked package of sshd, which is fetched once.
 
-    Raises LabProblem where apt cannot fetch it.
+    Raises LabProblem if apt cannot fetch it.
     """
     folder = cache_folder()
     apt = Apt(folder / "apt")
@@ -79,16 +80,16 @@ def fetched() -> Path:
         apt.use_own_lists()
         wanted = {name: apt.version(name) for name in _PACKAGES}
         debs = apt.download(wanted)
-    there = folder / f"sshd-{wanted['openssh-server'].replace(':', '-')}"
-    if not there.is_dir():
-        made = folder / f".{there.name}.{os.getpid()}"
-        shutil.rmtree(made, ignore_errors=True)
-        unpack(debs, made)
+    package = folder / f"sshd-{wanted['openssh-server'].replace(':', '-')}"
+    if not package.is_dir():
+        draft = folder / f".{package.name}.{os.getpid()}"
+        shutil.rmtree(draft, ignore_errors=True)
+        unpack(debs, draft)
         try:
-            made.rename(there)
-        except OSError:  # another run was quicker
-            shutil.rmtree(made)
-    return there
+            draft.rename(package)
+        except OSError:  # another run was faster
+            shutil.rmtree(draft)
+    return package
 
 
 @contextmanager
@@ -97,8 +98,8 @@ def running(
 ) -> Iterator[Sshd]:
     """Run the sshd of ``package`` until the block ends; its files are in ``folder``.
 
-    It lets root in by the public key ``authorized``; sessions have ``search_path``.
-    Raises LabProblem where it does not start.
+    root can log in with the public key ``authorized``; PATH of the sessions is
+    ``search_path``. Raises LabProblem if it does not start.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -136,14 +137,14 @@ def running(
 
 
 def key_pair(folder: Path) -> tuple[Path, str]:
-    """Make a key for logging in; return its file and its public text."""
+    """Make a key for the login; return its file and its public text."""
     _keygen(folder / "user-key")
     return folder / "user-key", (folder / "user-key.pub").read_text()
 
 
 def _keygen(path: Path) -> None:
-    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)]
-    subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
 def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -154,5 +155,5 @@ def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
                 return
         except OSError:
             time.sleep(0.05)
-    words = log.read_text(errors="replace").strip() or "no words"
-    raise LabProblem(f"sshd does not run: {words}")
+    output = log.read_text(errors="replace").strip() or "no output"
+    raise LabProblem(f"sshd is not running: {output}")

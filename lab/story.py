@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A demo's story: it runs commands in a guest, shows what comes back, and checks it.
+"""Show a demo's story: run commands in a guest, print their output, and check it.
 
-Every line that starts with ``$`` was run; everything below it is what came back.
+Every line that starts with ``$`` was run; its output is below it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from lab.command import Result
 from lab.guest import Guest
 from lab.problem import LabProblem
 
-# Of the terminal on which ovirt-rdma-host is shown.
+# The width of the terminal on which ovirt-rdma-host runs.
 COLUMNS = 95
 PROMPT = "   $ "
 MARGIN = "     "
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# What a terminal shows only for a moment, until the line is begun anew.
+# Text that a terminal shows only until the line is cleared.
 _PASSING = re.compile(r"^.*\r\x1b\[K", re.MULTILINE)
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Story:
-    """Prints what happens; raises LabProblem when it is not what was told.
+    """Prints what happens; raises LabProblem if it is not what was expected.
 
-    ``chapters`` says how many were told before.
+    ``chapters`` is the number of earlier chapters.
     """
 
     def __init__(self, guest: Guest, chapters: int = 0) -> None:
@@ -50,17 +50,17 @@ class Story:
         say(f"\n{self.chapters}. {text}")
 
     def command(self, line: str, expected: int = 0) -> str:
-        """Run ``ovirt-rdma-host`` with the words of ``line`` on a terminal; show and
-        return what it says, and expect this exit code.
+        """Run ``ovirt-rdma-host`` with the arguments ``line`` on a terminal; show and
+        return its output, and expect this exit code.
         """
-        # What the terminal adds to an end of line is not the command's.
+        # -onlcr: the terminal must not change the command's line ends.
         start = f"stty cols {COLUMNS} -onlcr; exec ovirt-rdma-host {line}"
-        words = ["script", "-qec", start, "/dev/null"]
-        result = self.guest.run(words, environment=self._environment)
-        said = replace(result, stdout=_PASSING.sub("", result.stdout))
-        self._show(f"ovirt-rdma-host {line}", said)
+        script = ["script", "-qec", start, "/dev/null"]
+        result = self.guest.run(script, environment=self._environment)
+        shown = replace(result, stdout=_PASSING.sub("", result.stdout))
+        self._show(f"ovirt-rdma-host {line}", shown)
         expect(result.exit_code == expected, f"exit code is {expected}")
-        return _COLOUR.sub("", said.stdout)
+        return _COLOUR.sub("", shown.stdout)
 
     def shell(self, line: str) -> str:
         """Run a line in the guest; show and return what it prints."""
@@ -69,7 +69,7 @@ class Story:
         return result.stdout
 
     def mounted_over(self, place: str, transport: str) -> None:
-        """Show what the kernel says of the mount at ``place``; expect ``transport``."""
+        """Show the kernel's data of the mount at ``place``; expect ``transport``."""
         mount = self.shell(f"grep -F ' {place} ' /proc/self/mountinfo")
         expect(f"proto={transport}," in mount, f"mountinfo says proto={transport}")
         stats = self.shell(
@@ -86,12 +86,12 @@ class Story:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print a line without buffering."""
     print(text, flush=True)
 
 
 def folded(text: str) -> None:
-    """Print a long line below what it belongs to."""
+    """Print a long line, folded and indented."""
     more = f"{MARGIN}  "
     say(textwrap.fill(text, 96, initial_indent=MARGIN, subsequent_indent=more))
 
@@ -99,4 +99,4 @@ def folded(text: str) -> None:
 def expect(fact: bool, what: str) -> None:
     """Raise LabProblem unless ``fact``."""
     if not fact:
-        raise LabProblem(f"expected that {what}, and it is not so")
+        raise LabProblem(f"not as expected: {what}")

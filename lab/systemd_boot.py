@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What makes systemd the first process of a guest: files for its initramfs, and the
-kernel's arguments. lab/boot/systemd/prepare says what becomes of the files.
+"""Make systemd the first process of a guest, with files and kernel arguments.
+
+lab/boot/systemd/prepare installs the files, which are in the initramfs.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 _FILES = Path(__file__).parent / "boot/systemd"
-# Drivers of real HCAs: udev would load them for the fabric's PCI functions, and one
-# that registers takes the name that the fabric's own driver goes by.
+# Drivers of real HCAs: udev would load them for the fabric's PCI functions, and a
+# driver that registers would take the name of the fabric's own driver.
 HCA_DRIVERS = (
     *("mlx4_core", "mlx4_ib", "mlx4_en", "mlx5_core", "mlx5_ib", "ib_mthca"),
     *("ib_qib", "hfi1", "cxgb4", "iw_cxgb4", "bnxt_en", "bnxt_re", "i40e", "irdma"),
@@ -29,9 +30,8 @@ def files() -> dict[str, bytes]:
 def kernel_arguments(hostname: str) -> str:
     """Return the arguments that systemd, udev and the kernel read. Pure.
 
-    kernel-command-line(7), systemd(1),; net.ifnames=0:
-    netdevs keep the kernel's names. The kernel itself refuses HCA_DRIVERS, and udev
-    does not try.
+    Source: kernel-command-line(7), systemd(1). With net.ifnames=0 netdevs keep the
+    kernel's names. The kernel itself refuses HCA_DRIVERS, and udev does not load them.
     """
     drivers = ",".join(HCA_DRIVERS)
     return (

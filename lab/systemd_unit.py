@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What systemd would run for a service, for guests without it. Pure."""
+"""Find the command of a service as systemd does, for guests without it. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 
 def exec_start(files: Sequence[str]) -> list[str]:
-    """Return the argument vector of the ExecStart that ``files`` leave in force.
+    """Return the argument vector of the effective ExecStart of ``files``.
 
-    ``files`` are the texts of the unit and of its drop-ins, in systemd's order. As
-    in systemd.service(5), an empty assignment takes back those before it, and
-    ``$$`` is a dollar sign. Raises ValueError unless exactly one is left, as
-    systemd does with a service of Type=simple.
+    ``files`` are the texts of the unit and of its drop-ins, in systemd's order. As in
+    systemd.service(5), an empty assignment resets those before it, and ``$$`` is a
+    dollar sign. Raises ValueError unless exactly one is left, which systemd requires of
+    a service of Type=simple.
     """
     commands: list[str] = []
     for text in files:
@@ -27,7 +27,9 @@ def exec_start(files: Sequence[str]) -> list[str]:
 
 
 def environment_file(text: str) -> dict[str, str]:
-    """Return what an EnvironmentFile sets (systemd.exec(5)); no continued lines."""
+    """Return the variables of an EnvironmentFile (systemd.exec(5)) without continued
+    lines.
+    """
     variables = {}
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")

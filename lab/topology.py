@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ready-made labs: guests booted, fabric up, an export served.
+"""Boot ready-made labs: guests, a fabric, and an export.
 
 with two_guests() as lab:
     lab.hypervisor.run(f"mount -t nfs -o rdma,port=20049 {lab.export} /mnt")
@@ -24,12 +24,12 @@ NETDEV = "eth0"
 EXPORT_PATH = "/srv/data"
 SERVER_ADDRESSES = ("10.99.0.1/24", "fd00:99::1/64")
 HYPERVISOR_ADDRESSES = ("10.99.0.2/24", "fd00:99::2/64")
-# What mount.nfs would load one after the other.
+# The modules that mount.nfs would load one after the other.
 _CLIENT_MODULES = ("rpcrdma", "nfsv3", "nfsv4")
 
 
 class Fabric(Protocol):
-    """RDMA devices in guests; ``modules`` are loaded while others are."""
+    """RDMA devices in guests; ``modules`` are loaded together with others."""
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ SOFT_ROCE: Fabric = SoftRoce()
 
 @dataclass(frozen=True)
 class Topology:
-    """A server and a hypervisor, which may be one guest."""
+    """A server and a hypervisor, which may be the same guest."""
 
     server: Guest
     hypervisor: Guest
@@ -60,7 +60,7 @@ class Topology:
     export6 = f"[{address6}]:{EXPORT_PATH}"
 
     def start_server(self, rdma_port: Optional[int] = RDMA_PORT) -> None:
-        """Make an NFS server of ``server``, which is booting, or was cut off."""
+        """Start the NFS server on ``server``, which is booting or was off."""
         if not self.server.running:
             self.server.power_on()
         self.server.wait_ready()
@@ -73,7 +73,7 @@ class Topology:
 def one_guest(
     rdma_port: Optional[int] = RDMA_PORT, *, fabric: Fabric = SOFT_ROCE
 ) -> Iterator[Topology]:
-    """Server and hypervisor in one guest; ``rdma_port`` None: no RDMA listener."""
+    """Boot server and hypervisor as one guest; ``rdma_port`` None: no RDMA listener."""
     guest = Guest("hypervisor", nics=[ALONE])
     lab = Topology(guest, guest, NfsServer(guest), fabric)
     try:
@@ -90,7 +90,7 @@ def two_guests(
     fabric: Fabric = SOFT_ROCE,
     spare_wires: int = 0,
 ) -> Iterator[Topology]:
-    """A server and a hypervisor, joined by a wire and booted side by side.
+    """Boot a server and a hypervisor in parallel, joined by a wire.
 
     ``spare_wires`` more join eth1, eth2, ...; nothing is set up on those.
     """
@@ -139,13 +139,13 @@ def _prepare(
 
 
 def _side_by_side(guests: Sequence[Guest], *tasks: Callable[[], None]) -> None:
-    """Do all at once; the first error, or Ctrl-C, ends ``guests`` and is raised."""
+    """Run ``tasks`` in parallel; the first error, or Ctrl-C, ends ``guests``."""
     with ThreadPoolExecutor(len(tasks)) as pool:
         try:
             for done in as_completed([pool.submit(task) for task in tasks]):
                 done.result()
         except BaseException:
-            # Leaving the pool waits for the other tasks: let them fail at once.
+            # Leaving the pool waits for the other tasks; let them fail at once.
             for guest in guests:
                 guest.kill()
             raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor guest with ovirt-rdma and vdsmd, started as systemd starts it.
+"""Run ovirt-rdma and vdsmd in a hypervisor guest, as systemd would start them.
 
     vdsmd = VdsmDaemon(guest)
     vdsmd.load_policy("version: 1 ...")
@@ -7,8 +7,8 @@
     outcome = vdsmd.connect({"connection": "10.99.0.1:/srv/data"})
 
 The chain is the real one: the unit's ExecStart (with the drop-in that ``enable``
-links), daemonAdapter, the launcher or stock vdsmd, VDSM's main(), as uid 36. Of VDSM
-there is the storage part only: see lab/vdsm_packages.py, lab/vdsm_daemon_main.py.
+links), daemonAdapter, the launcher or stock vdsmd, VDSM's main(), as uid 36. Only the
+storage part of VDSM exists: see lab/vdsm_packages.py and lab/vdsm_daemon_main.py.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from lab.problem import LabProblem
 from lab.vdsm_daemon_main import LOG, MOUNTS, PORT
 from ovirt_rdma.host.paths import DROPIN_DIRECTORY
 
-# The start, in seconds; some 5 on a quiet machine.
+# Seconds until vdsmd answers; some 5 on an idle machine.
 START_TIMEOUT = 120.0
 _STOP_TIMEOUT = 30.0
-# What engine waits for connectStorageServer.
+# How long the engine waits for connectStorageServer, in seconds.
 CONNECT_TIMEOUT = 180.0
 _SYSLOG = "/var/log/messages"
-# Each file is followed by a line of its own; a link that leads nowhere is no file.
+# A line marks the end of each file; a broken link is not a file.
 _READ_UNIT = f"""
 for file in {vdsm_packages.UNIT} {DROPIN_DIRECTORY}/*.conf; do
     if [ -f "$file" ]; then cat "$file"; echo; echo '# end of file'; fi
@@ -53,8 +53,8 @@ _AS_VDSM = [
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the engine gets (a status for each connection, 0 is good), after how
-    many seconds, and what the call wrote into vdsm.log.
+    """The engine's result: one status per connection (0 is good), the seconds that the
+    call took, and its lines in vdsm.log.
     """
 
     statuses: list[int]
@@ -64,9 +64,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class About:
-    """How the running vdsmd was started: ``program`` is the script, the launcher's or
-    stock's; ``nfs_class`` the module of the class that mounts NFS; ``path`` Python's;
-    ``children`` the number of its child processes.
+    """How the running vdsmd was started.
+
+    ``program`` is the script, the launcher or stock vdsmd; ``nfs_class`` is the module
+    of the class that mounts NFS; ``path`` is Python's; ``children`` is the number of
+    its child processes.
     """
 
     program: str
@@ -80,38 +82,38 @@ class About:
 
 
 class VdsmDaemon:
-    """ovirt-rdma on the hypervisor ``guest``, as its package installs it."""
+    """vdsmd on the hypervisor ``guest``, with ovirt-rdma as its package installs it."""
 
     def __init__(self, guest: Guest) -> None:
         self.guest = guest
         self._process: Optional[Process] = None
-        self._said_before = 0
+        self._old_lines = 0
         vdsm_packages.install(guest)
 
-    def command(self, *words: str, timeout: float = 60.0) -> Result:
+    def command(self, *arguments: str, timeout: float = 60.0) -> Result:
         """Run ``ovirt-rdma-host`` in the guest."""
         return self.guest.run(
-            [sys.executable, "-m", "ovirt_rdma.cli.host.main", *words],
+            [sys.executable, "-m", "ovirt_rdma.cli.host.main", *arguments],
             timeout=timeout,
         )
 
     def write_policy(self, text: str) -> None:
-        """Write the policy file; it is not in force yet."""
+        """Write the policy file; it is not loaded yet."""
         write = "mkdir -p /etc/ovirt-rdma && cat > /etc/ovirt-rdma/policy.yaml"
         self.guest.run(write, input=text, check=True)
 
     def load_policy(self, text: str) -> None:
-        """Put a policy into force and enable the launcher, as an admin does."""
+        """Load a policy and enable the launcher, as an admin does."""
         self.write_policy(text)
-        for words in (("policy", "load"), ("enable",)):
-            result = self.command(*words)
+        for arguments in (("policy", "load"), ("enable",)):
+            result = self.command(*arguments)
             if result.exit_code:
-                raise LabProblem(f"{' '.join(words)} failed: {result.stderr}")
+                raise LabProblem(f"{' '.join(arguments)} failed: {result.stderr}")
 
     def start(self) -> None:
-        """Start vdsmd as systemd would now; returns when it answers.
+        """Start vdsmd as systemd would; return when it answers.
 
-        Raises LabProblem, with what its logs say, if it ends or does not answer
+        Raises LabProblem, with the ends of its logs, if it ends or does not answer
         within START_TIMEOUT.
         """
         unit, _, variables = self.guest.run(_READ_UNIT, check=True).stdout.partition(
@@ -119,7 +121,7 @@ class VdsmDaemon:
         )
         environment = systemd_unit.environment_file(variables)
         command = systemd_unit.exec_start(unit.split("# end of file\n"))
-        self._said_before = len(self._syslog_lines())
+        self._old_lines = len(self._syslog_lines())
         process = self.guest.start(
             [*_AS_VDSM, *(f"{k}={v}" for k, v in environment.items()), *command]
         )
@@ -134,8 +136,8 @@ class VdsmDaemon:
                 waiting.signal(signal.SIGKILL)
                 raise LabProblem(f"vdsmd ended: {process.wait()}\n{self._last_words()}")
             if time.monotonic() > deadline:
-                for each in (waiting, process):
-                    each.signal(signal.SIGKILL)
+                for command_process in (waiting, process):
+                    command_process.signal(signal.SIGKILL)
                 raise LabProblem(
                     f"vdsmd does not listen on port {PORT} {START_TIMEOUT:.0f} s after"
                     f" its start; killed: {process.wait(_STOP_TIMEOUT)}\n"
@@ -146,18 +148,18 @@ class VdsmDaemon:
         self._process = process
 
     def stop(self) -> None:
-        """Stop vdsmd, if it runs; mounts stay."""
+        """Stop vdsmd, if it is running; mounts stay."""
         if self._process is not None:
             self._process.signal(signal.SIGTERM)
             self._process.wait(_STOP_TIMEOUT)
             self._process = None
 
     def connect(self, *definitions: Mapping[str, str]) -> Outcome:
-        """Let engine connect storage; keys as VDSM's, version 4.2 unless said."""
+        """Let the engine connect storage; keys as in VDSM, the default is NFS 4.2."""
         return self._call("connect", definitions)
 
     def disconnect(self, *definitions: Mapping[str, str]) -> Outcome:
-        """Let engine disconnect storage."""
+        """Let the engine disconnect storage."""
         return self._call("disconnect", definitions)
 
     def about(self) -> About:
@@ -165,10 +167,10 @@ class VdsmDaemon:
         return About(**self._ask({"verb": "about"}))
 
     def syslog(self) -> list[str]:
-        """Return what processes named vdsmd have said to syslog since the last
+        """Return the lines of processes named vdsmd in syslog since the last
         :meth:`start`, each with its priority: ``warn: ovirt-rdma: ...``.
         """
-        return self._syslog_lines()[self._said_before :]
+        return self._syslog_lines()[self._old_lines :]
 
     def _syslog_lines(self) -> list[str]:
         # busybox: "Nov 21 03:00:00 hypervisor daemon.warn vdsmd: text"
@@ -189,7 +191,7 @@ class VdsmDaemon:
         result = self.guest.run(
             f"exec 3<>/dev/tcp/127.0.0.1/{PORT}; cat >&3; cat <&3",
             input=json.dumps(request) + "\n",
-            # vdsmd goes on when the engine has given up.
+            # vdsmd continues after the engine's timeout.
             timeout=2 * CONNECT_TIMEOUT,
             check=True,
         )

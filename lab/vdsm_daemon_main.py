@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Stands in for the rest of vdsmd, in the hypervisor guest: VDSM's main().
+"""Stand in for the rest of vdsmd in the hypervisor guest: VDSM's main().
 
-Answers connectStorageServer and disconnectStorageServer, one JSON line each, on a
-loopback port, with VDSM's storage code and real mounts. Imported by the guest's
-vdsm/vdsmd.py, by Debian's own Python; so it imports nothing of the lab.
+It answers connectStorageServer and disconnectStorageServer, one JSON line each, on a
+loopback port, with VDSM's storage code and real mounts. The guest's vdsm/vdsmd.py
+imports it with Debian's own Python, so it imports nothing of the lab.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NFS_DOMAIN = 1
 
 
 class _LogOfThread(logging.Handler):
-    """Keeps what each thread logged, so that a call can give its own lines."""
+    """Keeps the log lines of each thread, so that a call can return its own."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lines = threading.local()
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Without tracebacks: the caller wants the sentences; the file has both.
+        # Without tracebacks: the caller needs the sentences; the file has both.
         line = f"{record.levelname} {record.getMessage()}"
         if record.exc_info and record.exc_info[1] is not None:
             line += f": {record.exc_info[1]}"
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _replace_what_the_guest_lacks() -> None:
-    """ioprocess and udevd, which only a real VDSM source asks for."""
+    """Replace ioprocess and udevd, which only a real VDSM source uses."""
     file_sd = importlib.import_module("vdsm.storage.fileSD")
     if hasattr(file_sd, "getProcPool"):
         access = importlib.import_module("vdsm_access")
@@ -73,7 +73,7 @@ def _replace_what_the_guest_lacks() -> None:
 
 
 def _about(server: Any) -> dict[str, Any]:
-    """How this process was started, and what it would mount NFS with."""
+    """Return how this process was started, and which class would mount NFS."""
     nfs = server.ConnectionFactory.registeredConnectionTypes["nfs"]
     me = os.getpid()
     children = Path(f"/proc/{me}/task/{me}/children").read_text(encoding="ascii")

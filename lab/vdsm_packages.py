@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's package and ours on a hypervisor guest, for Debian's own Python.
+"""Install VDSM's package and ours in a hypervisor guest, for Debian's own Python.
 
-They are copies on the guest's disk, and root's: they can be damaged and removed
-there, and vdsmd (uid 36) reads them wherever the checkout is. VDSM is the strict
-double in ``tests/``, or the source tree that ``VDSM_SOURCE`` names; its vdsmd.py has
-the lab's main() in place of its own (lab/vdsm_daemon_main.py).
+They are copies on the guest's disk and belong to root: tests can damage and remove
+them, and vdsmd (uid 36) can read them wherever the checkout is. VDSM is the strict
+double in ``tests/``, or the source tree of ``VDSM_SOURCE``; its vdsmd.py has the lab's
+main() instead of its own (lab/vdsm_daemon_main.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ VDSM = "/usr/local/lib/vdsm-python"
 UNIT = "/usr/lib/systemd/system/vdsmd.service"
 LIBEXEC = "/usr/libexec/vdsm"
 SOCKET = "/run/vdsm/svdsm.sock"
-# Of the rooms, those that vdsmd imports.
+# The packages that vdsmd imports.
 _ROOMS = ("host", "storage")
 _ADDITION = "\n\nfrom vdsm_daemon_main import main  # noqa: E402, F401, F811\n"
-# A real source asks for these; they are in the tests' virtual environment.
+# A real source imports these; they are in the tests' virtual environment.
 _LIBRARIES = ("decorator", "six")
 
 _SET_UP = f"""
@@ -61,8 +61,8 @@ fi
 
 
 def install(guest: Guest) -> None:
-    """Install both in ``guest``, whole again if they were there, and start what vdsmd
-    needs: supervdsmd and a syslog (``/var/log/messages``). Raises CommandFailed.
+    """Install both in ``guest``, replacing earlier copies, and start what vdsmd needs:
+    supervdsmd and a syslog (``/var/log/messages``). Raises CommandFailed.
     """
     source = os.environ.get("VDSM_SOURCE", "")
     guest.run(
@@ -78,7 +78,7 @@ def _absolute(folder: str) -> str:
 
 
 def _archive(with_double: bool) -> bytes:
-    """Return a tar archive of all files but VDSM's source, to be unpacked in ``/``."""
+    """Return a tar archive, for ``/``, of all files except VDSM's source."""
     archive = GuestArchive()
     for room in _ROOMS:
         archive.add_modules(CHECKOUT / room, f"{OURS}/{room}")
@@ -91,7 +91,7 @@ def _archive(with_double: bool) -> bytes:
     if with_double:
         double = tests / "vdsm_double"
         archive.add_modules(double, VDSM)
-        # Once more, and longer: the last one is what is left.
+        # Once more, with the addition: the last member of a name wins.
         text = (double / "vdsm/vdsmd.py").read_text() + _ADDITION
         archive.add(text.encode(), f"{VDSM}/vdsm/vdsmd.py")
     else:

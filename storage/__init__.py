@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How an export gets mounted: options, readiness, transport, proof, VDSM's side."""
+"""Mount exports: options, readiness, transport, proof, and the part inside VDSM."""

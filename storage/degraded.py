@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""vdsmd's marks of degraded mounts: in memory, and in /run for everybody to read.
+"""Keep vdsmd's marks of degraded mounts, in memory and in a file that all can read.
 
-/run, because a mark ends with its mount, at a reboot at the latest, and outlives a
-restart of vdsmd, so that nothing is told twice.
+The file is below /run: a mark ends with its mount, at a reboot at the latest. It
+survives a restart of vdsmd, so that no mount is reported twice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ log = logging.getLogger("storage.ovirt_rdma")
 
 
 class DegradedMarks:
-    """One mark a mount point. Safe for several threads; never raises for its file.
+    """Marks of degraded mounts, one per mount point. Safe for several threads.
 
-    ``path`` is the file, read once and replaced whole at each change; None keeps
-    the marks in memory. A file that cannot be read is taken for empty, and one that
-    cannot be written leaves the marks in memory, with one line in the log.
+    ``path`` is the file, read once and replaced as a whole at each change; None keeps
+    the marks in memory only. No error of the file is raised: if it cannot be read, the
+    list starts empty; if it cannot be written, the marks stay in memory and the log
+    gets one line.
     """
 
     def __init__(self, path: Optional[Path] = None) -> None:
@@ -42,7 +43,7 @@ class DegradedMarks:
         """Return the mark that is about ``mount``, if there is one."""
         with self._lock:
             if self._failed_to_write:
-                # The folder may be there by now.
+                # The folder may exist by now.
                 self._keep(self._loaded())
             return mark_of(mount, self._loaded().values(), uptime_s)
 
@@ -52,20 +53,20 @@ class DegradedMarks:
         read_mounts: Callable[[], Sequence[NfsMount]],
         uptime_s: float,
     ) -> None:
-        """Set ``mark`` in place of any at its mount point.
+        """Set ``mark``; it replaces any other mark at its mount point.
 
-        Marks on none of the mounts that ``read_mounts`` gives are dropped.
+        Marks whose mount is not among those of ``read_mounts`` are dropped.
         """
         with self._lock:
-            # Read only now, or a mark that was set meanwhile would be dropped.
+            # Read under the lock, or a mark that was set meanwhile would be dropped.
             mounts = read_mounts()
-            kept = {
+            marks = {
                 old.mountpoint: old
                 for old in self._loaded().values()
                 if any(is_about(old, mount, uptime_s) for mount in mounts)
             }
-            kept[mark.mountpoint] = mark
-            self._keep(kept)
+            marks[mark.mountpoint] = mark
+            self._keep(marks)
 
     def drop(self, mountpoint: str) -> None:
         """Drop the mark at ``mountpoint``, if there is one."""
@@ -90,7 +91,8 @@ class DegradedMarks:
             return ()
         except (OSError, ValueError) as error:
             log.warning(
-                "%s is of no use, the marks of degraded mounts begin anew: %s",
+                "%s is invalid and is ignored, the list of degraded mounts starts "
+                "empty: %s",
                 self._path,
                 getattr(error, "strerror", None) or error,
             )

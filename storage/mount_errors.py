@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a failed NFS mount means, told from the words of mount.nfs. Pure.
+"""Explain a failed NFS mount from the error message of mount.nfs. Pure.
 
-mount.nfs exits with 32 whatever went wrong, so its text decides. The texts and
-their causes were measured on kernel 6.1 with nfs-utils 2.6.2.
+mount.nfs exits with 32 for every failure, so only its text shows the cause. The texts
+and their causes were measured on kernel 6.1 with nfs-utils 2.6.2.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 class MountFailure:
     """Why a mount failed.
 
-    ``text`` is mount's own last line. ``meaning`` and ``fix`` are for the admin.
-    ``about_export`` says that the server refused this path or this client: then
-    another transport would fare no better. ``about_server`` says that the other
-    exports of the server would fail over this transport, too.
+    ``text`` is the last line that mount printed. ``meaning`` and ``fix`` are for the
+    admin. ``about_export``: the server refused this path or this client, so another
+    transport would fail too. ``about_server``: the other exports of the server would
+    fail over this transport too.
     """
 
     text: str
@@ -29,9 +29,10 @@ class MountFailure:
 
 @dataclass(frozen=True)
 class _Known:
-    """A text of mount.nfs and what it means; ``rdma_fix`` where RDMA has its own.
+    """A text of mount.nfs and what it means.
 
-    ``rdma_only``: over another transport it means something else.
+    ``rdma_fix`` replaces ``fix`` over RDMA. ``rdma_only``: the text means this over
+    RDMA only.
     """
 
     part: str
@@ -59,15 +60,15 @@ _KNOWN = (
     _Known(
         "Connection refused",
         "the server answers, but nothing listens on the port",
-        "check that nfs-server runs and on which port",
-        rdma_fix="on a Linux server put rdma=y into the [nfsd] part of /etc/nfs.conf, "
-        "then systemctl restart nfs-server",
+        "check that nfs-server is running, and on which port",
+        rdma_fix="on a Linux server set rdma=y in the [nfsd] section of "
+        "/etc/nfs.conf, then run systemctl restart nfs-server",
         about_server=True,
     ),
     _Known(
         "Protocol error",
         "no RDMA device leads to the server",
-        "check that the route to the server leaves by an RDMA netdev",
+        "check that the route to the server uses an RDMA netdev",
         rdma_only=True,
         about_server=True,
     ),
@@ -111,15 +112,16 @@ _KNOWN = (
     _Known(
         "requested NFS version or transport protocol is not supported",
         "the server does not offer this NFS version over this transport",
-        "check that the server's NFS service runs, and which NFS versions it offers",
+        "check that the server's NFS service is running, and which NFS versions it "
+        "offers",
     ),
 )
 
 
 def classify(stderr: bytes, over_rdma: bool) -> MountFailure:
-    """Tell from mount's standard error what went wrong; never raises."""
+    """Return what went wrong, from mount's standard error; never raises."""
     lines = stderr.decode("utf-8", "replace").strip().splitlines()
-    text = lines[-1].strip() if lines else "mount said nothing"
+    text = lines[-1].strip() if lines else "mount printed no error"
     for known in _KNOWN:
         if known.rdma_only and not over_rdma:
             continue
@@ -131,4 +133,4 @@ def classify(stderr: bytes, over_rdma: bool) -> MountFailure:
                 known.about_export,
                 known.about_server,
             )
-    return MountFailure(text, "mount failed for a reason of its own")
+    return MountFailure(text, "the cause is unknown")

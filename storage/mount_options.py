@@ -1,33 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""NFS mount options: parse, merge, and what engine and VDSM make of them. Pure.
+"""Parse, merge and check NFS mount options, as the engine and VDSM use them. Pure.
 
-NFS mount options as data: parse, normalise, merge, find conflicts.
+Two options have the same *subject* if mount.nfs or the kernel silently uses the
+rightmost of them: ``rdma`` and ``proto=tcp``, ``port=2049`` and ``port=20049``,
+``hard`` and ``soft``, ``vers=`` and ``nfsvers=`` (nfs(5); nfs-utils
+utils/mount/network.c).
 
-Two options are about the same *subject* when the rightmost of them silently
-wins in mount.nfs or the kernel: ``rdma`` and ``proto=tcp``, ``port=2049`` and
-``port=20049``, ``hard`` and ``soft``, ``vers=`` and ``nfsvers=`` (nfs(5);
-nfs-utils utils/mount/network.c takes the rightmost of each such group).
-
-The option string that stock VDSM makes of an NFS storage connection. Pure.
-
-Source: VDSM's storageServer.NFSConnection, unchanged from 4.40.14 on; the tests
-compare both, letter for letter.
-
-What the engine takes as an NFS storage connection's mount options. Pure.
-
-What goes wrong with the engine's options on an export that no rule names. Pure.
-
-VDSM passes them to mount as they are, so mount's silence is the admin's problem.
+:func:`option_string` builds the option string of stock VDSM (VDSM's
+storageServer.NFSConnection, unchanged since 4.40.14; the tests compare both, character
+by character). :func:`engine_problems` checks the limits of the engine, and
+:func:`stock_warnings` the options of an export that no rule names: VDSM passes these
+to mount unchanged, and mount does not report conflicts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
 
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import IpAddress
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
+
+TYPE_CHECKING = False  # importing typing takes a tenth of the start-up of --help
+if TYPE_CHECKING:
+    from typing import Optional
 
 TRANSPORT = "transport"
 PORT = "port"
@@ -37,7 +33,7 @@ VERSION = "version"
 _TRANSPORT_WORDS = ("rdma", "rdma6", "tcp", "tcp6", "udp", "udp6")
 _RDMA_NETIDS = ("rdma", "rdma6")
 
-# Options that exclude each other, by subject; a "no" before a name is found below.
+# Options that exclude each other, by subject. Names with "no" in front: _NEGATABLE.
 _SUBJECTS = {
     **dict.fromkeys((*_TRANSPORT_WORDS, "proto"), TRANSPORT),
     **dict.fromkeys(("vers", "nfsvers", "v2", "v3", "v4"), VERSION),
@@ -67,7 +63,7 @@ _NEGATABLE = (
 
 
 class OptionsProblem(Problem):
-    """A mount option that no mount would take."""
+    """A mount option that every mount would refuse."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +79,15 @@ class MountOption:
 
     @property
     def value(self) -> Optional[str]:
-        """The part after ``=``, or None for a bare word."""
+        """The part after ``=``; None if the option has no ``=``."""
         _, equals, value = self.text.partition("=")
         return value if equals else None
 
     @property
     def subject(self) -> str:
-        """What the option decides; options of one subject override each other."""
+        """The subject that the option sets; options of one subject override each
+        other.
+        """
         if self.name in _SUBJECTS:
             return _SUBJECTS[self.name]
         if self.name.startswith("no") and self.name[2:] in _NEGATABLE:
@@ -106,7 +104,7 @@ class MountOption:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Options of one subject that contradict each other; the last wins silently."""
+    """Options of one subject that contradict each other; the last one wins."""
 
     subject: str
     options: tuple[str, ...]
@@ -120,7 +118,7 @@ class Conflict:
 
 @dataclass(frozen=True)
 class MountOptions:
-    """A list of options in the order written; ``str()`` gives the text back."""
+    """A list of options in the order written; ``str()`` returns the original text."""
 
     items: tuple[MountOption, ...] = ()
 
@@ -151,17 +149,17 @@ class MountOptions:
         return None
 
     def subjects(self) -> frozenset[str]:
-        """Return the subjects that the options decide."""
+        """Return the subjects that the options set."""
         return frozenset(option.subject for option in self.items if option.text)
 
     def without(self, *subjects: str) -> MountOptions:
-        """Return the options that are not about ``subjects``."""
+        """Return the options that have none of ``subjects``."""
         return MountOptions(
             tuple(option for option in self.items if option.subject not in subjects)
         )
 
     def normalised(self) -> MountOptions:
-        """Keep one option a subject, the winning one, where it last stood."""
+        """Return the winning option of each subject, in the order of these."""
         kept: dict[str, MountOption] = {}
         for option in self.items:
             if option.text:
@@ -170,15 +168,15 @@ class MountOptions:
         return MountOptions(tuple(kept.values()))
 
     def merged(self, over: MountOptions) -> MountOptions:
-        """Lay ``over`` over these options: it wins for every subject it decides.
+        """Return these options with ``over``, which wins for every subject it sets.
 
-        Both sides are normalised, their order is kept, ``over`` comes last.
+        Both are normalised and keep their order; ``over`` comes last.
         """
         base = self.without(*over.subjects()).normalised()
         return MountOptions(base.items + over.normalised().items)
 
     def conflicts(self) -> tuple[Conflict, ...]:
-        """Return the subjects that are decided more than once, and differently."""
+        """Return the subjects that are set more than once, with different values."""
         texts: dict[str, list[str]] = {}
         meanings: dict[str, set[str]] = {}
         for option in self.items:
@@ -194,7 +192,7 @@ class MountOptions:
 
     @property
     def netid(self) -> Optional[str]:
-        """The transport that mount would use, or None where none is named."""
+        """The transport that mount would use; None if the options name none."""
         option = self.last(TRANSPORT)
         return option.netid if option else None
 
@@ -205,15 +203,15 @@ class MountOptions:
 
     @property
     def port(self) -> Optional[int]:
-        """The winning port, or None where none is given.
+        """The winning port; None if the options have none.
 
-        Raises OptionsProblem where it is not a number from 0 to 65535.
+        Raises OptionsProblem if it is not a number from 0 to 65535.
         """
         option = self.last(PORT)
         if option is None:
             return None
         value = option.value or ""
-        # int() does not take thousands of digits.
+        # int() raises for thousands of digits.
         number = value.isascii() and value.isdigit() and len(value) < 10
         if not number or int(value) > 65535:
             raise OptionsProblem(
@@ -229,13 +227,9 @@ def is_rdma(netid: Optional[str]) -> bool:
     return netid in _RDMA_NETIDS
 
 
-TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
-if TYPE_CHECKING:
-    from typing import Optional
-
 DEFAULT_TIMEOUT = 100
 DEFAULT_RETRANS = 3
-# The engine's words for a storage connection's NFS version.
+# The engine's values for the NFS version of a storage connection.
 AUTO = "auto"
 VERSIONS = ("3", "4", "4.0", "4.1", "4.2", AUTO)
 
@@ -258,14 +252,14 @@ def option_string(
         if minor:
             options.append(f"minorversion={minor}")
     extra = [item for item in extra_options.split(",") if item]
-    # Local locks, unless the engine's options say otherwise (VDSM, bug 1550127).
+    # Local locks, unless the engine's options set them (VDSM, bug 1550127).
     if version in (None, "3") and not {"lock", "nolock"} & set(extra):
         extra.append("nolock")
     return ",".join(options + extra)
 
 
-# storage_server_connections.mount_options is varchar(500) and the engine itself
-# does not look at the length.
+# storage_server_connections.mount_options is varchar(500); the engine itself does not
+# check the length.
 ENGINE_LIMIT = 500
 # NFS_MANAGED_OPTIONS in the engine's ConnectStorageToVdsCommand.
 ENGINE_REFUSES = (
@@ -281,25 +275,31 @@ ENGINE_REFUSES = (
 )
 
 
-def engine_problems(text: str) -> tuple[str, ...]:
-    """Say why the engine would not take ``text`` as an NFS domain's mount options.
+def engine_problems(text: str) -> tuple[Sentence, ...]:
+    """Return why the engine would refuse ``text`` as an NFS domain's mount options.
 
-    Returns sentences, none where it would. The limits are those of the database
-    column and of the engine's list of options that it manages itself.
+    Empty if it would accept them. The limits are the length of the database column
+    and the engine's list of options that it manages itself.
     """
     problems = []
     if len(text) > ENGINE_LIMIT:
         problems.append(
-            f"the mount options have {len(text)} characters; "
-            f"the engine stores at most {ENGINE_LIMIT}"
+            Sentence(
+                "mount-options-too-long",
+                f"the mount options have {len(text)} characters; "
+                f"the engine stores at most {ENGINE_LIMIT}",
+            )
         )
     names = {option.name.lower() for option in MountOptions.parse(text).items}
     refused = [name for name in ENGINE_REFUSES if name in names]
     if refused:
         problems.append(
-            f"the engine refuses {', '.join(refused)} among the mount options; "
-            "set version, timeout and retransmissions in the storage connection's "
-            "own fields"
+            Sentence(
+                "mount-option-refused-by-engine",
+                f"the engine refuses {', '.join(refused)} in the mount options; "
+                "set version, timeout and retransmissions in the storage "
+                "connection's own fields",
+            )
         )
     return tuple(problems)
 
@@ -307,22 +307,23 @@ def engine_problems(text: str) -> tuple[str, ...]:
 def stock_warnings(
     engine_options: str, address: Optional[IpAddress] = None
 ) -> tuple[str, ...]:
-    """Return sentences about the engine's options, none where they are in order.
+    """Return what is wrong with the engine's options; empty if nothing is.
 
-    ``address`` is the server's, None where the export has a name. A port is not
-    missed: the kernel has one for RDMA, 20049 (fs/nfs/fs_context.c). Source: nfs(5).
+    ``address`` is the server's; None if the export has a name. A missing port is not
+    reported: the kernel's default for RDMA is 20049 (fs/nfs/fs_context.c). Source:
+    nfs(5).
     """
     options = MountOptions.parse(engine_options)
     warnings = [str(conflict) for conflict in options.conflicts()]
     netid, port = options.netid, options.port
     if options.wants_rdma:
         warnings.append(
-            "RDMA without a rule: readiness is not checked and there is no fallback"
+            "RDMA without a rule: readiness is not checked, and there is no fallback"
         )
         if options.last(RETRY) is None:
             # nfs(5), retry=: two minutes for a mount in the foreground.
             warnings.append(
-                "without retry=0 a server that does not listen blocks the mount for "
+                "without retry=0, a server that does not listen blocks the mount for "
                 "two minutes"
             )
         wanted = "rdma6" if address is not None and address.version == 6 else "rdma"
@@ -334,6 +335,6 @@ def stock_warnings(
     elif port == DEFAULT_PORT:
         warnings.append(
             f"port={DEFAULT_PORT} is the port of NFS over RDMA, but the transport is "
-            f"{netid or 'TCP'}: no server answers there over TCP"
+            f"{netid or 'TCP'}: servers do not answer TCP there"
         )
     return tuple(warnings)

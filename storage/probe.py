@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ask the network about a server: its address, its TCP port, its RDMA listener.
+"""Probe a server over the network: its address, TCP port, RDMA listener and mountd.
 
-Everything here ends by its deadline: names are resolved, and RDMA connections
-tried, in child processes that are killed then.
+Every probe ends at its deadline. Child processes resolve names and try RDMA
+connections; at the deadline they are killed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import IO, Optional
 from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer, run_command
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 
-# pyverbs belongs to the system's Python, whichever Python runs us.
+# pyverbs is installed for the system's Python, which need not be the one running.
 SYSTEM_PYTHON = "/usr/bin/python3"
 PROBE = Path(__file__).with_name("rdma_cm_probe.py")
-# For the child to load Python and pyverbs on a busy host, before the clock starts.
+# For the child to load Python and pyverbs on a busy host; not part of the timeout.
 STARTUP_TIMEOUT_S = 30.0
 
 _STEP = "listener"
@@ -33,20 +33,20 @@ _asking: dict[str, threading.Lock] = {}
 
 
 def resolve(server: str, timeout_s: float) -> tuple[str, ...]:
-    """Return the addresses of ``server``, none where its name does not resolve.
+    """Return the addresses of ``server``; empty if its name does not resolve.
 
-    The order is getaddrinfo's, as mount.nfs uses it. An address is returned as
-    it is. The name service gets ``timeout_s`` seconds.
+    The order is that of getaddrinfo, which mount.nfs uses. An address is returned
+    unchanged. The name service has ``timeout_s`` seconds.
     """
     with contextlib.suppress(ValueError):
         return (str(ipaddress.ip_address(server)),)
     try:
-        found = run_command(["getent", "ahosts", "--", server], timeout_s)
+        output = run_command(["getent", "ahosts", "--", server], timeout_s)
     except CommandFailed:
         return ()
-    # A line for each socket type: ADDRESS TYPE [NAME].
-    first_words = [line.split()[0] for line in found.splitlines() if line.split()]
-    return tuple(dict.fromkeys(first_words))
+    # One line per socket type: ADDRESS TYPE [NAME].
+    addresses = [line.split()[0] for line in output.splitlines() if line.split()]
+    return tuple(dict.fromkeys(addresses))
 
 
 def tcp_answers(address: str, port: int, timeout_s: float) -> bool:
@@ -59,12 +59,12 @@ def tcp_answers(address: str, port: int, timeout_s: float) -> bool:
 
 
 def rdma_listener(address: str, port: int, timeout_s: float) -> Step:
-    """Say whether ``address`` accepts RDMA CM connections on ``port``.
+    """Check whether ``address`` accepts RDMA CM connections on ``port``.
 
-    The ``timeout_s`` seconds count from the child's ready signal. The verdict is
-    UNKNOWN where the child cannot tell, for want of pyverbs above all.
+    ``timeout_s`` seconds count from the child's ready signal. The verdict is UNKNOWN
+    if the child cannot find out, mostly because pyverbs is missing.
     """
-    # Two at once would be in each other's way; see PAUSES_S of the probe.
+    # Two probes at once would disturb each other; see PAUSES_S of the probe.
     with _asking.setdefault(address, threading.Lock()):
         return _ask_listener(address, port, timeout_s)
 
@@ -79,12 +79,12 @@ def _ask_listener(address: str, port: int, timeout_s: float) -> Step:
             stderr=subprocess.DEVNULL,
         )
     except OSError as error:
-        return Step(_STEP, UNKNOWN, f"the RDMA probe cannot run: {error}")
+        return Step(_STEP, UNKNOWN, f"the RDMA probe could not be started: {error}")
     try:
         return _answer(child.stdout, address, port, timeout_s)
     finally:
         child.kill()
-        # One that hangs in the kernel is reaped later; nobody waits for that.
+        # A child that hangs in the kernel is reaped later, without waiting for it.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=1)
 
@@ -110,9 +110,9 @@ def _answer(
 
 
 def mountd(address: str, timeout_s: float) -> Step:
-    """Say whether rpcbind knows mountd and mountd answers, as NFS 3 needs.
+    """Check whether rpcbind knows mountd and mountd answers; NFS 3 needs both.
 
-    Asks by rpcinfo(8), whose null call goes the way that mount.nfs goes.
+    Runs rpcinfo(8), which makes its null call in the same way as mount.nfs.
     """
     name = "mountd"
     fix = (
@@ -126,14 +126,14 @@ def mountd(address: str, timeout_s: float) -> Step:
         return Step(name, NOT_READY, f"rpcbind on {address} does not answer", fix)
     except CommandFailed as error:
         if error.returncode is None:
-            return Step(name, UNKNOWN, f"rpcinfo cannot run: {error}")
+            return Step(name, UNKNOWN, f"rpcinfo could not be run: {error}")
         detail = f"mountd on {address} does not answer: {error}"
         return Step(name, NOT_READY, detail, fix)
     return Step(name, READY, f"rpcbind and mountd on {address} answer")
 
 
 def step_of(answer: str, address: str, port: int) -> Step:
-    """Turn the probe's answer line into a step; an odd one is UNKNOWN."""
+    """Turn the probe's answer line into a step; an invalid line is UNKNOWN."""
     try:
         data = json.loads(answer)
         verdict, detail = data["verdict"], str(data["detail"])
@@ -149,22 +149,21 @@ def step_of(answer: str, address: str, port: int) -> Step:
         return Step(
             _STEP, NOT_READY, detail, f"check the RDMA path to {address}: rdma link"
         )
-    install = "install python3-pyverbs to know beforehand"
+    install = "install python3-pyverbs to check the listener before mounting"
     return Step(_STEP, UNKNOWN, detail, install if verdict == "no pyverbs" else "")
 
 
 def server_side_fix(port: int) -> str:
-    """Say what makes a Linux NFS server listen on RDMA ``port`` (nfs.conf(5))."""
+    """Return how to make a Linux NFS server listen on RDMA ``port`` (nfs.conf(5))."""
     return (
-        "check the rule's port, and that the server's NFS service runs; on a Linux "
-        "server put rdma=y and "
-        f"rdma-port={port} into the [nfsd] part of /etc/nfs.conf, then systemctl "
-        "restart nfs-server"
+        "check the rule's port, and that the server's NFS service is running; on a "
+        f"Linux server set rdma=y and rdma-port={port} in the [nfsd] section of "
+        "/etc/nfs.conf, then run systemctl restart nfs-server"
     )
 
 
 class _LineReader:
-    """Lines off a pipe, each with its own deadline."""
+    """Read lines from a pipe, each with its own deadline."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -174,11 +173,11 @@ class _LineReader:
         self._selector.register(descriptor, selectors.EVENT_READ)
 
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Stop watching the pipe."""
         self._selector.close()
 
     def next_line(self, timeout_s: float) -> Optional[str]:
-        """Return the next line, None at the deadline, or "" when the child ended."""
+        """Return the next line; None at the deadline, "" if the child has ended."""
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Prove over which transport a mount runs, and since when. Pure.
+"""Prove over which transport a mount runs and since when, from kernel data. Pure.
 
-When a mount was made, and which mark is about it. Pure.
-
-The transport of an NFS mount never changes, so it has run over it since it was
-made. The kernel gives ids of mounts out again, as soon as they are free, so that
-place and time tell a mount from its predecessor.
-
-Over what transport a mount really runs, by the kernel's own signals. Pure.
+The transport of an NFS mount never changes, so it has been the same since the mount
+was made. The kernel reuses the ids of mounts as soon as they are free; the mount point
+and the time of the mount therefore distinguish it from its predecessor.
 """
 
 from __future__ import annotations
@@ -20,24 +16,24 @@ from typing import Optional
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, NfsMount
 from ovirt_rdma.storage.mount_options import is_rdma
 
-# Ages are whole seconds, and uptime is read a moment later than they are.
+# Ages are whole seconds, and uptime is read a moment after them.
 SLACK_S = 5.0
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def mounted_s(mount: NfsMount, uptime_s: float) -> Optional[float]:
-    """Return when ``mount`` was made, in seconds after boot; None if not known.
+    """Return when ``mount`` was made, in seconds after boot; None if unknown.
 
-    ``uptime_s`` is 0.0 where it could not be read.
+    ``uptime_s`` is 0.0 if it could not be read.
     """
     if mount.age_s is None or not uptime_s:
         return None
     return uptime_s - mount.age_s
 
 
-def utc(booted_at: Optional[int], after_boot_s: Optional[float]) -> Optional[str]:
-    """Return a time after boot as ``2026-11-21T02:51:34Z``; None if not known."""
+def utc_time(booted_at: Optional[int], after_boot_s: Optional[float]) -> Optional[str]:
+    """Return a time after boot as ``2026-11-21T02:51:34Z``; None if unknown."""
     if booted_at is None or after_boot_s is None:
         return None
     try:
@@ -47,20 +43,20 @@ def utc(booted_at: Optional[int], after_boot_s: Optional[float]) -> Optional[str
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def shown(moment: str) -> str:
-    """Return a time of :func:`utc` for people."""
+def time_for_people(moment: str) -> str:
+    """Return a time of :func:`utc_time` in a form for people."""
     return moment.replace("T", " ").replace("Z", " UTC")
 
 
 def mark_of(
     mount: NfsMount, marks: Iterable[DegradedMark], uptime_s: float
 ) -> Optional[DegradedMark]:
-    """Return the mark that is about ``mount``, not about an earlier one there."""
+    """Return the mark of ``mount``, not of an earlier mount at its mount point."""
     return next((mark for mark in marks if is_about(mark, mount, uptime_s)), None)
 
 
 def is_about(mark: DegradedMark, mount: NfsMount, uptime_s: float) -> bool:
-    """Whether ``mark`` was set on ``mount``, not on an earlier mount in its place."""
+    """Whether ``mark`` was set on ``mount``, not on an earlier one at that point."""
     if mark.mountpoint != mount.mountpoint:
         return False
     made = mounted_s(mount, uptime_s)
@@ -71,13 +67,13 @@ def is_about(mark: DegradedMark, mount: NfsMount, uptime_s: float) -> bool:
 
 RDMA = "rdma"
 TCP = "tcp"
-# In place of a transport, where the witnesses disagree or are none.
+# Stands for the transport if the signals disagree or there is none.
 UNPROVEN = "unproven"
 
 
 @dataclass(frozen=True)
 class Signal:
-    """One independent witness: its ``source`` and the transport that it names."""
+    """What one ``source`` in the kernel shows: a transport, and the text ``shown``."""
 
     source: str
     transport: str
@@ -86,7 +82,10 @@ class Signal:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the witnesses say; ``transport`` is None where they disagree or are none."""
+    """The signals and the transport that they prove.
+
+    ``transport`` is None if they disagree or there is no signal.
+    """
 
     transport: Optional[str]
     signals: tuple[Signal, ...] = ()
@@ -96,11 +95,11 @@ class Proof:
 
 
 def prove(mount: NfsMount, cm_ids: Optional[Sequence[CmId]] = None) -> Proof:
-    """Weigh mountinfo's ``proto=``, mountstats' ``xprt:`` lines and, where there is
-    one in ``cm_ids``, the connected RDMA CM id of the mount's server.
+    """Compare mountinfo's ``proto=``, mountstats' ``xprt:`` lines and, if ``cm_ids``
+    has one, the connected RDMA CM id to the mount's server.
 
-    That one does not contradict TCP: it may be another mount's, and a mount that took
-    over a TCP connection shows the RDMA port for which it asked.
+    A CM id does not contradict TCP: it may belong to another mount, and a mount that
+    shares a TCP connection shows the RDMA port that it requested.
     """
     signals = []
     if mount.protocol is not None:
@@ -121,10 +120,10 @@ def prove(mount: NfsMount, cm_ids: Optional[Sequence[CmId]] = None) -> Proof:
 
 
 def _connected(mount: NfsMount, cm_ids: Sequence[CmId]) -> Optional[CmId]:
-    """Find the kernel's own CM id to the mount's server.
+    """Return the kernel's own CM id to the mount's server; None if there is none.
 
-    That there is none says nothing: an idle RDMA transport disconnects after five
-    minutes (RPCRDMA_IDLE_DISC_TO) and connects again with the next request.
+    None proves nothing: an idle RDMA transport disconnects after five minutes
+    (RPCRDMA_IDLE_DISC_TO) and connects again with the next request.
     """
     address = mount.address or ""
     endpoints = {f"{address}:{mount.port}", f"[{address}]:{mount.port}"}

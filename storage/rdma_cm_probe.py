@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ask whether anything accepts RDMA CM connections at ADDRESS PORT.
+"""Check whether ADDRESS accepts RDMA CM connections on PORT.
 
-Run as a program of its own, by the system's Python, because pyverbs must not be
-loaded into vdsmd and because an unanswered connect blocks without limit: the
-parent kills it at the deadline. It needs the standard library and pyverbs only.
+The system's Python runs this as a separate program: pyverbs must not be loaded into
+vdsmd, and a connect without an answer blocks without limit, so the parent kills it at
+the deadline. It needs only the standard library and pyverbs.
 
-Prints ``ready`` once it is about to knock, then one JSON object on one line:
+It prints ``ready`` just before it connects, then one JSON object on one line:
 ``{"verdict": V, "detail": text}``, where V is ``listening``, ``refused``,
 ``no route``, ``no pyverbs`` or ``unknown``.
-Exit code 0 whatever the answer; 2 for wrong arguments.
+The exit code is 0 for every answer, and 2 for a usage error.
 """
 
 import json
@@ -25,35 +25,35 @@ UNREACHABLE = 7
 REJECTED = 8
 ESTABLISHED = 9
 RDMA_PS_TCP = 0x0106
-# For each resolution.
+# For the address and for the route, each.
 RESOLVE_TIMEOUT_MS = 2000
-# A refusal is asked again: without a queue pair all probes of a host have the same
-# number for it, 0, and a server takes the second of two at once for a stale
-# connection and rejects it (drivers/infiniband/core/cm.c, cm_match_req).
+# A refused connection is tried again: a probe has no queue pair, so all probes of a
+# host send queue pair number 0, and of two at once a server takes the second for a
+# stale connection and rejects it (drivers/infiniband/core/cm.c, cm_match_req).
 PAUSES_S = (0.0, 0.1, 0.2, 0.4)
 
 Answer = tuple[str, str]
 
 
-def knock(address: str, port: int) -> Answer:
+def ask(address: str, port: int) -> Answer:
     """Connect, and return the verdict and the detail."""
     try:
-        from pyverbs import cmid  # noqa: PLC0415 - its absence is an answer
+        from pyverbs import cmid  # noqa: PLC0415 - a missing module is an answer
         from pyverbs.pyverbs_error import PyverbsError  # noqa: PLC0415
     except ImportError as error:
         return "no pyverbs", f"python3-pyverbs cannot be used: {error}"
     finally:
         print("ready", flush=True)
-    answer = ("unknown", "nobody knocked")
+    answer = ("unknown", "no connection was tried")
     for pause in PAUSES_S:
         time.sleep(pause)
-        answer = _connect(cmid, PyverbsError, address, port)
+        answer = _attempt(cmid, PyverbsError, address, port)
         if answer[0] != "refused":
             break
     return answer
 
 
-def _connect(
+def _attempt(
     cmid: Any, error_class: type[Exception], address: str, port: int
 ) -> Answer:
     try:
@@ -62,12 +62,12 @@ def _connect(
     except error_class as error:
         return "unknown", f"this host has no RDMA CM: {error}"
     try:
-        return _converse(cmid, error_class, channel, connection, (address, port))
+        return _connect(cmid, error_class, channel, connection, (address, port))
     except error_class as error:
         return "no route", f"RDMA CM cannot reach {address}: {error}"
 
 
-def _converse(
+def _connect(
     cmid: Any,
     error_class: type[Exception],
     channel: Any,
@@ -84,7 +84,7 @@ def _converse(
     try:
         connection.connect(cmid.ConnParam())
     except error_class as error:
-        # iWARP wants a queue pair for that, which a probe has no use for.
+        # iWARP needs a queue pair to connect, and the probe creates none.
         return "unknown", f"RDMA CM does not connect without a queue pair: {error}"
     event = _event(cmid, channel)
     listening = "listening", f"{address} accepts RDMA connections on port {port}"
@@ -105,7 +105,7 @@ def _event(cmid: Any, channel: Any) -> int:
 
 
 def _destination(cmid: Any, address: str, port: int) -> Any:
-    # The port's keyword differs between releases of pyverbs.
+    # The keyword for the port differs between releases of pyverbs.
     try:
         return cmid.AddrInfo(dst=address, dst_service=str(port), port_space=RDMA_PS_TCP)
     except TypeError:
@@ -113,11 +113,11 @@ def _destination(cmid: Any, address: str, port: int) -> Any:
 
 
 def main(arguments: list[str]) -> int:
-    """Take ADDRESS and PORT, print the answer."""
+    """Print the answer for ADDRESS and PORT."""
     if len(arguments) != 2 or not arguments[1].isdecimal():
         print("usage: rdma_cm_probe.py ADDRESS PORT", file=sys.stderr)
         return 2
-    verdict, detail = knock(arguments[0], int(arguments[1]))
+    verdict, detail = ask(arguments[0], int(arguments[1]))
     print(json.dumps({"verdict": verdict, "detail": detail}), flush=True)
     return 0
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether an RDMA mount of a server can work: steps and their verdict. Pure.
+"""Judge whether an RDMA mount of a server can work, from steps and verdicts. Pure.
 
-A step that is certain to fail makes the whole not ready; one that could not be
-tried makes it unknown, and then the mount itself is the test.
+One step that is certain to fail makes the result *not ready*. A step that could not be
+tried makes it *unknown*, and the mount itself is the test.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _IPOIB_DIGITS = 40
 
 @dataclass(frozen=True)
 class Step:
-    """One thing looked at: its ``name``, a ``verdict``, what was seen, and a fix.
+    """One check: its ``name``, ``verdict``, what was found (``detail``), and a fix.
 
-    ``settling`` says that a port is still coming up, so waiting may help.
+    ``settling``: a port is still coming up, so waiting may help.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Readiness:
-    """All steps for one server, in the order in which they were tried."""
+    """All steps for one server, in the order of the checks."""
 
     steps: tuple[Step, ...] = ()
 
     @property
     def verdict(self) -> str:
-        """NOT_READY if a step failed, else UNKNOWN if one is, else READY."""
+        """NOT_READY if a step is, else UNKNOWN if a step is, else READY."""
         verdicts = {step.verdict for step in self.steps}
         for verdict in (NOT_READY, UNKNOWN):
             if verdict in verdicts:
@@ -59,7 +59,7 @@ class Readiness:
 
     @property
     def deciding_step(self) -> Optional[Step]:
-        """The step that makes the verdict what it is; None when all is ready."""
+        """The first step that has the verdict; None if all are ready."""
         verdict = self.verdict
         if verdict == READY:
             return None
@@ -67,29 +67,29 @@ class Readiness:
 
     @property
     def fix(self) -> str:
-        """What to do about the verdict: the first step's that knows; or empty."""
+        """The fix of the first step that has the verdict and a fix; or empty."""
         steps = (step for step in self.steps if step.verdict == self.verdict)
         return next((step.fix for step in steps if step.fix), "")
 
     @property
     def reason(self) -> str:
-        """The deciding step in words."""
+        """The detail of the deciding step."""
         step = self.deciding_step
         return step.detail if step else "this host and the server are ready for RDMA"
 
 
 def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
-    """Say whether this host can reach ``route.destination`` over RDMA.
+    """Check whether this host can reach ``route.destination`` over RDMA.
 
-    Looks at the module, the route (None where it cannot be told), and the port
-    behind the source address. While a port is still coming up it has no carrier,
-    so its netdev may have no address yet, and the route may leave by another one:
-    therefore these failures are settling as long as any port is not ACTIVE.
+    Checks the module, the route (None if unknown), and the port that owns the source
+    address. A port that is still coming up has no carrier, so its netdev may have no
+    address yet, and the route may use another netdev: these failures are *settling* as
+    long as any port is not ACTIVE.
     """
     module = _module_step(facts)
     if route is None:
-        unknown = Step("route", UNKNOWN, "the route to the server is not known")
-        # Without a device it does not matter where the route goes.
+        unknown = Step("route", UNKNOWN, "the route to the server is unknown")
+        # Without a device the route does not matter.
         if not facts.rdma_devices:
             return module, unknown, _no_device()
         return module, unknown
@@ -106,13 +106,13 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
                 settling,
             ),
         )
-    found = Step(
+    route_step = Step(
         "route", READY, f"{route.destination} by {route.netdev} from {route.source}"
     )
     port = _port_step(facts, route.netdev, route.source)
     if port.verdict == NOT_READY:
         port = replace(port, settling=settling)
-    return module, found, port
+    return module, route_step, port
 
 
 def ports_behind(
@@ -124,17 +124,17 @@ def ports_behind(
     """Return the ports that own the IP address ``source`` on ``netdev``, as RDMA CM
     finds them.
 
-    RoCE: the GID table holds the address, also one on a bond, VLAN or bridge above
-    the port's netdev (drivers/infiniband/core/roce_gid_mgmt.c); an own address is
-    found so too, although its route says ``lo``. InfiniBand: the GID ends in the
-    port GUID in which the IPoIB netdev's 20-byte address ends, or that of one
-    below it. iWARP: the GID begins with the netdev's MAC address.
+    RoCE: the GID table contains the address, also one of a bond, VLAN or bridge above
+    the port's netdev (drivers/infiniband/core/roce_gid_mgmt.c); this finds the host's
+    own addresses too, although their route says ``lo``. InfiniBand: the GID ends in
+    the port GUID, and so does the 20-byte address of the IPoIB netdev or of one below
+    it. iWARP: the GID begins with the netdev's MAC address.
     """
     below = _with_lowers(netdevs, netdev)
     hardware = {d.address.replace(":", "").lower() for d in netdevs if d.name in below}
     guids = {address[-16:] for address in hardware if len(address) == _IPOIB_DIGITS}
     wanted = _gid_of(source)
-    found = []
+    ports = []
     for device in devices:
         for port in device.ports:
             gids = {gid.gid.replace(":", "").lower() for gid in port.gids}
@@ -145,8 +145,8 @@ def ports_behind(
             else:
                 owns = wanted in gids
             if owns:
-                found.append((device, port))
-    return found
+                ports.append((device, port))
+    return ports
 
 
 def _module_step(facts: Facts) -> Step:
@@ -161,15 +161,16 @@ def _module_step(facts: Facts) -> Step:
         "module",
         NOT_READY,
         f"kernel {facts.kernel_release} has no {MODULE} module",
-        "install the kernel's extra modules, or the NFS part of the vendor's stack",
+        "install the kernel's extra modules, or the NFS part of the vendor's RDMA "
+        "software",
     )
 
 
 def _port_step(facts: Facts, netdev: str, source: str) -> Step:
     if not facts.rdma_devices:
         return _no_device()
-    found = ports_behind(facts.rdma_devices, facts.netdevs, netdev, source)
-    if not found:
+    ports = ports_behind(facts.rdma_devices, facts.netdevs, netdev, source)
+    if not ports:
         names = ", ".join(device.name for device in facts.rdma_devices)
         return Step(
             "port",
@@ -177,8 +178,8 @@ def _port_step(facts: Facts, netdev: str, source: str) -> Step:
             f"no RDMA port owns {source} on {netdev} (RDMA devices: {names})",
             "put the storage address on the RDMA port's netdev, or on one above it",
         )
-    states = [f"{device.name}/{port.number} is {port.state}" for device, port in found]
-    if any(port.state == ACTIVE for _, port in found):
+    states = [f"{device.name}/{port.number} is {port.state}" for device, port in ports]
+    if any(port.state == ACTIVE for _, port in ports):
         return Step("port", READY, f"{' and '.join(states)} and owns {source}")
     return Step(
         "port",
@@ -199,15 +200,15 @@ def _no_device() -> Step:
 
 def _with_lowers(netdevs: Sequence[Netdev], name: str) -> set[str]:
     lowers = {dev.name: dev.lowers for dev in netdevs}
-    found: set[str] = set()
+    names: set[str] = set()
     todo = [name]
     while todo:
         current = todo.pop()
-        if current not in found:
-            found.add(current)
+        if current not in names:
+            names.add(current)
             todo.extend(lowers.get(current, ()))
-    # A route to an own address says lo, which is below nothing and says nothing.
-    return found - {"lo"}
+    # The route to an address of this host says lo, which belongs to no port.
+    return names - {"lo"}
 
 
 def _gid_of(source: str) -> str:

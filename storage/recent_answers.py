@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Servers that said no a moment ago are not asked again.
+"""Cache the negative answers of servers for a few seconds.
 
-The engine may connect twenty exports of a dead server one after the other, or all at
-the same time, in a call each; every call would wait for the same silence.
+The engine may connect twenty exports of a dead server, one after the other or all at
+the same time, in one call each. Without the cache every call would wait for the same
+timeout.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from typing import Generic, Optional, TypeVar
 from ovirt_rdma.storage.readiness import NOT_READY, Step
 from ovirt_rdma.storage.server_readiness import Network
 
-# Questions that follow each other more quickly, to whichever server, belong together:
-# nobody has mended a server in between and activated the host again.
+# Questions to any servers with shorter gaps belong together: in such a gap nobody can
+# fix a server and activate the host again.
 BURST_GAP_S = 2.0
-# However quickly they follow, by then the server is asked again.
+# After this time a server is asked again, even without a gap.
 LONGEST_S = 10.0
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _No(Generic[T]):
+class _Negative(Generic[T]):
     """An answer, and when it was given."""
 
     answer: T
@@ -34,10 +35,10 @@ class _No(Generic[T]):
 
 
 class RecentAnswers:
-    """The network, asked once for calls in quick succession where it says no.
+    """A Network that remembers negative answers for calls in quick succession.
 
-    Good answers are not kept: they cost little and may be wrong any moment. Safe for
-    several threads; who asks the same at the same time waits for one answer.
+    Positive answers are not kept: they cost little and may change at any moment. Safe
+    for several threads; those that ask the same question wait for one answer.
     """
 
     def __init__(
@@ -47,13 +48,13 @@ class RecentAnswers:
         self._clock = clock
         self._guard = threading.Lock()
         self._locks: dict[Hashable, threading.Lock] = {}
-        self._silent: dict[Hashable, _No[bool]] = {}
-        self._refused: dict[Hashable, _No[Step]] = {}
-        # When a question last began or ended; one caller asks several in turn.
+        self._silent: dict[Hashable, _Negative[bool]] = {}
+        self._refused: dict[Hashable, _Negative[Step]] = {}
+        # When a question last began or ended; a caller asks several in sequence.
         self._last = clock()
 
     def resolve(self, server: str, timeout_s: float) -> tuple[str, ...]:
-        """Return the addresses of a server, always asked."""
+        """Return the addresses of a server; never from the cache."""
         return self._network.resolve(server, timeout_s)
 
     def tcp_answers(self, address: str, port: int, timeout_s: float) -> bool:
@@ -68,7 +69,7 @@ class RecentAnswers:
             return answers
 
     def rdma_listener(self, address: str, port: int, timeout_s: float) -> Step:
-        """Say whether an RDMA port accepts a connection, or did not a moment ago."""
+        """Check whether an RDMA port accepts a connection, or did not a moment ago."""
         key = ("rdma", address, port, timeout_s)
         with self._lock(key):
             kept = self._recall(self._refused, key)
@@ -84,7 +85,9 @@ class RecentAnswers:
         with self._guard:
             return self._locks.setdefault(key, threading.Lock())
 
-    def _recall(self, kept: dict[Hashable, _No[T]], key: Hashable) -> Optional[_No[T]]:
+    def _recall(
+        self, kept: dict[Hashable, _Negative[T]], key: Hashable
+    ) -> Optional[_Negative[T]]:
         with self._guard:
             now = self._clock()
             if now - self._last > BURST_GAP_S:
@@ -95,11 +98,11 @@ class RecentAnswers:
             return no if no is not None and now - no.at <= LONGEST_S else None
 
     def _ended(
-        self, kept: dict[Hashable, _No[T]], key: Hashable, no: Optional[T]
+        self, kept: dict[Hashable, _Negative[T]], key: Hashable, no: Optional[T]
     ) -> None:
         with self._guard:
             self._last = now = self._clock()
             if no is None:
                 kept.pop(key, None)
             else:
-                kept[key] = _No(no, now)
+                kept[key] = _Negative(no, now)

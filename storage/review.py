@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every NFS mount of a host held against the policy: what it should be, what it is,
-since when and why.
+"""Compare every NFS mount of a host with the policy. Pure.
 
-Pure. Lists all NFS mounts, also those that no rule names; changes none.
+The review shows for each mount the transport that it should have and has, since when,
+and why. Mounts that no rule names are listed too.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ovirt_rdma.storage.proof import (
     mark_of,
     mounted_s,
     prove,
-    shown,
-    utc,
+    time_for_people,
+    utc_time,
 )
 from ovirt_rdma.storage.trunking import (
     OTHERS,
     REMOUNT,
-    UNTOLD,
+    UNPROVEN_FIX,
     because,
     by_connection,
     connection_of,
     remedy,
     sharers,
-    took_over,
+    uses_earlier_connection,
 )
 
 OK = "ok"
@@ -56,11 +56,11 @@ MatchOf = Callable[[str], Optional[RuleMatch]]
 class MountReview:
     """One mount, the rule that names it (or None), the proof, and the verdict.
 
-    ``since`` is when it was mounted, as ``2026-11-21T02:51:34Z``, None if not known.
-    ``mark`` is what vdsmd has noted on it, where it is degraded; ``cause`` what can be
-    seen of that where nobody has noted it. ``others`` use its connection too, so that
-    only all of them together change their transport; ``against`` are those of them
-    that the policy does not want over the transport that this one should have.
+    ``since`` is when it was mounted, as ``2026-11-21T02:51:34Z``; None if unknown.
+    ``mark`` is what vdsmd recorded about a degraded mount; ``cause`` is the reason that
+    can be seen without a mark. ``others`` use the same connection, so they can only
+    change their transport together with this mount; ``against`` are those of them for
+    which the policy chooses another transport than for this one.
     """
 
     mount: NfsMount
@@ -77,16 +77,16 @@ class MountReview:
 
     @property
     def reason(self) -> Optional[str]:
-        """Why it is degraded; None where it is not, or that is not known."""
+        """Why it is degraded; None if it is not, or if the reason is unknown."""
         return self.mark.reason if self.mark else self.cause or None
 
 
 def review_all(
     facts: Facts, policy: Policy, mounts: Optional[Sequence[NfsMount]] = None
 ) -> list[MountReview]:
-    """Judge ``mounts`` of ``facts`` (None: all NFS mounts) by ``policy``, in order.
+    """Compare ``mounts`` of ``facts`` (None: all NFS mounts) with ``policy``, in order.
 
-    A host may have thousands: each is held against the rules once.
+    A host may have thousands of mounts: each source is matched with the rules once.
     """
     together = by_connection(facts.nfs_mounts)
     match = functools.lru_cache(None)(lambda source: _match(source, policy))
@@ -95,7 +95,7 @@ def review_all(
             mount,
             policy,
             facts.cm_ids,
-            utc(facts.booted_at, mounted_s(mount, facts.uptime_s)),
+            utc_time(facts.booted_at, mounted_s(mount, facts.uptime_s)),
             mark_of(mount, facts.degraded_marks, facts.uptime_s),
             others=sharers(mount, together[connection_of(mount)]),
             match_of=match,
@@ -114,12 +114,12 @@ def review(
     others: tuple[NfsMount, ...] = (),
     match_of: Optional[MatchOf] = None,
 ) -> MountReview:
-    """Judge one mount by ``policy``.
+    """Compare one mount with ``policy``.
 
-    ``cm_ids`` is None where nobody could tell, ``since`` when it was mounted,
-    ``mark`` what vdsmd has noted on it; one that does not fit any more is passed over.
-    ``others`` are the mounts on its connection. ``match_of`` may remember which rule
-    names a source.
+    ``cm_ids`` is None if they are unknown, ``since`` is when it was mounted. ``mark``
+    is what vdsmd recorded about it; it is ignored if the transport has changed.
+    ``others`` are the mounts on its connection. ``match_of`` may cache which rule names
+    a source.
     """
     proof = prove(mount, cm_ids)
     match_of = match_of or (lambda source: _match(source, policy))
@@ -132,7 +132,9 @@ def review(
     by_rule = f"{match.rule.title} says {match.rule.transport}"
     if proof.transport is None:
         sentence = f"{mount.source}: the kernel's signals do not agree ({proof})"
-        return MountReview(mount, match, proof, UNPROVEN, sentence, UNTOLD, since, mark)
+        return MountReview(
+            mount, match, proof, UNPROVEN, sentence, UNPROVEN_FIX, since, mark
+        )
     if proof.transport == wanted:
         sentence = f"{runs}, as {by_rule}"
         return MountReview(mount, match, proof, OK, sentence, since=since)
@@ -140,7 +142,9 @@ def review(
         since = mark.since or since
     else:
         mark = None
-    shares = bool(others) and took_over(mount, match.rule.port) is not False
+    shares = (
+        bool(others) and uses_earlier_connection(mount, match.rule.port) is not False
+    )
     cause = because(others) if shares else ""
     reason = mark.reason if mark else cause
     if mark is None and not _by_nfs_class(mount):
@@ -148,8 +152,8 @@ def review(
         return MountReview(
             mount, match, proof, NOT_COVERED, sentence, _change_row(wanted), since
         )
-    history = f"since {shown(since)}, " if since else ""
-    history += f"because {reason}" if reason else "and vdsmd has not noted why"
+    history = f"since {time_for_people(since)}, " if since else ""
+    history += f"because {reason}" if reason else "for a reason that is not recorded"
     against = tuple(m for m in others if _wanted(match_of(m.source)) != wanted)
     steps = [mark.fix if mark else "", remedy(against) if against else ""]
     if wanted == TCP:
@@ -172,36 +176,37 @@ def review(
     )
 
 
-def heal(found: MountReview, ready: bool) -> str:
-    """Say how a degraded mount comes to what its rule says; ``ready``: for RDMA, but
-    for standing mounts.
+def heal(degraded: MountReview, ready: bool) -> str:
+    """Return how a degraded mount gets the transport that its rule says.
+
+    ``ready``: the host is ready for RDMA, apart from mounts that share a connection.
     """
-    if found.verdict == NOT_COVERED:
-        return found.fix
+    if degraded.verdict == NOT_COVERED:
+        return degraded.fix
     domain = "only this storage domain (no running VM may use it)"
-    if found.others:
-        names = ", ".join(other.source for other in found.others)
+    if degraded.others:
+        names = ", ".join(other.source for other in degraded.others)
         domain = (
-            f"together all that use its connection (this one and {names}; no running "
+            f"all domains on its connection together (this one and {names}; no running "
             "VM may use them)"
         )
     now = (
         "put the host into maintenance in the engine and activate it again (its VMs "
         f"migrate), or deactivate and activate {domain}; the hosted engine's own "
-        "domain takes a reboot of the host"
+        "domain needs a reboot of the host"
     )
-    if found.against:
-        now = f"{remedy(found.against)}; then {now}"
-    if not ready and found.proof.transport != RDMA:
+    if degraded.against:
+        now = f"{remedy(degraded.against)}; then {now}"
+    if not ready and degraded.proof.transport != RDMA:
         return f"once it is ready, {now}"
-    # What readiness cannot see, such as nfsmount.conf, would do it again.
-    first = found.mark.fix if found.mark else ""
-    return f"{first} (unless that is done); then {now}" if first else now
+    # Causes that readiness does not check, such as nfsmount.conf, would act again.
+    first = degraded.mark.fix if degraded.mark else ""
+    return f"{first} (if not done yet); then {now}" if first else now
 
 
-def is_of(found: MountReview, export: Export) -> bool:
+def is_of(mount_review: MountReview, export: Export) -> bool:
     """Whether the mount is one of ``export``."""
-    return _export(found.mount.source) == export
+    return _export(mount_review.mount.source) == export
 
 
 def _check(mount: NfsMount) -> str:
@@ -209,11 +214,12 @@ def _check(mount: NfsMount) -> str:
 
 
 def _by_nfs_class(mount: NfsMount) -> bool:
-    """Whether VDSM may have mounted it as an NFS domain: PosixFS domains with vfs_type
-    nfs have the same places, and none of NFSConnection.DEFAULT_OPTIONS (VDSM 4.50,
-    storageServer.py), of which nosharecache shows in mountinfo.
+    """Whether VDSM may have mounted it as an NFS domain.
 
-    The domain's own metadata would tell for certain, but reading them may hang.
+    PosixFS domains with vfs_type nfs have mount points in the same folder, but none of
+    NFSConnection.DEFAULT_OPTIONS (VDSM 4.50, storageServer.py), of which mountinfo
+    shows nosharecache. The metadata of the domain would be certain, but reading it may
+    hang.
     """
     domains = mount.mountpoint.startswith(f"{VDSM_MOUNTS}/")
     return not domains or "nosharecache" in mount.options.split(",")
@@ -221,14 +227,14 @@ def _by_nfs_class(mount: NfsMount) -> bool:
 
 def _change_row(wanted: Optional[str]) -> str:
     row = (
-        "take RDMA out of the mount options of its storage connection"
+        "remove RDMA from the mount options of its storage connection"
         if wanted == TCP
-        else "put proto=rdma (proto=rdma6 for IPv6) into the mount options of its "
+        else "add proto=rdma (proto=rdma6 for IPv6) to the mount options of its "
         "storage connection"
     )
     return (
-        f"{row}, create an NFS domain in its place, or let no rule name it; if it is "
-        f"an NFS domain, {REMOUNT}"
+        f"{row}, replace it by an NFS domain, or change the policy so that no rule "
+        f"names it; if it is an NFS domain, {REMOUNT}"
     )
 
 

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ask whether this host and a server are ready for RDMA.
+"""Find out whether this host and a server are ready for RDMA.
 
-What this host tells about its readiness, read once for all who ask at a time.
-
-A GID table alone may have 1024 files: twenty servers asked at once would read it
-twenty times.
-
-Is this host, and is this server, ready for RDMA? The asking, for one server.
+Callers that ask at the same time share one reading of the host's facts: a GID table
+alone may have 1024 files, and twenty servers would read it twenty times.
 """
 
 from __future__ import annotations
@@ -34,10 +30,10 @@ from ovirt_rdma.storage.readiness import (
 
 
 class LocalFacts:
-    """Reads what :func:`ovirt_rdma.storage.readiness.local_steps` looks at.
+    """Reads the facts that :func:`ovirt_rdma.storage.readiness.local_steps` needs.
 
-    Nobody gets what was read before they asked: those who ask during a reading wait
-    for the next one and share that. Safe for several threads.
+    No caller gets facts that were read before its call: callers during a reading wait
+    for the next one and share it. Safe for several threads.
     """
 
     def __init__(self, reader: HostReader) -> None:
@@ -74,7 +70,7 @@ RESOLVE_TIMEOUT_S = 10.0
 
 
 class Network(Protocol):
-    """What :mod:`network_probe` can ask; tests put their own in its place."""
+    """The questions that :mod:`ovirt_rdma.storage.probe` answers; tests replace it."""
 
     def resolve(self, server: str, timeout_s: float) -> tuple[str, ...]:
         """Return the addresses of a server, in the order to try them."""
@@ -83,12 +79,12 @@ class Network(Protocol):
         """Whether a TCP port accepts a connection."""
 
     def rdma_listener(self, address: str, port: int, timeout_s: float) -> Step:
-        """Say whether an RDMA port accepts a connection."""
+        """Check whether an RDMA port accepts a connection."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where answers come from: the host's facts, the network, the clock.
+    """The sources of the answers: the host's facts, the network, the clock.
 
     ``local_facts`` are read through ``reader``, for all servers together.
     """
@@ -104,11 +100,11 @@ class Surroundings:
 
 
 class ServerReadiness:
-    """What is known of one server for one connect; each question is asked once.
+    """The answers of one server for one connect; each question is asked once.
 
-    ``rule`` gives the RDMA port and the times. A name may have addresses of both
-    families; mount.nfs keeps to the family that ``proto=`` names, so each family's
-    first address is asked. Safe for several threads.
+    ``rule`` has the RDMA port and the timeouts. A name may have addresses of both
+    families, and mount.nfs uses only the family that ``proto=`` names, so the first
+    address of each family is asked. Safe for several threads.
     """
 
     def __init__(self, server: str, rule: NfsRule, surroundings: Surroundings) -> None:
@@ -125,7 +121,7 @@ class ServerReadiness:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The server's first address of each family; none if it does not resolve."""
+        """The server's first address of each family; empty if it does not resolve."""
         with self._lock:
             if self._addresses is None:
                 first: dict[bool, str] = {}
@@ -138,16 +134,16 @@ class ServerReadiness:
 
     @property
     def rdma_address(self) -> Optional[str]:
-        """The address that :meth:`readiness` speaks of; None if there is none."""
+        """The address that :meth:`readiness` is about; None if there is none."""
         with self._lock:
             self.readiness()
             return self._rdma_address
 
     def readiness(self) -> Readiness:
-        """Ask all that can be asked before a mount, the cheap questions first.
+        """Check all that can be checked before a mount, in order of cost.
 
-        Speaks of the first address that can be reached over RDMA, or else of the
-        first address.
+        The result is about the first address that can be reached over RDMA, or about
+        the first address if none can.
         """
         with self._lock:
             if self._readiness is None:
@@ -157,8 +153,8 @@ class ServerReadiness:
 
     @property
     def settled_s(self) -> float:
-        """For how long readiness has waited for a port to come up, 0 where it has not
-        been asked.
+        """How long readiness waited for a port to come up, in seconds; 0 if it was not
+        asked.
         """
         with self._lock:
             return self._settled_s
@@ -175,8 +171,9 @@ class ServerReadiness:
         return any(self._answers(address, port) for address in self.addresses)
 
     def tcp_ipv6(self, port: int) -> Optional[bool]:
-        """Whether a TCP mount is to use IPv6: the only family there is, or the first
-        that answers on ``port``; None if none does, or nothing resolves.
+        """Whether a TCP mount should use IPv6: by the only family that the server has,
+        or the first that answers on ``port``. None if no family answers, or if the name
+        does not resolve.
         """
         addresses = self.addresses
         if len(addresses) > 1:
@@ -210,25 +207,27 @@ class ServerReadiness:
         return asked[0]
 
     def _settled_local_steps(self) -> dict[str, tuple[Step, ...]]:
-        """Return the local steps for each address, once one of them is good, none
-        can become so by waiting, or it is too late to wait.
+        """Return the local steps for each address.
+
+        Waits for ports that are coming up, until one address is not NOT_READY, no port
+        is settling, or the timeout is over.
         """
         reader, clock = self._around.reader, self._around.clock
         wait = self._rule.settle_timeout
-        # The clock too, because an unreadable /proc/uptime reads 0 for ever.
+        # The clock too, because an unreadable /proc/uptime always gives 0.
         began = clock()
         until = began + wait
         while True:
             facts = self._around.local_facts.read()
-            found = {
+            steps_of = {
                 address: local_steps(facts, reader.route(address))
                 for address in self.addresses
             }
-            good = any(Readiness(s).verdict != NOT_READY for s in found.values())
-            settling = any(step.settling for s in found.values() for step in s)
+            good = any(Readiness(s).verdict != NOT_READY for s in steps_of.values())
+            settling = any(step.settling for s in steps_of.values() for step in s)
             late = reader.uptime() >= wait or clock() >= until
             if good or late or not settling:
-                return found
+                return steps_of
             self._around.sleep(SETTLE_POLL_S)
             self._settled_s = clock() - began
 
@@ -239,31 +238,32 @@ def is_ipv6(address: str) -> bool:
 
 
 def steps_from_facts(facts: Facts, server: str) -> Readiness:
-    """Return what a facts dump can tell of a server; asks nobody, not even for a
-    name. The listener is UNKNOWN.
+    """Return the steps that a facts file answers for a server, without the network.
+
+    No name is resolved, and the listener is UNKNOWN.
     """
     listener = Step(
-        "listener", UNKNOWN, "a facts file does not tell whether the server listens"
+        "listener", UNKNOWN, "a facts file does not show whether the server listens"
     )
     address = address_in_facts(facts, server)
     if address is None:
         unknown = Step(
             "address",
             UNKNOWN,
-            f"the facts file does not tell the address of {server}",
-            "give the server's address in place of its name",
+            f"the facts file does not contain the address of {server}",
+            "give the server's address instead of its name",
         )
         return Readiness((unknown, *local_steps(facts, None), listener))
     route = next((r for r in facts.routes if r.destination == address), None)
     steps = local_steps(facts, route)
     if route is None:
-        fix = f"make the facts file with --route-to {address}"
+        fix = f"regenerate the facts file with --route-to {address}"
         steps = tuple(replace(s, fix=fix) if s.name == "route" else s for s in steps)
     return Readiness((_address_step(server, address), *steps, listener))
 
 
 def address_in_facts(facts: Facts, server: str) -> Optional[str]:
-    """Return the address of ``server``: itself, or that which a mount of it uses."""
+    """Return the address of ``server``: itself, or the one that a mount of it uses."""
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(server))
     for mount in facts.nfs_mounts:

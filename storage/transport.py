@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which transport an export gets, with which options, and why. Pure.
+"""Choose the transport and the mount options of an export, with a reason. Pure.
 
-The options chosen here take the place of the engine's extra options; VDSM's own
-class still puts its defaults, timeo, retrans, version and nolock around them.
+The options chosen here replace the engine's extra options. VDSM's own class still adds
+its defaults, timeo, retrans, version and nolock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RPCBIND_PORT = 111
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way to mount: ``transport`` and the extra options that VDSM is to use."""
+    """One way to mount: ``transport`` and the extra options that VDSM should use."""
 
     transport: str
     extra_options: str
@@ -36,12 +36,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Choice:
-    """What to try, and why.
+    """The attempts to make, and why.
 
-    ``first`` is None when the export is refused; ``fallback`` is tried when
-    ``first`` fails for want of RDMA. ``degraded_by`` says why ``first`` is already
-    the second best, and is empty where it is not; ``fix`` is what would mend that,
-    or would tell more. ``notes`` say what of the engine's options was set aside.
+    ``first`` is None if the export is refused. ``fallback`` is tried if ``first``
+    fails because RDMA does not work. ``degraded_by`` says why ``first`` is already a
+    fallback; it is empty if it is not. ``fix`` is what would solve that or tell more.
+    ``notes`` name the engine's options that are ignored.
     """
 
     first: Optional[Attempt]
@@ -58,7 +58,7 @@ class Choice:
 
     @property
     def degraded(self) -> bool:
-        """Whether ``first`` is already the second best."""
+        """Whether ``first`` is already a fallback."""
         return bool(self.degraded_by)
 
 
@@ -66,7 +66,7 @@ class Choice:
 class Families:
     """Whether the server's address is IPv6, for RDMA and for TCP.
 
-    ``tcp_ipv6`` is None where that is not known: mount finds out by itself then.
+    ``tcp_ipv6`` is None if that is unknown: mount then finds out by itself.
     """
 
     rdma_ipv6: bool = False
@@ -79,13 +79,13 @@ def choose(
     families: Families,
     readiness: Optional[Readiness],
 ) -> Choice:
-    """Choose how an export gets mounted.
+    """Choose how an export is mounted.
 
-    ``match`` is the policy's winning rule, None when no rule names the export:
-    then the engine's options pass untouched, whatever they say. ``readiness`` is
-    None where it does not matter: without a rule, or for one that says TCP.
+    ``match`` is the policy's winning rule. Without one (None) the engine's options are
+    used unchanged. ``readiness`` is None if it does not matter: without a rule, or for
+    a rule that says TCP.
 
-    Raises OptionsProblem where the engine's port is no number.
+    Raises OptionsProblem if the engine's port is not a number.
     """
     if match is None:
         return Choice(
@@ -99,7 +99,7 @@ def choose(
         return Choice(Attempt(TCP, options), None, by_rule, notes=notes)
     tcp = Attempt(TCP, tcp_options(rule, engine_options, families.tcp_ipv6))
     if readiness is None:
-        raise ValueError(f"{rule.title} says {rule.transport}, and nobody asked")
+        raise ValueError(f"{rule.title} says {rule.transport}: give the readiness")
     rdma = Attempt(RDMA, rdma_options(rule, engine_options, families.rdma_ipv6))
     prefers = rule.transport == PREFER_RDMA
     if readiness.verdict == NOT_READY:
@@ -112,7 +112,7 @@ def choose(
             notes=notes,
         )
     if readiness.verdict == UNKNOWN:
-        by_rule += f"; readiness is unknown ({readiness.reason}), so the mount decides"
+        by_rule += f"; readiness is unknown ({readiness.reason}), the mount is tried"
     return Choice(
         rdma, tcp if prefers else None, by_rule, fix=readiness.fix, notes=notes
     )
@@ -121,9 +121,9 @@ def choose(
 def rdma_options(rule: NfsRule, engine_options: str, ipv6: bool) -> str:
     """Return the extra options of an RDMA mount.
 
-    The rule's options go over the engine's. ``proto=rdma6`` for IPv6, because
-    ``rdma`` means IPv4 to mount.nfs; the port always, because a ``Port=`` of
-    nfsmount.conf(5) fills in what is not said; ``retry=0``, because a refused mount
+    The rule's options win over the engine's. ``proto=rdma6`` for IPv6, because
+    ``rdma`` means IPv4 to mount.nfs; always the port, because a ``Port=`` in
+    nfsmount.conf(5) would replace a missing one; ``retry=0``, because a refused mount
     otherwise blocks for two minutes (nfs(5), retry=).
     """
     netid = "rdma6" if ipv6 else "rdma"
@@ -135,26 +135,26 @@ def tcp_options(
 ) -> str:
     """Return the extra options of a TCP mount, without a port for RDMA.
 
-    A port among the engine's options stays only where it is one for TCP. Without
-    a known family no protocol is named, because ``tcp`` means IPv4 to mount.nfs.
-    ``patient``: mount.nfs tries as long as with stock VDSM, two minutes or what the
-    engine says (nfs(5), retry=). A rule that says TCP asks for nothing else; a
-    fallback has had part of the engine's time, and its server answered just now.
+    A port among the engine's options is kept only if it is one for TCP. If the family
+    is unknown (``ipv6`` is None), no protocol is set, because ``tcp`` means IPv4 to
+    mount.nfs. ``patient``: mount.nfs tries as long as with stock VDSM, two minutes or
+    the engine's ``retry=`` (nfs(5)), as a rule with TCP requires. A fallback has
+    already used part of the engine's time, and its server has just answered.
     """
     port = _tcp_port(rule, engine_options)
-    words = [] if port is None else [f"port={port}"]
+    options = [] if port is None else [f"port={port}"]
     if ipv6 is not None:
-        words.append("proto=tcp6" if ipv6 else "proto=tcp")
+        options.append("proto=tcp6" if ipv6 else "proto=tcp")
     if not patient:
-        words.append("retry=0")
-    return _merged(rule, engine_options, ",".join(words))
+        options.append("retry=0")
+    return _merged(rule, engine_options, ",".join(options))
 
 
 def tcp_service_port(rule: NfsRule, engine_options: str, version: Optional[str]) -> int:
     """Return the TCP port that must answer before a TCP mount can work.
 
     NFS 3 asks rpcbind first, unless the ports of both its protocols are given (nfs(5),
-    port and mountport); 4 goes to the NFS port (RFC 7530 section 3.1).
+    port and mountport); NFS 4 uses the NFS port (RFC 7530 section 3.1).
     """
     mountport = MountOptions.parse(engine_options).last("mountport")
     port = _tcp_port(rule, engine_options)
@@ -164,26 +164,26 @@ def tcp_service_port(rule: NfsRule, engine_options: str, version: Optional[str])
 
 
 def overridden(rule: NfsRule, engine_options: str) -> tuple[str, ...]:
-    """Say which of the engine's options the rule sets aside, and which clash."""
+    """Return which of the engine's options the rule overrides, and which conflict."""
     engine = MountOptions.parse(engine_options)
     notes = [f"engine's options: {conflict}" for conflict in engine.conflicts()]
     netid = engine.netid
     wants_rdma = rule.transport != TCP
     if netid is not None and engine.wants_rdma != wants_rdma:
         notes.append(
-            f"the engine's {_text(engine, TRANSPORT)} is set aside: "
+            f"the engine's {_text(engine, TRANSPORT)} is ignored: "
             f"the rule says {rule.transport}"
         )
     if wants_rdma and engine.port is not None and engine.port != rule.port:
         notes.append(
-            f"the engine's {_text(engine, PORT)} is set aside: "
+            f"the engine's {_text(engine, PORT)} is ignored: "
             f"the rule says port={rule.port}"
         )
     rule_subjects = MountOptions.parse(rule.options).subjects()
     for option in engine.normalised().items:
         if option.subject in rule_subjects:
             notes.append(
-                f"the engine's {option.text} is set aside: the rule sets its own"
+                f"the engine's {option.text} is ignored: the rule sets its own"
             )
     return tuple(notes)
 

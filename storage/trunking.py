@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which NFS 4 mounts share one connection to their server. Pure.
+"""Find NFS 4 mounts that share one connection to their server (trunking). Pure.
 
-The kernel has one client for all mounts of a server that have the same NFS 4 minor
-version, whatever transport they ask for: at mounting, the server's answer tells that
-it is known already, and the mount takes the connection that is there (server
-trunking; nfs4_match_client and nfs41_walk_client_list in fs/nfs/nfs4client.c).
-``nosharecache`` does not change that. With 4.1 and later it is so by the server's
-other addresses too, with 4.0 by the same address only, with NFS 3 not at all. Seen on
-kernel 6.1.
+The kernel has one client for all mounts of a server with the same NFS 4 minor version,
+whatever transport they request: when it mounts, the server's answer shows that the
+server is already known, and the mount uses the existing connection (nfs4_match_client
+and nfs41_walk_client_list in fs/nfs/nfs4client.c). ``nosharecache`` does not change
+that. NFS 4.1 and later share across the server's addresses, 4.0 only with the same
+address, NFS 3 never. Measured on kernel 6.1.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 # The step of :func:`others_step`.
 OTHERS = "others"
-# Only mounts that are made anew change their transport, and only all of them at once.
+# Only a remount changes the transport, and only of all mounts of a connection at once.
 REMOUNT = "put the host into maintenance and activate it again"
-# What to do where the kernel's signals do not tell a mount's transport.
-UNTOLD = (
-    f"{REMOUNT}; if it is so again, report it with the host's /proc/self/mountinfo and "
-    "/proc/self/mountstats"
+# The fix for a mount whose transport is unproven.
+UNPROVEN_FIX = (
+    f"{REMOUNT}; if that does not help, report it with the host's /proc/self/mountinfo "
+    "and /proc/self/mountstats"
 )
 _NAMED = 3
 _MINOR_VERSIONS = ("4.0", "4.1", "4.2")
@@ -40,10 +39,10 @@ _OTHER = {RDMA: TCP, TCP: RDMA}
 
 @dataclass(frozen=True)
 class InTheWay:
-    """Standing mounts with another transport than the one wanted.
+    """Existing mounts that would force another transport than the wanted one.
 
     ``certain``: they have the version and the address that the new mount will have.
-    Otherwise it depends on either.
+    Otherwise the result depends on either.
     """
 
     mounts: tuple[NfsMount, ...]
@@ -53,18 +52,18 @@ class InTheWay:
 def by_connection(
     mounts: Iterable[NfsMount],
 ) -> dict[Optional[tuple[str, ...]], list[NfsMount]]:
-    """Return the mounts by what :func:`connection_of` says of them, in their order."""
-    found: dict[Optional[tuple[str, ...]], list[NfsMount]] = {}
+    """Return the mounts grouped by :func:`connection_of`, in their order."""
+    groups: dict[Optional[tuple[str, ...]], list[NfsMount]] = {}
     for mount in mounts:
-        found.setdefault(connection_of(mount), []).append(mount)
-    return found
+        groups.setdefault(connection_of(mount), []).append(mount)
+    return groups
 
 
 def sharers(mount: NfsMount, mounts: Sequence[NfsMount]) -> tuple[NfsMount, ...]:
     """Return the others of ``mounts`` that use the connection of ``mount``.
 
-    Of a shared connection the kernel shows one address with every mount, also where
-    a mount named another (``addr=``).
+    The kernel shows the same address for all mounts of a shared connection, even if a
+    mount was given another (``addr=``).
     """
     connection = connection_of(mount)
     if connection is None:
@@ -76,16 +75,18 @@ def sharers(mount: NfsMount, mounts: Sequence[NfsMount]) -> tuple[NfsMount, ...]
     )
 
 
-def took_over(mount: NfsMount, rdma_port: int) -> Optional[bool]:
-    """Whether ``mount`` took a connection that was there: it shows the port that it
-    asked for, and that is none of its transport's. None where ports do not tell.
+def uses_earlier_connection(mount: NfsMount, rdma_port: int) -> Optional[bool]:
+    """Whether ``mount`` uses a connection that existed before it.
+
+    Then it shows the port that was requested, which does not fit its transport. None
+    if the ports do not differ.
     """
     transport = prove(mount).transport
     if not _is_4(mount) or transport is None:
         return False
     if rdma_port == NFS_TCP_PORT:
         return None
-    # The kernel does not show 2049, with NFS 4.
+    # With NFS 4 the kernel does not show port 2049.
     port = mount.port or NFS_TCP_PORT
     return port == (rdma_port if transport == TCP else NFS_TCP_PORT)
 
@@ -97,38 +98,37 @@ def in_the_way(
     version: Optional[str],
     wanted: str,
 ) -> Optional[InTheWay]:
-    """Return the mounts that keep a new mount of ``export`` off the transport
-    ``wanted``; None where there are none.
+    """Return the mounts that prevent the transport ``wanted`` for a new mount of
+    ``export``; None if there are none.
 
-    ``addresses`` are the server's; ``version`` is ``"3"``, ``"4.2"``, or anything
-    else where mount.nfs finds out. Mounts of the export itself do not count: they are
-    gone when it is mounted anew. A server that has other names and addresses too is
-    found out at mounting only.
+    ``addresses`` are the server's. ``version`` is ``"3"``, ``"4.2"``, or anything else
+    if mount.nfs chooses it. Mounts of the export itself do not count: they no longer
+    exist when it is remounted. Other names and addresses of the server only show when
+    it is mounted.
     """
     if version == "3":
         return None
-    there = _like(mounts, wanted)
-    found = [
+    wanted_connections = _like(mounts, wanted)
+    others = [
         mount
         for mount in mounts
         if _is_4(mount)
         and _source(mount) != export
         and prove(mount).transport == _OTHER[wanted]
         and (mount.address in addresses or _server(mount) == export.server.lower())
-        # Then there are two connections, and the kernel takes the one that is asked
-        # for (nfs_match_client).
-        and (mount.version, mount.address) not in there
+        # With two connections the kernel uses the requested one (nfs_match_client).
+        and (mount.version, mount.address) not in wanted_connections
     ]
     if version in _MINOR_VERSIONS:
-        found = [mount for mount in found if mount.version == version]
-        certain = tuple(mount for mount in found if mount.address in addresses)
+        others = [mount for mount in others if mount.version == version]
+        certain = tuple(mount for mount in others if mount.address in addresses)
         if certain:
             return InTheWay(certain, certain=True)
-    return InTheWay(tuple(found), certain=False) if found else None
+    return InTheWay(tuple(others), certain=False) if others else None
 
 
 def because(mounts: Sequence[NfsMount]) -> str:
-    """Say of mounts with one transport what follows from them for others."""
+    """Return a clause that explains the effect of ``mounts`` (of one transport)."""
     names = [mount.source for mount in mounts]
     if len(names) > _NAMED:
         names[_NAMED - 1 :] = [f"{len(names) - _NAMED + 1} more"]
@@ -143,18 +143,18 @@ def because(mounts: Sequence[NfsMount]) -> str:
 
 
 def remedy(mounts: Sequence[NfsMount]) -> str:
-    """Say what ends the clash with ``mounts``, before all is mounted anew."""
-    words = []
+    """Return what ends the conflict with ``mounts``, before the remount."""
+    steps = []
     by_hand = [m for m in mounts if not m.mountpoint.startswith(f"{VDSM_MOUNTS}/")]
     if by_hand:
-        places = " ".join(shlex.quote(mount.mountpoint) for mount in by_hand)
-        words.append(f"umount {places}")
+        mountpoints = " ".join(shlex.quote(mount.mountpoint) for mount in by_hand)
+        steps.append(f"umount {mountpoints}")
     if len(by_hand) < len(mounts):
-        words.append(
-            "let the policy want one transport for all NFS 4 exports of the server, or "
-            "give some of them another NFS version (3, or 4.1 beside 4.2)"
+        steps.append(
+            "choose one transport for all NFS 4 exports of the server in the policy, "
+            "or another NFS version for some of them (3, or 4.1 beside 4.2)"
         )
-    return "; ".join(words)
+    return "; ".join(steps)
 
 
 def others_step(
@@ -163,21 +163,22 @@ def others_step(
     addresses: Collection[str],
     version: Optional[str],
 ) -> Step:
-    """Say whether standing mounts keep a new mount of ``export`` off RDMA; the words
-    are those of :func:`in_the_way`.
+    """Check whether existing mounts prevent RDMA for a new mount of ``export``.
+
+    The parameters are those of :func:`in_the_way`.
     """
     if version == "3":
         return Step(OTHERS, READY, "NFS 3 mounts share no connection")
-    found = in_the_way(mounts, export, addresses, version, RDMA)
-    if found is None:
-        free = f"no NFS 4 mount of {export.server} over TCP is in the way"
+    conflict = in_the_way(mounts, export, addresses, version, RDMA)
+    if conflict is None:
+        free = f"no NFS 4 mount of {export.server} forces this export to TCP"
         return Step(OTHERS, READY, free)
     return Step(
         OTHERS,
-        NOT_READY if found.certain else UNKNOWN,
-        f"{because(found.mounts)}: this one {'comes' if found.certain else 'may come'} "
-        "up over TCP too",
-        f"{remedy(found.mounts)}; then {REMOUNT}",
+        NOT_READY if conflict.certain else UNKNOWN,
+        f"{because(conflict.mounts)}: this export "
+        f"{'would' if conflict.certain else 'may'} be mounted over TCP too",
+        f"{remedy(conflict.mounts)}; then {REMOUNT}",
     )
 
 
@@ -186,8 +187,9 @@ def _is_4(mount: NfsMount) -> bool:
 
 
 def connection_of(mount: NfsMount) -> Optional[tuple[str, ...]]:
-    """Return what is one for all NFS 4 mounts on a connection; None where it shares
-    none, or that is not known.
+    """Return what identifies the connection of an NFS 4 mount.
+
+    None if the mount shares no connection, or if it is unknown.
     """
     if not _is_4(mount):
         return None

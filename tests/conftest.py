@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What holds for all tests."""
+"""Set up all tests."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# As a terminal starts programs: `make check &`, nohup and some CI ignore SIGINT for all
-# that they start, and Python then raises no KeyboardInterrupt.
+# As in a terminal: `make check &`, nohup and some CI start programs with SIGINT
+# ignored, and Python then raises no KeyboardInterrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # nohup ignores SIGHUP likewise, for the programs under test too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-# The programs under test buffer what they print, as they do for users: only so is it
-# seen what becomes of output that nobody reads.
+# The programs under test buffer their output, as for users: only then do tests show
+# what happens to output that nobody reads.
 os.environ.pop("PYTHONUNBUFFERED", None)
-# What an admin has exported would send tests to a real engine. Our own stay.
+# Variables of an admin would send tests to a real engine. Our own stay.
 for _name in [*os.environ]:
     if _name.startswith("OVIRT_") and not _name.startswith("OVIRT_RDMA_"):
         del os.environ[_name]
 
-# `make test` names the Pythons of hypervisors that it has: tests are shared out then.
+# `make test` names the Pythons of hypervisors that it has: tests are divided then.
 _SHARED_OUT = bool(os.environ.get("OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS"))
 
-# The machine is shared: how long an example takes says nothing about our code. Each of
-# four Pythons takes 10 examples, one alone 25; `make fuzz` goes deeper.
+# The machine is shared: the time of an example proves nothing about our code. Each of
+# four Pythons runs 10 examples, a single one 25; `make fuzz` runs more.
 settings.register_profile(
     "ovirt-rdma",
     deadline=None,
@@ -38,7 +38,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ovirt-rdma")
-# Of `make fuzz`, which asks for it by name.
+# For `make fuzz`, which selects it by name.
 settings.register_profile(
     "fuzz",
     settings.get_profile("ovirt-rdma"),
@@ -50,9 +50,9 @@ settings.register_profile(
 _DEVELOPERS = ["lab", "bench", "selftest", "test_architecture.py", "test_messages.py"]
 collect_ignore = _DEVELOPERS if sys.version_info < (3, 11) else []
 
-# What runs on hypervisors and engine machines and nowhere else, and what starts their
-# programs time and again: tests marked `hypervisor` are left
-# to the Pythons of EL9 and EL10 where `make test` has one of them.
+# Tests marked `hypervisor` concern code that only runs on hypervisors and engine
+# machines, or start its programs often. They run only with the Pythons of EL9 and EL10,
+# if `make test` has one of them.
 _HYPERVISORS = ((3, 9), (3, 12))
 _LEFT_TO_THEM = _SHARED_OUT and sys.version_info[:2] not in _HYPERVISORS
 
@@ -80,13 +80,13 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As pytest's own, which looks through all earlier folders for a free name."""
+    """Like pytest's own, which searches all earlier folders for a free name."""
     folder = tmp_path_factory.getbasetemp() / f"folder{next(_NUMBERS)}"
     folder.mkdir(mode=0o700)
     return folder
 
 
 def pytest_collection_finish() -> None:
-    # Thousands of collected tests stay to the end: garbage is not looked for in them.
+    # Thousands of collected tests stay until the end: the garbage collector skips them.
     gc.collect()
     gc.freeze()

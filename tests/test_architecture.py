@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The rooms and the direction of imports, as ARCHITECTURE.md has them."""
+"""Check packages and the direction of imports, as in ARCHITECTURE.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOP = Path(__file__).resolve().parent.parent
 PACKAGE = "ovirt_rdma"
 LAUNCHER = TOP / "storage/launcher/vdsmd"
 
-# A room may use itself and these.
+# A package may use itself and these.
 USES = {
     "cli": {"engine_sdk_tools", "vdsm_hooks", "storage", "host"},
     "engine_sdk_tools": {"storage", "host"},
@@ -27,7 +27,7 @@ USES = {
     "storage": {"host"},
     "host": set(),
 }
-# What stock vdsmd loads of ours: nothing beyond these may come with it.
+# The modules that stock vdsmd loads: they may import only these.
 VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm.launch", f"{PACKAGE}.storage.vdsm.connection")
 DEPENDENCIES = {"yaml", "jsonschema"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
@@ -35,7 +35,7 @@ ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "requests", "rich"}
 ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
 # CONTRIBUTING.md, files and folders.
 MOST_FILES, MOST_LINES = 17, 460
-# Runs as a process of its own, with the system's Python.
+# Runs as a separate process, with the system's Python.
 CM_PROBE = f"{PACKAGE}.storage.rdma_cm_probe"
 
 
@@ -115,7 +115,7 @@ def _package(name: str) -> str:
 
 
 def _package_imports() -> dict[str, set[str]]:
-    """The packages that each package imports, itself left out."""
+    """Return the packages that each package imports, without itself."""
     found: dict[str, set[str]] = {_package(name): set() for name in SOURCES}
     for name in SOURCES:
         others = {_package(one) for one in _imported(name) if one in SOURCES}
@@ -127,7 +127,7 @@ def test_no_package_imports_itself_in_a_circle():
     graphlib.TopologicalSorter(_package_imports()).prepare()  # raises CycleError
 
 
-# What decides reads nothing: neither the host, nor through what changes it.
+# Decisions read nothing: neither the host, nor through the code that changes it.
 PURE = ("host.facts", "host.policy", "host.rules", "host.decision")
 READS_OR_CHANGES = ("host.collect", "host.changes", "host.enablement", "host.services")
 
@@ -144,7 +144,7 @@ def test_what_decides_imports_no_reader(package):
 
 
 def test_folders_and_files_stay_of_a_size_to_read():
-    """A file is a chapter, a folder shows no more names than a reader can take in."""
+    """A file is a chapter, and a folder has few enough names to read."""
     shown: dict[str, int] = {}
     for name, path in SOURCES.items():
         if path.name != "__init__.py":
@@ -173,7 +173,7 @@ def test_no_module_imports_itself_in_a_circle():
     ],
 )
 def test_the_oracle_of_effects_has_data_of_the_product_and_no_code(oracle):
-    """An error in code that both share would be in the oracle, too."""
+    """An error in code that both share would be in the oracle too."""
     tree = ast.parse((TOP / "tests" / oracle).read_bytes())
     assert [
         f"{node.module}.{alias.name}"
@@ -186,7 +186,7 @@ def test_the_oracle_of_effects_has_data_of_the_product_and_no_code(oracle):
 
 
 def test_package_needs_what_setup_names_and_no_more():
-    """Neither the lab nor the tests, among others."""
+    """For example neither the lab nor the tests."""
     allowed = sys.stdlib_module_names | DEPENDENCIES | {PACKAGE, "vdsm"}
     assert [
         f"{name} imports {other}"
@@ -218,10 +218,10 @@ def test_vdsmd_loads_no_library_for_us(start):
     assert others - sys.stdlib_module_names - {"vdsm"} == set()
 
 
-# Where files are opened for reading, so that a pipe, a device or an endless one does no
-# harm: root runs what is in these rooms, and VDSM.
+# The places that open files for reading, safely for pipes, devices and endless files:
+# root and VDSM run these packages.
 SAFE_FILE = "host/system/safe_file.py"
-# What else reads, and why that ends.
+# Other places that read, and why that ends.
 READS = {
     "host/changes/journal.py": "without waiting, after a look whose file it is",
     "host/policy/load.py": "what a person names",
@@ -244,14 +244,14 @@ def _opens_for_reading(tree: ast.AST) -> list[int]:
         called = node.func
         name = getattr(called, "attr", None) or getattr(called, "id", None)
         words = {getattr(one, "attr", getattr(one, "value", "")) for one in _flat(node)}
-        # By name where flags are put together elsewhere.
+        # By name, if the flags are combined elsewhere.
         if name in _READERS and not words & _NO_READ:
             found.append(node.lineno)
     return found
 
 
 def _flat(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is in ``node`` and can be looked up in a set."""
+    """Yield the hashable items in ``node``."""
     for one in ast.walk(node):
         if isinstance(one, ast.Attribute) or (
             isinstance(one, ast.Constant) and isinstance(one.value, str)
@@ -289,12 +289,12 @@ def test_root_opens_files_in_one_place():
     assert found == {SAFE_FILE, *READS}
 
 
-# Where text reaches a terminal, and what makes it printable there.
+# The places where text reaches a terminal, and what makes it printable there.
 SCREEN = f"{PACKAGE}.cli.output"
 STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
-# Of other rooms these: a Console of rich with the stream of `screen`; getpass, whose
-# question is printable; VDSM's pipe, with a sentence that is; a worker's pipe, and one
-# that lets go of its streams; a hook's own file.
+# In other packages: a Console of rich with the stream of `screen`; getpass, whose
+# question is printable; VDSM's pipe, with a printable sentence; the pipe of a worker,
+# and its closed streams; a hook's own file.
 WRITERS = {
     (f"{PACKAGE}.cli.engine.progress", "Console"),
     (f"{PACKAGE}.cli.engine.settings", "getpass"),
@@ -307,20 +307,20 @@ CALLS = {"print", "input", "Console", "getpass", "os.write", "redirect_stderr"}
 
 
 def _called(node: ast.Call) -> str:
-    """The name of what is called; with its module for os."""
+    """Return the name of the called function; with its module for os."""
     if isinstance(node.func, ast.Attribute):
         above = node.func.value
         of_os = isinstance(above, ast.Name) and above.id == "os"
         name = f"os.{node.func.attr}" if of_os else node.func.attr
-        # Of a Console, which is looked for itself.
+        # Of a Console, which has its own check.
         return "" if name == "print" else name
     return getattr(node.func, "id", "")
 
 
 def _ways_out(tree: ast.AST) -> Iterator[str]:
-    """Yield what writes, or could, to stdout or stderr; their width may be asked for.
+    """Yield what writes, or could, to stdout or stderr; asking their width is allowed.
 
-    A program that is started without streams of its own would have ours.
+    A program that is started without its own streams would have ours.
     """
     asked = {
         id(word)

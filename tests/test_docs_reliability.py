@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/reliability.md: each promise names tests, and they are there."""
+"""Check that each promise of docs/reliability.md names tests, and that they exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN_BY = "shown by"
 
 
 def rows() -> list[list[str]]:
-    """The cells of every row of the tables, without headings and their lines."""
+    """Return the cells of every row of the tables, without headings and their lines."""
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [row for row in cells if row[-1] != SHOWN_BY and set(row[-1]) != {"-"}]
@@ -24,7 +24,7 @@ def rows() -> list[list[str]]:
 
 @functools.cache
 def there_are(file: str) -> frozenset[str]:
-    """The tests in a file, as pytest names them, found without running anything."""
+    """Return the tests in a file, as pytest names them, without running anything."""
     tree = ast.parse((TOP / file).read_bytes())
     found = set()
     for node in tree.body:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run the tests in test_*fuzz*.py with many examples, and say how many ran.
+"""Run the tests in test_*fuzz*.py with many examples, and print how many ran.
 
-OVIRT_RDMA_FUZZ_EXAMPLES is the number for each test, 20000 unless set. Arguments are
-pytest's. The exit code is pytest's, or 1 where it passed and no example was counted.
+OVIRT_RDMA_FUZZ_EXAMPLES is the number for each test, by default 20000. Arguments are
+pytest's. The exit code is pytest's, or 1 if it passed and no example was counted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ _EXAMPLES = re.compile(r"- (\d+) passing(?: examples?)?, (\d+) failing")
 
 
 def main(arguments: list[str]) -> int:
-    """Run pytest; its statistics become one line a test, and the sum.
-
-    Returns the exit code.
+    """Run pytest, print one line of statistics per test and the sum, and return the
+    exit code.
     """
     files = sorted(str(path) for path in CHECKOUT.glob("tests/*/test_*fuzz*.py"))
     command = [
@@ -40,8 +39,8 @@ def main(arguments: list[str]) -> int:
     print(f"{sum(counts.values()):8} examples in {len(counts)} tests")
     if pytest.returncode == 0 and not any(counts.values()):
         sentence = (
-            "fuzz: pytest passed, and no examples were counted: either none ran, or "
-            "Hypothesis words its statistics differently now (tools/fuzz.py)"
+            "fuzz: pytest passed, but no examples were counted: either none ran, or "
+            "the statistics of Hypothesis have another form now (tools/fuzz.py)"
         )
         print(sentence, file=sys.stderr)
         return 1
@@ -49,8 +48,9 @@ def main(arguments: list[str]) -> int:
 
 
 def counted(lines: Iterable[str]) -> dict[str, int]:
-    """Return the examples of each test, by its node ID, from what pytest prints; the
-    lines that are no statistics are printed.
+    """Return the number of examples of each test, by node ID, from pytest's output.
+
+    Other lines than statistics are printed.
     """
     counts: dict[str, int] = {}
     test, in_statistics = "", False
@@ -58,13 +58,13 @@ def counted(lines: Iterable[str]) -> dict[str, int]:
         header = _HEADER.match(line)
         if header:
             in_statistics = header[1] == "Hypothesis Statistics"
-        named, found = _TEST.match(line), _EXAMPLES.search(line)
+        name, examples = _TEST.match(line), _EXAMPLES.search(line)
         if not in_statistics:
             print(line, end="", flush=True)
-        elif named:
-            test = named[1]
-        elif found:
-            counts[test] = counts.get(test, 0) + int(found[1]) + int(found[2])
+        elif name:
+            test = name[1]
+        elif examples:
+            counts[test] = counts.get(test, 0) + int(examples[1]) + int(examples[2])
     return counts
 
 

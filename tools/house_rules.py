@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``house_rules.py FILE...``: rules of this house that no linter knows.
+"""``house_rules.py FILE...``: check rules of this repository that no linter has.
 
-Each file says under which license it is, and none names a folder that only the
-machine has on which it was written, nor cites notes that are not in the repository.
+Each file names its license. No file names a folder of the machine on which it was
+written, or cites notes that are not in the repository.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path, PurePath
 
 # Folders of a developer's machine, not part of a longer path.
 _MACHINE_PATH = re.compile(r"(?<![\w.})\]/-])/(?:work|root|home/[a-z]\w*)(?=/|\b)")
-# Notes of the developers': readers cannot look there. Cite the source itself.
+# Developers' notes, which readers do not have. Cite the source itself.
 _NOTES = re.compile(r"(?<![\w/])(?:shared/)?facts/\w+\.md\b", re.IGNORECASE)
-# In the lab's guests these are the guests' own.
+# In the lab's guests these are folders of the guest.
 _GUEST_FILES = PurePath("lab/boot")
 # Files that cannot hold a comment, and the license itself.
 _WITHOUT_LICENSE_LINE = ("LICENSE", "*.json", "*.jsonl")
@@ -37,24 +37,24 @@ def findings(path: PurePath, text: str) -> Iterator[str]:
     if _GUEST_FILES in path.parents:
         return
     for number, line in enumerate(lines, start=1):
-        found = _MACHINE_PATH.search(line)
-        if found:
-            yield f"{path}:{number}: names {found.group()}, a folder of one machine"
+        folder = _MACHINE_PATH.search(line)
+        if folder:
+            yield f"{path}:{number}: names {folder.group()}, a folder of one machine"
         notes = _NOTES.search(line)
         if notes:
-            yield f"{path}:{number}: cites {notes.group()}, which is not here"
+            yield f"{path}:{number}: cites {notes.group()}, not in the repository"
 
 
 def main(names: list[str]) -> int:
-    """Print what is found in the files ``names``; the exit code is 0 or 1."""
-    found = [
+    """Print the findings in the files ``names``; the exit code is 0 or 1."""
+    sentences = [
         sentence
         for name in names
         for sentence in findings(PurePath(name), Path(name).read_text(encoding="utf-8"))
     ]
-    for sentence in found:
+    for sentence in sentences:
         print(sentence)
-    return 1 if found else 0
+    return 1 if sentences else 0
 
 
 if __name__ == "__main__":

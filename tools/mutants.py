@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``mutants.py [ID...]``: break the product in one place at a time, and run the tests
-that have to notice.
+"""``mutants.py [ID...]``: break the product in one place at a time, and run its tests.
 
 tools/mutants.yaml lists the changes: each breaks a promise of docs/reliability.md. They
-are made in a copy of the checkout. A mutant is killed if a test that it names fails.
-The exit code is 0 if all were killed, 1 if one was not, 2 if the list or the tests
-cannot be used as they are.
+are made in a copy of the checkout. A mutant is killed if one of its tests fails. The
+exit code is 0 if all were killed, 1 if one was not, 2 if the list or the tests are
+invalid.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ _MEANINGS = {
 }
 # pytest's exit codes.
 _PASSED, _FAILED = 0, 1
-# Nothing here takes a minute; a mutant may loop for ever.
+# The tests of a mutant take less than a minute, but a mutant may loop endlessly.
 _LIMIT_S = 900.0
-_MEMORY = Path("/dev/shm")  # noqa: S108  (a folder of its own is made there)
+_MEMORY = Path("/dev/shm")  # noqa: S108  (only for a new folder)
 
 
 class ListProblem(Exception):
-    """The list or the tests cannot be used; the text is a sentence."""
+    """The list or the tests are invalid; the text is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class Mutant:
     """One change: the lines ``there`` of ``file`` become the lines ``instead``.
 
     Both are written without the indentation that they share in the file. ``promise``
-    is how the row of docs/reliability.md begins that the change breaks. ``tests`` are
-    pytest's ids, of which one has to fail.
+    is the beginning of the row of docs/reliability.md that the change breaks. ``tests``
+    are pytest's ids, of which one must fail.
     """
 
     id: str
@@ -75,7 +74,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant, after how many seconds, and what pytest printed."""
+    """The verdict on a mutant, its seconds, and pytest's output."""
 
     mutant: Mutant
     verdict: str
@@ -84,25 +83,25 @@ class Result:
 
 
 def read(path: Path = TABLE) -> tuple[Mutant, ...]:
-    """Return the mutants of a list. Raises ListProblem for one of another form."""
+    """Return the mutants of a list. Raises ListProblem if its form is invalid."""
     try:
         rows = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise ListProblem(f"{path.name}: {error}") from None
-    found: dict[str, Mutant] = {}
+    mutants: dict[str, Mutant] = {}
     for row in rows:
         try:
             mutant = Mutant(**{**row, "tests": tuple(row["tests"])})
         except (TypeError, KeyError) as error:
             raise ListProblem(f"{path.name}: {error} in {row}") from None
-        if mutant.id in found:
+        if mutant.id in mutants:
             raise ListProblem(f"{path.name}: there are two mutants {mutant.id}")
-        found[mutant.id] = mutant
-    return tuple(found.values())
+        mutants[mutant.id] = mutant
+    return tuple(mutants.values())
 
 
 def mutated(text: str, mutant: Mutant) -> Optional[str]:
-    """Return ``text`` with the change; None if its lines are not there exactly once."""
+    """Return ``text`` with the change; None unless its lines occur exactly once."""
     first, *others = mutant.there.splitlines()
     lines = [rf"^(?P<indent> *){re.escape(first)}\n"]
     lines += [rf"(?P=indent){re.escape(o)}\n" if o else r"\n" for o in others]
@@ -115,7 +114,7 @@ def mutated(text: str, mutant: Mutant) -> Optional[str]:
 
 
 def run(tree: Path, mutant: Mutant, limit_s: float = _LIMIT_S) -> Result:
-    """Make the change below ``tree``, run its tests, and take the change back."""
+    """Make the change below ``tree``, run its tests, and revert the change."""
     began = time.monotonic()
 
     def result(verdict: str, printed: str = "") -> Result:
@@ -138,19 +137,18 @@ def run(tree: Path, mutant: Mutant, limit_s: float = _LIMIT_S) -> Result:
 
 
 def check_unmutated(tree: Path, mutants: Sequence[Mutant]) -> None:
-    """Raise ListProblem if one of the tests fails without any change: it would kill
-    every mutant.
+    """Raise ListProblem if a test fails without any change, as it would kill every
+    mutant.
     """
     tests = dict.fromkeys(test for mutant in mutants for test in mutant.tests)
     code, printed = _pytest(tree, tuple(tests), limit_s=None)
     if code != _PASSED:
-        words = "the tests do not pass without a mutant"
-        raise ListProblem(f"{printed}{words}")
+        raise ListProblem(f"{printed}the tests do not pass without a mutant")
 
 
 @contextmanager
 def copies(count: int) -> Iterator[tuple[Path, ...]]:
-    """Give ``count`` copies of the checkout, as it is on disk."""
+    """Make ``count`` copies of the checkout, as it is on disk."""
     listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     names = subprocess.run(
         listed, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True
@@ -163,14 +161,14 @@ def copies(count: int) -> Iterator[tuple[Path, ...]]:
                 if (CHECKOUT / name).is_file():
                     (tree / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(CHECKOUT / name, tree / name)
-            # The folders under their import names.
+            # Makes the folders available by their import names.
             subprocess.run(("make", "--silent", "tree"), cwd=tree, check=True)
         yield trees
 
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
-    # Python goes by time and size, which may both be those of the text before.
+    # Python compares time and size, which may both be those of the previous text.
     Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 
@@ -200,7 +198,7 @@ def _results(mutants: Sequence[Mutant], jobs: int) -> Iterator[Result]:
         for tree in trees:
             free.put(tree)
 
-        def one(mutant: Mutant) -> Result:
+        def run_in_free_tree(mutant: Mutant) -> Result:
             tree = free.get()
             try:
                 return run(tree, mutant)
@@ -208,14 +206,14 @@ def _results(mutants: Sequence[Mutant], jobs: int) -> Iterator[Result]:
                 free.put(tree)
 
         with ThreadPoolExecutor(jobs) as pool:
-            yield from pool.map(one, mutants)
+            yield from pool.map(run_in_free_tree, mutants)
 
 
 def _chosen(names: Sequence[str], mutants: Sequence[Mutant]) -> tuple[Mutant, ...]:
     unknown = sorted(set(names) - {mutant.id for mutant in mutants})
     if unknown:
         raise ListProblem(f"there is no mutant {', '.join(unknown)}; see --list")
-    return tuple(one for one in mutants if not names or one.id in names)
+    return tuple(mutant for mutant in mutants if not names or mutant.id in names)
 
 
 def main(arguments: Optional[Sequence[str]] = None, table: Path = TABLE) -> int:
@@ -224,18 +222,22 @@ def main(arguments: Optional[Sequence[str]] = None, table: Path = TABLE) -> int:
     parser.add_argument("names", nargs="*", metavar="ID", help="only these mutants")
     parser.add_argument("--list", action="store_true", help="list them, run nothing")
     parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="so many at a time"
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of mutants to run in parallel (default: 1)",
     )
-    words = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     say = functools.partial(print, flush=True)
     left = []
     try:
-        mutants = _chosen(words.names, read(table))
-        if words.list:
+        mutants = _chosen(args.names, read(table))
+        if args.list:
             for mutant in mutants:
                 say(f"{mutant.id}  {mutant.file}: {mutant.promise}")
             return 0
-        for result in _results(mutants, max(words.jobs, 1)):
+        for result in _results(mutants, max(args.jobs, 1)):
             say(f"{result.verdict:9} {result.seconds:6.1f} s  {result.mutant.id}")
             if result.verdict != KILLED:
                 left.append(result)

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+# These files quote the words, so they are not read.
+QUOTE_THEM = ("tools/plain_english.py", "tests/selftest/test_plain_english.py")
 # To be rewritten: remove an entry when --count shows no findings for it. Some pages
 # are here because code in these folders writes them.
 NOT_YET = (
@@ -86,17 +88,19 @@ HABITS = (
     Habit(r"(?:made|make|makes) known\b", "declare, register"),
 )
 _GAP = "(?: *\n *| +)"
-_PATTERNS = [re.compile(r"\b" + one.words.replace(" ", _GAP), re.I) for one in HABITS]
+_PATTERNS = [re.compile(r"\b" + h.words.replace(" ", _GAP), re.I) for h in HABITS]
 _NOUN_CLAUSE = re.compile(r"\s*(?:what|whether|how|whose|where|who)\b", re.I)
-# Takes the place of what is not prose, so that no phrase reaches across it.
+# Replaces everything that is not prose, so that no phrase reaches across it.
 _GONE = "\0"
 
 
 def findings(path: PurePath, text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line number, the words found and the better ones; pure.
+    """Yield line number, the words to avoid, and better ones; pure.
 
-    A file of a kind that has no prose for this program yields nothing.
+    A file of another kind, and those of QUOTE_THEM, yield nothing.
     """
+    if str(path) in QUOTE_THEM:
+        return
     if path.suffix == ".md":
         prose = _markdown(text)
     elif path.suffix == ".8":
@@ -107,13 +111,13 @@ def findings(path: PurePath, text: str) -> Iterator[tuple[int, str, str]]:
     else:
         return
     for habit, pattern in zip(HABITS, _PATTERNS):
-        for found in pattern.finditer(prose):
-            line = prose.count("\n", 0, found.start()) + 1
-            yield line, " ".join(found.group().split()), habit.better
+        for match in pattern.finditer(prose):
+            line = prose.count("\n", 0, match.start()) + 1
+            yield line, " ".join(match.group().split()), habit.better
 
 
-def _gone(found: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", _GONE, found.group())
+def _gone(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", _GONE, match.group())
 
 
 def _markdown(text: str) -> str:
@@ -130,61 +134,63 @@ def _markdown(text: str) -> str:
 
 
 def _python(text: str) -> str:
-    """Return ``text`` with everything blanked out but comments and sentences."""
-    kept = list(re.sub(r"[^\n]", _GONE, text))
+    """Return ``text`` with everything blanked out except comments and sentences."""
+    prose = list(re.sub(r"[^\n]", _GONE, text))
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     strings = {token.STRING, getattr(token, "FSTRING_MIDDLE", token.STRING)}
     earlier = 0
-    for one in tokenize.generate_tokens(io.StringIO(text).readline):
-        first = starts[one.start[0] - 1] + one.start[1]
-        last = starts[one.end[0] - 1] + one.end[1]
+    for item in tokenize.generate_tokens(io.StringIO(text).readline):
+        first = starts[item.start[0] - 1] + item.start[1]
+        last = starts[item.end[0] - 1] + item.end[1]
         part = text[first:last]
-        if one.type == token.COMMENT:
-            kept[first:last] = part.replace("#", " ")
-        elif one.type in strings and " " in part:
+        if item.type == token.COMMENT:
+            prose[first:last] = part.replace("#", " ")
+        elif item.type in strings and " " in part:
             part = re.sub(r"\{[^{}\n]*\}", _gone, part)
             part = re.sub(r"^\w*[\"']+|[\"']+$|\\n", _blank, part)
-            kept[first:last] = part
-        if one.type in strings | {token.COMMENT} and not text[earlier:first].strip():
-            # Nothing but a gap since the last one: a phrase may reach across it.
-            kept[earlier:first] = text[earlier:first]
-        if one.type not in (token.NL, token.NEWLINE, token.INDENT, token.DEDENT):
+            prose[first:last] = part
+        if item.type in strings | {token.COMMENT} and not text[earlier:first].strip():
+            # Only a gap since the last token: a phrase may reach across it.
+            prose[earlier:first] = text[earlier:first]
+        if item.type not in (token.NL, token.NEWLINE, token.INDENT, token.DEDENT):
             earlier = last
-    return "".join(kept)
+    return "".join(prose)
 
 
-def _blank(found: re.Match[str]) -> str:
-    return " " * len(found.group())
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match.group())
 
 
 def _noun_clause(text: str) -> Iterator[tuple[int, str, str]]:
     """Find a module docstring that names a thing and does not say what it does."""
-    said = ast.get_docstring(ast.parse(text), clean=False)
-    if said and _NOUN_CLAUSE.match(said):
-        line = text[: text.index(said)].count("\n") + 1
-        yield line, said.split()[0], "a sentence with a verb: what the module does"
+    docstring = ast.get_docstring(ast.parse(text), clean=False)
+    if docstring and _NOUN_CLAUSE.match(docstring):
+        line = text[: text.index(docstring)].count("\n") + 1
+        first_word = docstring.split()[0]
+        yield line, first_word, "a sentence with a verb: what the module does"
 
 
 def _later(path: PurePath) -> bool:
     return any(
-        path == PurePath(one) or PurePath(one) in path.parents for one in NOT_YET
+        path == PurePath(name) or PurePath(name) in path.parents for name in NOT_YET
     )
 
 
-def main(words: list[str]) -> int:
-    """Print what is found in the files named by ``words``; see the module."""
-    count, names = "--count" in words, [one for one in words if one != "--count"]
+def main(arguments: list[str]) -> int:
+    """Print the findings in the files of ``arguments``; see the module."""
+    count = "--count" in arguments
+    names = [name for name in arguments if name != "--count"]
     folders: collections.Counter[str] = collections.Counter()
     for path in map(PurePath, names):
         if not count and _later(path):
             continue
         text = Path(path).read_text(encoding="utf-8", errors="replace")
-        for line, found, better in findings(path, text):
+        for line, words, better in findings(path, text):
             folders[path.parts[0] if len(path.parts) > 1 else "."] += 1
             if not count:
-                print(f"{path}:{line}: {found!r}: write: {better}")
+                print(f"{path}:{line}: {words!r}: write: {better}")
     if count:
         for folder, number in sorted(folders.items()):
             print(f"{number:6} {folder}")

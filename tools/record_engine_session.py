@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``make engine-session``: writes docs/engine-session.md, a terminal session of
-``ovirt-rdma`` with the engine double of the tests and twelve simulated hosts.
+"""``make engine-session``: write docs/engine-session.md, a terminal session.
 
-The commands run in processes of their own, on a terminal; the double is in this one,
-so that a host can be broken in between. Each exit code is checked, and where one is not
-as told the document stays as it is. Nothing is waited for in full: sleeping between two
-looks at the engine is cut short (:func:`_run_verb`).
+It shows ``ovirt-rdma`` with the engine double of the tests and twelve simulated hosts.
+The commands run in separate processes, on a terminal; the double is in this process,
+so that hosts can be changed in between. Each exit code is checked; if one is not as
+expected, the document is unchanged. Pauses between two requests to the engine are
+shortened (:func:`_run_verb`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import pyte
 
 TOP = Path(__file__).resolve().parents[1]
 DOCUMENT = TOP / "docs" / "engine-session.md"
-# The tests' own double and door; as pytest finds them.
+# For the tests' own double and host access, as in pytest.
 sys.path[:0] = [str(TOP / "tests")]
 
 from engine_double import EngineDouble, SimHook, World, sample_world  # noqa: E402
@@ -49,10 +49,10 @@ from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS  # noqa: E402
 
 HOSTS = 12
 SERVER = "nas1.example.com"
-# The new domain's: of the other one it would share the connection.
+# For the new domain, which would share the connection of the other server.
 SERVER2 = "nas2.example.com"
 COLUMNS = 120
-# More lines than any command prints, so that nothing leaves the screen.
+# More lines than any command prints, so that nothing scrolls off the screen.
 _LINES = 600
 _SLEEP_AT_MOST_S = 0.1
 _COMMAND_LIMIT_S = 60.0
@@ -75,12 +75,12 @@ their own readiness. Waiting is shortened; on real hosts a maintenance takes min
 """
 
 
-class NotAsTold(Exception):
-    """A command did something else than the story says."""
+class NotAsExpected(Exception):
+    """A command did something else than the story expects."""
 
 
 class Terminal:
-    """Runs ``ovirt-rdma`` on a terminal, with yes for an answer to its question."""
+    """Runs ``ovirt-rdma`` on a terminal, and answers its question with yes."""
 
     def __init__(self, url: str, home: Path) -> None:
         kept = {name: os.environ[name] for name in ("PATH", "HOME")}
@@ -101,16 +101,16 @@ class Terminal:
     def run(
         self, line: str, until: Callable[[str], bool]
     ) -> tuple[int, list[str], list[str]]:
-        """Return the exit code, what stands on the screen at the end, and what stood
-        there when ``until`` of it was first true.
+        """Return the exit code, the screen at the end, and the screen at the first time
+        that ``until`` was true for its text.
         """
         ours, theirs = pty.openpty()
         ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", _LINES, COLUMNS, 0, 0))
         screen = pyte.Screen(COLUMNS, _LINES)
         stream = pyte.ByteStream(screen)
-        words = [sys.executable, __file__, "--verb", *shlex.split(line)]
+        command = [sys.executable, __file__, "--verb", *shlex.split(line)]
         program = subprocess.Popen(
-            words,
+            command,
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -118,7 +118,7 @@ class Terminal:
             cwd=self._home,
         )
         os.close(theirs)
-        # One that hangs is ended; reading its terminal ends with it.
+        # A program that hangs is killed; this ends the reading of its terminal.
         limit = Timer(_COMMAND_LIMIT_S, program.kill)
         limit.start()
         meanwhile: list[str] = []
@@ -142,7 +142,7 @@ class Terminal:
 
 
 class Story:
-    """The document as it grows."""
+    """The document that is being written."""
 
     def __init__(self, terminal: Terminal) -> None:
         self.lines: list[str] = []
@@ -150,7 +150,7 @@ class Story:
 
     def chapter(self, title: str, *sentences: str) -> None:
         """Begin a chapter, with sentences under its title."""
-        self.lines += [f"## {title}", "", *(f"{one}\n" for one in sentences)]
+        self.lines += [f"## {title}", "", *(f"{line}\n" for line in sentences)]
 
     def say(self, sentence: str) -> None:
         """Add a paragraph."""
@@ -159,26 +159,23 @@ class Story:
     def command(
         self, line: str, code: int = 0, expect: str = "", meanwhile: str = ""
     ) -> None:
-        """Run ``ovirt-rdma`` with the words of ``line``; show what stands on the screen
-        afterwards. It has to exit with ``code`` and to show ``expect``, a pattern.
+        """Run ``ovirt-rdma`` with the arguments ``line``; show the screen afterwards.
 
-        With ``meanwhile``, a pattern, the screen is shown too when that stood there.
+        It must exit with ``code`` and show ``expect``, a pattern. With ``meanwhile``, a
+        pattern, the first screen that matched it is shown too.
         """
 
-        def there(text: str) -> bool:
+        def matches(text: str) -> bool:
             return bool(meanwhile) and re.search(meanwhile, text) is not None
 
         prompt = f"$ ovirt-rdma {line}"
-        exit_code, shown, before = self._terminal.run(line, there)
+        exit_code, shown, before = self._terminal.run(line, matches)
         text = "\n".join(shown)
         if exit_code != code or not re.search(expect, text):
             wanted = f"exit code {code} and {expect!r}"
-            raise NotAsTold(
-                f"$ ovirt-rdma {line}\n{text}\n-> {exit_code}, not {wanted}"
-            )
-        prompt = f"$ ovirt-rdma {line}"
+            raise NotAsExpected(f"{prompt}\n{text}\n-> {exit_code}, not {wanted}")
         if meanwhile and not before:
-            raise NotAsTold(f"{prompt}\n{text}\n-> {meanwhile!r} was never there")
+            raise NotAsExpected(f"{prompt}\n{text}\n-> {meanwhile!r} was never shown")
         if before:
             self.lines += ["```text", prompt, *before, "```", "", "At the end:", ""]
         self.lines += ["```text", prompt, *shown, "```", ""]
@@ -187,7 +184,7 @@ class Story:
 
 
 def record() -> str:
-    """Return the document, of a session held now. Raises NotAsTold."""
+    """Run the session and return the document. Raises NotAsExpected."""
     world = _world()
     with EngineDouble(world) as double, TemporaryDirectory() as home:
         serve_hosts(double, DoubleDoor(world))
@@ -200,7 +197,7 @@ def record() -> str:
         _revert(story)
         _network(story)
         if double.strict_errors:
-            raise NotAsTold("\n".join(double.strict_errors))
+            raise NotAsExpected("\n".join(double.strict_errors))
     opening = _OPENING.format(
         hosts=HOSTS, when=date.today().isoformat(), columns=COLUMNS
     )
@@ -220,7 +217,7 @@ nfs:
 
 def _look(story: Story, world: World) -> None:
     story.chapter(
-        "What is there",
+        "The starting point",
         "One data center with an old domain over TCP.",
     )
     story.command("domain list", expect="tcp 12")
@@ -288,9 +285,8 @@ def _degrade_and_heal(story: Story, world: World) -> None:
 
 def _revert(story: Story) -> None:
     story.chapter(
-        "As it was",
-        "The conversion can be reverted at any time: the earlier values are in its "
-        "state file.",
+        "The conversion is reverted",
+        "This is possible at any time: the earlier values are in its state file.",
     )
     story.command("domain revert data1")
     story.command("domain list", expect="tcp 12")
@@ -342,7 +338,7 @@ def _shown(screen: pyte.Screen) -> list[str]:
 
 
 def _run_verb(words: list[str]) -> int:
-    """Run ``ovirt-rdma`` here, with the double's way to its hosts."""
+    """Run ``ovirt-rdma`` in this process, with the double's access to its hosts."""
 
     def short(seconds: float) -> None:
         time.sleep(min(seconds, _SLEEP_AT_MOST_S))
@@ -350,7 +346,7 @@ def _run_verb(words: list[str]) -> int:
     def quick(settings: object) -> Session:
         return Session(settings, sleep=short)  # type: ignore[arg-type]
 
-    # Not root's own, which is the same for every run.
+    # Not root's state folder, which is the same for every run.
     states = StateFolder(Path(os.environ["XDG_STATE_HOME"]))
     with (
         mock.patch.object(session, "Session", quick),
@@ -360,12 +356,12 @@ def _run_verb(words: list[str]) -> int:
 
 
 def main() -> int:
-    """Write the document; 0 if the session went as told."""
+    """Write the document; return 0 if the session was as expected."""
     if sys.argv[1:2] == ["--verb"]:
         return _run_verb(sys.argv[2:])
     try:
         DOCUMENT.write_text(record(), encoding="utf-8")
-    except NotAsTold as problem:
+    except NotAsExpected as problem:
         print(f"engine-session: {problem}", file=sys.stderr)
         return 1
     print(f"{DOCUMENT.name} is written.")

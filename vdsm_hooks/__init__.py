@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's hooks: one thin entry for each hook point, without decisions of its own."""
+"""Run as VDSM's hooks: one small program for each hook point, without decisions."""

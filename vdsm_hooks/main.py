@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's hook points that we have a hook at, but for after_get_caps, which needs no
-module: how long each may take, and what it does.
+"""Run the hook of a hook point, with its time limit.
 
-What a point does is imported when it does it: VDSM waits meanwhile.
+after_get_caps is not among them: it is a single file. The work of a hook point is
+imported only when it is needed, because VDSM waits for the hook.
 """
 
 from __future__ import annotations
 
-from ovirt_rdma.vdsm_hooks.deadline import Answer, Work, answer_within, tell_vdsm
+from ovirt_rdma.vdsm_hooks.deadline import Answer, Work, answer_within, report_to_vdsm
 
 BEFORE_VDSM_START = "before_vdsm_start"
 BEFORE_NETWORK_SETUP = "before_network_setup"
@@ -21,10 +21,11 @@ LIMITS_S = {
 
 
 def run(point: str, root: str) -> int:
-    """Be the hook at ``point`` of the host below ``root`` ("" on a real one); return
-    its exit code, 0 or 2. stderr has got the sentence that VDSM hands on.
+    """Run the hook at ``point`` of the host below ``root`` ("" on a real host).
+
+    Returns its exit code, 0 or 2. With 2, stderr has the sentence that VDSM passes on.
     """
-    return tell_vdsm(answer_within(point, LIMITS_S[point], _work(point, root)))
+    return report_to_vdsm(answer_within(point, LIMITS_S[point], _work(point, root)))
 
 
 def _work(point: str, root: str) -> Work:

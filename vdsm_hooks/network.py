@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hooks around VDSM's network setup.
+"""Do the work of the hooks around VDSM's network setup and start.
 
-The network request that VDSM hands to a hook in a file.
-
-before_vdsm_start and after_network_setup: the steps that nobody notices; all else
-becomes a line in the host's log.
-
-before_network_setup: refuse what InfiniBand cannot do, set the mode that a network
-asks for.
+before_vdsm_start and after_network_setup apply the live steps of the plan; all other
+differences from the policy become lines in syslog. before_network_setup refuses what
+InfiniBand cannot do, and sets the IPoIB mode that a network requests.
 """
 
 from __future__ import annotations
@@ -35,7 +31,9 @@ VARIABLE = "_hook_json"
 
 
 def network_request() -> Optional[NetworkRequest]:
-    """Return it; None where there is none, or none of VDSM's form."""
+    """Return the request that VDSM passes to the hook in a file; None if there is none
+    or it does not have VDSM's form.
+    """
     try:
         data = read_file(os.environ[VARIABLE])
         return parsed(json.loads(data.decode("utf-8")))
@@ -44,15 +42,18 @@ def network_request() -> Optional[NetworkRequest]:
 
 
 def before_vdsm_start(root: str) -> Answer:
-    """Do them for the whole host; also while VMs run and domains are mounted."""
+    """Apply the live steps of the whole host, also with running VMs and mounted
+    domains.
+    """
     point = "before_vdsm_start"
     live_run(root or "/", point, lambda text: say(point, text))
     return Answer()
 
 
 def after_network_setup(root: str) -> Answer:
-    """Do them for the netdevs that VDSM has just set up; the engine has seen by now
-    that it still reaches the host, so nothing may touch a link.
+    """Apply the live steps of the netdevs that VDSM has just set up.
+
+    The engine has already verified that it can reach the host, so no link may go down.
     """
     point = "after_network_setup"
     request = network_request()
@@ -68,12 +69,13 @@ POINT = "before_network_setup"
 
 
 def work(root: str) -> Answer:
-    """Return GO_ON, or STOP with a sentence for the engine's event log. A request that
-    is a rollback, or that cannot be read, goes on.
+    """Return CONTINUE, or STOP with a sentence for the engine's event log.
+
+    A request that is a rollback, or that cannot be read, is not checked.
     """
     request = network_request()
     if request is None:
-        say(POINT, "VDSM's request cannot be read: it goes on unchecked")
+        say(POINT, "VDSM's request could not be read, and is not checked")
         return Answer()
     if request.rollback:
         return Answer()
@@ -86,7 +88,7 @@ def work(root: str) -> Answer:
         from ovirt_rdma.host.services.hook_runs import set_modes  # noqa: PLC0415
 
         refused = set_modes(root or "/", wanted, POINT, lambda text: say(POINT, text))
-        # What "auto" came to decides about the MTU.
+        # The mode chosen for "auto" decides about the MTU.
         links = read_links(root, request.netdevs)
         refused = refused or _refusal(root, without_auto(request), links)
     if not refused:
@@ -96,10 +98,10 @@ def work(root: str) -> Answer:
 
 
 def _refusal(root: str, request: NetworkRequest, links: Mapping[str, Link]) -> str:
-    asked = validate.in_question(request, links)
-    if not asked:
+    netdevs = validate.in_question(request, links)
+    if not netdevs:
         return validate.refusal(request, links)
     from ovirt_rdma.host.network_setup.limits import datagram_limits  # noqa: PLC0415
 
-    limits = datagram_limits(root or "/", asked)
+    limits = datagram_limits(root or "/", netdevs)
     return validate.refusal(request, links, limits)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One line of a hook's in syslog: before_vdsm_start's stderr is lost, and what VDSM
-logs of the others' is for the engine's admin.
+"""Write one line of a hook to syslog.
+
+VDSM discards the stderr of before_vdsm_start, and logs that of the other hooks for the
+admin of the engine.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ import syslog
 from ovirt_rdma.host.system.printable import printable
 
 IDENT = "ovirt-rdma"
-# Enough for a sentence; more than a datagram takes would not be logged at all.
+# Enough for a sentence; a line longer than a datagram would not be logged at all.
 _LONGEST = 1000
 
 
 def say(point: str, sentence: str) -> None:
-    """Write a line; never raises, as nothing must come of what cannot be said."""
+    """Write a line; never raises, so that an unavailable syslog has no effect."""
     try:
         line = printable(" ".join(f"{point}: {sentence}".split()))[:_LONGEST]
         line = line.encode("ascii", "backslashreplace").decode()
@@ -26,7 +28,7 @@ def say(point: str, sentence: str) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Return why, in words: our own problems are sentences, the rest has a place."""
+    """Return the cause: sentence and fix of a Problem, or another error's place."""
     try:
         fix = getattr(error, "fix", None)
         if fix is not None:
@@ -38,5 +40,5 @@ def reason(error: BaseException) -> str:
                 place = f" ({code.co_filename}:{trace.tb_lineno})"
             trace = trace.tb_next
         return f"{type(error).__name__}: {error}{place}"
-    except Exception:  # noqa: BLE001  (its __str__, say)
+    except Exception:  # noqa: BLE001  (of its __str__, for example)
         return type(error).__name__

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command agent: runs in the guest, takes commands from lab.agent_link.
+"""Run commands in the guest for lab.agent_link: the command agent.
 
-One JSON object a line over a virtio-serial port. Requests:
+It reads and writes one JSON object per line over a virtio-serial port. Requests:
 ``{"id", "run": ARGV, "input": BASE64, "uid", "cwd", "environment": {}}`` and
 ``{"id", "signal": NUMBER}`` (to the command's whole process group). Answers:
 ``{"id": 0}`` once, when ready, then per command ``{"id", "exit_code", "stdout",
@@ -52,12 +52,12 @@ class Agent:
             self._answer({"id": number, "error": str(error)})
 
     def _start(self, number: int, request: dict[str, Any]) -> None:
-        # Files and not pipes: a daemon that a command leaves behind keeps its
-        # output open, and the answer must not wait for it.
+        # Files instead of pipes: a daemon that a command leaves behind keeps its output
+        # open, and the answer must not wait for it.
         files = {name: os.memfd_create(name) for name in ("input", "stdout", "stderr")}
         for name in ("stdout", "stderr"):
-            # The kernel locks no memfd's position: without this, processes of the
-            # command that write at once write over each other.
+            # The kernel does not lock the position of a memfd: without this, processes
+            # of the command that write at the same time overwrite each other.
             fcntl.fcntl(files[name], fcntl.F_SETFL, os.O_APPEND)
         started = time.monotonic()
         try:
@@ -94,7 +94,7 @@ class Agent:
     def _signal(self, number: int, wanted: int) -> None:
         process = self._running.get(number)
         if process is not None:
-            # It may have ended meanwhile; its answer is on the way then.
+            # If it has ended meanwhile, its answer follows.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.Signals(wanted))
 
@@ -130,7 +130,7 @@ def _close(files: dict[str, int]) -> None:
 
 
 def open_port() -> int:
-    """Open the port named for us; there is no udev in the guest to link it."""
+    """Open our port by its name in sysfs; the guest may have no udev to link it."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for port in PORTS.glob("*"):

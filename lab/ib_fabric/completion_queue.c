@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Completion queues: a ring each, and a work item that tells its owner.
+ * Completion queues: each is a ring, with a work item that notifies its owner.
  *
- * The owner is told from a workqueue and never from where the completion was made:
- * that may be inside the owner's own post_send.
+ * The owner is notified from a workqueue, never from the place of the completion,
+ * which may be inside the owner's own post_send.
  */
 #include <linux/slab.h>
 
@@ -15,7 +15,7 @@ static void tell(struct work_struct *work)
 {
 	struct fab_cq *cq = container_of(work, struct fab_cq, work);
 
-	/* As in an interrupt; and what it raises (NAPI) runs when bottom halves may. */
+	/* As in an interrupt; a raised NAPI runs when bottom halves are enabled. */
 	local_bh_disable();
 	cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
 	local_bh_enable();
@@ -70,7 +70,7 @@ int fab_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags flags)
 	int missed = 0;
 
 	spin_lock_irqsave(&fab_lock, irq_flags);
-	/* Who waits for any completion is not made to wait for solicited ones only. */
+	/* Who waits for any completion must not wait for solicited ones only. */
 	if (cq->armed != IB_CQ_NEXT_COMP)
 		cq->armed = flags & IB_CQ_SOLICITED_MASK;
 	if ((flags & IB_CQ_REPORT_MISSED_EVENTS) && cq->head != cq->tail)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The fabric: what all other files share.
+ * The fabric: data that all other files share.
  */
 #include "ib_fabric.h"
 
-/* See ib_fabric.h for what each of the two guards. */
+/* ib_fabric.h describes what each of the two guards. */
 DEFINE_SPINLOCK(fab_lock);
 DEFINE_MUTEX(fab_mutex);
 LIST_HEAD(fab_hcas);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The RDMA device: what it says about itself, and the functions that the kernel's RDMA
- * core calls.
+ * The RDMA device: its attributes, and the functions that the kernel's RDMA core calls.
  */
 #include <linux/slab.h>
 
 #include "ib_fabric.h"
 
-/* Mellanox, as it names itself in the verbs (an OUI, not the PCI vendor). */
+/* Mellanox in the verbs (an OUI, not the PCI vendor). */
 #define VENDOR_OUI		0x2c9
 /* librxe in user space opens devices of this ABI; see the ops below. */
 #define RXE_ABI			2
@@ -154,7 +153,7 @@ static int modify_device(struct ib_device *ib, int mask,
 	return 0;
 }
 
-/* Protection domains and user contexts: there is nothing to keep for either. */
+/* Protection domains and user contexts: neither has data. */
 static int alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
 {
 	return 0;
@@ -187,12 +186,12 @@ static int create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init,
 	if (udata)
 		return -EOPNOTSUPP;
 	ah->attr = *init->ah_attr;
-	/* The caller's reference, which is not ours to keep. */
+	/* The reference belongs to the caller. */
 	ah->attr.grh.sgid_attr = NULL;
 	return 0;
 }
 
-/* The kernel's MAD layer compares addresses to find what an answer answers. */
+/* The kernel's MAD layer compares addresses to match an answer with its request. */
 static int query_ah(struct ib_ah *ib, struct rdma_ah_attr *attr)
 {
 	*attr = to_fab_ah(ib)->attr;
@@ -204,7 +203,7 @@ static int destroy_ah(struct ib_ah *ib, u32 flags)
 	return 0;
 }
 
-/* As the drivers of Mellanox name the model when no other name is given. */
+/* The name of the model in Mellanox's drivers, if no other is given. */
 static ssize_t hca_type_show(struct device *device, struct device_attribute *attr,
 			     char *text)
 {
@@ -243,9 +242,9 @@ static const struct attribute_group device_group = {
 static const struct ib_device_ops ops = {
 	.owner = THIS_MODULE,
 	/*
-	 * A number that user space knows is needed for ibv_devinfo; that of Soft-RoCE
-	 * asks for nothing when a device is opened. Queues for user space there are
-	 * none: creating one is refused.
+	 * ibv_devinfo needs a number that user space knows; that of Soft-RoCE needs
+	 * nothing when a device is opened. There are no queues for user space:
+	 * creating one is refused.
 	 */
 	.driver_id = RDMA_DRIVER_RXE,
 	.uverbs_abi_ver = RXE_ABI,
@@ -299,7 +298,7 @@ static const struct ib_device_ops ops = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, fab_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, fab_qp, ib),
 	INIT_RDMA_OBJ_SIZE(ib_srq, fab_srq, ib),
-	/* Without more to keep than the core does; but a size must be given. */
+	/* They have no data beyond the core's, but the size is required. */
 	.size_ib_pd = sizeof(struct ib_pd),
 	.size_ib_ucontext = sizeof(struct ib_ucontext),
 };
@@ -323,7 +322,7 @@ static int add_to_core(struct fab_hca *hca)
 	spin_lock_irqsave(&fab_lock, flags);
 	list_add_tail(&hca->entry, &fab_hcas);
 	spin_unlock_irqrestore(&fab_lock, flags);
-	/* Without a device for DMA: addresses are the kernel's own. */
+	/* No device for DMA: addresses are the kernel's own. */
 	error = ib_register_device(&hca->ib, fab_parameters.device_name, NULL);
 	if (error)
 		unlist(hca);
@@ -333,7 +332,7 @@ static int add_to_core(struct fab_hca *hca)
 	return error;
 }
 
-/* Make the HCA of a PCI function; an ERR_PTR where that fails. */
+/* Make the HCA of a PCI function; returns an ERR_PTR on failure. */
 struct fab_hca *fab_hca_create(struct pci_dev *function, unsigned int index)
 {
 	struct fab_hca *hca = ib_alloc_device(fab_hca, ib);
@@ -366,7 +365,7 @@ struct fab_hca *fab_hca_create(struct pci_dev *function, unsigned int index)
 
 void fab_hca_destroy(struct fab_hca *hca)
 {
-	/* No event after this. Not held on: who stores to sysfs may wait for it. */
+	/* No event after this. Released at once: a writer to sysfs may wait for it. */
 	mutex_lock(&fab_mutex);
 	hca->registered = false;
 	mutex_unlock(&fab_mutex);

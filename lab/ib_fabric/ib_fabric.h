@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * ib_fabric: pretend InfiniBand HCAs, the fabric that joins them and a subnet
+ * ib_fabric: simulated InfiniBand HCAs, the fabric that joins them and a subnet
  * administrator, in one kernel. For tests only.
  *
- * The kernel's own ib_ipoib, rpcrdma, ib_srp and so on bind to these HCAs as to real
- * ones. There is no wire: what one queue pair sends is copied straight into the
- * buffers that another one has posted.
+ * The kernel's own ib_ipoib, rpcrdma, ib_srp etc. bind to these HCAs as to real ones.
+ * There is no wire: data that one queue pair sends is copied directly into the buffers
+ * that another one has posted.
  *
  *	main.c			parameters, load and unload
  *	pci_function.c		a PCI bus with a function for each HCA, and its driver
- *	hca.c			the RDMA device: what it says about itself
- *	transmit.c		carries out what is posted to be sent, and waits for buffers
- *	send_request.c		carries out one such request
- *	wire.c			who gets what is sent
- *	subnet_administrator.c	the SA: what the SM answers when it is asked
+ *	hca.c			the RDMA device and its attributes
+ *	transmit.c		executes posted send requests, and waits for buffers
+ *	send_request.c		executes one such request
+ *	wire.c			finds the receivers of a message
+ *	subnet_administrator.c	the SA: the SM's answers to requests
  *	port_sysfs.c		cable and P_Key table, from user space
  *	queue_pair.c		queue pairs and their states
  *	receive_queue.c		posted buffers, of a queue pair or shared
- *	port.c			cable, state, LID, P_Key table, and what the SM does to them
- *	multicast_group.c	the multicast groups that the SM keeps
- *	send_queue.c		requests to send, until they are completed
- *	completion_queue.c	completions, and telling those who wait for them
- *	memory_region.c		keys, and the memory that they stand for
- *	fabric.c		what all share: locks, HCAs, parameters
+ *	port.c			cable, state, LID, P_Key table, and the SM's changes to them
+ *	multicast_group.c	the multicast groups of the SM
+ *	send_queue.c		send requests, until they are completed
+ *	completion_queue.c	completions, and the notification of their owners
+ *	memory_region.c		keys, and the memory that they name
+ *	fabric.c		shared by all: locks, HCAs, parameters
  *
  * The files are layers: each uses only files below it in this list. Where a lower one
- * has to wake the upper one up, it calls fab_resume(), which transmit.c sets on load.
+ * must wake an upper one up, it calls fab_resume(), which transmit.c sets on load.
  *
- * Locks. fab_lock, a spinlock, guards all that packets meet: HCAs, ports, queues,
- * memory regions, groups. Copying happens under it, with interrupts off: slow for
- * megabytes, but nothing here can race. fab_mutex is for changes of the
- * configuration, and is taken before fab_lock; events are raised under it.
+ * Locks. fab_lock, a spinlock, guards everything that packets use: HCAs, ports, queues,
+ * memory regions, groups. Data is copied under it, with interrupts off: slow for
+ * megabytes, but without races. fab_mutex is for changes of the configuration, and is
+ * taken before fab_lock; events are raised under it.
  */
 #ifndef IB_FABRIC_H
 #define IB_FABRIC_H
@@ -47,15 +47,15 @@
 
 #define FAB_MAX_HCAS		8
 #define FAB_MAX_PORTS		2
-/* Table sizes of ConnectX-2 and -3; the GID table is shorter, to be quick to read. */
+/* Table sizes of ConnectX-2 and -3; the GID table is shorter, for fast reading. */
 #define FAB_PKEYS		128
 #define FAB_GIDS		8
 #define FAB_MAX_SGE		32
 #define FAB_MAX_WR		16384
-/* Of LSO requests: more than IPoIB, IP and TCP headers ever have together. */
+/* Of LSO requests: more than IPoIB, IP and TCP headers have together. */
 #define FAB_MAX_HEADER		128
 #define FAB_MAX_CQE		1048576
-/* The SM is on a switch of its own, so no port's cable takes it away. */
+/* The SM is on its own switch, so no port's cable disconnects it. */
 #define FAB_SM_LID		1
 #define FAB_FIRST_MLID		0xc000
 #define FAB_GROUPS		1024
@@ -353,7 +353,7 @@ struct fab_message {
 	bool solicited;
 };
 
-/* What came of an attempt to hand a message over. */
+/* The result of an attempt to deliver a message. */
 enum fab_delivery {
 	FAB_DELIVERED,
 	FAB_NO_BUFFER,		/* none is posted: wait */
@@ -405,8 +405,8 @@ extern spinlock_t fab_lock;
 extern struct mutex fab_mutex;
 extern struct list_head fab_hcas;
 /*
- * Buffers, states or ports have changed: carry on with @first, which may be NULL, and
- * with all that waits; under fab_lock.
+ * Buffers, states or ports have changed: continue with @first, which may be NULL, and
+ * with all that wait; under fab_lock.
  */
 extern void (*fab_resume)(struct fab_qp *first);
 struct fab_port *fab_find_port_by_guid(u64 guid);

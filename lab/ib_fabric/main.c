@@ -61,7 +61,7 @@ static bool is_mtu(const char *name, int value)
 	return false;
 }
 
-/* The core fills in a number for %d; any other % would read what is not there. */
+/* The core inserts a number for %d; any other % would read a missing argument. */
 static bool is_device_name(const char *name)
 {
 	const char *number = strstr(name, "%d");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Memory regions: keys, and the memory that they stand for.
+ * Memory regions: keys, and the memory that they name.
  *
- * One key, FAB_LOCAL_KEY, is good for all memory. The others belong to regions of fast
+ * One key, FAB_LOCAL_KEY, is valid for all memory. The others belong to regions of fast
  * registration, which a REG_MR request makes valid and an invalidation ends.
  */
 #include <linux/math64.h>
@@ -11,7 +11,7 @@
 
 #include "ib_fabric.h"
 
-/* By index, so that a key is never looked for in a list. */
+/* By index, so that no list is searched for a key. */
 static DEFINE_XARRAY_ALLOC1(regions);
 static u32 last_index;
 
@@ -26,7 +26,7 @@ struct ib_mr *fab_get_dma_mr(struct ib_pd *pd, int access)
 	return &mr->ib;
 }
 
-/* The kernel only: user space would need its pages pinned, and queues it can map. */
+/* For the kernel only: user space would need pinned pages, and queues to map. */
 struct ib_mr *fab_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova,
 			      int access, struct ib_udata *udata)
 {
@@ -61,7 +61,7 @@ int fab_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
 	unsigned long flags;
 
 	if (mr->index) {
-		/* Who has found it by its key holds the lock until he is done with it. */
+		/* A user that found it by its key keeps the lock until it has finished. */
 		spin_lock_irqsave(&fab_lock, flags);
 		xa_erase(&regions, mr->index);
 		spin_unlock_irqrestore(&fab_lock, flags);
@@ -120,7 +120,7 @@ bool fab_mr_invalidate(struct ib_pd *pd, u32 key)
 
 /*
  * Return where (key, address) is, and shorten *length to what is contiguous there;
- * NULL where the key does not allow it.
+ * NULL if the key does not allow it.
  */
 static void *locate(struct ib_pd *pd, u32 key, int access, u64 address, u32 *length)
 {
@@ -162,7 +162,7 @@ static void *peek(struct fab_cursor *cursor, u32 *length)
 		      cursor->sge->addr + cursor->offset, length);
 }
 
-/* Copy, and move both on; false where either ends or its key does not allow it. */
+/* Copy, and advance both; false if either ends or its key does not allow it. */
 bool fab_copy(struct fab_cursor *from, struct fab_cursor *to, u32 length)
 {
 	while (length) {
@@ -180,7 +180,7 @@ bool fab_copy(struct fab_cursor *from, struct fab_cursor *to, u32 length)
 	return true;
 }
 
-/* Move on without copying; false where it ends or a key does not allow it. */
+/* Advance without copying; false if it ends or a key does not allow it. */
 bool fab_skip(struct fab_cursor *cursor, u32 length)
 {
 	while (length) {
@@ -194,7 +194,7 @@ bool fab_skip(struct fab_cursor *cursor, u32 length)
 	return true;
 }
 
-/* Is all of it there, and allowed? */
+/* Does all of it exist, and is it allowed? */
 bool fab_reaches(struct fab_cursor cursor, u32 length)
 {
 	return fab_skip(&cursor, length);

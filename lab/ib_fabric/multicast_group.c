@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The multicast groups of the fabric: which MGID has which LID, and who is in it.
- * A group goes with its last member. Everything here runs under fab_lock.
+ * The multicast groups of the fabric: their MGIDs, LIDs and members. A group ends with
+ * its last member. Everything here runs under fab_lock.
  */
 #include <linux/bitmap.h>
 
@@ -12,7 +12,7 @@ struct group {
 	DECLARE_BITMAP(members, FAB_MAX_HCAS * FAB_MAX_PORTS);
 };
 
-/* Its place in the table is a group's LID; one without members is free. */
+/* The index in the table is a group's LID; an entry without members is free. */
 static struct group groups[FAB_GROUPS];
 
 static bool is_free(const struct group *group)
@@ -44,7 +44,7 @@ static struct group *add(const u8 *mgid)
 	return NULL;
 }
 
-/* Return the group's LID, or -ENOSPC where the table is full. */
+/* Return the group's LID, or -ENOSPC if the table is full. */
 int fab_group_join(const u8 *mgid, const struct fab_port *port)
 {
 	struct group *group = find(mgid);
@@ -57,7 +57,7 @@ int fab_group_join(const u8 *mgid, const struct fab_port *port)
 	return FAB_FIRST_MLID + (group - groups);
 }
 
-/* False where the port is not in it. */
+/* False if the port is not a member. */
 bool fab_group_leave(const u8 *mgid, const struct fab_port *port)
 {
 	struct group *group = find(mgid);
@@ -65,7 +65,7 @@ bool fab_group_leave(const u8 *mgid, const struct fab_port *port)
 	return group && __test_and_clear_bit(port->index, group->members);
 }
 
-/* A new subnet manager knows of none. */
+/* A new subnet manager knows no groups. */
 void fab_groups_forget(void)
 {
 	memset(groups, 0, sizeof(groups));

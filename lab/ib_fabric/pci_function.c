@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A PCI bus that is not there, with a function for each HCA, and the driver that binds
- * to them: so that sysfs says of an HCA what it says of a real one, and a driver can be
- * unbound from it.
+ * A simulated PCI bus with a function for each HCA, and the driver that binds to them:
+ * so that sysfs shows the same about an HCA as about a real one, and its driver can be
+ * unbound.
  *
  * Functions have a configuration header and nothing else: no memory, no interrupt, no
  * capabilities.
@@ -12,7 +12,7 @@
 
 #include "ib_fabric.h"
 
-/* A domain of its own, where no real bus is: 001b:00:00.0 and so on. */
+/* A separate domain without a real bus: 001b:00:00.0 etc. */
 #define DOMAIN		0x1b
 
 static struct pci_bus *bus;
@@ -50,7 +50,7 @@ static int read_config(struct pci_bus *on, unsigned int devfn, int where, int si
 	return PCIBIOS_SUCCESSFUL;
 }
 
-/* Taken and forgotten, as by registers that are wired to 0. */
+/* Accepted and ignored, as by registers that are wired to 0. */
 static int write_config(struct pci_bus *on, unsigned int devfn, int where, int size,
 			u32 value)
 {
@@ -78,7 +78,7 @@ static int probe(struct pci_dev *function, const struct pci_device_id *id)
 {
 	struct fab_hca *hca;
 
-	/* Real adapters with this identity are for their own driver. */
+	/* Real adapters with this identity belong to their own driver. */
 	if (function->sysdata != &sysdata)
 		return -ENODEV;
 	hca = fab_hca_create(function, PCI_SLOT(function->devfn));
@@ -96,7 +96,7 @@ static void remove(struct pci_dev *function)
 	fab_hca_destroy(pci_get_drvdata(function));
 }
 
-/* The first entry is filled in from the parameters. */
+/* The first entry is set from the parameters. */
 static struct pci_device_id ids[2];
 
 static struct pci_driver driver = {
@@ -119,7 +119,7 @@ static int scan(void)
 	return 0;
 }
 
-/* Add the bus, the functions and the driver: the HCAs are there when it returns. */
+/* Add the bus, the functions and the driver: the HCAs exist when it returns. */
 int fab_pci_add(void)
 {
 	int error;
@@ -130,7 +130,7 @@ int fab_pci_add(void)
 	ids[0].subvendor = PCI_ANY_ID;
 	ids[0].subdevice = PCI_ANY_ID;
 	driver.name = fab_parameters.driver;
-	/* The driver first, so that no other one is looked for. */
+	/* The driver first, so that no other one is searched. */
 	error = pci_register_driver(&driver);
 	if (error)
 		return error;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Ports: what the cable, the subnet manager and the administrator do to them, and the
- * events that tell the kernel so.
+ * Ports: changes by the cable, the subnet manager and the administrator, and the events
+ * that report them to the kernel.
  */
 #include <linux/moduleparam.h>
 
@@ -63,7 +63,7 @@ void fab_port_init(struct fab_port *port, struct fab_hca *hca, u32 number)
 	update(port);
 }
 
-/* Tell the kernel; under fab_mutex, which keeps the HCA registered. */
+/* Raise an event in the kernel; under fab_mutex, which keeps the HCA registered. */
 static void raise(struct fab_port *port, enum ib_event_type type)
 {
 	struct ib_event event = {
@@ -96,7 +96,7 @@ void fab_port_set_cable(struct fab_port *port, bool plugged)
 		raise(port, IB_EVENT_PORT_ERR);
 }
 
-/* Give a port another P_Key table; under fab_mutex. */
+/* Set the P_Key table of a port; under fab_mutex. */
 void fab_port_set_pkeys(struct fab_port *port, const u16 *pkeys)
 {
 	unsigned long flags;
@@ -108,7 +108,7 @@ void fab_port_set_pkeys(struct fab_port *port, const u16 *pkeys)
 	raise(port, IB_EVENT_PKEY_CHANGE);
 }
 
-/* Return where a partition is in a port's table, full member or not; -1: nowhere. */
+/* Return the index of a partition in a port's table, full member or not; -1: none. */
 int fab_pkey_find(const struct fab_port *port, u16 pkey)
 {
 	int i;
@@ -141,7 +141,7 @@ static void sweep(struct fab_port *port)
 		raise(port, IB_EVENT_CLIENT_REREGISTER);
 }
 
-/* Start or stop the subnet manager, or change its mind; under fab_mutex. */
+/* Start or stop the subnet manager, or change its settings; under fab_mutex. */
 static void set_manager(bool there, int group_mtu)
 {
 	struct fab_hca *hca;

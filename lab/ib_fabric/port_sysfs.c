@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What can be done to a port while the lab runs:
+ * Attributes to change a port while the lab is running:
  *
  *	/sys/class/infiniband/DEVICE/ports/N/fabric/cable	1: plugged, 0: pulled
  *	/sys/class/infiniband/DEVICE/ports/N/fabric/pkeys	the P_Key table
@@ -21,7 +21,7 @@ static int parse_pkey(const char *word, u16 *pkey)
 }
 
 /*
- * Read a table of P_Keys, "0xffff,0x8001"; what is not named is empty. Returns 0 or an
+ * Read a table of P_Keys, "0xffff,0x8001"; the other entries are empty. Returns 0 or an
  * error, whose reason has been printed.
  */
 int fab_parse_pkeys(const char *text, u16 *pkeys)

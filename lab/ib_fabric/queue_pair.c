@@ -37,7 +37,7 @@ int fab_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *attr,
 		return -EOPNOTSUPP;
 	if (!fits(&attr->cap))
 		return -EINVAL;
-	/* Nothing is gained by sending inline: no bus is saved a read. */
+	/* Inline data has no advantage: there is no bus whose reads it could save. */
 	attr->cap.max_inline_data = 0;
 	qp->cap = attr->cap;
 	qp->state = IB_QPS_RESET;
@@ -66,7 +66,7 @@ int fab_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *attr,
 	return 0;
 }
 
-/* Take what is posted back, as the state says; under fab_lock. */
+/* Drop or flush posted requests, as the state requires; under fab_lock. */
 static void settle(struct fab_qp *qp)
 {
 	if (qp->state == IB_QPS_RESET) {
@@ -80,7 +80,7 @@ static void settle(struct fab_qp *qp)
 	}
 }
 
-/* An error on the way: the pair takes part in nothing any more; under fab_lock. */
+/* An error in transmission: the pair no longer sends or receives; under fab_lock. */
 void fab_qp_fail(struct fab_qp *qp)
 {
 	qp->state = IB_QPS_ERR;
@@ -127,7 +127,7 @@ int fab_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 	if (to != qp->state) {
 		qp->state = to;
 		settle(qp);
-		/* Who waited for a buffer of this one now waits in vain, or no longer. */
+		/* Pairs that wait for a buffer of this one must fail or continue now. */
 		fab_resume(qp);
 	}
 	spin_unlock_irqrestore(&fab_lock, flags);

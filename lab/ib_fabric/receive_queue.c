@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Receive queues: the buffers that a queue pair, or several together (SRQ), have
- * posted, and how a message gets into one.
+ * Receive queues: the posted buffers of a queue pair, or of several together (SRQ), and
+ * the copying of a message into one.
  */
 #include <linux/slab.h>
 
@@ -56,7 +56,7 @@ static void take(struct fab_rq *rq, struct fab_recv *recv)
 	kfree(recv);
 }
 
-/* Take all buffers away, as flushed for a queue pair in error; under fab_lock. */
+/* Remove all buffers, as flushed for a queue pair in error; under fab_lock. */
 void fab_rq_empty(struct fab_rq *rq, struct ib_qp *complete_for)
 {
 	struct fab_recv *recv;
@@ -177,7 +177,7 @@ enum fab_delivery fab_deliver(struct fab_qp *qp, const struct fab_message *messa
 		.slid = message->slid,
 		.port_num = qp->port,
 		.pkey_index = pkey_index(qp, message->pkey),
-		/* There was no wire on which a checksum could go wrong. */
+		/* Without a wire no checksum can be wrong. */
 		.wc_flags = message->wc_flags | IB_WC_IP_CSUM_OK,
 	};
 	bool fits;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Send queues: what is posted to be sent, until it is completed. transmit.c carries
- * it out. Everything here runs under fab_lock.
+ * Send queues: posted send requests, until they are completed. transmit.c executes
+ * them. Everything here runs under fab_lock.
  */
 #include <linux/slab.h>
 
 #include "ib_fabric.h"
 
-/* How many queue pairs have something that waits. */
+/* The number of queue pairs with waiting requests. */
 unsigned int fab_waiting;
 
-/* Is it one of ours, with sizes that we have promised? */
+/* Is it a known request, with sizes that we support? */
 static int check(const struct fab_qp *qp, const struct ib_send_wr *wr)
 {
 	if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_SQD &&
@@ -121,7 +121,7 @@ static enum ib_wc_opcode completed_as(enum ib_wr_opcode opcode)
 	}
 }
 
-/* It has got on, or ends. */
+/* It has progressed, or ends. */
 void fab_stop_waiting(struct fab_send *send)
 {
 	if (send->deadline)
@@ -129,7 +129,7 @@ void fab_stop_waiting(struct fab_send *send)
 	send->deadline = 0;
 }
 
-/* Take a request off its queue and complete it. */
+/* Remove a request from its queue and complete it. */
 void fab_send_finish(struct fab_qp *qp, struct fab_send *send, int status)
 {
 	struct ib_wc wc = {
@@ -157,7 +157,7 @@ void fab_sends_flush(struct fab_qp *qp)
 		fab_send_finish(qp, send, IB_WC_WR_FLUSH_ERR);
 }
 
-/* Forget all. */
+/* Discard all. */
 void fab_sends_drop(struct fab_qp *qp)
 {
 	struct fab_send *send;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Send requests: how one is carried out, on the memory of both sides. Everything here
+ * Send requests: the execution of one, on the memory of both sides. Everything here
  * runs under fab_lock.
  */
 #include <linux/ip.h>
@@ -10,7 +10,7 @@
 
 #include "ib_fabric.h"
 
-/* IPoIB's own header, before the IP header of what it wants segmented (RFC 4391). */
+/* IPoIB's own header, before the IP header of data to segment (RFC 4391). */
 #define IPOIB_HEADER	4
 
 static struct fab_message message_of(const struct fab_qp *qp,
@@ -44,7 +44,7 @@ static int send_connected(struct fab_qp *qp, struct fab_send *send)
 
 	if (!peer)
 		return IB_WC_RETRY_EXC_ERR;
-	/* It is being connected, and will get there. */
+	/* It is being connected, and will be able to receive. */
 	if (peer->state == IB_QPS_INIT)
 		return FAB_WAIT;
 	if (send->opcode == IB_WR_RDMA_WRITE_WITH_IMM) {
@@ -102,11 +102,11 @@ static int write_with_imm(struct fab_qp *qp, struct fab_send *send)
 {
 	int status = access_remote(qp, send);
 
-	/* While it waits for a buffer it writes again and again: the same, and unseen. */
+	/* While it waits for a buffer it writes repeatedly: the same data, unnoticed. */
 	return status ? status : send_connected(qp, send);
 }
 
-/* Make the header of one segment: as a TCP that had sent it by itself. */
+/* Make the header of one segment, as if TCP had sent it. */
 static void cut_header(u8 *header, const struct fab_send *send, u32 payload)
 {
 	struct iphdr *ip = (struct iphdr *)(header + IPOIB_HEADER);
@@ -124,7 +124,7 @@ static void cut_header(u8 *header, const struct fab_send *send, u32 payload)
 	}
 }
 
-/* IPoIB asks for this of TCP over IPv4 only (NETIF_F_TSO without NETIF_F_TSO6). */
+/* IPoIB requests this for TCP over IPv4 only (NETIF_F_TSO without NETIF_F_TSO6). */
 static bool can_segment(const struct fab_send *send)
 {
 	const struct iphdr *ip = send->header + IPOIB_HEADER;
@@ -134,7 +134,7 @@ static bool can_segment(const struct fab_send *send)
 	       IPOIB_HEADER + ip->ihl * 4 + sizeof(struct tcphdr) <= send->header_len;
 }
 
-/* Datagrams are never refused by the other side: they get there, or they do not. */
+/* The other side never refuses datagrams: they arrive or are lost. */
 static int datagram_status(struct fab_send *send, enum fab_delivery delivery)
 {
 	if (delivery == FAB_BAD_DATA)
@@ -190,7 +190,7 @@ static int send_datagram(struct fab_qp *qp, struct fab_send *send)
 	return datagram_status(send, fab_send_datagram(qp, send, &message));
 }
 
-/* Carry out one request; returns its completion status, or FAB_WAIT. */
+/* Execute one request; returns its completion status, or FAB_WAIT. */
 int fab_carry_out(struct fab_qp *qp, struct fab_send *send)
 {
 	bool connected = qp->ib.qp_type == IB_QPT_RC;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The subnet administrator: what it answers when a port asks for a path or wants to
- * join a multicast group. That is what gives an IPoIB netdev its carrier.
+ * The subnet administrator: its answers when a port requests a path or joins a
+ * multicast group. They give an IPoIB netdev its carrier.
  *
- * What it refuses, and with which status, follows OpenSM (osm_sa_mcmember_record.c,
+ * Refusals and their statuses follow OpenSM (osm_sa_mcmember_record.c,
  * osm_sa_path_record.c). Everything here runs under fab_lock.
  */
 #include <asm/unaligned.h>
@@ -61,7 +61,7 @@ struct path_record {
 /* Multiples: 4.096 us * 2^18 = 1.07 s, OpenSM's defaults. */
 #define LIFE_TIME		18
 #define RESPONSE_TIME		18
-/* The highest bit: the way back is the same. */
+/* The highest bit: the path is reversible. */
 #define REVERSIBLE		0x80
 
 static int member(struct fab_port *asker, struct ib_sa_mad *mad)
@@ -78,8 +78,8 @@ static int member(struct fab_port *asker, struct ib_sa_mad *mad)
 	if (mad->mad_hdr.method != IB_MGMT_METHOD_SET)
 		return MAD_UNSUPPORTED;
 	/*
-	 * A port must be in the partition, and its link take what the group may send
-	 * (up to OpenSM 3.3.18 the port, of whatever link).
+	 * A port must be in the partition, and its link must support the group's MTU
+	 * (up to OpenSM 3.3.18 the port, whatever its link).
 	 */
 	if (fab_pkey_find(asker, pkey) < 0 ||
 	    fab_group_mtu > fab_parameters.active_mtu)
@@ -90,7 +90,7 @@ static int member(struct fab_port *asker, struct ib_sa_mad *mad)
 	record->qkey = cpu_to_be32(GROUP_QKEY);
 	record->mlid = cpu_to_be16(mlid);
 	record->mtu = EXACTLY | fab_mtu_enum(fab_group_mtu);
-	/* What every port can do: 10 Gb/s, OpenSM's default for IPoIB. */
+	/* Supported by every port: 10 Gb/s, OpenSM's default for IPoIB. */
 	record->rate = EXACTLY | IB_RATE_10_GBPS;
 	record->life_time = EXACTLY | LIFE_TIME;
 	record->sl_flow_hop = 0;
@@ -148,8 +148,8 @@ static int class_port_info(struct ib_sa_mad *mad)
 }
 
 /*
- * Turn a question into its answer. False where there is none: no subnet manager, or
- * not a question to the SA.
+ * Turn a request into its answer. False if there is none: no subnet manager, or not a
+ * request to the SA.
  */
 bool fab_sa_answer(struct fab_port *asker, struct ib_sa_mad *mad)
 {
@@ -169,7 +169,7 @@ bool fab_sa_answer(struct fab_port *asker, struct ib_sa_mad *mad)
 	case IB_SA_ATTR_PATH_REC:
 		status = path(mad);
 		break;
-	/* Subscriptions and registrations are taken, and nothing comes of them. */
+	/* Subscriptions and registrations are accepted, without effect. */
 	case IB_SA_ATTR_INFORM_INFO:
 	case IB_SA_ATTR_SERVICE_REC:
 		status = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Sending: what is posted is carried out at once and in order, as long as the other
- * side has a buffer for it. If it has none, the queue waits: a connected pair as long
- * as it takes, a datagram for a short while, as if the link held it back.
+ * Sending: posted requests are executed at once and in order, as long as the other side
+ * has a buffer. If it has none, the queue waits: a connected pair without a limit, a
+ * datagram for a short time, as if the link were busy.
  */
 #include <linux/jiffies.h>
 
@@ -24,7 +24,7 @@ static void wait_for_buffer(struct fab_send *send)
 	schedule_delayed_work(&give_up_work, PATIENCE);
 }
 
-/* Carry out what a queue pair has posted, up to what has to wait. */
+/* Execute the posted requests of a queue pair, up to the first that must wait. */
 static void run(struct fab_qp *qp)
 {
 	struct fab_send *send;
@@ -40,8 +40,8 @@ static void run(struct fab_qp *qp)
 			return;
 		}
 		/*
-		 * A connected pair may have failed itself meanwhile, where it was
-		 * connected to itself: then this request was flushed with the rest.
+		 * A pair that is connected to itself may have failed meanwhile: then
+		 * this request was flushed with the rest.
 		 */
 		if (qp->state != IB_QPS_RTS)
 			return;
@@ -51,7 +51,7 @@ static void run(struct fab_qp *qp)
 	}
 }
 
-/* fab_resume: @first may go on, and so may all others that wait; under fab_lock. */
+/* fab_resume: @first may continue, and so may all that wait; under fab_lock. */
 static void resume(struct fab_qp *first)
 {
 	struct fab_hca *hca;
@@ -66,7 +66,7 @@ static void resume(struct fab_qp *first)
 			run(qp);
 }
 
-/* Datagrams that have waited long enough are given up. */
+/* Datagrams are dropped after their deadline. */
 static void give_up(struct work_struct *work)
 {
 	unsigned long flags;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The wire: who gets what is sent. Everything here runs under fab_lock.
+ * The wire: finds the receivers of a message. Everything here runs under fab_lock.
  */
 #include <rdma/ib_sa.h>
 
 #include "ib_fabric.h"
 
-/* In place of a Q_Key with this bit, the one of the sender's own pair is sent. */
+/* A Q_Key with this bit is replaced by that of the sender's own pair. */
 #define QKEY_CONTROLLED	0x80000000
 /* IBA 8.3: "IPVer" and "NxtHdr" of a GRH before a BTH. */
 #define GRH_VERSION	(6 << 28)
@@ -51,8 +51,8 @@ static bool receives(const struct fab_qp *qp)
 }
 
 /*
- * Return the other end of a connection; NULL where it is gone, cannot be reached, or
- * is in another partition. It may still be in state INIT, on its way to receive.
+ * Return the other end of a connection; NULL if it is missing, cannot be reached, or is
+ * in another partition. It may still be in state INIT, before it can receive.
  */
 struct fab_qp *fab_find_peer(const struct fab_qp *qp)
 {
@@ -75,7 +75,7 @@ struct fab_qp *fab_find_peer(const struct fab_qp *qp)
 	return peer;
 }
 
-/* Does the queue pair take a datagram with these keys? */
+/* Does the queue pair accept a datagram with these keys? */
 static bool accepts(const struct fab_qp *qp, u16 pkey, u32 qkey)
 {
 	const struct fab_port *port = port_of(qp);
@@ -93,7 +93,7 @@ static bool accepts(const struct fab_qp *qp, u16 pkey, u32 qkey)
 	return false;
 }
 
-/* To every member but the sender; none of them can hold the others up. */
+/* To every member except the sender; none can delay the others. */
 static void send_to_group(struct fab_qp *sender, u16 mlid, u32 qkey,
 			  const struct fab_message *message)
 {
@@ -113,7 +113,7 @@ static void send_to_group(struct fab_qp *sender, u16 mlid, u32 qkey,
 	}
 }
 
-/* To the subnet administrator; its answer is back at once, if there is one. */
+/* To the subnet administrator; its answer, if any, arrives at once. */
 static enum fab_delivery ask_sa(struct fab_qp *qp, const struct fab_message *message)
 {
 	struct ib_sa_mad mad;
@@ -138,7 +138,7 @@ static enum fab_delivery ask_sa(struct fab_qp *qp, const struct fab_message *mes
 		return FAB_DELIVERED;
 	if (!fab_copy(&from, &to, sizeof(mad)))
 		return FAB_BAD_DATA;
-	/* An answer that finds no buffer is lost, and asked for again. */
+	/* An answer without a buffer is lost, and requested again. */
 	if (fab_sa_answer(port_of(qp), &mad))
 		fab_deliver(qp, &answer);
 	return FAB_DELIVERED;
@@ -158,8 +158,8 @@ static void make_grh(struct ib_grh *grh, const struct fab_port *port,
 }
 
 /*
- * Send a datagram. FAB_NO_BUFFER only where its one receiver is there and has none; a
- * datagram that nobody gets counts as delivered, as it does for its sender.
+ * Send a datagram. FAB_NO_BUFFER only if its one receiver exists and has none; a
+ * datagram without a receiver counts as delivered, as it does for its sender.
  */
 enum fab_delivery fab_send_datagram(struct fab_qp *qp, const struct fab_send *send,
 				    struct fab_message *message)
@@ -172,7 +172,7 @@ enum fab_delivery fab_send_datagram(struct fab_qp *qp, const struct fab_send *se
 	struct fab_qp *receiver;
 	u32 qkey;
 
-	/* Queue pair 0 is for subnet management packets, which nobody here answers. */
+	/* Queue pair 0 is for subnet management packets, which nothing here answers. */
 	if (port->state != IB_PORT_ACTIVE || !send->dest_qpn)
 		return FAB_DELIVERED;
 	if (management && send->pkey_index >= FAB_PKEYS)

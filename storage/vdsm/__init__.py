@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's side of a mount: the launcher, our class, and what it keeps."""
+"""Mount inside VDSM: the start of vdsmd, our connection class, and its state."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The parts of the running VDSM that the connection class stands on, checked.
+"""Check the parts of the running VDSM that the connection class uses.
 
-Only what is checked here is used. VDSM 4.50.0.13 and later have this shape.
+The class uses only what is checked here. VDSM 4.50.0.13 and later pass the check.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ MOUNT_FAILED = 477
 
 
 class UnknownShape(Problem):
-    """The running VDSM is not one that we know; ``difference`` is a whole clause."""
+    """The running VDSM is not supported; ``difference`` is a complete clause."""
 
     def __init__(self, difference: str) -> None:
         super().__init__(
-            "vdsm-unknown",
-            f"this VDSM is not as ovirt-rdma knows it: {difference}",
+            "vdsm-unsupported",
+            f"ovirt-rdma does not support this VDSM: {difference}",
             "update ovirt-rdma, or run: ovirt-rdma-host disable",
         )
 
 
 @dataclass(frozen=True)
 class Vdsm:
-    """Names of the running VDSM: two classes, the registry and two exceptions.
+    """Names of the running VDSM: the class, the registry and two exceptions.
 
-    ``mount_error`` is raised when mount(8) fails and has its standard error in
-    ``err``; ``reported_error`` reaches the engine as code 477. If
-    ``nfs_mount_options``, a deprecated setting of vdsm.conf, are not the defaults,
-    VDSM makes no NFS connection of some of the engine's definitions, but mounts them
-    with these options (storageServer.tryDeprecatedNfsParams).
+    ``mount_error`` is raised if mount(8) fails and has its standard error in ``err``;
+    ``reported_error`` reaches the engine as code 477. ``nfs_mount_options`` is a
+    deprecated setting of vdsm.conf: if it is not the default, VDSM makes no NFS
+    connection of some of the engine's definitions, but mounts them with these options
+    (storageServer.tryDeprecatedNfsParams).
     """
 
     nfs_connection: Any
@@ -54,7 +54,7 @@ class Vdsm:
 def load() -> Vdsm:
     """Import VDSM's storage modules and check them.
 
-    Raises UnknownShape, or what the import raises.
+    Raises UnknownShape, and every error of the import.
     """
     server = importlib.import_module("vdsm.storage.storageServer")
     mount = importlib.import_module("vdsm.storage.mount")
@@ -83,7 +83,7 @@ def load_main() -> Callable[[], Any]:
 
 
 def check(vdsm: Vdsm) -> None:
-    """Raise UnknownShape at the first thing that is not as we rely on."""
+    """Raise UnknownShape for the first part that is not as expected."""
     stock: Any = vdsm.nfs_connection
     parameters = tuple(inspect.signature(stock).parameters)
     if parameters != CONSTRUCTOR:
@@ -111,6 +111,6 @@ def _nfs_mount_options() -> str:
     try:
         options: str = config.get(vdsm_conf.SECTION, vdsm_conf.OPTION)
     except configparser.Error:
-        # A VDSM that has dropped the setting has the defaults.
+        # A VDSM that no longer has the setting uses the defaults.
         return vdsm_conf.DEFAULT
     return options

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's NFS connection class with our transport; servers asked in parallel.
+"""Make the NFS connection class that replaces VDSM's own.
 
-Asking the servers of many exports at once, and which of them may be mounted next.
-
-The NFS connection class that takes the place of VDSM's own.
-
-A subclass of the running VDSM's NFSConnection. For an export that no rule names
-it does nothing of its own: same options, same errors, same timing.
+It is a subclass of the running VDSM's NFSConnection. For an export that no rule names
+it changes nothing: same options, same errors, same timing. The servers of several
+exports are asked in parallel.
 """
 
 from __future__ import annotations
@@ -28,14 +25,14 @@ SERVERS_AT_ONCE = 16
 log = logging.getLogger("storage.ovirt_rdma")
 
 
-def as_answered(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
-    """Ask all servers of ``exports``; give a server's exports once it has answered.
+def in_order_of_answers(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
+    """Ask all servers of ``exports``; yield the exports of a server after its answer.
 
-    Those of one server and rule share the answers and come together. The others are
-    still being asked meanwhile, so that nobody waits for answers that only others
-    need. Those for which no RDMA is asked come first, to be asked and of several that
-    have answered; those whose mount may take minutes come last of all. Raises
-    RuntimeError where no thread can be had.
+    Exports with the same server and rule share the answers and come together. Other
+    servers are still being asked meanwhile, so that no export waits for answers that
+    it does not need. Exports without RDMA are asked first, and come first of several
+    that have answered; those whose mount may take minutes come last. Raises
+    RuntimeError if no thread can be started.
     """
     groups: dict[object, list[NamedExport]] = {}
     for export in exports:
@@ -43,13 +40,13 @@ def as_answered(exports: Sequence[NamedExport]) -> Iterator[list[NamedExport]]:
     if not groups:
         return
     last = []
-    # There may be more than threads, and RDMA's answers take long: a port settles.
+    # There may be more groups than threads, and RDMA's answers take long: ports settle.
     in_turn = sorted(groups.values(), key=lambda group: group[0].needs_readiness)
     with ThreadPoolExecutor(min(SERVERS_AT_ONCE, len(groups))) as pool:
         asked = {pool.submit(_ask_for_all_of, group): group for group in in_turn}
         while asked:
             answered = wait(asked, return_when=FIRST_COMPLETED).done
-            group = asked.pop(next(one for one in asked if one in answered))
+            group = asked.pop(next(future for future in asked if future in answered))
             if any(export.may_take_minutes for export in group):
                 last.append(group)
             else:
@@ -63,21 +60,21 @@ def _ask_for_all_of(exports: Sequence[NamedExport]) -> None:
         for export in exports:
             export.ask_ahead(server)
     except Exception:
-        # Each asks for itself then, and meets that again.
-        log.exception("Asking the server of %s beforehand failed", exports[0].export)
+        # Each export then asks for itself, and reports the error again.
+        log.exception("Asking the server of %s in advance failed", exports[0].export)
 
 
-# VDSM's code for an export that is mounted and may not be used
-# (StorageServerAccessPermissionError); VDSM itself is uid and gid 36.
+# VDSM's code for an export that is mounted but that VDSM must not access
+# (StorageServerAccessPermissionError); VDSM itself has uid and gid 36.
 _ACCESS_REFUSED = 469
-_LET_VDSM_IN = (
+_GIVE_ACCESS = (
     "on the server give the exported directory to VDSM: chown 36:36, chmod 755; and "
     "check that the export does not map uid or gid 36 to others"
 )
 
 
 class PolicyInForce(Protocol):
-    """Where the policy comes from; never raises."""
+    """The source of the policy; never raises."""
 
     def current(self) -> Policy:
         """Return the policy in force now."""
@@ -99,7 +96,7 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
             return str(self.msg)
 
     class NFSConnection(stock_class):  # type: ignore[misc]
-        """VDSM's NFSConnection, with the policy's say for the exports it names."""
+        """VDSM's NFSConnection; the policy decides for the exports that it names."""
 
         def __init__(  # noqa: PLR0917
             self,
@@ -118,17 +115,17 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
                 "version": version,
                 "extraOptions": extraOptions,
             }
-            # Stock first: what it raises, stock VDSM raises too.
+            # The stock constructor first: its errors are those of stock VDSM.
             super().__init__(**arguments)
             self._stock_arguments = arguments
             self._named = _named(export, extraOptions, version, policy, shared)
 
         def connect(self) -> None:
-            """Connect if not connected, as the policy says.
+            """Connect as the policy says, if not connected.
 
-            Raises what stock VDSM raises; for an export that a rule names, a
-            failure is VDSM's storage MountError (477) with the reason, unless it has
-            a code of its own, as the access check's 469 has.
+            Raises the errors of stock VDSM. For an export that a rule names, a failure
+            is VDSM's storage MountError (477) with the reason, unless it has its own
+            code, such as 469 of the access check.
             """
             if self._named is None:
                 super().connect()
@@ -140,17 +137,17 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
             except Exception as error:
                 if getattr(error, "code", None) == _ACCESS_REFUSED:
                     log.warning(
-                        "%s: mounted, but its permissions keep VDSM out; fix: %s",
+                        "%s: mounted, but VDSM has no permission to access it; fix: %s",
                         self._named.export,
-                        _LET_VDSM_IN,
+                        _GIVE_ACCESS,
                     )
-                # What has no code of its own would reach the engine as 100.
+                # An error without its own code would reach the engine as 100.
                 if hasattr(error, "code"):
                     raise
                 raise NfsConnectFailed(f"{self._named.export}: {error}") from error
 
         def disconnect(self) -> None:
-            """Unmount as stock VDSM does, but not while another call mounts it."""
+            """Unmount as stock VDSM does, but not while another call mounts."""
             if self._named is None:
                 super().disconnect()
             else:
@@ -158,24 +155,24 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
 
         @classmethod
         def connect_all(cls, connections: list[Any]) -> list[tuple[Any, int]]:
-            """Connect all; nobody waits for answers that only others need.
+            """Connect all; no connection waits for answers that it does not need.
 
-            First what is stock or mounted, then server by server, as they answer; one
-            mount at a time, as stock VDSM. The results are in the order of
-            ``connections``, as stock VDSM's.
+            Connections that are stock or mounted come first, then those of one server
+            after the other, as they answer; one mount at a time, as in stock VDSM. The
+            results are in the order of ``connections``, as in stock VDSM.
             """
             at_once: list[Any] = []
             waiting: list[Any] = []
             for con in connections:
                 (waiting if _has_to_ask(con) else at_once).append(con)
             statuses = {}
-            for group in chain([at_once], _as_answered(waiting)):
+            for group in chain([at_once], _grouped_by_answer(waiting)):
                 for con, status in super().connect_all(group):
                     statuses[id(con)] = status
             return [(con, statuses[id(con)]) for con in connections]
 
     class _Stock:
-        """The stock behaviour of one connection, as a named export needs it."""
+        """The stock behaviour of one connection, for its named export."""
 
         def __init__(self, connection: Any) -> None:
             self._connection = connection
@@ -212,18 +209,18 @@ def _has_to_ask(connection: Any) -> bool:
         named = getattr(connection, "_named", None)
         return named is not None and not connection.isConnected()
     except Exception:  # noqa: BLE001
-        # Its own connect() meets that again, and reports it for itself alone.
+        # Its own connect() raises this again, for this connection only.
         return False
 
 
-def _as_answered(connections: list[Any]) -> Iterator[list[Any]]:
-    """Give the connections whose servers have answered, until none is left."""
+def _grouped_by_answer(connections: list[Any]) -> Iterator[list[Any]]:
+    """Yield the connections whose servers have answered, until none is left."""
     left = {id(connection._named): connection for connection in connections}
     try:
-        for exports in as_answered([con._named for con in connections]):
+        for exports in in_order_of_answers([con._named for con in connections]):
             yield [left.pop(id(export)) for export in exports]
     except Exception:
-        log.exception("Asking the servers beforehand failed; going on")
+        log.exception("Asking the servers in advance failed; continuing without")
     yield list(left.values())
 
 
@@ -234,7 +231,7 @@ def _named(
     policy: PolicyInForce,
     shared: Shared,
 ) -> Optional[NamedExport]:
-    """Return the export with its rule, or None where it is to stay stock."""
+    """Return the export with its rule; None if it is mounted as stock VDSM does."""
     try:
         in_force = policy.current()
         if not in_force.nfs.rules:
@@ -252,7 +249,9 @@ def _named(
         )
         return None
     except Exception:
-        log.exception("Looking up a rule for %r failed; it stays stock", text)
+        log.exception(
+            "Finding the rule for %r failed; it is mounted as stock VDSM does", text
+        )
         return None
 
 

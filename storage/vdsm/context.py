@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What all connections of one vdsmd share.
+"""Hold the state that all connections of one vdsmd share.
 
-Servers whose RDMA mounts failed lately, so that one failure decides for all.
-
-One call at a time for each local path: two do not mount twice, nor does one unmount
-what another is mounting.
-
-Why an export that a rule names is not mounted.
-
-What all connections of one vdsmd share.
+It remembers recent failures of RDMA mounts per server, so that one failure decides for
+all exports of the server. It lets one call at a time mount or unmount a local path.
 """
 
 from __future__ import annotations
@@ -26,8 +20,9 @@ from ovirt_rdma.storage.server_readiness import Surroundings
 
 @dataclass(frozen=True)
 class Failure:
-    """An RDMA mount failed ``at`` a time of the memory's clock, for a ``reason``;
-    ``fix`` is what to do about it, empty where nobody knows.
+    """An RDMA mount that failed ``at`` a time of the memory's clock, for a ``reason``.
+
+    ``fix`` is what to do about it; empty if unknown.
     """
 
     at: float
@@ -50,7 +45,7 @@ class FailureMemory:
             self._failures[key] = (Failure(now, reason, fix), now + seconds)
 
     def recall(self, key: Hashable) -> Optional[Failure]:
-        """Return the failure, or None when there is none or it is too old."""
+        """Return the failure; None if there is none or it has expired."""
         now = self._clock()
         with self._lock:
             failure, until = self._failures.get(key, (None, now))
@@ -60,13 +55,13 @@ class FailureMemory:
             return failure
 
 
-class StillUnderWay(Exception):
-    """Another call for the path has not ended in time."""
+class StillRunning(Exception):
+    """Another call for the path did not end before the deadline."""
 
 
 @dataclass
 class _Call:
-    """A call under way; ``error`` is what it raised, once it is ``over``."""
+    """A running call; ``error`` is what it raised, once it is ``over``."""
 
     tries: Hashable
     error: Optional[Exception] = None
@@ -74,7 +69,7 @@ class _Call:
 
 
 class PathLocks:
-    """The calls under way, by local path. Safe for several threads.
+    """The running calls, by local path. Safe for several threads.
 
     ``changed`` is notified when a call ends.
     """
@@ -90,65 +85,66 @@ class PathLocks:
         timeout_s: float,
         tries: Hashable = None,
     ) -> None:
-        """Call ``do`` once no other call for ``path`` is under way.
+        """Call ``do`` once no other call for ``path`` is running.
 
-        ``tries`` says what is tried: where a call that was waited for tried the same
-        and failed, its error is raised, and ``do`` is not called. Raises StillUnderWay
-        after ``timeout_s``, and what ``do`` raises.
+        ``tries`` identifies the attempt: if a call that this one waited for made the
+        same attempt and failed, its error is raised and ``do`` is not called. Raises
+        StillRunning after ``timeout_s``, and the errors of ``do``.
         """
-        until = time.monotonic() + timeout_s
-        mine = _Call(tries)
+        deadline = time.monotonic() + timeout_s
+        call = _Call(tries)
         with self._changed:
             while path in self._calls:
                 other = self._calls[path]
                 while not other.over:
-                    left_s = until - time.monotonic()
+                    left_s = deadline - time.monotonic()
                     if left_s <= 0:
-                        raise StillUnderWay
+                        raise StillRunning
                     self._changed.wait(left_s)
                 if other.error and tries is not None and other.tries == tries:
                     raise other.error
-            self._calls[path] = mine
+            self._calls[path] = call
         try:
             do()
         except Exception as error:
-            mine.error = error
+            call.error = error
             raise
         finally:
             with self._changed:
-                mine.over = True
+                call.over = True
                 del self._calls[path]
                 self._changed.notify_all()
 
 
 class ConnectRefused(Exception):
-    """The export is not mounted; the text says why, and what to do."""
+    """The export is not mounted; the text has the reason and the fix."""
 
 
 def refused(export: Export, sentence: str, fix: str) -> ConnectRefused:
-    """Return the refusal of ``export`` for the reason ``sentence``."""
+    """Return the error that refuses ``export`` for the reason ``sentence``."""
     return ConnectRefused(f"{export}: {sentence}{hint(fix)}")
 
 
 def hint(fix: str) -> str:
-    """Return ``fix`` as the end of a sentence, empty where there is none."""
+    """Return ``fix`` as the end of a sentence; empty if there is none."""
     return f"; fix: {fix}" if fix else ""
 
 
-# A second call for one local path waits this long for the first, which may take so
-# long: mount.nfs begins its last try after two minutes at most (nfs(5), retry=), a try
-# on a server that hangs is two calls of 40 s (VDSM's timeo=100,retrans=3; measured),
-# and VDSM's access check gives up after 60 s (irs/process_pool_timeout). The engine
-# itself waits for 180 s (vdsTimeout).
+# How long a second call for one local path waits for the first. The first may take 260
+# s: mount.nfs begins its last try after two minutes at most (nfs(5), retry=), a try on
+# a server that hangs is two calls of 40 s (VDSM's timeo=100,retrans=3; measured), and
+# VDSM's access check ends after 60 s (irs/process_pool_timeout). The engine itself
+# waits for 180 s (vdsTimeout).
 WAIT_FOR_OTHER_S = 300.0
 
 
 @dataclass(frozen=True)
 class Shared:
-    """One a process; safe for several threads.
+    """The shared state, one per process; safe for several threads.
 
-    ``not_taken_back`` are local paths of mounts that broke a rule's promise and
-    could not be unmounted; ``marks`` are those that run over the wrong transport.
+    ``not_unmounted`` are local paths of mounts that are not over RDMA, although their
+    rule requires it, and that could not be unmounted. ``marks`` are the marks of
+    degraded mounts.
     """
 
     surroundings: Surroundings
@@ -156,4 +152,4 @@ class Shared:
     locks: PathLocks = field(default_factory=PathLocks)
     wait_for_other_s: float = WAIT_FOR_OTHER_S
     marks: DegradedMarks = field(default_factory=DegradedMarks)
-    not_taken_back: set[str] = field(default_factory=set)
+    not_unmounted: set[str] = field(default_factory=set)

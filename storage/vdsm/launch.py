@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Put the connection class into the running VDSM, before its main() is called.
+"""Register the connection class in the running VDSM, before its main() is called.
 
-Called by the launcher ``vdsmd`` only. Raises at the first doubt; the launcher
-then starts stock VDSM in place of this process.
+Only the launcher ``vdsmd`` calls this. Everything unexpected raises; the launcher then
+starts stock VDSM in place of this process.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from ovirt_rdma.storage.vdsm import compat
 from ovirt_rdma.storage.vdsm.connection import PolicyInForce, connection_class
 from ovirt_rdma.storage.vdsm.context import Shared
 
-# Version, extra options: the cases in which stock builds its options differently.
+# Version, extra options: the cases for which stock VDSM builds its options differently.
 _SAMPLES = ((None, ""), ("3", "lock"), ("4.2", "rdma,port=20049"))
-# Without it, the marker of `enable` is about another mode.
+# If the file that `enable` writes lacks this line, it is for another mode.
 _MARK = f"mode: {MODE_VDSMD}".encode()
 
 
 class LaunchRefused(Problem):
-    """VDSM must run without us."""
+    """VDSM must run without the connection class."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """VDSM's main function, to be called next, and sentences for the journal."""
+    """VDSM's main function, and sentences for syslog."""
 
     main: Callable[[], Any]
     remarks: tuple[str, ...]
@@ -56,8 +56,8 @@ class _NoRules:
 def prepare(root: str = "/") -> Prepared:
     """Install the class; the launcher logs the remarks and calls VDSM's main().
 
-    Raises LaunchRefused where the add-on is not enabled, UnknownShape where VDSM
-    is not as we know it, and whatever an import raises.
+    Raises LaunchRefused if the add-on is not enabled, UnknownShape if VDSM is not
+    supported, and every error of an import.
     """
     _check_enabled(under(root, ENABLED))
     main = compat.load_main()
@@ -87,26 +87,28 @@ def _check_enabled(marker: Path) -> None:
     if _MARK not in lines:
         raise LaunchRefused(
             "enablement-mode-missing",
-            f"{ENABLED} does not say that mode vdsmd is on",
+            f"{ENABLED} does not enable mode vdsmd",
             "run ovirt-rdma-host enable, or disable",
         )
 
 
 def _policy_remarks(path: Path) -> list[str]:
-    """A stored policy that cannot be used is no reason to run stock VDSM: its copy
-    counts, and without rules our class is as good as stock, and follows the next
-    `policy load`.
+    """Return what is wrong with the stored policy.
+
+    That is no reason to run stock VDSM: the copy of the policy is used, and without
+    rules our class behaves as stock VDSM and follows the next `policy load`.
     """
-    found = store.in_force(path)
-    if found.problem is None:
+    stored = store.in_force(path)
+    if stored.problem is None:
         return []
-    return [f"{found.problem}; {found.consequence}; {found.problem.fix}"]
+    return [f"{stored.problem}; {stored.consequence}; {stored.problem.fix}"]
 
 
 def install(vdsm: compat.Vdsm, policy: PolicyInForce, shared: Shared) -> None:
-    """Register the connection class for NFS in ``vdsm``, after trying it out.
+    """Register the connection class for NFS in ``vdsm``, after a test.
 
-    Raises UnknownShape where an export without a rule would not be stock.
+    Raises UnknownShape if an export without a rule would not be mounted as stock VDSM
+    does.
     """
     _check_stock_stays_stock(vdsm, connection_class(vdsm, _NoRules(), shared))
     ours = connection_class(vdsm, policy, shared)
@@ -122,10 +124,10 @@ def _check_stock_stays_stock(vdsm: compat.Vdsm, ours: Any) -> None:
             "extraOptions": extra,
         }
         stock = vdsm.nfs_connection(**arguments)._mountCon
-        same = ours(**arguments)._mountCon
+        mount = ours(**arguments)._mountCon
         for name in ("options", "remotePath", "vfsType"):
-            if getattr(stock, name) != getattr(same, name):
+            if getattr(stock, name) != getattr(mount, name):
                 raise compat.UnknownShape(
-                    f"a connection without a rule has {name} {getattr(same, name)!r}, "
+                    f"a connection without a rule has {name} {getattr(mount, name)!r}, "
                     f"stock has {getattr(stock, name)!r}"
                 )

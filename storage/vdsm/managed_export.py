@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Connecting an export that a rule names: readiness, choice, mount, fallback.
+"""Connect an export that a rule names: readiness, choice, mount, fallback.
 
-What comes of the mount, :mod:`ovirt_rdma.storage.vdsm.mount_verification` finds out.
-Knows nothing of VDSM's classes; :mod:`ovirt_rdma.storage.vdsm.connection` lends it the
-stock connection's own mount and unmount.
+:mod:`ovirt_rdma.storage.vdsm.mount_verification` verifies the mount. This module does
+not use VDSM's classes; :mod:`ovirt_rdma.storage.vdsm.connection` passes in the mount
+and unmount of the stock connection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ovirt_rdma.storage.transport import (
     tcp_options,
     tcp_service_port,
 )
-from ovirt_rdma.storage.vdsm.context import Shared, StillUnderWay, hint, refused
+from ovirt_rdma.storage.vdsm.context import Shared, StillRunning, hint, refused
 from ovirt_rdma.storage.vdsm.mount_verification import (
     MountVerification,
     StockConnection,
@@ -41,7 +41,7 @@ log = logging.getLogger("storage.ovirt_rdma")
 
 
 class NamedExport:
-    """One export with the rule that names it, about to be connected.
+    """One export with the rule that names it, to connect and disconnect.
 
     ``engine_options`` and ``version`` are what the engine sent: the extra mount
     options, and ``"3"``, ``"4.2"`` or None for automatic.
@@ -62,7 +62,7 @@ class NamedExport:
         self._version = version
         self._shared = shared
         self._server: Optional[ServerReadiness] = None
-        # Whether mount.nfs would try a server in vain as long as with stock VDSM.
+        # Whether mount.nfs may retry a server without success, as with stock VDSM.
         self.may_take_minutes = False
         self._verification = MountVerification(export, match.rule, shared)
 
@@ -72,25 +72,25 @@ class NamedExport:
         return self.rule.transport != TCP
 
     def ask_server(self) -> ServerReadiness:
-        """Return a fresh set of questions to the export's server."""
+        """Return a new ServerReadiness for the export's server."""
         return ServerReadiness(self.export.server, self.rule, self._shared.surroundings)
 
     def ask_ahead(self, server: ServerReadiness) -> None:
-        """Use the answers of ``server`` at the next connect; ask what that needs."""
+        """Ask ``server`` what the next connect needs; connect() uses its answers."""
         self._server = server
-        # An engine's port that is no number: connect() says so.
+        # If the engine's port is not a number, connect() reports it.
         with contextlib.suppress(Problem):
             self.decide(server)
             if self.rule.transport == TCP:
                 self.may_take_minutes = not server.tcp_answers(self._tcp_port)
 
     def connect(self, stock: StockConnection) -> None:
-        """Mount the export as its rule says, and prove it.
+        """Mount the export as its rule says, and verify the mount.
 
-        Returns at once where it is mounted already. Where another call is mounting
-        it, waits for that one: its error, if it tries the same, is this one's too.
-        Raises ConnectRefused with the reason; what stock VDSM raises beside a failed
-        mount passes through.
+        Returns at once if it is already mounted. If another call is mounting it, waits
+        for that call and raises its error if both make the same attempt. Raises
+        ConnectRefused with the reason; errors of stock VDSM other than a failed mount
+        are passed on.
         """
         shared = self._shared
         tries = (self.rule, self._engine_options, self._version)
@@ -101,10 +101,10 @@ class NamedExport:
                 shared.wait_for_other_s,
                 tries,
             )
-        except StillUnderWay:
+        except StillRunning:
             raise refused(
                 self.export,
-                "another call for this export is still under way after "
+                "another call for this export is still running after "
                 f"{shared.wait_for_other_s:g} s",
                 "",
             ) from None
@@ -112,12 +112,12 @@ class NamedExport:
     def disconnect(self, stock: StockConnection) -> None:
         """Unmount as stock VDSM does, once no other call mounts or unmounts it.
 
-        Raises what stock VDSM raises.
+        Raises the errors of stock VDSM.
         """
         shared = self._shared
         try:
             shared.locks.run(stock.local_path, stock.unmount, shared.wait_for_other_s)
-        except StillUnderWay:
+        except StillRunning:
             stock.unmount()
 
     def _connect(self, stock: StockConnection) -> None:
@@ -125,7 +125,7 @@ class NamedExport:
         if stock.is_mounted():
             self._verification.existing(stock)
             return
-        self._shared.not_taken_back.discard(stock.local_path)
+        self._shared.not_unmounted.discard(stock.local_path)
         choice = self._choose(server)
         if server.settled_s:
             log.info(
@@ -145,17 +145,17 @@ class NamedExport:
         except Problem as problem:
             return Choice(None, None, str(problem), fix=problem.fix)
         except Exception as error:
-            reason = f"deciding on a transport failed ({error!r}); please report this"
+            reason = f"choosing the transport failed ({error!r}); please report this"
             log.exception("%s: %s", self.export, reason)
-        # An error of ours is no reason to refuse a TCP mount, nor to break a promise.
+        # Our own error must not prevent a TCP mount, nor mount TCP against the rule.
         if self.rule.transport == REQUIRE_RDMA:
             return Choice(None, None, reason)
         return Choice(Attempt(STOCK, self._engine_options), None, reason)
 
     def decide(self, server: ServerReadiness) -> Choice:
-        """Ask ``server`` what must be known, and choose.
+        """Ask ``server`` for what the choice needs, and choose.
 
-        Raises OptionsProblem where the engine's port is no number.
+        Raises OptionsProblem if the engine's port is not a number.
         """
         readiness, rdma_ipv6, tcp_ipv6 = None, False, None
         if self.needs_readiness:
@@ -163,7 +163,7 @@ class NamedExport:
             rdma_address = server.rdma_address
             rdma_ipv6 = rdma_address is not None and is_ipv6(rdma_address)
         if readiness is not None and readiness.verdict != NOT_READY:
-            # What a fallback would use; asked only when it comes to that.
+            # For a fallback, which asks the server itself before it is used.
             tcp_ipv6 = rdma_ipv6
         elif self.rule.transport != REQUIRE_RDMA:
             tcp_ipv6 = server.tcp_ipv6(self._tcp_port)
@@ -178,8 +178,10 @@ class NamedExport:
         return replace(choice, first=None, degraded_by="", reason=choice.reason + also)
 
     def _remembered(self, server: ServerReadiness) -> Optional[Readiness]:
-        """Return what a failed mount of the server tells, where it tells more than
-        the server's own answer: it is newer, or there is no answer.
+        """Return the failure of an earlier mount of the server as its readiness.
+
+        None if the server's own answer is better: NOT_READY, or READY and newer than
+        the failure.
         """
         failure = self._shared.failures.recall(self._failure_key)
         verdict = server.readiness().verdict
@@ -196,7 +198,7 @@ class NamedExport:
 
     @property
     def _failure_key(self) -> tuple[str, int, bool]:
-        # NFS 3 asks mountd over TCP first, so its failures say less about RDMA.
+        # NFS 3 asks mountd over TCP first, so its failures may have other causes.
         return self.export.server, self.rule.port, self._version == "3"
 
     @property
@@ -220,12 +222,12 @@ class NamedExport:
         else:
             log.info("%s: %s: %s", self.export, attempt.transport, choice.reason)
         stock.use(attempt.extra_options)
-        failed = stock.mount()
-        if failed is None:
+        stderr = stock.mount()
+        if stderr is None:
             why = choice.degraded_by or choice.reason
             self._verification.after_mount(stock, attempt.transport, why, choice.fix)
             return
-        failure = classify(failed, over_rdma=attempt.transport == RDMA)
+        failure = classify(stderr, over_rdma=attempt.transport == RDMA)
         reason = f"mounting {_BY[attempt.transport]} failed: {failure.meaning}"
         reason += f" ({failure.text})"
         if choice.degraded:

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Verify a mount: proven, marked as degraded, or unmounted.
+"""Verify the mount of a named export: prove its transport, mark it, or unmount it.
 
-What connecting a named export needs of VDSM's own connection.
-
-What the mount of a named export turned out to be: proven, marked or taken back.
-
-Effects: unmounts what breaks a promise, and marks what is degraded.
+A mount over the wrong transport is unmounted if its rule requires RDMA. Otherwise it
+gets a mark as degraded.
 """
 
 from __future__ import annotations
@@ -20,59 +17,69 @@ from typing import NoReturn, Optional, Protocol
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, NfsRule
-from ovirt_rdma.storage.proof import RDMA, UNPROVEN, Proof, mounted_s, prove, shown, utc
+from ovirt_rdma.storage.proof import (
+    RDMA,
+    UNPROVEN,
+    Proof,
+    mounted_s,
+    prove,
+    time_for_people,
+    utc_time,
+)
 from ovirt_rdma.storage.transport import STOCK
 from ovirt_rdma.storage.trunking import (
     REMOUNT,
-    UNTOLD,
+    UNPROVEN_FIX,
     because,
     remedy,
     sharers,
-    took_over,
+    uses_earlier_connection,
 )
 from ovirt_rdma.storage.vdsm.context import Shared, refused
 
 
 class StockConnection(Protocol):
-    """What a named export needs of VDSM's own connection."""
+    """The part of VDSM's own connection that a named export uses."""
 
     @property
     def local_path(self) -> str:
-        """Where the export gets mounted."""
+        """The mount point of the export."""
 
     def is_mounted(self) -> bool:
         """Whether VDSM sees the export mounted."""
 
     def use(self, extra_options: str) -> None:
-        """Mount with these in place of the engine's extra options from now on."""
+        """From now on mount with these instead of the engine's extra options."""
 
     def mount(self) -> Optional[bytes]:
-        """Mount as stock VDSM does; mount's standard error if mount failed.
+        """Mount as stock VDSM does; return mount's standard error if mount failed.
 
-        Everything else that can go wrong is raised as it is.
+        Raises all other errors of stock VDSM.
         """
 
     def unmount(self) -> None:
         """Unmount as stock VDSM does."""
 
 
-_MOUNT_CONF = "look into /etc/nfsmount.conf and /etc/nfsmount.conf.d"
-_UNSEEN = (
-    "it took the connection of an NFS 4 mount of the server that is not seen here, "
-    "such as one that was unmounted while in use"
+_MOUNT_CONF = "check /etc/nfsmount.conf and /etc/nfsmount.conf.d"
+_HIDDEN_MOUNT = (
+    "it shares the connection of an NFS 4 mount of the server that is not visible "
+    "here, such as one that was unmounted while in use"
 )
-_UNTOLD_NOW = (
+_REPORT = (
     "report this with the host's /proc/self/mountinfo and /proc/self/mountstats; "
-    "a rule that says prefer-rdma mounts it nevertheless"
+    "with prefer-rdma in its rule it is mounted anyway"
 )
-_END_USERS = "end what still uses an unmounted file system of the server, or reboot"
+_END_USERS = (
+    "stop the programs that still use an unmounted file system of the server, or reboot"
+)
 
 log = logging.getLogger("storage.ovirt_rdma")
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The mount at the export's place, its proof, and others on its connection."""
+    """The mount at the export's path, its proof, and others on its connection."""
 
     mount: NfsMount
     proof: Proof
@@ -80,7 +87,7 @@ class _Seen:
 
 
 class MountVerification:
-    """Looks at the mounts of one export with the rule that names it."""
+    """Verifies the mounts of one export against the rule that names it."""
 
     def __init__(self, export: Export, rule: NfsRule, shared: Shared) -> None:
         self._export = export
@@ -91,31 +98,33 @@ class MountVerification:
     def after_mount(
         self, stock: StockConnection, asked: str, reason: str, fix: str
     ) -> None:
-        """Prove a mount that was just made, and mark it if it is degraded.
+        """Verify a mount that was just made, and mark it if it is degraded.
 
-        ``asked`` is the transport of the attempt; where that is not what the rule
-        wants, ``reason`` says why and ``fix`` what to do. Raises ConnectRefused
-        where the rule's promise is broken; the mount is taken back then.
+        ``asked`` is the transport of the attempt. If the rule prefers another,
+        ``reason`` says why and ``fix`` what to do. Raises ConnectRefused if the rule
+        requires RDMA and the mount is not proven; it is unmounted then.
         """
-        seen = self._look(stock)
+        seen = self._find(stock)
         transport = seen.proof.transport if seen else None
         if seen is None or transport is None:
-            self._cannot_be_told(stock, seen)
+            self._unproven(stock, seen)
             return
         if asked in (transport, STOCK):
             log.info(
                 "%s: mounted over %s, proven (%s)", self._export, transport, seen.proof
             )
         else:
-            told = (
-                f"{asked} was asked for, but the kernel mounted over {transport} "
+            mounted = (
+                f"{asked} was requested, but the kernel mounted over {transport} "
                 f"({seen.proof})"
             )
             shared = self._shared_with(seen)
-            cause, fix, now = _cause(shared, took_over(seen.mount, self._rule.port))
-            reason = f"{told}, {cause}"
+            cause, fix, now = _cause(
+                shared, uses_earlier_connection(seen.mount, self._rule.port)
+            )
+            reason = f"{mounted}, {cause}"
             if self._rule.transport == REQUIRE_RDMA:
-                self._take_back(stock, reason, now)
+                self._unmount(stock, reason, now)
             if transport == self._wanted:
                 log.info("%s: %s", self._export, reason)
             else:
@@ -124,62 +133,62 @@ class MountVerification:
                 )
             reason = because(shared) if shared else reason
         with self._own_errors_logged():
-            self._note(seen, transport, reason, fix)
+            self._update_mark(seen, transport, reason, fix)
 
-    def _cannot_be_told(self, stock: StockConnection, seen: Optional[_Seen]) -> None:
-        """Take back a mount that must be RDMA and may be anything; mark any other.
+    def _unproven(self, stock: StockConnection, seen: Optional[_Seen]) -> None:
+        """Unmount an unproven mount if its rule requires RDMA; mark it otherwise.
 
-        A promise that holds only as long as all goes well is none, and nobody uses
-        the mount yet.
+        The mount is not in use yet, and require-rdma allows nothing unproven.
         """
-        proof = seen.proof if seen else "it is not seen among the host's mounts"
-        told = f"mounted, but over which transport cannot be told ({proof})"
+        proof = seen.proof if seen else "it is not among the host's mounts"
+        reason = f"mounted, but its transport could not be determined ({proof})"
         if self._rule.transport == REQUIRE_RDMA:
-            self._take_back(stock, told, _UNTOLD_NOW)
+            self._unmount(stock, reason, _REPORT)
         log.warning(
-            "%s: %s; this mount is degraded; fix: %s", self._export, told, UNTOLD
+            "%s: %s; this mount is degraded; fix: %s",
+            self._export,
+            reason,
+            UNPROVEN_FIX,
         )
         if seen is not None:
             with self._own_errors_logged():
-                self._note(seen, UNPROVEN, told, UNTOLD)
+                self._update_mark(seen, UNPROVEN, reason, UNPROVEN_FIX)
 
     def existing(self, stock: StockConnection) -> None:
-        """Judge a mount that was there already; tell once if it is degraded.
+        """Verify a mount that already existed; report it once if it is degraded.
 
-        Raises ConnectRefused for one that should have been taken back, and could
-        not be.
+        Raises ConnectRefused for one that had to be unmounted, and could not be.
         """
-        seen = self._look(stock)
+        seen = self._find(stock)
         transport = seen.proof.transport if seen else None
-        if stock.local_path in self._shared.not_taken_back:
+        if stock.local_path in self._shared.not_unmounted:
             if self._rule.transport == REQUIRE_RDMA and transport != RDMA:
                 raise refused(
                     self._export,
-                    "an earlier mount that could not be unmounted is in the way",
+                    "an earlier mount could not be unmounted and still exists",
                     f"umount -f -l {shlex.quote(stock.local_path)}",
                 )
-            self._shared.not_taken_back.discard(stock.local_path)
+            self._shared.not_unmounted.discard(stock.local_path)
         if seen is not None:
             with self._own_errors_logged():
-                self._tell_once(seen, transport or UNPROVEN)
+                self._report_once(seen, transport or UNPROVEN)
 
-    def _tell_once(self, seen: _Seen, transport: str) -> None:
+    def _report_once(self, seen: _Seen, transport: str) -> None:
         uptime_s = self._shared.surroundings.reader.uptime()
         mark = self._shared.marks.of(seen.mount, uptime_s)
-        wish = self._rule.transport
         if transport == self._wanted:
-            self._note(seen, transport)
+            self._update_mark(seen, transport)
         elif mark is None:
             self._warn(seen, transport)
-            self._note(seen, transport, self._found_it(seen, uptime_s))
-        elif (mark.wanted, mark.transport) != (wish, transport):
+            self._update_mark(seen, transport, self._first_seen(seen, uptime_s))
+        elif (mark.wanted, mark.transport) != (self._rule.transport, transport):
             self._warn(seen, transport)
-            self._note(seen, transport, mark.reason, mark.fix)
+            self._update_mark(seen, transport, mark.reason, mark.fix)
 
     def _warn(self, seen: _Seen, transport: str) -> None:
         fix = f"{remedy(seen.others)}; then {REMOUNT}" if seen.others else REMOUNT
         if transport == UNPROVEN:
-            transport, fix = f"what cannot be told ({seen.proof})", UNTOLD
+            transport, fix = f"an unknown transport ({seen.proof})", UNPROVEN_FIX
         log.warning(
             "%s: already mounted over %s, while %s says %s: this mount is degraded; "
             "fix: %s",
@@ -190,7 +199,7 @@ class MountVerification:
             fix,
         )
 
-    def _look(self, stock: StockConnection) -> Optional[_Seen]:
+    def _find(self, stock: StockConnection) -> Optional[_Seen]:
         try:
             mounts = self._shared.surroundings.reader.nfs_mounts()
         except Exception:
@@ -202,31 +211,33 @@ class MountVerification:
         return None
 
     def _shared_with(self, seen: _Seen) -> tuple[NfsMount, ...]:
-        """Return the mounts that gave this one its transport."""
-        if took_over(seen.mount, self._rule.port) is False:
+        """Return the mounts whose connection, and so transport, this one shares."""
+        if uses_earlier_connection(seen.mount, self._rule.port) is False:
             return ()
         return seen.others
 
     @contextlib.contextmanager
     def _own_errors_logged(self) -> Iterator[None]:
-        # A mark is no reason for a mount to fail.
+        # An error of a mark must not make the mount fail.
         try:
             yield
         except Exception:
-            log.exception("%s: marking failed; please report this", self._export)
+            log.exception(
+                "%s: updating its mark failed; please report this", self._export
+            )
 
-    def _found_it(self, seen: _Seen, uptime_s: float) -> str:
+    def _first_seen(self, seen: _Seen, uptime_s: float) -> str:
         booted_at = self._shared.surroundings.reader.booted_at()
-        now = utc(booted_at, uptime_s or None)
-        at = f", at {shown(now)}" if now else ""
-        found = f"it was mounted already when vdsmd first saw it{at}"
+        now = utc_time(booted_at, uptime_s or None)
+        at = f", at {time_for_people(now)}" if now else ""
+        sentence = f"it was already mounted when vdsmd first saw it{at}"
         shared = self._shared_with(seen)
-        return f"{found}; {because(shared)}" if shared else found
+        return f"{sentence}; {because(shared)}" if shared else sentence
 
-    def _note(
+    def _update_mark(
         self, seen: _Seen, transport: str, reason: str = "", fix: str = ""
     ) -> None:
-        """Mark the mount as degraded, or drop its mark where it is as it should be."""
+        """Mark the mount as degraded; drop its mark if the transport is as wanted."""
         marks = self._shared.marks
         if transport == self._wanted:
             marks.drop(seen.mount.mountpoint)
@@ -242,31 +253,31 @@ class MountVerification:
             transport=transport,
             reason=reason,
             fix=fix,
-            since=utc(reader.booted_at(), made),
+            since=utc_time(reader.booted_at(), made),
             mounted_s=made,
         )
         marks.put(mark, reader.nfs_mounts, uptime_s)
 
-    def _take_back(self, stock: StockConnection, sentence: str, fix: str) -> NoReturn:
+    def _unmount(self, stock: StockConnection, sentence: str, fix: str) -> NoReturn:
         try:
             stock.unmount()
         except Exception as error:
-            self._shared.not_taken_back.add(stock.local_path)
+            self._shared.not_unmounted.add(stock.local_path)
             sentence += f"; unmounting it again failed ({error})"
             raise refused(self._export, sentence, fix) from error
         raise refused(self._export, f"{sentence}; unmounted again", fix)
 
 
 def _cause(
-    shared: tuple[NfsMount, ...], took_it_over: Optional[bool]
+    shared: tuple[NfsMount, ...], shares_connection: Optional[bool]
 ) -> tuple[str, str, str]:
-    """Say why a mount has not the transport that was asked for; what its mark has as
-    a fix, and what is to be done now.
+    """Return why a mount does not have the requested transport, the fix for its mark,
+    and the fix for now.
     """
     if shared:
-        # What a later reader is to do depends on what is mounted then.
+        # A later fix depends on the mounts of that time.
         now = f"{remedy(shared)}; then {REMOUNT}"
         return f"because {because(shared)}", "", now
-    if took_it_over:
-        return f"because {_UNSEEN}", _END_USERS, _END_USERS
-    return "which settings of nfsmount.conf can cause", _MOUNT_CONF, _MOUNT_CONF
+    if shares_connection:
+        return f"because {_HIDDEN_MOUNT}", _END_USERS, _END_USERS
+    return "which settings in nfsmount.conf can cause", _MOUNT_CONF, _MOUNT_CONF

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""pyperf's Runner, strict, for one value in this process: pyperf itself starts a
-process for each benchmark, which prepares all of them.
+"""A strict Runner of pyperf that measures one value in this process.
+
+pyperf itself starts a process for each benchmark, and each prepares all benchmarks.
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ class Runner:
         self._is(name, time.perf_counter() - started)
 
     def _is(self, name, seconds):
-        assert name not in [one.name for one in self.benchmarks], "pyperf refuses it"
+        names = [benchmark.name for benchmark in self.benchmarks]
+        assert name not in names, "pyperf refuses it"
         assert seconds > 0
         self.benchmarks.append(Benchmark(name, seconds))
 
 
 def in_this_process(monkeypatch):
-    """Give what stands in for rounds._round."""
+    """Return a replacement for rounds._round."""
 
     def one_round(program: str, environment: Mapping[str, str]):
         runners = []

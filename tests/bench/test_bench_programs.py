@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The programs measure what the tables show; how long it takes is not looked at."""
+"""Check that the programs measure what the tables show; times are not checked."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def one_quick_value(monkeypatch):
 
 @pytest.fixture
 def here(monkeypatch):
-    """Nothing is started but what is measured: see :mod:`one_value`."""
+    """Start only what is measured: see :mod:`one_value`."""
     monkeypatch.setattr(rounds, "_round", in_this_process(monkeypatch))
 
 
 def test_constructors():
-    # The double stands in for the rival here; the section refuses it.
+    # The double replaces the rival here; the section refuses it.
     environment = {"PYTHONPATH": f"{PACKAGE}:{CHECKOUT}:{CHECKOUT / 'tests'}"}
     measured = measure(constructor.PROGRAM, 1, environment)
     cases = [name for name, _, _ in constructor.CASES]
@@ -131,7 +131,7 @@ def test_rounds_are_a_number_from_1_on(capsys, rounds):
     with pytest.raises(SystemExit) as ended:
         main(["--rounds", rounds])
     assert ended.value.code == 2
-    assert f"'{rounds}' is not a number from 1 on" in capsys.readouterr().err
+    assert f"'{rounds}' is not a whole number" in capsys.readouterr().err
 
 
 def test_a_place_for_the_output_that_is_not_there_is_told_at_once(capsys, tmp_path):
@@ -152,7 +152,7 @@ def test_a_policy_that_does_not_load_is_one_sentence(monkeypatch, tmp_path):
 
 @pytest.fixture
 def nothing_measured(monkeypatch, tmp_path):
-    """Sections are empty; gives the file that stands for RESULTS.md."""
+    """Make all sections empty; return the file that replaces RESULTS.md."""
     results = tmp_path / "RESULTS.md"
     monkeypatch.setattr(bench_main, "RESULTS", results)
     monkeypatch.setattr(machine, "lab_facts", lambda: [])
@@ -191,7 +191,7 @@ def test_help_and_contributing_agree_how_long_it_takes(capsys):
         main(["--help"])
     long, short = bench_main.MINUTES, bench_main.MINUTES_WITHOUT_LAB
     told = " ".join(capsys.readouterr().out.split())
-    assert f"{short} min, not {long}" in told
+    assert f"{short} min instead of {long}" in told
     text = (CHECKOUT / "CONTRIBUTING.md").read_text()
     assert f"| {long} min; {short} min with `BENCH=--without-lab` |" in text
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The fleet's programs do what its table shows, on two hosts; the rival is Ansible's,
-which is not installed for tests.
+"""Check that the fleet's programs do what its table shows, on two hosts.
+
+The rival is Ansible's, which is not installed for tests.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ def two_hosts():
         yield engine
 
 
-# A process each, with the SDK in it: half a second.
+# One process each, with the SDK: half a second.
 @pytest.mark.parametrize("verb", [CHECK, VERIFY])
 def test_a_verb_is_run_on_hosts_that_are_well(two_hosts, verb):
     run = run_verb(two_hosts, verb)
     # /api, data centers, clusters, hosts, domains, connections; a data center's
-    # domains: however many hosts.
+    # domains: the same for any number of hosts.
     assert run.calls == 7
     assert 0 < run.double_cpu_s < 10
     assert run.seconds > 0

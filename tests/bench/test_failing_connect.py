@@ -18,7 +18,7 @@ pytestmark = pytest.mark.selftest
 
 
 def ours(seconds):
-    """What was measured if every call took ``seconds``."""
+    """Return the measurements if every call took ``seconds``."""
     return {(server, n): Spread((seconds,)) for server in SERVERS for n in OURS}
 
 
@@ -28,7 +28,7 @@ def test_stock_goes_on_in_a_straight_line_until_the_engine_gives_up():
     assert stock.extrapolated(20) == pytest.approx(126.0 + 19 * 126.5)
     assert stock.until_the_engine_ends_it(20) == 180.0
     assert Stock(one=2.0, two=4.0).until_the_engine_ends_it(20) == 40.0
-    # The second run happened to end earlier; that makes nothing quicker.
+    # The second run ended earlier by chance; that does not make it faster.
     assert Stock(one=121.0, two=110.0).until_the_engine_ends_it(20) == 121.0
 
 

@@ -33,7 +33,7 @@ def test_no_value_is_left_out_of_the_spread():
 
 
 def test_ratios_are_made_within_a_round():
-    # The machine was twice as slow in the second round; both were met by that.
+    # The machine was half as fast in the second round, for both.
     ours, rival = Timing(((3.0, 3.0), (6.0, 6.0))), Timing(((1.0, 1.0), (2.0, 2.0)))
     assert ours.ratio(rival).values == (3.0, 3.0)
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor guest with our package, a policy and one IPoIB netdev, as the tests of
-``apply``, ``confirm`` and ``revert`` use it: what the operator types, what the host
-says by its own tools, and signals sent at a chosen record of the journal.
+"""Run a hypervisor guest with our package, a policy and one IPoIB netdev.
+
+The tests of ``apply``, ``confirm`` and ``revert`` use it: it runs the operator's
+commands, reads the host with its own tools, and sends signals at a chosen record of the
+journal.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from lab.infiniband import InfiniBand, PciFunction
 from lab.installed_host import COMMAND
 from lab.network_manager import add_infiniband_profile, start_network_manager
 
-# The first ConnectX, on which TSO has to go in connected mode.
+# The first ConnectX, on which TSO must be off in connected mode.
 FABRIC = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
 ADDRESSES = ["10.97.0.2/24"]
 CONNECTED = """\
@@ -38,9 +40,9 @@ CONNECTED_AND_TSO = CONNECTED.replace("mtu: auto\n", "mtu: auto\n      tso: auto
 KILLED = 128 + 9
 JOURNAL = "/var/lib/ovirt-rdma/journal"
 POLICY = "/etc/ovirt-rdma/policy.yaml"
-# Signals for a command, each as soon as the journal has so many new records of a kind:
-# "done 1 KILL". inotify wakes this up as the record is written: the next thing that
-# the command does is to wait for the disk.
+# Signals for a command, each as soon as the journal has a number of new records of a
+# kind: "done 1 KILL". inotify wakes this script when the record is written, while the
+# command still waits for the disk.
 _SIGNAL_AT = r"""
 import ctypes, json, os, select, signal, subprocess, sys
 
@@ -77,7 +79,7 @@ while command.poll() is None:
         os.read(watch, 65536)
 sys.exit(command.returncode if command.returncode >= 0 else 128 - command.returncode)
 """
-# What a profile, the kernel and our files say, in lines that can be compared.
+# The values of the profile, the kernel and our files, in lines to compare.
 _LOOK = r"""
 cd /sys/class/net
 for netdev in ib*; do
@@ -98,8 +100,9 @@ true
 def changed_host(
     policy: str, *, network_manager: bool = True, disk: Path | None = None
 ) -> Iterator[ChangedHost]:
-    """Boot a guest with FABRIC and our package, ``policy`` in force; nothing of it is
-    applied. With ``network_manager`` that runs, and has a profile for ib0.
+    """Boot a guest with FABRIC and our package; ``policy`` is loaded and not applied.
+
+    With ``network_manager`` NetworkManager is running, and has a profile for ib0.
     """
     with Guest("hypervisor", systemd=True, disk=disk) as guest:
         FABRIC.load(guest)
@@ -123,7 +126,7 @@ class ChangedHost:
         return self.guest.run([COMMAND, *words], timeout=timeout)
 
     def must(self, *words: str, code: int = 0) -> str:
-        """Run it and return all that it says; fails with any other exit code."""
+        """Run it and return its output; fails with any other exit code."""
         result = self.run(*words)
         assert result.exit_code == code, result
         return result.stdout + result.stderr
@@ -138,26 +141,26 @@ class ChangedHost:
         return self.guest.start([*program, COMMAND, *words])
 
     def wait_until_stopped(self) -> None:
-        """Wait until the command has got its STOP; on a busy machine it starts late."""
+        """Wait until the command has received STOP; a busy machine starts it late."""
         stopped = "grep -qs '^State:.T' /proc/$(cat /run/signalled)/status"
         self.wait_until(stopped, 400)
 
     def go_on(self) -> None:
-        """Let the command go on that was sent a STOP."""
+        """Let the command continue after its STOP."""
         self.said("kill -CONT $(cat /run/signalled)")
 
     def load_policy(self, text: str) -> None:
-        """Put a policy into force."""
+        """Load a policy."""
         write = f"mkdir -p /etc/ovirt-rdma && cat > {POLICY}"
         self.guest.run(write, input=text, check=True)
         self.must("policy", "load")
 
     def look(self) -> list[str]:
-        """Return what the host is like, by its own tools."""
+        """Return the state of the host, read with its own tools."""
         return self.said(_LOOK).splitlines()
 
     def said(self, line: str) -> str:
-        """Run a shell line that has to work; return what it prints."""
+        """Run a shell line that must succeed; return its output."""
         return self.guest.run(line, check=True).stdout.strip()
 
     def wait_until(self, condition: str, seconds: int = 60) -> None:
@@ -178,7 +181,7 @@ class ChangedHost:
         return run["run"], run["outcome"], run["sentence"]
 
     def held(self) -> list[str]:
-        """Return the steps that are held, the oldest first."""
+        """Return the steps that can be reverted, the oldest first."""
         return [
             act["step"]
             for run in reversed(self.runs())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Guests for every test in this folder; they boot when first asked for."""
+"""Fixtures with the guests of this folder's tests; they boot at their first use."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def one_guest() -> Iterator[Topology]:
-    """Server and hypervisor in one guest. A test that changes it puts it back."""
+    """Server and hypervisor in one guest. A test that changes it restores it."""
     with topology.one_guest() as lab:
         yield lab
 
 
 @pytest.fixture(scope="session")
 def two_guests() -> Iterator[Topology]:
-    """A server and a hypervisor; eth1 and eth2 join them too and are nobody's. A test
-    that changes anything puts it back.
+    """A server and a hypervisor; eth1 and eth2 join them too, and are not used. A test
+    that changes anything restores it.
     """
     with topology.two_guests(spare_wires=2) as lab:
         yield lab

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor guest with VDSM, our package and two IPoIB netdevs. VDSM's own runner
-(the double's, or that of VDSM_SOURCE) calls the hooks, as the user and with the data
-that VDSM calls them with.
+"""Run a hypervisor guest with VDSM, our package and two IPoIB netdevs.
+
+VDSM's own runner (the double's, or that of VDSM_SOURCE) calls the hooks, with the user
+and the data of VDSM.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lab.guest import Guest
 from lab.infiniband import InfiniBand, PciFunction
 from ovirt_rdma.host.collect import units
 
-# The first ConnectX, on which TSO has to go: a change that nobody notices.
+# The first ConnectX, on which TSO must be off: a live change.
 FABRIC = InfiniBand(hcas=2, pci=PciFunction(driver="mlx4_core"))
 POLICY = """\
 version: 1
@@ -59,7 +60,7 @@ PATIENT, BOUNDED = 90.0, 60.0
 
 @dataclass(frozen=True)
 class Called:
-    """What VDSM has afterwards: the data, the refusal, and how long it waited."""
+    """VDSM's results: the data, the refusal, and how long it waited."""
 
     data: Any
     refused: Optional[str]
@@ -81,24 +82,24 @@ class HookedHost(ChangedHost):
             environment=_VDSMS,
             check=True,
         )
-        # What VDSM's own logging says goes to stderr.
+        # VDSM's own log lines go to stderr.
         return [Called(*answer) for answer in json.loads(result.stdout)]
 
     def call(self, point: str, data: Any = None, *, uid: int = 0) -> Called:
-        """The same for one."""
+        """Let VDSM run its hooks at ``point`` for one piece of data."""
         [called] = self.calls(point, [data], uid=uid)
         return called
 
     def ask(self, *requests: Any) -> list[Optional[str]]:
-        """Let VDSM run those before network setups, which stay as they are; return the
-        refusals.
+        """Let VDSM run the hooks before network setups, which must not change them;
+        return the refusals.
         """
         called = self.calls("before_network_setup", list(requests))
         assert [one.data for one in called] == list(requests)
         return [one.refused for one in called]
 
     def limit(self, seconds: float) -> None:
-        """Give every hook so much time."""
+        """Set the time limit of every hook."""
         change = rf"s/^\( *[A-Z_]*: \)[0-9.]*,$/\1{seconds},/"
         self.said(f"sed -i '{change}' {_POINTS}; grep -q {seconds}, {_POINTS}")
 
@@ -106,25 +107,26 @@ class HookedHost(ChangedHost):
         return self.said(f"cat /sys/class/net/{netdev}/mode")
 
     def tso(self) -> dict[str, str]:
-        """Return what ethtool says of TSO on each netdev."""
+        """Return TSO of each netdev, as ethtool shows it."""
         line = "ethtool -k {} | grep -o 'tx-tcp-segmentation: [a-z]*'"
         return {one: self.said(line.format(one)) for one in TSO}
 
     def has_logged(self, *sentences: str) -> None:
-        """Wait until the hooks have said that to syslog."""
+        """Wait until the hooks have written this text to syslog."""
         for sentence in sentences:
             words = f"journalctl -o cat -t ovirt-rdma | grep -qF '{sentence}'"
             self.wait_until(words)
 
     def is_untouched(self) -> bool:
-        """Whether no hook has ever begun a run."""
+        """Whether no hook has begun a run."""
         return self.guest.run(["test", "-e", JOURNAL]).exit_code == 1
 
 
 @contextmanager
 def hooked_host(policy: str = POLICY) -> Iterator[HookedHost]:
-    """Boot a guest with FABRIC, VDSM and our package, ``policy`` in force; we are not
-    enabled, and nothing is applied.
+    """Boot a guest with FABRIC, VDSM and our package.
+
+    ``policy`` is loaded; the add-on is not enabled, and nothing is applied.
     """
     with Guest("hypervisor", systemd=True) as guest:
         vdsm_packages.install(guest)
@@ -133,11 +135,11 @@ def hooked_host(policy: str = POLICY) -> Iterator[HookedHost]:
         host.load_policy(policy)
         host.limit(PATIENT)
         FABRIC.load(guest)
-        # Emulated, systemd takes longer than we wait to read them for the first time.
+        # Under emulation systemd's first answer takes longer than our timeout.
         guest.run(units.COMMAND)
         yield host
 
 
 def asking(mode: str, nic: str = "ib0", **more: Any) -> dict[str, Any]:
-    """Return a network setup that asks for an IPoIB mode."""
+    """Return a network setup that requests an IPoIB mode."""
     return setup({"storage": network(nic, custom={"ipoib_mode": mode}, **more)})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A guest on which ``ovirt-rdma-host`` is installed and used as an admin uses it, and
-what the host's own tools say of it: ip, ethtool, nmcli and the files themselves.
+"""Use ``ovirt-rdma-host`` in a guest as an admin does, and read the host's state.
+
+The state is read with the host's own tools: ip, ethtool, nmcli and files.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lab.command import Result
 from lab.guest import Guest
 from ovirt_rdma.host.collect import units
 
-# Netdevs by name: mode, MTU, and TSO as ethtool -k has it.
+# Netdevs by name: mode, MTU, and TSO as ethtool -k shows it.
 Shape = tuple[str, int, str]
 Shapes = Mapping[str, Shape]
 REQUESTED = "off [requested on]"
@@ -24,7 +25,7 @@ REQUESTED = "off [requested on]"
 JOURNAL = "/var/lib/ovirt-rdma/journal"
 BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
 _POLICY = "/etc/ovirt-rdma/policy.yaml"
-# Where we may leave files. NetworkManager notes when a profile was last active.
+# The folders of our files. NetworkManager records when a profile was last active.
 _KEPT = """
 cd /etc
 for folder in NetworkManager/system-connections modprobe.d modules-load.d; do
@@ -36,9 +37,9 @@ done
 find /var/lib/ovirt-rdma -name boot.json
 systemctl is-enabled ovirt-rdma-partitions.service 2>/dev/null
 """
-# Under emulation the command's imports take longer than most of its work. So they are
-# done once, and each command is a child of this process: its own main(), with its own
-# stdout and stderr.
+# Under emulation the command's imports take longer than most of its work. So a process
+# does them once, and each command is its child: its own main(), with its own stdout and
+# stderr.
 _IMPORTED = """
 import importlib, json, os, pkgutil, sys
 import ovirt_rdma.cli.host, ovirt_rdma.host
@@ -80,9 +81,9 @@ shape() {
 
 
 class PreparedHost:
-    """``guest`` with our package, as it is installed by :func:`installed_host.install`.
+    """The ``guest`` with our package, installed by :func:`installed_host.install`.
 
-    ``netdevs`` are those that :meth:`shapes` looks at, with their P_Key children.
+    ``netdevs`` are those that :meth:`shapes` reads, with their P_Key children.
     """
 
     def __init__(self, guest: Guest, netdevs: tuple[str, ...]) -> None:
@@ -91,37 +92,37 @@ class PreparedHost:
         installed_host.install(guest)
         guest.run("mkdir /run/command; mkfifo /run/command/{words,code}", check=True)
         guest.start([sys.executable, "-c", _IMPORTED])
-        # Emulated, systemd takes longer than we wait to read them for the first time.
+        # Under emulation systemd's first answer takes longer than our timeout.
         guest.run(units.COMMAND)
 
     def command(self, *words: str, timeout: float = 300) -> Result:
-        """Run ``ovirt-rdma-host`` with ``words``."""
+        """Run ``ovirt-rdma-host`` with the arguments ``words``."""
         return self.guest.run(_RUN, input=json.dumps(words), timeout=timeout)
 
     def done(self, *words: str) -> str:
-        """Run it, see that it ends with 0 and no message, and return its result."""
+        """Run it, check that it exits with 0 and no message, and return its result."""
         result = self.command(*words)
         assert (result.exit_code, complaints(result)) == (0, ""), result
         return result.stdout
 
     def load_policy(self, host: str) -> None:
-        """Put a policy into force; ``host`` is what stands below ``host:``."""
+        """Load a policy; ``host`` is the text below ``host:``."""
         text = f"version: 1\nhost:\n{host}\n"
         self.guest.run(f"cat > {_POLICY}", input=text, check=True)
         self.done("policy", "load")
 
     def said(self, line: str) -> str:
-        """Run a line of shell in the guest and return what it prints."""
+        """Run a shell line in the guest and return its output."""
         return self.guest.run(line, check=True).stdout.strip()
 
     def shapes(self) -> dict[str, Shape]:
-        """Return what the netdevs are, by the kernel and by ethtool."""
+        """Return mode, MTU and TSO of the netdevs, from the kernel and ethtool."""
         files = " ".join(f"/sys/class/net/{name}*" for name in self.netdevs)
         line = f"{_SHAPE}for path in {files}; do shape ${{path##*/}}; done"
         return _shapes(self.said(line))
 
     def becomes(self, wanted: Shapes) -> None:
-        """See that these netdevs get to be as ``wanted``, within 300 looks."""
+        """Check that these netdevs become as ``wanted``, within 300 readings."""
         line = f"{_SHAPE}for n in {' '.join(wanted)}; do shape $n; done"
         text = "\n".join(",".join(map(str, (n, *wanted[n]))) for n in wanted)
         loop = f"look() {{ {line}; }}; for i in {{1..300}}; do now=$(look); "
@@ -131,14 +132,15 @@ class PreparedHost:
         assert _shapes(found) == dict(wanted)
 
     def kept(self) -> str:
-        """Return all that keeps settings over a boot, as text."""
+        """Return everything that keeps settings over a boot, as text."""
         return self.guest.run(_KEPT).stdout
 
     def facts(self) -> dict[str, Any]:
-        """Return the host's facts, without what changes while nothing is changed: the
-        time, modules and what they bring, as one that is loaded stays so, units, which
-        systemd under emulation may not tell in time, and the number of the queue pair
-        in an IPoIB netdev's address.
+        """Return the host's facts without values that change by themselves.
+
+        These are the time; modules and their effects, because a loaded module stays;
+        units, because systemd may be too slow under emulation; and the number of the
+        queue pair in the address of an IPoIB netdev.
         """
         found: dict[str, Any] = json.loads(self.done("facts", "-o", "json"))
         for name in ("uptime_s", "modules", "cm_ids", "problems"):
@@ -158,8 +160,8 @@ def _shapes(text: str) -> dict[str, Shape]:
 
 
 def complaints(result: Result) -> str:
-    """Return what a command said on stderr, but for tools that were too slow to answer:
-    an emulated guest's are, on a busy machine. What a test needs of them fails there.
+    """Return the lines of a command's stderr, without those about tools that were too
+    slow: on a busy machine an emulated guest's are. Tests that need these tools fail.
     """
     slow = re.compile("no answer within|gave no answer before")
     lines = result.stderr.splitlines(keepends=True)
@@ -167,6 +169,6 @@ def complaints(result: Result) -> str:
 
 
 def outcomes(result: Result) -> dict[str, str]:
-    """Return what became of each step, by its id."""
+    """Return the outcome of each step, by its id."""
     line = re.compile(r"^(\S+(?: \S+)?) {2,}([A-Z0-9-]+/\S+) ", re.MULTILINE)
     return {step: outcome for outcome, step in line.findall(result.stdout)}

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``apply`` that is killed, at three points: the next run, or our unit, takes back what
-it left.
-"""
+"""Kill ``apply`` at three points: the next run, or our unit, rolls it back."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from changed_host import CONNECTED_AND_TSO, KILLED, ChangedHost, changed_host
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-# Kills whoever changes a profile by it, as soon as that is done.
+# Replaces nmcli, and kills its caller right after a change of a profile.
 DEADLY_NMCLI = """\
 #!/bin/sh
 /usr/bin/nmcli "$@"
@@ -31,12 +29,12 @@ def host() -> Iterator[ChangedHost]:
 
 @pytest.fixture(scope="module")
 def before(host: ChangedHost) -> list[str]:
-    """What the host was before anything of ours."""
+    """The state of the host before our changes."""
     return host.look()
 
 
 def is_applied(host: ChangedHost) -> None:
-    """As the policy wants it, by the kernel and by the profile."""
+    """Whether the kernel and the profile are as the policy says."""
     look = host.look()
     profile = "NetworkManager/system-connections/ib0.nmconnection"
     for line in (
@@ -51,7 +49,7 @@ def is_applied(host: ChangedHost) -> None:
 
 
 def recovered(host: ChangedHost, before: list[str]) -> None:
-    """What the unit does that runs at boot is all that it takes."""
+    """The unit that runs at boot is enough."""
     assert host.runs()[0]["outcome"] is None
     assert host.look() != before
     host.said("systemctl start ovirt-rdma-recover.service")

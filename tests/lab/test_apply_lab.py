@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``apply`` and ``revert`` on the fabric where nothing but our units keeps what is set:
-NetworkManager does not run. Read back by the kernel's own files, ip and ethtool.
+"""Run ``apply`` and ``revert`` on the fabric without NetworkManager.
+
+Only our units keep the values. They are verified with the kernel's own files, ip and
+ethtool.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from ovirt_rdma.host.rules.infiniband.limits import CONNECTED_MTU, HEADER
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-# ConnectX-2: as the first ConnectX, whose revision is a0, but for the revision.
+# ConnectX-2: like the first ConnectX, except for that one's revision a0.
 FABRIC = InfiniBand(
     hcas=4, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")
 )
@@ -35,7 +37,7 @@ NETDEVS = FABRIC.netdevs
 NET = "/sys/class/net"
 CONNECTED = ("connected", CONNECTED_MTU, REQUESTED)
 
-# mlx4_3 is the same for all keys, as it is found: nothing is to be done for it.
+# mlx4_3 has the wanted value of every key already, so it needs no step.
 POLICY = """
   interfaces:
     - {match: {device: mlx4_0}, transport_mode: connected, mtu: auto,
@@ -81,7 +83,7 @@ def host() -> Iterator[PreparedHost]:
 
 
 def be(host: PreparedHost, netdev: str, mode: str, mtu: int, tso: str) -> None:
-    """Set a netdev up as an admin might have. TSO is set in datagram mode."""
+    """Set up a netdev as an admin might. TSO is set in datagram mode."""
     host.said(
         f"echo datagram > {NET}/{netdev}/mode\n"
         f"ethtool -K {netdev} tx-tcp-segmentation {tso}\n"
@@ -97,7 +99,7 @@ def test_apply_again_a_new_netdev_and_revert(host: PreparedHost) -> None:
     host.load_policy(POLICY)
     found, kept = host.facts(), host.kept()
 
-    # The command itself; elsewhere it is one that has done its imports.
+    # The command itself; elsewhere a process with its imports runs it.
     applied = host.guest.run([COMMAND, "apply"], timeout=300)
     assert (applied.exit_code, complaints(applied)) == (0, ""), applied
     assert outcomes(applied) == dict.fromkeys(STEPS, "done")
@@ -116,10 +118,10 @@ def test_apply_again_a_new_netdev_and_revert(host: PreparedHost) -> None:
     assert host.done("apply").startswith("Nothing to do on hypervisor")
     assert host.said(f"md5sum {JOURNAL}") == journal
 
-    # udev starts ovirt-rdma-netdev@ib0.service, and its child's one after that.
+    # udev starts ovirt-rdma-netdev@ib0.service, and then that of its child.
     FABRIC.unbind(host.guest, 0)
     FABRIC.bind(host.guest, 0)
-    # What the admin had, is gone with the netdev: that TSO was off.
+    # The admin's value, TSO off, has disappeared with the netdev.
     host.becomes({**BECOMES, "ib0": CONNECTED})
     unit = "ovirt-rdma-netdev@ib0.service"
     assert "mode was datagram, is connected" in host.said(f"journalctl -u {unit}")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``apply`` and ``revert`` through NetworkManager: on the fabric, with an admin's own
-profile, netdevs without one, and one that NetworkManager is told to leave alone.
+"""Run ``apply`` and ``revert`` with NetworkManager on the fabric.
+
+There are an admin's own profile, netdevs without one, and one that NetworkManager does
+not manage.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from lab.infiniband import InfiniBand, PciFunction
 from lab.network_manager import start_network_manager
 from ovirt_rdma.host.rules.infiniband.limits import CONNECTED_MTU, HEADER
 
-# ConnectX-2. ib1 is the server's, and its name is kept by a dummy.
+# ConnectX-2. ib1 belongs to the server, and a dummy keeps its name.
 FABRIC = InfiniBand(
     hcas=4, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")
 )
@@ -68,7 +70,7 @@ def host() -> Iterator[PreparedHost]:
 
 
 def says(host: PreparedHost, profile: str) -> list[str]:
-    """Return mode, MTU and TSO by the profile of that name."""
+    """Return mode, MTU and TSO of the profile with that name."""
     names = "infiniband.transport-mode,infiniband.mtu,ethtool.feature-tso"
     return host.said(f"nmcli -g {names} connection show id {profile}").split("\n")
 
@@ -94,7 +96,7 @@ def test_apply_keeps_what_is_set_and_revert_brings_all_back(host: PreparedHost) 
     assert host.done("apply").startswith("Nothing to do on hypervisor")
     assert host.said(f"md5sum {JOURNAL}") == journal
 
-    # NetworkManager sets each profile up anew; then as nmstate would change it, where
+    # NetworkManager activates each profile again; then as nmstate would change it, if
     # a Reapply is refused (test_reapply_lab.py).
     host.said("for each in ib0 ib2 ib2.8001; do nmcli connection up $each; done")
     host.becomes(BECOMES)
@@ -109,7 +111,7 @@ def test_apply_keeps_what_is_set_and_revert_brings_all_back(host: PreparedHost) 
         " ipv4.method disabled ipv4.addresses ''; nmcli connection up ib2"
     )
 
-    # A new netdev that NetworkManager leaves alone gets it again by our unit.
+    # Our unit sets it again on a new netdev that NetworkManager does not manage.
     FABRIC.unbind(host.guest, 3)
     FABRIC.bind(host.guest, 3)
     host.becomes(BECOMES)
@@ -117,7 +119,7 @@ def test_apply_keeps_what_is_set_and_revert_brings_all_back(host: PreparedHost) 
     assert "mode was datagram, is connected" in host.said(f"journalctl -u {unit}")
     host.said("ip link set ib3 up")
 
-    # What cannot be done without NetworkManager is not forgotten.
+    # Changes that need NetworkManager are not forgotten.
     host.said("systemctl stop NetworkManager")
     reverted = host.command("revert")
     assert reverted.exit_code == 1, reverted
@@ -136,7 +138,7 @@ def test_apply_keeps_what_is_set_and_revert_brings_all_back(host: PreparedHost) 
 def test_a_profile_without_a_mode_is_refused_by_network_manager(
     host: PreparedHost,
 ) -> None:
-    """What nmstate would make of VDSM's request on a netdev without our profile."""
+    """Return nmstate's profile for VDSM's request on a netdev without our profile."""
     path = f"{PROFILES}/engine.nmconnection"
     text = (
         "[connection]\nid=engine\ntype=infiniband\ninterface-name=ib2\n[infiniband]\n"

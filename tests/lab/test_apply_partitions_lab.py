@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``partitions: follow`` on the fabric: the unit makes P_Key children as partitions
-appear in the port's table, and takes away those that it made and nobody uses.
+"""Test ``partitions: follow`` on the fabric.
+
+The unit makes P_Key children for new partitions in the port's table, and removes its
+own children that are not in use.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from ovirt_rdma.host.system.lock import LockHeld
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-# ConnectX-2: as the first ConnectX, whose revision is a0, but for the revision.
+# ConnectX-2: like the first ConnectX, except for that one's revision a0.
 FABRIC = InfiniBand(
     hcas=1, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")
 )
@@ -62,7 +64,7 @@ def test_children_follow_the_ports_partitions(host: PreparedHost) -> None:
     assert "has left the P_Key table, and ib0.8002 was removed" in said
     assert "ib0.8001 is left: " in said
     host.said("ip address del 10.96.0.2/24 dev ib0.8001")
-    # The unit may be at work, now that nobody uses ib0.8001 any more.
+    # The unit may be running, because ib0.8001 is no longer in use.
     reverted = host.command("revert")
     while reverted.exit_code == LockHeld.exit_code:
         reverted = host.command("revert")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``apply`` where it must not do what it is asked to, or the kernel does not: somebody
-uses the netdev, the plan is out of date, /sys is read-only, the group's MTU is smaller.
-And the first ConnectX, whose TSO has to go.
+"""Run ``apply`` in cases that it must refuse, or that the kernel refuses.
+
+The netdev is in use, the plan is outdated, /sys is read-only, or the group's MTU is
+smaller. Also test the first ConnectX, whose TSO must be off.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lab.ib_pair import IbPair, ib_pair
 from lab.infiniband import InfiniBand, PciFunction
 from ovirt_rdma.host.rules.infiniband.limits import CONNECTED_MTU, HEADER
 
-# ConnectX-2: as the first ConnectX, whose revision is a0, but for the revision.
+# ConnectX-2: like the first ConnectX, except for that one's revision a0.
 FABRIC = InfiniBand(hcas=4, pci=PciFunction(revision=0xB0, driver="mlx4_core"))
 CONNECTX_A0 = InfiniBand(hcas=2, pci=PciFunction(revision=0xA0, driver="mlx4_core"))
 NETDEVS = ("ib0", "ib2", "ib3")
@@ -27,7 +28,7 @@ MOUNTS = {
     "rdma": "vers=4.2,proto=rdma,port=20049",
     "tcp": "vers=3,proto=tcp,nolock",
 }
-# Writes the file $1 on and on; a line in $2 for each write: 0 if the server has it.
+# Writes the file $1 repeatedly; one line in $2 per write: 0 if the server has it.
 WRITE = """
 while [ -e /run/write ]; do
     dd if=/dev/zero of=$1 bs=64k count=1 conv=fsync 2>/dev/null
@@ -58,7 +59,7 @@ def journal(host: PreparedHost) -> str:
 
 
 def refused(host: PreparedHost, *words: str) -> str:
-    """See that a command is refused as unsafe, and that nothing is done and noted."""
+    """Check that a command is refused as unsafe, without a change or a record."""
     shapes, noted = host.shapes(), journal(host)
     result = host.command(*words)
     assert (result.exit_code, result.stdout) == (4, ""), result
@@ -67,7 +68,7 @@ def refused(host: PreparedHost, *words: str) -> str:
 
 
 def rolled_back(host: PreparedHost, *words: str) -> Result:
-    """See that a command does not get through, and that all is as before."""
+    """Check that a command fails, and that the state is as before."""
     shapes, kept = host.shapes(), host.kept()
     result = host.command(*words)
     assert result.exit_code == 6, result
@@ -77,7 +78,7 @@ def rolled_back(host: PreparedHost, *words: str) -> Result:
 
 
 def writes_go_on(host: PreparedHost) -> None:
-    """See that each write so far has reached the server, and that more do so."""
+    """Check that all writes so far have reached the server, and that more follow."""
     more = """
 for log in /run/writes-*; do
     lines=$(wc -l < $log)
@@ -139,7 +140,7 @@ def test_a_saved_plan_that_does_not_hold(host: PreparedHost) -> None:
     assert "netdevs.ib2.mtu was 4092, is 1500" in said
     host.said("ip link set ib2 mtu 4092")
     FABRIC.unbind(host.guest, 3)
-    # The server has an ib1, and here that name would be the next one.
+    # The server has an ib1, and that would be the next name on this host.
     host.said("ip link add ib1 type dummy")
     said = refused(host, "apply", "/tmp/plan.json")
     assert "netdevs.ib3.mtu was 4092, is not there any more" in said

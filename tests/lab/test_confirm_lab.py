@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``apply --confirm-timeout`` with systemd's own timers; two runs at once; and a
-file system that is full. A guest without NetworkManager, where sysfs and boot.json keep
-what is set.
+"""Test ``apply --confirm-timeout`` with systemd's timers, two runs, and a full disk.
+
+The guest has no NetworkManager, so sysfs and boot.json keep the values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from changed_host import CONNECTED, JOURNAL, KILLED, ChangedHost, changed_host
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-# SHORT is the least that there is.
+# SHORT is the minimum.
 LONG, SHORT = "600", "10"
 
 
@@ -32,7 +32,7 @@ def before(booted: ChangedHost) -> list[str]:
 
 @pytest.fixture
 def host(booted: ChangedHost, before: list[str]) -> Iterator[ChangedHost]:
-    """As it was before anything of ours, also for the next test."""
+    """The state before our changes, restored for the next test."""
     yield booted
     if booted.held():
         booted.must("revert")
@@ -49,7 +49,7 @@ def test_two_at_once_and_confirmed_in_time(host: ChangedHost) -> None:
     for verb in ("apply", "revert"):
         told = host.must(verb, code=75)
         assert "another run of ovirt-rdma-host is changing this host" in told
-    # What only looks does not wait.
+    # Commands that only read do not wait.
     assert host.newest()[1] is None
     host.go_on()
     done = first.wait()
@@ -75,7 +75,7 @@ def test_nobody_confirms(host: ChangedHost, before: list[str]) -> None:
     assert (again, outcome) == (number, "rolled back")
     assert said in sentence
     assert said in host.must("confirm", code=1)
-    # The units are forgotten; what they said is in the journal.
+    # The units are unloaded; their output is in the journal.
     assert timers(host) == ""
     assert said in host.said(f"journalctl -o cat -u {unit}")
     load_state = f"systemctl show -p LoadState --value {unit}.service"
@@ -95,7 +95,7 @@ def test_killed_before_anybody_confirms(host: ChangedHost, before: list[str]) ->
 
 
 def test_stopped_and_nobody_confirms(host: ChangedHost, before: list[str]) -> None:
-    """As by Ctrl-Z: the timer's unit lets it go on, and asks it to end."""
+    """A run that is stopped as with Ctrl-Z: the timer's unit continues and ends it."""
     first = host.start_signalled("done 1 STOP", "apply", "--confirm-timeout", SHORT)
     host.wait_until_stopped()
     assert ", stopped, since " in host.must("revert", code=75)
@@ -117,7 +117,7 @@ def test_stopped_and_nobody_confirms(host: ChangedHost, before: list[str]) -> No
 
 @contextmanager
 def small(host: ChangedHost, folder: str) -> Iterator[str]:
-    """Put a file system that can be filled over a folder; yields the line that does."""
+    """Mount a file system over a folder; yield the line that fills it."""
     host.said(
         f"mkdir -p /run/small && mount -t tmpfs -o size=256k small /run/small &&"
         f" cp -a {folder}/. /run/small && mount --bind /run/small {folder}"

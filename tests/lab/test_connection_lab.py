@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Real mounts through the connection class: real kernel, Soft-RoCE, real server.
+"""Test real mounts of the connection class: real kernel, Soft-RoCE, real server.
 
-VDSM is the strict double, or VDSM_SOURCE's tree; what it mounts is real.
+VDSM is the strict double, or VDSM_SOURCE's tree; its mounts are real.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ovirt_rdma.storage import rdma_cm_probe
 ACCESS, MOUNT_FAILED = 469, 477
 V4, V6 = "10.99.0.1", "[fd00:99::1]"
 
-# One export tree; the path says which rule names it, IPv6 gives it another one. An
-# emulated guest may need much more than the 2 s that real ones get to answer.
+# One export tree; the path selects the rule, and IPv6 selects another one. An emulated
+# guest may need much more than the default timeout of 2 s.
 POLICY = """\
 version: 1
 nfs:
@@ -57,13 +57,13 @@ class Site:
         return self.lab.hypervisor.run(line, check=True).stdout
 
     def mounted(self, path: str, server: str = V4) -> list[str]:
-        """The super options of the mounts at the export's place."""
+        """Return the super options of the mounts at the export's path."""
         place = re.escape(local_path(f"{server}:{path}"))
         info = self.shell("cat /proc/self/mountinfo")
         return re.findall(rf" {place} .* - nfs4? \S+ (\S+)", info)
 
     def transports(self, path: str, server: str = V4) -> list[str]:
-        """What mountstats says of the mount at the export's place."""
+        """Return the mountstats of the mount at the export's path."""
         stats = self.shell("cat /proc/self/mountstats")
         place = re.escape(local_path(f"{server}:{path}"))
         (block,) = re.findall(
@@ -85,7 +85,7 @@ def whole_site(two_guests: Topology) -> Iterator[Site]:
 
 @pytest.fixture
 def site(whole_site: Site) -> Iterator[Site]:
-    """The lab as it should be, and nothing mounted afterwards."""
+    """The lab in its normal state; nothing is mounted afterwards."""
     yield whole_site
     whole_site.shell("umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*")
 
@@ -203,7 +203,7 @@ class TestServerWithoutListener:
         assert "readiness is unknown (python3-pyverbs cannot be used" in log
         assert "an RDMA mount of 10.99.0.1 failed" in log
         assert log.count("mounting 10.99.0.1:/srv/prefer") == 1
-        # Once the failure is forgotten, the mount is tried again.
+        # When the failure has expired, the mount is tried again.
         assert again.statuses == [MOUNT_FAILED]
         assert any("INFO mounting" in line for line in again.log)
 

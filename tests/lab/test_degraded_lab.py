@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A degraded mount from falling back to healing, on a real kernel."""
+"""Test a degraded mount from the fallback to healing, on a real kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ nfs:
   rules:
     - {name: prefer, server: 10.99.0.1, path: /srv/degraded, transport: prefer-rdma}
 """
-# What the fixture vdsmd starts with.
+# The policy with which the fixture vdsmd starts.
 EXPORT_PATHS = ("/srv/degraded",)
 
 
@@ -29,7 +29,7 @@ def document(vdsmd: VdsmDaemon, *words: str) -> Any:
 
 
 def warnings(vdsmd: VdsmDaemon) -> list[str]:
-    """Connect, which succeeds; return what vdsm.log warns of."""
+    """Connect successfully; return the warnings of vdsm.log."""
     outcome = vdsmd.connect(CONNECTION)
     assert outcome.statuses == [0], outcome
     return [line for line in outcome.log if line.startswith(("WARNING", "ERROR"))]
@@ -41,7 +41,7 @@ def test_from_fallback_to_healing(vdsmd: VdsmDaemon, two_guests: Topology) -> No
         (told,) = warnings(vdsmd)
         assert "FALLING BACK TO TCP" in told
 
-        # Since when and why, wherever one looks.
+        # Time and reason are shown everywhere.
         (mark,) = document(vdsmd, "facts")["degraded_marks"]
         assert (mark["export"], mark["reason"]) == (EXPORT, NOT_LISTENING)
         assert re.fullmatch(r"\d{4}(-\d\d){2}T\d\d(:\d\d){2}Z", mark["since"])
@@ -53,7 +53,7 @@ def test_from_fallback_to_healing(vdsmd: VdsmDaemon, two_guests: Topology) -> No
         assert history in checked.stdout
         assert "fix: once it is ready, put the host into maintenance" in checked.stdout
 
-        # Told once, also by a vdsmd that was restarted.
+        # Logged once, also by a restarted vdsmd.
         vdsmd.stop()
         vdsmd.start()
         assert warnings(vdsmd) == []
@@ -63,16 +63,16 @@ def test_from_fallback_to_healing(vdsmd: VdsmDaemon, two_guests: Topology) -> No
     finally:
         two_guests.nfs.restart()
 
-    # The server is mended: the mount stays as it is until it is made anew.
+    # The server is fixed: the mount is unchanged until it is remounted.
     assert warnings(vdsmd) == []
     checked = vdsmd.command("nfs", "check", EXPORT)
     assert checked.exit_code == 0, checked
     assert f"{EXPORT} is ready for RDMA.\n{EXPORT} runs over tcp" in checked.stdout
     assert history in checked.stdout
-    then = "(unless that is done); then put the host into maintenance in the engine"
+    then = "(if not done yet); then put the host into maintenance in the engine"
     assert then in checked.stdout
 
-    # As maintenance and activation do it.
+    # As in maintenance and activation.
     assert vdsmd.disconnect(CONNECTION).statuses == [0]
     assert warnings(vdsmd) == []
     (listed,) = document(vdsmd, "nfs", "list")["mounts"]
@@ -90,7 +90,7 @@ def test_a_mount_made_by_hand_is_told_once(vdsmd: VdsmDaemon) -> None:
     assert "already mounted over tcp" in told
     assert warnings(vdsmd) == []
     (first,) = document(vdsmd, "nfs", "list")["mounts"]
-    assert first["reason"].startswith("it was mounted already when vdsmd first saw it")
+    assert first["reason"].startswith("it was already mounted when vdsmd first saw it")
 
     # The kernel often gives a new mount the number of the old one; its time differs.
     vdsmd.guest.run(f"umount {place} && sleep 7 && {by_hand}", check=True)

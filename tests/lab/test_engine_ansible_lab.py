@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hypervisors over real SSH, Ansible and ansible-runner, with the real command there.
+"""Test hypervisors over real SSH, Ansible and ansible-runner, with the real command.
 
-The hypervisors are sessions of an sshd on this machine, which have a policy of their
-own (lab/sshd.py).
+The hypervisors are sessions of an sshd on this machine, with their own policies
+(lab/sshd.py).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OTHER_KEY = (
 
 @dataclass(frozen=True)
 class Site:
-    """What all tests of a module share: a key to log in with, and sshds to make."""
+    """The key for the login and the sshds that all tests of a module share."""
 
     key: str
     start: Callable[[str], sshd.Sshd]
@@ -168,7 +168,7 @@ def test_what_the_host_refuses_leaves_its_policy(site):
     )
     assert door.reports([host])["hv1"].policy_digest == before
 
-    # Where the loaded policy is kept there is no room for it.
+    # The folder of the loaded policy has no space for it.
     store = there.root / POLICY_JSON.lstrip("/")
     store.unlink()
     store.mkdir()

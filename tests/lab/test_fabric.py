@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The fabric and the NFS server: plain mount.nfs, before any code of ours."""
+"""Test the fabric and the NFS server with plain mount.nfs, without our code."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def lab(request: pytest.FixtureRequest) -> Topology:
 
 
 class Mount(Protocol):
-    """Mounts on /mnt/t of a guest; the output is its line of /proc/mounts."""
+    """Mount on /mnt/t of a guest; the output is its line of /proc/mounts."""
 
     def __call__(self, guest: Guest, export: str, options: str) -> Result: ...
 
 
 @pytest.fixture
 def mount() -> Iterator[Mount]:
-    """Mounts, and unmounts when the test has ended."""
+    """Mount, and unmount at the end of the test."""
     guests = []
 
     def mount_it(guest: Guest, export: str, options: str) -> Result:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Faults on real kernels, through VDSM's connection class: see lab/fault_table.py.
+"""Try faults on real kernels with VDSM's connection class; see lab/fault_table.py.
 
 `make check` tries the chosen cases, `make faults` all of them, and writes
-docs/faults.md where OVIRT_RDMA_FAULTS_REPORT names that file.
+docs/faults.md if OVIRT_RDMA_FAULTS_REPORT names that file.
 """
 
 from __future__ import annotations

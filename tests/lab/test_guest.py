@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The guest and its command agent, as whoever writes a lab test meets them."""
+"""Test the guest and its command agent, as lab tests use them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_large_output_and_input_arrive_whole(guest: Guest) -> None:
 
 
 def test_processes_that_write_at_once_lose_nothing(guest: Guest) -> None:
-    # A lost line once read as a probe that was refused.
+    # A lost line once looked like a refused probe.
     writers = "for w in 1 2 3; do sh -c 'echo ready; sleep 0.02; echo done' & done"
     said = guest.run(f"for round in $(seq 20); do {writers}; wait; done", timeout=60)
     assert sorted(said.stdout.split()) == ["done"] * 60 + ["ready"] * 60
@@ -135,7 +135,7 @@ def test_power_cut_mid_command_and_on_again() -> None:
         guest.run("touch /etc/written", check=True)
         process = guest.start("sleep 1000")
         guest.kill()
-        with pytest.raises(GuestDied, match="doomed is gone while it ran: sleep 1000"):
+        with pytest.raises(GuestDied, match="doomed ended while it ran: sleep 1000"):
             process.wait(30)
         with pytest.raises(GuestDied, match="doomed is off"):
             guest.run("true")
@@ -151,7 +151,7 @@ def test_a_disk_outlives_a_power_cut(tmp_path: Path) -> None:
         guest.power_on()
         guest.wait_ready()
         assert guest.run("cat /etc/written", check=True).stdout == "synced\n"
-        # At most its name is there: the kernel writes a file out after half a minute.
+        # At most its name exists: the kernel writes a file after half a minute.
         assert guest.run("cat /etc/late").stdout == ""
 
 
@@ -185,7 +185,7 @@ with Guest("orphan", memory_mb=512, nics=[Wire().a]) as guest:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind_when_the_runner_goes(how: int, tmp_path: Path) -> None:
-    # Longer than a unix socket's path may be, which must not matter.
+    # Longer than the maximum path of a unix socket, which must not matter.
     temporary = tmp_path / ("long" * 30)
     temporary.mkdir()
     with subprocess.Popen(

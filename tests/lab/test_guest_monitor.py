@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What happens to a machine from outside, as its guest and its peer see it."""
+"""Test the effects of the monitor on a guest and its peer."""
 
 from __future__ import annotations
 

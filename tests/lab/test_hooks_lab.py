@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's hooks on a host, against real netdevs, systemd and udev: what they refuse, and
-what one that hangs costs. test_smoke_lab.py has a network setup from end to end.
+"""Test VDSM's hooks with real netdevs, systemd and udev: refusals, and hanging hooks.
+
+test_smoke_lab.py has a complete network setup.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ REFUSED = (
     (setup({"vms": network("ib0", vlan=7)}), "VLAN"),
     (bond("0"), "active-backup"),
     (setup({"storage": network("ib0", mtu=9000)}), "MTU 9000"),
-    # More than the port does, which the kernel has to be asked for.
+    # More than the port supports, which only the kernel knows.
     (setup({"storage": network("ib1", mtu=4096)}), "MTU 4096"),
     (asking("fast"), "ipoib_mode"),
 )
@@ -66,7 +67,7 @@ def test_what_infiniband_cannot_do_is_refused(host: HookedHost) -> None:
     for refused, (_, why) in zip(refusals, REFUSED, strict=True):
         assert refused is not None, why
         assert why in refused
-    # But never a rollback, which is also what restore-nets asks for at boot.
+    # But never a rollback; restore-nets at boot is marked as one too.
     rollback = {"connectivityCheck": False, "_inRollback": True}
     again = [
         {"request": {**request["request"], "options": rollback}}
@@ -112,7 +113,7 @@ def test_the_engine_is_told_what_the_unit_wrote(host: HookedHost) -> None:
         "additionalFeatures": ["GLUSTER_SNAPSHOT", "NFS_RDMA"],
         "cpuCores": "4",
     }
-    # Where a driver comes later udev starts it.
+    # If a driver is loaded later, udev starts it.
     host.said("rm /run/ovirt-rdma/caps.json; systemctl stop ovirt-rdma-caps.timer")
     FABRIC.unload(host.guest)
     FABRIC.load(host.guest)
@@ -120,15 +121,15 @@ def test_the_engine_is_told_what_the_unit_wrote(host: HookedHost) -> None:
 
 
 def test_a_worker_that_the_kernel_holds_costs_its_time_only(host: HookedHost) -> None:
-    """Making a file on a frozen file system ends for no signal."""
+    """No signal ends the creation of a file on a frozen file system."""
     host.said(FROZEN)
     host.limit(BOUNDED)
     try:
         called = host.call("after_network_setup", setup({"s": network("ib0")}))
-        # It is frozen still: VDSM has gone on without it.
+        # It is still frozen: VDSM has continued without it.
         assert called.seconds >= BOUNDED
-        host.has_logged(f"no answer within {BOUNDED:g} s: stopped, VDSM goes on")
-        # It is still there, in the kernel's hands; VDSM's pipes are not.
+        host.has_logged(f"no answer within {BOUNDED:g} s: stopped, VDSM continues")
+        # It still hangs in the kernel, but without VDSM's pipes.
         states = host.guest.run("ps -o stat= -C 50_ovirt_rdma; ps -eo stat,comm")
         assert states.stdout.startswith("D"), states
     finally:
@@ -162,7 +163,7 @@ sleep 321
 
 
 def test_a_tool_that_hangs_and_its_child(host: HookedHost) -> None:
-    """It is asked before anything is changed."""
+    """The tool runs before anything is changed."""
     host.limit(BOUNDED)
     host.said("mv /usr/sbin/ethtool /usr/sbin/ethtool.away")
     install = "install -m 755 /dev/stdin /usr/sbin/ethtool"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``check``, ``plan`` and ``explain`` as a new user meets them: in a guest without any
-RDMA device, on one with an unprepared ``ib0``, and on this machine, whatever it has.
+"""Test ``check``, ``plan`` and ``explain`` for a new user.
+
+They run in a guest without any RDMA device, in one with an unprepared ``ib0``, and on
+this machine.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from lab.infiniband import InfiniBand, PciFunction
 from ovirt_rdma.host.decision.registry import RULES
 
 COMMAND = [sys.executable, "-m", "ovirt_rdma.cli.host.main"]
-# The first ConnectX with a driver that offers TSO all the same, as old ones do.
+# The first ConnectX with a driver that nevertheless offers TSO, as old ones do.
 CONNECTX_A0 = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
 POLICY = "/etc/ovirt-rdma/policy.yaml"
 
@@ -47,7 +49,7 @@ def run(guest: Guest, line: str) -> Result:
 
 
 def following(result: Result) -> str:
-    """Return the command that a result ends with."""
+    """Return the command at the end of a result."""
     match = re.search(r"^next: (.*)$", result.stdout, re.MULTILINE)
     assert match, result.stdout
     return match[1]
@@ -80,7 +82,7 @@ def test_doing_what_it_says_until_all_is_well(unprepared: Guest) -> None:
     explained = run(guest, following(checked))
     assert explained.exit_code == 0
     assert explained.stdout.startswith("IPOIB-TSO-01: ")
-    # The hint is pasted as it stands.
+    # The command of the hint is run unchanged.
     (pasted,) = re.findall(r"fix: policy\.yaml, host: (.*)", checked.stdout)
     write = f"mkdir -p /etc/ovirt-rdma && cat > {POLICY}"
     guest.run(write, input=f"version: 1\nhost:\n  {pasted}\n", check=True)
@@ -133,6 +135,6 @@ def test_on_this_machine(words: list[str], codes: set[int]) -> None:
     )
     assert done.returncode in codes
     assert "Traceback" not in done.stderr
-    # Either a result or a message, never half of each; notes say what was not read.
+    # Either a result or a message, never parts of both; notes name what was not read.
     said = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
     assert bool(done.stdout) != bool(said)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The InfiniBand fabric: what it shows of itself, and what passes over it. How the
-kernel's ib_ipoib takes modes, MTUs and P_Keys is in test_ipoib_kernel_lab.py.
+"""Test the InfiniBand fabric: its identity, and traffic over it.
+
+test_ipoib_kernel_lab.py tests modes, MTUs and P_Keys of the kernel's ib_ipoib.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ STANDARD = InfiniBand(
     pci=PciFunction(driver="mlx4_core"),
     board_id="MT_0A30110009",
 )
-# What the kernel says when something in it is broken.
+# The kernel's messages about its own errors.
 BROKEN = re.compile(r"WARNING|BUG|Oops|Call Trace|refcount|leaked|is full")
 SYS = "/sys/class/infiniband/mlx4_0"
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[IbPair]:
-    # Freed memory is poisoned: who uses it, or writes past his own, shows in the log.
+    # Freed memory is poisoned: its use, and writes beyond a buffer, appear in the log.
     with ib_pair(STANDARD, kernel_arguments="slub_debug=FZP") as hosts:
         yield hosts
         log = hosts.hypervisor.run("dmesg").stdout.splitlines()
@@ -43,7 +44,7 @@ def pair() -> Iterator[IbPair]:
 
 @contextmanager
 def loaded(pair: IbPair, fabric: InfiniBand) -> Iterator[None]:
-    """Another fabric for a while, without addresses and server."""
+    """Use another fabric, without addresses and server, and restore the first."""
     guest = pair.hypervisor
     pair.fabric.unload(guest)
     try:
@@ -59,7 +60,7 @@ def text(pair: IbPair, path: str) -> str:
 
 
 def wait(pair: IbPair, path: str, value: str) -> None:
-    """Wait until a file says ``value``: the kernel works off events by itself."""
+    """Wait until a file contains ``value``; the kernel handles events later."""
     line = f'for i in {{1..300}}; do [ "$(cat {path})" = "{value}" ] && exit'
     done = pair.hypervisor.run(f"{line}; sleep 0.1; done; cat {path}; exit 1")
     assert done.exit_code == 0, f"{path}: {done.stdout}"
@@ -77,7 +78,7 @@ def both_have_carrier(pair: IbPair) -> None:
 
 @contextmanager
 def mounted(pair: IbPair, options: str) -> Iterator[Result]:
-    """Mount on /mnt/t; the result's output is the line of /proc/mounts."""
+    """Mount on /mnt/t; the output of the result is the line of /proc/mounts."""
     guest = pair.hypervisor
     line = f"mount -t nfs -o soft,retry=0,{options} {pair.export} /mnt/t"
     try:
@@ -188,7 +189,7 @@ def test_big_packets_pass_in_both_modes(pair: IbPair, mode: str) -> None:
 
 
 def test_data_is_held_over_both_transports(pair: IbPair) -> None:
-    """What one mount writes, the next one reads, which has nothing in its cache."""
+    """The next mount, with an empty cache, reads what one mount has written."""
     guest = pair.hypervisor
     guest.run("head -c 3000000 /dev/urandom > /tmp/data", check=True)
     mounts = (("tcp", "4.2"), ("rdma,port=20049", "3"), ("rdma,port=20049", "4.2"))
@@ -199,7 +200,7 @@ def test_data_is_held_over_both_transports(pair: IbPair) -> None:
             assert f"proto={transport.partition(',')[0]}," in shown.stdout
             guest.run(f"{read} && cp /tmp/data /mnt/t/data{number}", check=True)
             read = f"cmp /tmp/data /mnt/t/data{number}"
-    # The server's own file: /tmp is shared, what is mounted is not.
+    # The server's own file: /tmp is shared, mounts are not.
     pair.server.run(f"cmp /tmp/data /nfsroot{EXPORT_PATH}/data{number}", check=True)
 
 
@@ -244,7 +245,7 @@ def test_limited_members_do_not_reach_each_other(pair: IbPair) -> None:
         for device in ("mlx4_0", "mlx4_1"):
             pair.fabric.set_pkeys(guest, device, (0x7FFF,))
         assert text(pair, f"{SYS}/ports/1/pkeys/0") == "0x7fff"
-        # Both are in their groups, and yet:
+        # Both have joined their groups, but:
         both_have_carrier(pair)
         assert ping(pair, seconds=2) != 0
         pair.fabric.set_pkeys(guest, "mlx4_1", (0xFFFF,))
@@ -287,7 +288,7 @@ def test_two_ports_whose_links_take_less_than_the_hca(pair: IbPair) -> None:
         assert text(pair, "/sys/class/infiniband/mthca0/hca_type") == "MT25204"
         shown = guest.run("ibv_devinfo", check=True).stdout
         assert re.search(r"max_mtu:\s+4096 .*active_mtu:\s+2048", shown, re.DOTALL)
-        # They cannot take the groups' MTU, so the SA does not let them join ...
+        # They do not support the MTU of the groups, so the SA refuses them ...
         time.sleep(2)
         assert text(pair, "/sys/class/infiniband/mthca0/ports/1/state") == "4: ACTIVE"
         assert text(pair, f"{net}/ib0/carrier") == "0"
@@ -325,7 +326,7 @@ def test_values_that_no_fabric_has_are_refused_with_the_reason(pair: IbPair) -> 
             fabric = InfiniBand(**wrong)  # type: ignore[arg-type]
             with pytest.raises(CommandFailed, match=re.escape(reason)) as refused:
                 fabric.load(pair.hypervisor)
-            # And without those of loads before.
+            # And without those of earlier loads.
             reasons = [said for _, said in REFUSED if said in str(refused.value)]
             assert reasons == [reason]
     finally:

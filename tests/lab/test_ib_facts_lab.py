@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Facts of a host with InfiniBand are what the tools of that host say: each is asked
-by itself, and read here by other means than in ``ovirt_rdma.host``.
+"""Compare the facts of a host with InfiniBand with the output of that host's tools.
+
+Each tool is run separately, and parsed in another way than in ``ovirt_rdma.host``.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ for netdev in ib0.8001 storage; do until grep -q 1 $netdev/carrier; do :; done; 
 until [ $(ip -6 address | grep -c 'scope link *$') = 5 ]; do sleep 0.1; done
 """
 TYPES = {"infiniband": 32, "loopback": 772}
-# ethtool shows some by names of its own.
+# ethtool has its own names for some.
 KERNEL_NAMES = {
     "rx-checksumming": "rx-checksum",
     "generic-segmentation-offload": "tx-generic-segmentation",
@@ -69,7 +70,7 @@ KERNEL_NAMES = {
 
 @dataclass(frozen=True)
 class Site:
-    """A guest with the scene, and the facts that were read there."""
+    """A guest with the devices, and the facts that were read there."""
 
     guest: Guest
     facts: Facts
@@ -82,7 +83,7 @@ class Site:
 
 
 def facts_of(guest: Guest) -> Facts:
-    """Read them by the command, as a user would."""
+    """Read them with the command, as a user does."""
     words = [sys.executable, "-m", "ovirt_rdma.cli.host.main", "facts", "-o", "json"]
     shown = guest.run(words, check=True)
     assert shown.stderr == ""
@@ -321,7 +322,7 @@ def test_facts_for_unit_tests(site: Site) -> None:
 
 
 def write_facts(facts: Facts, name: str) -> None:
-    """Write them without what differs from boot to boot."""
+    """Write them without values that differ between boots."""
     fixed: dict[str, Any] = {"hostname": "hv1", "uptime_s": 3600.0}
     facts = replace(facts, **fixed, booted_at=1763694000)
     (DATA / f"{name}.json").write_text(dump.to_json(facts))

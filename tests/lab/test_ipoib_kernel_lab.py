@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the rules say of the kernel, held against the kernel's own ib_ipoib: what it
-takes, what it refuses and how, what it changes by itself. And plans carried out: what
-``decide`` wants of facts that were read in a guest is what the kernel then does.
+"""Compare the rules' statements about the kernel with the kernel's own ib_ipoib.
+
+These are the values that it accepts, refuses, and changes by itself. Also execute
+plans: ``decide`` uses facts of a guest, and the kernel must do what the plan wants.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ovirt_rdma.host.rules.infiniband.bond import ACTIVE_BACKUP
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.rules.infiniband.limits import CONNECTED_MTU, HEADER
 
-# ConnectX-2: as the first ConnectX, whose revision is a0, but for the revision.
+# ConnectX-2: like the first ConnectX, except for that one's revision a0.
 CONNECTX_2 = PciFunction(revision=0xB0, driver="mlx4_core")
 CONNECTX_A0 = PciFunction(revision=0xA0, driver="mlx4_core")
 UD_2K, UD_4K = 2048 - HEADER, 4096 - HEADER
@@ -42,11 +43,11 @@ def guest() -> Iterator[Guest]:
         yield booted
 
 
-# ---- What single writes and calls do.
+# ---- Single writes and calls.
 
-# The shell in which claims are put to the kernel: as far as possible in bash's own
-# words, because under emulation every program takes its time. ``put`` says ``taken``,
-# or the kernel's words for the errno; ``call`` runs a tool and says the same.
+# The shell functions that test claims: bash builtins where possible, because programs
+# are slow under emulation. ``put`` prints ``taken``, or the kernel's text for the
+# errno; ``call`` runs a tool and prints the same.
 SHELL = f"""
 N={NET}
 TSO=tx-tcp-segmentation
@@ -75,7 +76,7 @@ feature() {{
     done
 }}
 """
-# What is put back after each claim.
+# The values that are restored after each claim.
 BACK = """
 for made in $N/ib0.* $N/rtnl* $N/br* $N/bond[0-9]* $N/dummy*; do
     [ ! -e $made ] || ip link del ${made##*/} 2>/dev/null || [ ! -e $made ]
@@ -91,7 +92,7 @@ BACK_TSO = "ethtool -K ib0 $TSO on"
 
 @dataclass(frozen=True)
 class Claim:
-    """What ``rule`` rests on: that ``lines`` print ``says``."""
+    """A claim of ``rule``: ``lines`` print ``says``."""
 
     rule: str
     what: str
@@ -100,7 +101,7 @@ class Claim:
 
 
 def claims(prefix: str, found: tuple[Claim, ...]) -> list[object]:
-    """As parameters of a test, with ids that name the rules."""
+    """Return the claims as parameters of a test, with ids that name the rules."""
     names = [f"{prefix}{claim.rule}: {claim.what}" for claim in found]
     return [pytest.param(claim, id=name) for claim, name in zip(found, names)]
 
@@ -175,7 +176,7 @@ ON_4K = (
     ),
     Claim(
         "IPOIB-TSO-01",
-        "what is asked for in connected mode can be taken back there",
+        "a value that is set in connected mode can be reverted there",
         "mode connected; ethtool -K ib0 $TSO off; feature $TSO; mode datagram; "
         "feature $TSO",
         "taken\noff\ntaken\noff",
@@ -391,7 +392,7 @@ WITHOUT_SM = (
 
 
 def put_to(guest: Guest, fabric: InfiniBand, found: tuple[Claim, ...]) -> list[str]:
-    """Return what the lines of each claim print on ``fabric``, in one go."""
+    """Return the output of the lines of each claim on ``fabric``, from one run."""
     replace_fabric(guest, fabric)
     lines = [SHELL]
     for one in found:
@@ -414,7 +415,7 @@ Printed = Mapping[Claim, str]
 
 @pytest.fixture(scope="module")
 def printed(guest: Guest) -> Printed:
-    """What every claim's lines print."""
+    """The output of the lines of every claim."""
     modules.load(guest, "bonding", "bridge", "8021q", "dummy")
     fabrics = (
         (InfiniBand(hcas=1, pkeys=(0xFFFF, 0x8001), pci=CONNECTX_2), ON_4K),
@@ -439,11 +440,11 @@ def test_the_kernel_does_as_the_rule_says(printed: Printed, claim: Claim) -> Non
     assert printed[claim].splitlines() == claim.says.splitlines()
 
 
-# ---- What another changes: the subnet manager.
+# ---- Changes by the subnet manager.
 
 
 def waited(guest: Guest, path: str, value: str) -> str:
-    """Return what the file ``path`` says, as soon as that is ``value`` or in 30 s."""
+    """Return the content of ``path``, as soon as it is ``value`` or after 30 s."""
     see = f"cat {path}"
     return guest.run(WAIT % (see, value, see), timeout=60).stdout.strip()
 
@@ -456,7 +457,7 @@ def on_4k(guest: Guest) -> InfiniBand:
 
 
 def test_the_groups_mtu_decides_without_a_word(guest: Guest, on_4k: InfiniBand) -> None:
-    """IPOIB-MTU-01: the netdev follows the group down, and its own setting up."""
+    """IPOIB-MTU-01: the netdev follows a smaller group MTU, and its own larger one."""
     mtu = f"{NET}/ib0/mtu"
     on_4k.set_group_mtu(guest, 2048)
     assert waited(guest, mtu, str(UD_2K)) == str(UD_2K)
@@ -469,7 +470,7 @@ def test_the_groups_mtu_decides_without_a_word(guest: Guest, on_4k: InfiniBand) 
 def test_connected_mode_does_not_follow_the_group(
     guest: Guest, on_4k: InfiniBand
 ) -> None:
-    """IPOIB-MTU-01 and IPOIB-MODE-01: going back to datagram mode does."""
+    """IPOIB-MTU-01 and IPOIB-MODE-01: the change back to datagram mode does it."""
     guest.run(f"echo connected > {NET}/ib0/mode", check=True)
     on_4k.set_group_mtu(guest, 2048)
     guest.run("sleep 2")
@@ -481,12 +482,12 @@ def test_connected_mode_does_not_follow_the_group(
 def test_a_child_has_a_carrier_while_its_partition_is_there(
     guest: Guest, on_4k: InfiniBand
 ) -> None:
-    """IPOIB-PKEY-01: it is made without, comes up by itself, and goes down."""
+    """IPOIB-PKEY-01: a child without its P_Key comes up later, and goes down."""
     guest.run(f"echo 0x8005 > {NET}/ib0/create_child", check=True)
     carrier = f"{NET}/ib0.8005/carrier"
     said = guest.run(f"ip link set ib0.8005 up && sleep 1 && cat {carrier}")
     assert said.stdout == "0\n"
-    # A limited member has one too: the low 15 bits are the partition.
+    # A limited member is in it too: the low 15 bits are the partition.
     on_4k.set_pkeys(guest, "mlx4_0", (0xFFFF, 0x0005))
     assert waited(guest, carrier, "1") == "1"
     on_4k.set_pkeys(guest, "mlx4_0", (0xFFFF,))
@@ -494,7 +495,7 @@ def test_a_child_has_a_carrier_while_its_partition_is_there(
 
 
 def test_a_port_without_cable_has_no_carrier(guest: Guest, on_4k: InfiniBand) -> None:
-    """IB-PORT-01: and one whose subnet manager went keeps what it has."""
+    """IB-PORT-01: a port keeps its state after its subnet manager has stopped."""
     port, carrier = "/sys/class/infiniband/mlx4_0/ports/1", f"{NET}/ib0/carrier"
     on_4k.set_subnet_manager(guest, False)
     assert waited(guest, f"{port}/state", "4: ACTIVE") == "4: ACTIVE"
@@ -504,9 +505,9 @@ def test_a_port_without_cable_has_no_carrier(guest: Guest, on_4k: InfiniBand) ->
     assert waited(guest, f"{port}/phys_state", "2: Polling") == "2: Polling"
 
 
-# ---- Plans, carried out.
+# ---- Plans, executed.
 
-# Facts are read by a process that stays: Python takes longer to start than to read.
+# A permanent process reads facts: Python takes longer to start than to read.
 READ = """
 from ovirt_rdma.host.facts.dump import to_json
 from ovirt_rdma.host.collect.collector import HostReader
@@ -531,8 +532,8 @@ def facts_of(guest: Guest) -> Facts:
 
 
 def carry_out(guest: Guest, steps: Sequence[Step]) -> str:
-    """Do what ``apply`` will do with the changes of a host without NetworkManager;
-    return what was complained of.
+    """Make the changes as ``apply`` does on a host without NetworkManager; return the
+    error messages.
     """
     lines = []
     for change in (change for step in steps for change in step.changes):
@@ -545,8 +546,8 @@ def carry_out(guest: Guest, steps: Sequence[Step]) -> str:
 
 
 def undo(guest: Guest, steps: Sequence[Step]) -> str:
-    """Do what ``revert`` will do; return what was complained of, but for TSO, which
-    ethtool -K cannot show to be on in connected mode.
+    """Undo them as ``revert`` does; return the error messages, except for TSO, which
+    ethtool -K cannot show as on in connected mode.
     """
     made = {step.subject for step in steps if step.rule == "IPOIB-PKEY-01"}
     lines = []
@@ -556,19 +557,19 @@ def undo(guest: Guest, steps: Sequence[Step]) -> str:
                 folder = change.target.rpartition("/")[0]
                 lines.append(f"echo {change.after} > {folder}/delete_child")
             elif step.subject in made:
-                continue  # goes with its netdev
+                continue  # disappears with its netdev
             elif change.kind == SYSFS:
                 lines.append(f"echo {change.before} > {change.target}")
             else:
                 what = f"{change.target} {change.name} {change.before}"
                 lines.append(f"ethtool -K {what} 2>/dev/null")
-    # The kernel takes children away soon after it was told.
+    # The kernel removes children shortly after the request.
     lines += [f"while [ -e {NET}/{name} ]; do sleep 0.1; done" for name in made]
     return guest.run("\n".join(lines)).stderr
 
 
 def settings(facts: Facts) -> dict[str, object]:
-    """Return what the plans may change of each IPoIB netdev."""
+    """Return the values of each IPoIB netdev that plans may change."""
     return {
         netdev.name: (
             netdev.ipoib.mode,
@@ -580,14 +581,14 @@ def settings(facts: Facts) -> dict[str, object]:
     }
 
 
-# Netdevs by name: mode, MTU, and TSO as ethtool -k has it.
+# Netdevs by name: mode, MTU, and TSO as ethtool -k shows it.
 Shape = tuple[str, int, str]
 
 
 def shapes(guest: Guest, wanted: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Return what the netdevs in ``wanted`` are, as soon as their MTUs are as wanted.
+    """Return the values of the netdevs in ``wanted``, once their MTUs are as wanted.
 
-    Without our own parsers; and up, as an admin or NetworkManager sets them.
+    Read without our own parsers. The netdevs are set up first, as an admin does.
     """
     see = "; ".join(f"cat {NET}/{name}/mtu" for name in wanted)
     mtus = "\n".join(str(shape[1]) for shape in wanted.values())
@@ -602,7 +603,7 @@ def shapes(guest: Guest, wanted: Mapping[str, Shape]) -> dict[str, Shape]:
 
 
 def shapes_in(facts: Facts, wanted: Iterable[str]) -> dict[str, Shape]:
-    """Return what the netdevs in ``wanted`` are by ``facts``."""
+    """Return the values of the netdevs in ``wanted`` from ``facts``."""
     found: dict[str, Shape] = {}
     for netdev in facts.netdevs:
         if netdev.name in wanted and netdev.ipoib and netdev.ipoib.mode:
@@ -618,10 +619,10 @@ def shapes_in(facts: Facts, wanted: Iterable[str]) -> dict[str, Shape]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A policy for the interfaces of ``fabric``, and what it makes of them.
+    """A policy for the interfaces of ``fabric``, and its expected result.
 
-    ``refused`` has the ids of steps that the plan does not do, and what the kernel
-    says to them; ``before`` is a line that makes the host as it was found.
+    ``refused`` has the ids of steps that are not in the plan, and the kernel's answers
+    to them; ``before`` is a line that prepares the host.
     """
 
     name: str
@@ -660,13 +661,13 @@ PLANS = (
             "ib4": BEST_ON_4K,
             "ib5": BEST_ON_4K,
         },
-        # What only an undo in the right order brings back.
+        # Only an undo in the right order restores this.
         before="echo connected > /sys/class/net/ib4/mode; ip link set ib4 mtu 9000; "
         "ip link set ib0 mtu 1500; ip link set ib1 mtu 1500; "
         "ip link add link ib4 name rtnl4 type ipoib pkey 0x8001 mode connected",
         refused={
             "IPOIB-MTU-01/ib5": REFUSED,
-            # Bash cannot make the file, which is not there.
+            # Bash cannot create the file, which does not exist.
             "IPOIB-MODE-01/rtnl4": "Permission denied",
         },
         fails=frozenset({"IPOIB-MTU-01", "IPOIB-MODE-01"}),
@@ -702,7 +703,7 @@ PLANS = (
         - {match: {device: mlx4_1}, transport_mode: datagram, mtu: 4092}
         """,
         {"ib0": BEST_ON_2K, "ib1": BEST_ON_2K},
-        # The kernel takes it, and stays below.
+        # The kernel accepts it, but uses a lower value.
         refused={"IPOIB-MTU-01/ib1": "", "IPOIB-PKEY-01/ib0.8002": NOT_UNIQUE},
         fails=frozenset({"IPOIB-MTU-01", "IPOIB-PKEY-01"}),
     ),
@@ -738,7 +739,7 @@ PLANS = (
             "ib1.8001": ("datagram", UD_4K, "off"),
             "ib2": ("datagram", UD_4K, "off"),
         },
-        # Off and asked for: datagram mode alone would turn it on.
+        # Off in the policy: datagram mode by itself would turn it on.
         before="echo connected > /sys/class/net/ib2/mode",
     ),
     Plan(
@@ -769,7 +770,7 @@ def test_a_plan_carried_out_leaves_nothing_to_do_and_can_be_undone(
     policy = policy_of(textwrap.dedent(plan.interfaces))
     before = facts_of(guest)
     steps = decide(before, policy).steps
-    # The double that stands for the kernel in the rules' unit tests does the same.
+    # The kernel's double in the unit tests of the rules does the same.
     double = ipoib_kernel.carried_out(before, steps, plan.fabric.group_mtu - HEADER)
     assert shapes_in(double, plan.becomes) == plan.becomes
     assert carry_out(guest, [step for step in steps if not step.refused]) == ""

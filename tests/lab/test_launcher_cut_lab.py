@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Under a real systemd: a launcher that is cut short at any place is stock vdsmd, and
-enable, status and disable say what is so.
+"""Test a launcher that is truncated at any point, with a real systemd.
 
-Without SELinux: Debian's policy has no type for VDSM's programs, so that a guest would
-show nothing of EL's domains. tests/storage/vdsm/test_selinux_domain.py compares
-ExecStart with those.
+Stock vdsmd must run, and enable, status and disable must report that.
+
+There is no SELinux: Debian's policy has no type for VDSM's programs, so a guest would
+not show EL's domains. tests/storage/vdsm/test_selinux_domain.py compares ExecStart with
+those.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ STEP = 50
 RAN = "/run/vdsm/ran"
 WHOLE = "/run/launcher"
 STOCK = f"#!/bin/sh\necho stock > {RAN}.new\nmv {RAN}.new {RAN}\nexec sleep 3600\n"
-# systemd refuses a sixth start within 10 s, but for reset-failed.
+# systemd refuses a sixth start within 10 s, except after reset-failed.
 START = f"""
 start() {{
     rm -f {RAN}
@@ -93,4 +94,4 @@ def test_whole_again_it_is_ours_until_disable(vdsmd: VdsmDaemon) -> None:
     assert vdsmd.command("disable", "--restart-vdsmd", timeout=180).exit_code == 0
     assert vdsmd.guest.run(f"[ -e {DROPIN_LINK} ]").exit_code != 0
     assert starts(vdsmd) == ["stock"]
-    assert running(vdsmd) is None  # this stock is no Python
+    assert running(vdsmd) is None  # this stock vdsmd is not Python

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The real chain in a guest: ExecStart, daemonAdapter, launcher, VDSM's main(), as
-uid 36, with Debian's Python and syslog; and what is left of it when parts are not as
-they should be.
+"""Test the real chain in a guest: ExecStart, daemonAdapter, launcher, VDSM's main().
+
+It runs as uid 36, with Debian's Python and syslog, also with missing or damaged parts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def whole(one_guest: Topology) -> Iterator[VdsmDaemon]:
 
 @pytest.fixture
 def vdsmd(whole: VdsmDaemon) -> Iterator[VdsmDaemon]:
-    """Everything in place, vdsmd not running; a test puts back what it changes."""
+    """Everything is installed, vdsmd is not running; tests restore what they change."""
     yield whole
     whole.stop()
 
@@ -63,7 +63,7 @@ def damaged(vdsmd: VdsmDaemon, damage: str, undo: str) -> Iterator[None]:
 
 
 def away(*paths: str) -> tuple[str, str]:
-    """Take files or folders away; and bring them back."""
+    """Remove files or folders, and restore them."""
     there = [f"mv {path} {path}.away" for path in paths]
     back = [f"mv {path}.away {path}" for path in paths]
     return " && ".join(there), " && ".join(back)
@@ -75,7 +75,7 @@ def mode(path: str, damaged: str, whole: str) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def stock(whole: VdsmDaemon) -> About:
-    """How stock vdsmd is started."""
+    """Return how stock vdsmd is started."""
     with damaged(whole, *away(DROPIN_LINK)):
         whole.start()
         try:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Many exports at once on servers in trouble: how often servers are asked, and who is
-mounted while others are.
+"""Connect many exports of faulty servers at once.
 
-What is counted is questions and mounts, not seconds, which say how busy the machine
-is. Only what follows from our own waiting is held against the time it took.
+The tests count questions to servers and mounts, and their order. They measure seconds
+only for our own waits, because all other times depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from lab.vdsm_daemon import Outcome
 from ovirt_rdma.storage.recent_answers import BURST_GAP_S
 
 MANY, FEW = 20, 5
-# A refusal is asked again, because a server takes two probes at once for a stale one.
+# A refused probe is repeated, because a server takes two at once for a stale one.
 REFUSAL = 3
 MOUNT_FAILED = 477
 FOLDER = "/srv/many"
 SILENT = f"10.99.0.77 lladdr 02:00:00:00:00:77 dev {NETDEV}"
 PYVERBS = "/usr/lib/python3/dist-packages/pyverbs"
-# Each probe that asks a server loads pyverbs.
+# Each probe of a server loads pyverbs.
 PROBES = "/run/probes-that-asked"
 COUNTED = f"""
 import contextlib
@@ -38,7 +37,7 @@ with contextlib.suppress(OSError), open("{PROBES}", "a") as counted:
 @pytest.fixture(scope="module")
 def whole_site(two_guests: Topology) -> Iterator[FaultSite]:
     made = FaultSite(two_guests)
-    # A rule names none of its exports: stock VDSM.
+    # No rule names its exports: stock VDSM.
     made.shell("echo 10.99.0.1 stock >> /etc/hosts")
     two_guests.nfs.add_export(FOLDER)
     for rule in RULES:
@@ -73,18 +72,18 @@ def exports(server: str, rule: str, number: int = MANY) -> list[dict[str, str]]:
 
 
 def nobody_asked(site: FaultSite) -> None:
-    """Wait until vdsmd remembers no answer of the test before, and count from here."""
+    """Wait until vdsmd has forgotten the earlier test's answers, and start counting."""
     time.sleep(BURST_GAP_S + 0.5)
     asked(site)
 
 
 def asked(site: FaultSite) -> int:
-    """How often a server was asked over RDMA since the last time."""
+    """Return how often a server was asked over RDMA since the last call."""
     return int(site.shell(f"wc -l < {PROBES}; truncate -s 0 {PROBES}"))
 
 
 def mounts(*outcomes: Outcome) -> int:
-    """How often mount(8) was run."""
+    """Return how often mount(8) was run."""
     return sum("INFO mounting" in line for one in outcomes for line in one.log)
 
 
@@ -115,8 +114,8 @@ def test_in_a_call_each_they_wait_for_few_answers(
     site = without_listener
     nobody_asked(site)
     outcomes = [site.vdsmd.connect(one) for one in exports(server, "prefer-rdma")]
-    # Between two askings nobody was asked for BURST_GAP_S, or LONGEST_S are over; and
-    # the dead server costs its rule's 2 s each time.
+    # A server is asked again after a gap of BURST_GAP_S, or after LONGEST_S; the dead
+    # server costs its rule's 2 s each time.
     seconds = sum(one.seconds for one in outcomes)
     each, cost = (1, BURST_GAP_S + 2) if server == "absent" else (REFUSAL, BURST_GAP_S)
     assert 1 <= asked(site) <= each * (1 + seconds / cost)
@@ -141,7 +140,7 @@ def test_many_fall_back_with_one_mount_each_as_in_stock(
     "rule", [RULES[0], pytest.param(RULES[1], marks=pytest.mark.faults)]
 )
 def test_a_dead_server_keeps_no_other_waiting(site: FaultSite, rule: str) -> None:
-    # Its address resolves, and so its silence lasts for all of the rule's 30 s.
+    # Its address resolves, so its silence lasts for the rule's 30 s.
     site.shell(f"ip neigh replace {SILENT} nud permanent")
     try:
         outcome = site.vdsmd.connect(
@@ -159,7 +158,7 @@ def test_a_dead_server_keeps_no_other_waiting(site: FaultSite, rule: str) -> Non
 
 @pytest.mark.faults
 def test_a_second_caller_gets_the_error_of_the_first(site: FaultSite) -> None:
-    # Nobody can ask the server, so the mount itself meets that it hangs.
+    # The server cannot be asked, so only the mount finds out that it hangs.
     site.shell(f"mv {PYVERBS} {PYVERBS}.away")
     (export,) = exports("quick", "require-rdma", 1)
     site.lab.server.monitor.freeze()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""RDMA without the add-on: stock VDSM, and an nfsmount.conf written by hand.
+"""Test RDMA without the add-on: stock VDSM, and an nfsmount.conf written by hand.
 
-VDSM is the strict double, or VDSM_SOURCE's tree, with its own connection class. What is
-asserted here is what docs/stock-vdsm.md says. The guests have nfs-utils 2.6.2.
+VDSM is the strict double, or VDSM_SOURCE's tree, with its own connection class. The
+tests check the statements of docs/stock-vdsm.md. The guests have nfs-utils 2.6.2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOUNT_FAILED = {100, 477}  # VDSM before 4.50.3 has the latter
 FILE = "/etc/nfsmount.conf.d/rdma.conf"
 NAMED, OTHER = "10.99.0.1:/srv/rdma", "10.99.0.1:/srv/other"
 
-# connectStorageServer of an unchanged VDSM: a JSON definition a line.
+# connectStorageServer of an unchanged VDSM: one JSON definition per line.
 STOCK_VDSM = """
 import json, sys
 from pathlib import Path
@@ -48,14 +48,14 @@ with vdsm.fresh(base), vdsm.real_mounts():
 
 @dataclass(frozen=True)
 class Mounted:
-    """What stock VDSM reports, and the mount's options."""
+    """The status of stock VDSM, and the mount's options."""
 
     status: int
     mounts: list[str]
 
     @property
     def transport(self) -> str:
-        """As ``rdma`` or ``tcp``; empty where the mount failed."""
+        """``rdma`` or ``tcp``; empty if the mount failed."""
         if self.status in MOUNT_FAILED:
             return ""
         (options,) = self.mounts
@@ -106,8 +106,8 @@ def site(two_guests: Topology) -> Iterator[Site]:
     )
 
 
-# What the engine has in the storage connection's mount options, and what comes of it
-# without and with Port= in the file. A bare word comes before our proto=, which wins.
+# The mount options of the engine's storage connection, and the results without and with
+# Port= in the file. A bare name comes before our proto=, which wins.
 ENGINE = {
     "": ("rdma", "rdma"),
     "tcp": ("rdma", "rdma"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host whose power is cut in the middle of ``apply``, and right after it. A guest
-with a disk, where driver, NetworkManager and our units start at boot as on a host.
+"""Cut the power of a host during ``apply``, and right after it.
+
+The guest has a disk; driver, NetworkManager and our units start at boot as on a host.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from changed_host import CONNECTED_AND_TSO, FABRIC, ChangedHost, changed_host
 # Boots and waits too long for make check.
 pytestmark = pytest.mark.faults
 
-# As a driver that udev loads early at boot.
+# Like a driver that udev loads early at boot.
 DRIVER = """\
 [Unit]
 Description=An HCA and its driver
@@ -46,7 +47,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangedHost]:
 
 @pytest.fixture(scope="module")
 def before(host: ChangedHost) -> list[str]:
-    """What the host was before anything of ours."""
+    """The state of the host before our changes."""
     return host.look()
 
 
@@ -61,7 +62,7 @@ def power_cut(host: ChangedHost) -> None:
 
 
 def test_in_the_middle(host: ChangedHost, before: list[str]) -> None:
-    """The profile has the mode, the kernel not yet: so it gets that at boot."""
+    """The profile has the mode, the kernel does not yet: it gets it at boot."""
     stopped = host.start_signalled("done 4 STOP", "apply")
     host.wait_until_stopped()
     look = host.look()

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is done on NetworkManager's netdevs never costs the link later on: a changed
-profile is in force, so that NetworkManager takes a Reapply, as nmstate asks for it at
-each of VDSM's network setups; where it refuses one, nmstate activates the profile anew.
+"""Check that our changes on NetworkManager's netdevs never cost the link later.
+
+A changed profile is in use, so NetworkManager accepts a Reapply, which nmstate requests
+at each of VDSM's network setups. If it refused one, nmstate would activate the profile
+again.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from lab.qemu import ALONE
 from lab.soft_roce import SoftRoce
 from ovirt_rdma.host.rules.infiniband.limits import CONNECTED_MTU, HEADER
 
-# ConnectX-2, all with a profile of the admin's.
+# ConnectX-2, all with a profile of the admin.
 FABRIC = InfiniBand(
     hcas=5, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")
 )
@@ -31,9 +33,9 @@ NETDEVS = FABRIC.netdevs
 UD_2K, UD_4K = 2048 - HEADER, 4096 - HEADER
 NET = "/sys/class/net"
 
-# roce0 is a veth, as QEMU's NICs have no TSO here, and eth0 one of those. ib0: all that
-# nobody notices. ib1: a mode. ib2: its profile names the port's GUID only. ib3: its
-# profile names the offload. ib4: is as it should be, its profile not.
+# roce0 is a veth, because QEMU's NICs have no TSO here; eth0 is such a NIC. ib0: live
+# changes only. ib1: a mode. ib2: its profile has only the port's GUID. ib3: its profile
+# has the offload. ib4: the netdev is as wanted, its profile is not.
 POLICY = """
   interfaces:
     - {match: {device: mlx4_0, pkey: 0x8001}, transport_mode: connected, mtu: auto}
@@ -94,13 +96,13 @@ def host() -> Iterator[PreparedHost]:
 
 
 def activations(host: PreparedHost) -> dict[str, str]:
-    """Return which activation of a profile each netdev has."""
+    """Return the activation of a profile on each netdev."""
     line = "nmcli -t -f DEVICE,ACTIVE-PATH connection show --active"
     return dict(row.split(":") for row in host.said(line).splitlines())
 
 
 def refused(host: PreparedHost, netdevs: list[str]) -> dict[str, str]:
-    """Ask for a Reapply of each netdev, and return what NetworkManager refuses."""
+    """Request a Reapply of each netdev, and return NetworkManager's refusals."""
     asked = {n: host.guest.run(f"nmcli device reapply {n}") for n in netdevs}
     return {name: one.stderr for name, one in asked.items() if one.exit_code}
 
@@ -139,7 +141,7 @@ def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
     host.becomes(BECOMES)
     assert host.done("apply").startswith("Nothing to do on hypervisor")
 
-    # As nmstate does what VDSM asks for, a network with an MTU and an address.
+    # As nmstate does for VDSM: a network with an MTU and an address.
     host.said(
         "nmcli connection modify ib0 infiniband.mtu 1500 +ipv4.addresses 10.98.0.2/24"
         "; nmcli device reapply ib0"
@@ -151,7 +153,7 @@ def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
     )
     assert activations(host) == now
 
-    # Each profile set up anew, and netdevs that come anew, have it all.
+    # Profiles that are activated again, and new netdevs, have all values.
     host.said("for each in ib0 ib0.8001 roce0; do nmcli connection up $each; done")
     host.becomes(BECOMES)
     assert offload(host) == "off"
@@ -173,7 +175,7 @@ def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
 def test_a_nic_gets_its_settings_again_before_it_is_an_rdma_device(
     host: PreparedHost,
 ) -> None:
-    # udev had it loaded before our rules were there.
+    # udev loaded it before our rules were installed.
     host.said("modprobe -r virtio_net; modprobe virtio_net")
     wants = "udevadm info -q property /sys/class/net/eth0 | grep ^SYSTEMD_WANTS"
     found = host.said(f"until {wants}; do sleep 0.2; done")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""RoCE as oVirt builds it: the storage address on a bond, a VLAN, a bridge.
+"""Test RoCE as oVirt builds it: the storage address on a bond, a VLAN, a bridge.
 
-Soft-RoCE finds its device by the netdev that a packet comes in on. So it answers on
-a bond or a bridge only where the RDMA device is that bond's (as mlx5's LAG device
-is) or that bridge's; a NIC's own device answers on the NIC and on its VLANs. What
-owns the GID is the same on all of them.
+Soft-RoCE finds its device by the netdev that receives a packet. So it answers on a bond
+or a bridge only if the RDMA device belongs to that bond (like mlx5's LAG device) or
+bridge; a NIC's own device answers on the NIC and on its VLANs. The owner of the GID is
+the same on all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOUNT_FAILED = 477
 SERVER, HYPERVISOR = "10.98.0.1", "10.98.0.2"
 DATA = Path(__file__).parents[1] / "data" / "facts"
 
-# The guests' first wire, eth0 and rxe0, is left as it is.
+# The guests' first wire, eth0 and rxe0, is not changed.
 POLICY = """\
 version: 1
 nfs:
@@ -50,7 +50,7 @@ VLAN = Vlan("eth1", 100)
 
 @dataclass(frozen=True)
 class Side:
-    """A guest's netdevs: which has the address, which have an RDMA device."""
+    """A guest's netdevs: the one with the address, and those with an RDMA device."""
 
     address_on: str
     rdma_on: tuple[str, ...]
@@ -66,7 +66,7 @@ OVER_VLAN = Side("br8", ("br8",), (VLAN, Bridge("br8", ("eth1.100",))))
 # Both of the bond's wires end in this bridge, as in a switch.
 SWITCH = Side("br8", ("br8",), (Bridge("br8", ("eth1", "eth2")),))
 
-# By name: the server's side, the hypervisor's, and the RDMA device that is found.
+# By name: the server's side, the hypervisor's, and the expected RDMA device.
 ANSWERING = {
     "nic": (NIC, NIC, "rxe1"),
     "vlan": (ON_VLAN, ON_VLAN, "rxe1"),
@@ -74,7 +74,7 @@ ANSWERING = {
     "bond-vlan": (ON_BOND_VLAN, ON_BOND_VLAN, "rxe7"),
     "bridge-vlan": (ON_VLAN, OVER_VLAN, "rxe8"),
 }
-# The NICs' own devices below bond and bridge, as most adapters have it.
+# The NICs' own devices below bond and bridge, as with most adapters.
 SILENT_BRIDGE = replace(OVER_VLAN, rdma_on=("eth1",))
 SILENT_BOND = replace(ON_BOND, rdma_on=("eth1", "eth2"))
 
@@ -123,18 +123,18 @@ class Site:
         return self.lab.hypervisor.run(line, check=True).stdout
 
     def check(self, path: str) -> tuple[int, str]:
-        """``nfs check``: its exit code and what it prints."""
+        """Run ``nfs check``; return its exit code and output."""
         result = self.vdsmd.command("nfs", "check", f"{SERVER}:{path}")
         return result.exit_code, result.stdout
 
     def connect(self, *paths: str) -> tuple[list[int], str]:
-        """What the engine gets and what vdsm.log says."""
+        """Connect; return the engine's status and the lines of vdsm.log."""
         exports = [{"connection": f"{SERVER}:{path}"} for path in paths]
         outcome = self.vdsmd.connect(*exports)
         return outcome.statuses, "\n".join(outcome.log)
 
     def transports(self, path: str) -> list[str]:
-        """What mountinfo says of the mounts at the export's place."""
+        """Return mountinfo of the mounts at the export's path."""
         place = re.escape(local_path(f"{SERVER}:{path}"))
         info = self.shell("cat /proc/self/mountinfo")
         return re.findall(rf" {place} .* - nfs4 .*,proto=(\w+),", info)
@@ -162,7 +162,7 @@ def assert_ready_and_mounted(site: Site, device: str) -> None:
     assert site.transports("/srv/require") == ["rdma"]
 
 
-# The plain NIC is what all other lab tests have.
+# All other lab tests use the plain NIC.
 @pytest.mark.parametrize("name", [name for name in ANSWERING if name != "nic"])
 def test_ready_and_mounted(site: Site, name: str) -> None:
     server, hypervisor, device = ANSWERING[name]
@@ -227,7 +227,7 @@ def test_facts_for_unit_tests(site: Site) -> None:
 
 
 def fail_over(site: Site) -> str:
-    """Take the active slave's link away; return the one that is active then."""
+    """Take down the active slave's link; return the slave that becomes active."""
     active = "/sys/class/net/bond7/bonding/active_slave"
     was = site.shell(f"cat {active}").strip()
     site.shell(f"ip link set {was} down; until grep -qvx {was} {active}; do :; done")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Exports of one server that want different transports, on a real kernel: NFS 4
-mounts share one connection, and we say so; NFS 3 mounts do not.
+"""Test exports of one server with different transports, on a real kernel.
+
+NFS 4 mounts share one connection, which we report; NFS 3 mounts do not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ nfs:
     - {name: vm6, server: "fd00:99::1", path: /srv/vm, transport: prefer-rdma}
     - {name: iso, server: 10.99.0.1, path: /srv/iso, transport: tcp}
 """
-# What the fixture vdsmd starts with.
+# The policy with which the fixture vdsmd starts.
 EXPORT_PATHS = ("/srv/vm", "/srv/iso")
 
 
@@ -45,16 +46,18 @@ def test_nfs_4_2_shares_what_stands_over_tcp(vdsmd: VdsmDaemon) -> None:
     assert connect(vdsmd, ISO).statuses == [0]
     because = one_connection(ISO, "TCP")
 
-    # Told beforehand, and again by what comes of it.
+    # Reported before the mount, and again after it.
     checked = vdsmd.command("nfs", "check", VM, "--nfs-version", "4.2")
     assert checked.exit_code == 3
-    assert f"FAIL    others    {because}: this one comes up over TCP" in checked.stdout
+    assert (
+        f"FAIL    others    {because}: this export would be mounted" in checked.stdout
+    )
     outcome = connect(vdsmd, VM)
     assert outcome.statuses == [MOUNT_FAILED]
     assert f"because {because}; unmounted again; fix: " in outcome.log[-1]
 
-    # By the server's other address too; not with another minor version, which is the
-    # way out that the fix names.
+    # With the server's other address too, but not with another minor version, which the
+    # fix suggests.
     vm6 = f"{NAS6}:/srv/vm"
     outcome = vdsmd.connect(
         {"connection": vm6, "protocol_version": "4.2"},
@@ -73,7 +76,7 @@ def test_nfs_4_2_shares_what_stands_over_rdma(vdsmd: VdsmDaemon) -> None:
     assert f"because {because}; this mount is degraded; fix: " in "".join(outcome.log)
     listed = vdsmd.command("nfs", "list")
     assert f"{ISO} runs over rdma, but rule 'iso' says tcp; since " in listed.stdout
-    assert f"because {because}.\nfix: let the policy want" in listed.stdout
+    assert f"because {because}.\nfix: choose one transport" in listed.stdout
 
 
 def test_a_mount_that_is_gone_but_in_use_keeps_its_connection(
@@ -88,7 +91,7 @@ def test_a_mount_that_is_gone_but_in_use_keeps_its_connection(
     user.signal(9)
     assert outcome.statuses == [MOUNT_FAILED]
     assert "such as one that was unmounted while in use" in outcome.log[-1]
-    # With the last user it goes.
+    # It ends with its last user.
     outcome = connect(vdsmd, VM)
     assert outcome.statuses == [0]
     assert f"{VM}: mounted over rdma, proven" in outcome.log[-1]

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The promises of ``apply`` and of VDSM's hooks on one real kernel, each tried once: a
-run and its revert, a kill, a run that nobody confirms, a network setup of VDSM.
+"""Try each promise of ``apply`` and of VDSM's hooks once on a real kernel.
 
-NetworkManager does not run: test_reapply_lab.py covers its profiles. Mounts are in
-test_connection_lab.py, the long variants in the files marked ``faults``.
+These are a run and its revert, a kill, a run that nobody confirms, and a network setup
+of VDSM.
+
+There is no NetworkManager; test_reapply_lab.py tests its profiles.
+test_connection_lab.py tests mounts, the files marked ``faults`` the long variants.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ def booted() -> Iterator[HookedHost]:
 
 @pytest.fixture(scope="module")
 def before(booted: HookedHost) -> list[str]:
-    """What the host was before anything of ours."""
+    """The state of the host before our changes."""
     return booted.look()
 
 
 @pytest.fixture
 def host(booted: HookedHost, before: list[str]) -> Iterator[HookedHost]:
-    """As it was before anything of ours, also for the next test."""
+    """The state before our changes, restored for the next test."""
     yield booted
     if booted.look() != before:
         booted.must("revert")
@@ -70,7 +72,7 @@ def test_killed_in_the_middle_and_recovered(
 
 def test_not_confirmed_and_rolled_back(host: HookedHost, before: list[str]) -> None:
     host.must("apply", "--confirm-timeout", "10")
-    # Of systemd's timer and the service that it starts one is active until the end.
+    # Until the end either systemd's timer or its service is active.
     host.wait_until("! systemctl -q is-active 'ovirt-rdma-rollback-*'", 300)
     assert host.look() == before
     assert host.newest()[1] == "rolled back"
@@ -86,7 +88,7 @@ def test_a_network_setup_of_vdsm(host: HookedHost) -> None:
     assert "InfiniBand" in why
     assert (others, host.mode()) == ([None], "datagram")
 
-    # The mode before VDSM sets the network up, TSO afterwards.
+    # The mode is set before VDSM's network setup, TSO afterwards.
     wanted = asking("connected", mtu=65520)
     assert host.ask(wanted) == [None]
     assert host.mode() == "connected"

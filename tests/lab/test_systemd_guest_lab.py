@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor guest with systemd, udev, NetworkManager and a disk that lasts: what
-tests of host preparation rely on.
+"""Test a hypervisor guest with systemd, udev, NetworkManager and a permanent disk.
+
+Tests of host preparation rely on it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.selftest
 CHECKOUT = Path(__file__).resolve().parents[2]
 FABRIC = InfiniBand(pkeys=(0xFFFF, 0x8001))
 ADDRESSES = {"10.97.0.2/24", "fd00:97::2/64"}
-# What runs in it: all of it is wanted, nothing is the machine's.
+# The services that run in it; none is one of the machine.
 SERVICES = {
     "NetworkManager.service",
     "dbus.service",
@@ -96,7 +97,7 @@ def test_udev_knows_the_hcas_and_keeps_names_and_drivers(guest: Guest) -> None:
     told = said(guest, "udevadm info /sys/class/net/ib0")
     assert "E: ID_NET_DRIVER=ib_ipoib" in told
     assert "E: ID_VENDOR_ID=0x15b3" in told
-    # As rdma-core's rules have it on a host; and what they must not do here.
+    # As with rdma-core's rules on a host; and what they must not do here.
     assert said(guest, "systemctl is-active rdma-load-modules@rdma.service") == "active"
     assert guest.run("modprobe mlx4_core").exit_code == 1
     assert "mlx4_core" not in said(guest, "lsmod")
@@ -133,7 +134,7 @@ def test_profiles_are_made_changed_loaded_and_deleted(guest: Guest) -> None:
     assert said(guest, "cat /sys/class/net/ib0.8001/mode") == "datagram"
     said(guest, "nmcli connection delete child")
     assert said(guest, f"ls {folder}") == "ib0.nmconnection"
-    # NetworkManager takes away the child that it made.
+    # NetworkManager removes the child that it made.
     said(guest, "while [ -e /sys/class/net/ib0.8001 ]; do sleep 0.1; done")
 
 
@@ -164,7 +165,7 @@ def test_our_package_is_installed(guest: Guest) -> None:
     said(guest, "/usr/bin/python3 -c 'import ovirt_rdma.host, ovirt_rdma.vdsm_hooks'")
 
 
-# Last, as it ends all that the others look at.
+# Last, because it ends what the other tests read.
 def test_a_power_cut_takes_what_was_not_synced(pair: IbPair) -> None:
     guest = pair.hypervisor
     unit = (
@@ -178,7 +179,7 @@ def test_a_power_cut_takes_what_was_not_synced(pair: IbPair) -> None:
     guest.power_on()
     guest.wait_ready()
     assert said(guest, "cat /srv/file") == "synced"
-    # At most its name is there: the kernel writes a file out after half a minute.
+    # At most its name exists: the kernel writes a file after half a minute.
     assert guest.run("cat /srv/late").stdout == ""
     assert guest.run("test -e /run/fresh").exit_code == 1
     assert said(guest, "systemctl is-system-running --wait") == "running"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How tools/fuzz.py counts the examples that Hypothesis says it tried."""
+"""Test how tools/fuzz.py counts the examples of Hypothesis."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_phases_are_added_and_tests_of_one_name_kept_apart(capsys):
 
 
 def told_by(monkeypatch, text, code):
-    """Let pytest print ``text`` and end with ``code``; return what fuzz makes of it."""
+    """Let pytest print ``text`` and end with ``code``; return the result of fuzz."""
     program = f"import sys; print({text!r}); sys.exit({code})"
     real = subprocess.Popen
     monkeypatch.setattr(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What tools/house_rules.py finds, and what it leaves alone."""
+"""Test which lines tools/house_rules.py reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.house_rules import findings, main
 pytestmark = pytest.mark.selftest
 
 LICENSE_LINE = "# SPDX-License-Identifier: GPL-2.0-or-later\n"
-# Put together here, so that this file breaks no rule itself.
+# Joined here, so that this file itself breaks no rule.
 CHECKOUT = "/" + "work/main"
 HOME = "/" + "root/.cache"
 
@@ -54,7 +54,9 @@ def test_folder_of_one_machine(path):
 def test_notes_that_are_not_in_the_repository(notes):
     comment = f"# It answers 409: {notes}" + "engine.md, section 7.\n"
     (sentence,) = found("tests/a.py", LICENSE_LINE + comment)
-    assert sentence == f"tests/a.py:2: cites {notes}" + "engine.md, which is not here"
+    assert (
+        sentence == f"tests/a.py:2: cites {notes}" + "engine.md, not in the repository"
+    )
 
 
 def test_findings_fail_the_run(tmp_path, capsys):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The lab's daemonAdapter, and VDSM's own where VDSM_SOURCE is set: the same tests."""
+"""Test the lab's daemonAdapter, and VDSM's own if VDSM_SOURCE is set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with open(sys.argv[1], "w") as file:
         "files": [os.readlink(f"/proc/self/fd/{{n}}") for n in (0, 1, 2)],
         "flags": open("/proc/self/fdinfo/2").read().split()[3]}}, file)
 """
-# As with a package that is installed: not by PYTHONPATH.
+# As with an installed package, without PYTHONPATH.
 RUN = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -49,7 +49,7 @@ sys.exit(runpy.run_path(sys.argv[0], run_name="__main__"))
 
 @dataclass
 class Daemon:
-    """One daemonAdapter, and a program to start with it."""
+    """One daemonAdapter, and a program that it starts."""
 
     adapter: Path
     vdsm_path: Path

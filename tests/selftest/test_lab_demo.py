@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``make demo`` says so when something is not as told; no guest boots here."""
+"""Check that ``make demo`` reports what is not as expected; no guest boots here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.selftest
 
 
 class Answering(Guest):
-    """A guest that is off, and answers all the same: the same to each command."""
+    """A guest that is off, but answers every command with the same result."""
 
     def __init__(self, stdout: str, exit_code: int = 0) -> None:
         super().__init__("answering")
@@ -62,7 +62,7 @@ def test_another_exit_code_than_told_ends_the_story():
         Story(Answering("", exit_code=0)).command("check", expected=3)
 
 
-# The second mount of an export, without nosharecache: asked for TCP, and it is RDMA.
+# The second mount of an export, without nosharecache: TCP is requested, RDMA is used.
 @pytest.mark.parametrize(
     ("transport", "as_told"), [("rdma", True), ("tcp", False), ("udp", False)]
 )
@@ -95,7 +95,7 @@ def test_the_speed_is_what_dd_says(told, wanted):
     "told", ["", "dd: failed to open", "5 bytes copied, 0 s, Infinity B/s"]
 )
 def test_no_speed_is_made_up(told):
-    with pytest.raises(LabProblem, match="dd did not say"):
+    with pytest.raises(LabProblem, match="the output of dd has no speed"):
         speed(told)
 
 

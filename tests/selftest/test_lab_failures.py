@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What goes wrong in the lab ends soon and with a sentence; no guest boots here."""
+"""Check that errors of the lab end soon and with a sentence; no guest boots here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.selftest
 
 
 class Here(Guest):
-    """A guest that is this machine: its agent runs here, as do its commands."""
+    """A guest that is this machine: its agent and its commands run here."""
 
     def __init__(self) -> None:
         super().__init__("here")
@@ -66,14 +66,14 @@ def test_commands_that_cannot_start_cost_the_agent_nothing(here: Here) -> None:
 
 
 class Hypervisor:
-    """Has ``vdsmd`` for the stand-in; commands really run, on this machine."""
+    """Has ``vdsmd`` as stand-in; commands really run, on this machine."""
 
     def __init__(self, here: Here, vdsmd: str) -> None:
         self._here = here
         self._vdsmd = vdsmd
 
     def run(self, *_: object, **__: object) -> Result:
-        """Install nothing on this machine; give a unit to whoever reads one."""
+        """Install nothing on this machine; return a unit to readers."""
         return Result(0, "[Service]\nExecStart=/usr/libexec/vdsm/vdsmd\n", "", 0.0)
 
     def start(self, command: Union[str, list[str]], **_: object) -> Process:
@@ -94,8 +94,8 @@ def test_a_stand_in_that_never_listens_is_killed_and_shown(
     here: Here, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vdsm_daemon, "START_TIMEOUT", 1.0)
-    hypervisor: Any = Hypervisor(here, "echo stuck at $$ >&2; exec sleep 600")
-    match = rf"(?s)does not listen on port {free_port} 1 s after.*stuck at \d+"
+    hypervisor: Any = Hypervisor(here, "echo hangs as $$ >&2; exec sleep 600")
+    match = rf"(?s)does not listen on port {free_port} 1 s after.*hangs as \d+"
     with pytest.raises(LabProblem, match=match) as raised:
         VdsmDaemon(hypervisor).start()
     process = str(raised.value).split()[-1]
@@ -109,7 +109,7 @@ def test_a_stand_in_that_ends_says_why(here: Here, free_port: int) -> None:
 
 
 class NeverUp(Guest):
-    """Takes a minute to boot, unless killed."""
+    """Takes a minute to boot, unless it is killed."""
 
     def power_on(self) -> None:
         self.cut = threading.Event()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The list of faults, the runner's judgement, and docs/faults.md. No guest boots."""
+"""Test the list of faults, the runner's verdicts and docs/faults.md without guests."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_what_a_line_of_the_log_says(line: str, text: str) -> None:
 def test_the_loudest_last_line_decides_and_gives_the_fix() -> None:
     log = ["INFO a", "WARNING it is so; fix: do this", "INFO b"]
     assert deciding_line(log) == ("WARNING it is so", "do this")
-    # VDSM's own line comes last and advises nothing.
+    # VDSM's own line comes last and has no fix.
     log = ["WARNING it is so; fix: do this", "ERROR failed"]
     assert deciding_line(log) == ("ERROR failed", "do this")
     assert deciding_line(["INFO a", "INFO b"]) == ("INFO b", "")
@@ -186,12 +186,12 @@ def test_the_loudest_last_line_decides_and_gives_the_fix() -> None:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits here."""
+    """Nothing waits in these tests."""
     monkeypatch.setattr(fault_run.time, "sleep", lambda _: None)
 
 
 class Bed:
-    """A site where every export connects as told; keeps what was done to it."""
+    """A site where every export connects as the test says; records its calls."""
 
     def __init__(self, outcome: Outcome, transport: Optional[str]) -> None:
         self.done: list[str] = []
@@ -331,7 +331,7 @@ def writing(
             return [got for _ in self._exports]
 
     monkeypatch.setattr(fault_run, "Writers", Writers)
-    fault = WritingFault("cut", "It is cut.", "EIO", bed.begin, bed.end, "mend it")
+    fault = WritingFault("cut", "It is cut.", "EIO", bed.begin, bed.end, "fix it")
     site: FaultSite = bed  # type: ignore[assignment]
     return run(replace(fault, **keys), site, (REQUIRE,))
 
@@ -389,7 +389,7 @@ def test_what_a_writer_should_not_meet_is_said(
     says: str,
 ) -> None:
     bed = Bed(outcome, transport)
-    # It is still so when the fault has ended.
+    # It is the same after the end of the fault.
     monkeypatch.setattr(bed, "end", lambda _: bed.done.append("end"))
     monkeypatch.setattr(fault_run, "_see_that_all_is_well", lambda *_: None)
     (row,) = writing(monkeypatch, got, bed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The C files of the InfiniBand fabric are layers: each uses only those below it."""
+"""Check the layers of the InfiniBand fabric's C files: each uses only those below."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from lab.ib_fabric_build import SOURCES
 
-# Of a function or a variable that other files see; structs and prototypes end without.
+# A function or variable that other files see; structs and prototypes end differently.
 DEFINED = re.compile(
     r"^(?!static|extern|struct \w+ \{)[A-Za-z][^;{}=()]*?"
     r"(?:\(\*(?P<pointer>fab_\w+)\)\([^;{]*\);|\b(?P<function>fab_\w+)\([^;{]*\)\n\{"
@@ -20,7 +20,7 @@ DEFINED = re.compile(
 
 
 def code(name: str) -> str:
-    """A file without its comments."""
+    """Return a file without its comments."""
     return re.sub(r"/\*.*?\*/", "", (SOURCES / name).read_text(), flags=re.DOTALL)
 
 

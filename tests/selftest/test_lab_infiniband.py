@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The InfiniBand fabric: what it is told, and how its module is built and kept."""
+"""Test the InfiniBand fabric: its parameters, and the build of its module."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_who_can_have_a_carrier(fabric: InfiniBand, carrier: bool) -> None:
 
 @pytest.fixture
 def build_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A provisioned cache, sources of our own, and a make that notes when it ran."""
+    """A provisioned cache, test sources, and a make that records its runs."""
     monkeypatch.setenv("OVIRT_RDMA_CACHE", str(tmp_path / "cache"))
     key = cache.wanted_key()
     layer = tmp_path / "cache" / f"layer-{key}"
@@ -109,7 +109,7 @@ def test_the_module_is_built_once_for_each_content(build_folder: Path) -> None:
     (ib_fabric_build.SOURCES / "main.c").write_text("int b;")
     assert ib_fabric_build.built_module().read_text() == "int b;"
     assert first.read_text() == "int a;"
-    # Nothing is left behind, in the sources neither.
+    # Nothing is left behind, not even in the sources.
     assert {path.suffix for path in first.parent.iterdir()} == {".ko", ""}
     assert [path.name for path in ib_fabric_build.SOURCES.iterdir()] == ["main.c"]
 
@@ -117,7 +117,7 @@ def test_the_module_is_built_once_for_each_content(build_folder: Path) -> None:
 def test_what_another_make_was_told_is_not_for_this_one(
     build_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`make -j2 check` made the compiler's words begin with a warning of make's."""
+    """With `make -j2 check` the compiler's output began with a warning of make."""
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
         monkeypatch.setenv(name, "from-another")
     see = "! env | grep from-another || exit 1; for w; do"

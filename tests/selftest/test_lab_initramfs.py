@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The initramfs: the order of modules, the archive, and the unpacked kernel."""
+"""Test the initramfs: the order of modules, the archive, and the unpacked kernel."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_scripts_and_programs_can_be_executed_and_texts_not() -> None:
 
 
 def _members(made: bytes) -> list[int]:
-    """Return where the members begin."""
+    """Return the offsets of the members."""
     found = [0]
     while (following := made.find(b"070701", found[-1] + 6)) > 0:
         found.append(following)

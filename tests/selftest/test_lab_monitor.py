@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""QEMU's monitor: what is asked of it, and what is made of its answers."""
+"""Test QEMU's monitor: its commands, and the handling of its answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DONE: dict[str, Any] = {"return": {}}
 
 
 class Qemu:
-    """The other end: says the greeting, then a list of lines for each command."""
+    """The other end: sends the greeting, then a list of lines for each command."""
 
     def __init__(self, *answers: list[dict[str, Any]]) -> None:
         ours, self._end = socket.socketpair()

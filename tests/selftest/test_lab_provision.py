@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Provisioning: what apt says, where things are kept, and what is missing."""
+"""Test provisioning: the output of apt, the folders, and missing parts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_where_downloads_are_kept(
 
 
 def layer(folder: Path, key: str) -> cache.Provision:
-    """Make what guests need of a layer."""
+    """Make the parts of a layer that guests need."""
     root = folder / f"layer-{key}"
     made = cache.Provision(key, root, root / "vmlinux", "6.1.0")
     made.modules.mkdir(parents=True)
@@ -124,7 +124,7 @@ def test_a_record_of_no_use_says_what_to_run(
 
 @pytest.fixture
 def debian_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with QEMU and apt, as provisioning sees it; returns the cache."""
+    """Simulate a machine with QEMU and apt for provisioning; return the cache."""
     programs = tmp_path / "bin"
     programs.mkdir()
     debian(programs, uid=1000, installed=" ".join(provision.HOST_PACKAGES))
@@ -208,7 +208,7 @@ def program(folder: Path, name: str, body: str) -> None:
 
 
 def debian(folder: Path, *, uid: int, installed: str = "") -> None:
-    """Make ``folder`` a PATH of a Debian that has ``installed``; apt leaves a note."""
+    """Make ``folder`` the PATH of a Debian with ``installed``; apt records calls."""
     state = f'[[ " {installed} " == *" ${{@: -1}} "* ]] && echo -n installed || exit 1'
     program(folder, "dpkg-query", state)
     program(folder, "id", f"echo {uid}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The QEMU command line: what a guest gets, and that nothing leaves the machine."""
+"""Test the QEMU command line: a guest's devices, and that it reaches no network."""
 
 from __future__ import annotations
 

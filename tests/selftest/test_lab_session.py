@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/session.md is what a story told, as Markdown; no guest boots here."""
+"""Check docs/session.md, and how a story becomes Markdown; no guest boots here."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_story_as_a_page():
 
 def test_where_a_step_fails_the_page_stays(capsys, monkeypatch, tmp_path):
     def failing() -> str:
-        raise LabProblem("expected that it is so, and it is not so")
+        raise LabProblem("not as expected: it is so")
 
     page = tmp_path / "session.md"
     page.write_text("as it was")
@@ -68,7 +68,7 @@ def test_where_a_step_fails_the_page_stays(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(record_session, "record", failing)
     assert record_session.main() == 1
     assert page.read_text() == "as it was"
-    assert "session: expected that it is so" in capsys.readouterr().err
+    assert "session: not as expected: it is so" in capsys.readouterr().err
 
 
 def test_the_page_says_when_and_shows_the_whole_way():
@@ -87,7 +87,7 @@ def test_the_page_says_when_and_shows_the_whole_way():
     ),
 )
 def test_its_commands_are_still_such(words):
-    """Each is a verb that the command has, and takes its options."""
+    """Check that the command has this verb and accepts its options."""
     verb, *_ = given = shlex.split(words)
     found = parser().parse_args(given)
     assert found.verb is not None

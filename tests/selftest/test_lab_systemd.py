@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A guest with systemd, and a guest's disk: what they are made of."""
+"""Test the files of a guest with systemd, and a guest's disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_kernel_refuses_hca_drivers_that_udev_would_load() -> None:
     settings = dict(argument.split("=", 1) for argument in arguments)
     for name in ("module_blacklist", "modprobe.blacklist"):
         assert {"mlx4_core", "mlx5_core", "ib_qib"} <= set(settings[name].split(","))
-    # Those that the lab itself loads.
+    # The drivers that the lab itself loads.
     for name in ("rdma_rxe", "ib_ipoib", "virtio_net"):
         assert name not in settings["module_blacklist"].split(",")
 

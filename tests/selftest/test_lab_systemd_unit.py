@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the lab takes from a unit and its drop-ins, as systemd.service(5) has it."""
+"""Test how the lab reads a unit and its drop-ins, compared with systemd.service(5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""tools/mutants.py, and whether its list still fits product, tests and documents."""
+"""Test tools/mutants.py, and that its list fits the product, tests and documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_list_is_long_enough():
     assert len(MUTANTS) >= 36
 
 
-# Not marked selftest: who changes a line of the list's has to bring the list along.
+# Not marked selftest: a change of a line in the list must change the list too.
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.id)
 def test_each_is_about_lines_tests_and_a_promise_that_are_there(mutant):
     text = (TOP / mutant.file).read_text()
@@ -92,7 +92,7 @@ def test_lines_that_are_not_there_exactly_once_as_a_whole(there):
 
 @pytest.fixture
 def tree(tmp_path):
-    """A product of one file, its tests, and where copies of a checkout have links."""
+    """A product of one file, its tests, and the links of a copied checkout."""
     (tmp_path / ".cache/package").mkdir(parents=True)
     (tmp_path / ".cache/package/product.py").symlink_to("../../product.py")
     (tmp_path / "product.py").write_text(CODE)
@@ -121,7 +121,7 @@ def test_what_becomes_of_a_mutant(tree, change, verdict):
     limit_s = 5.0 if verdict == HUNG else 600.0
     assert mutants.run(tree, mutant, limit_s).verdict == verdict
     assert (tree / "product.py").read_text() == CODE
-    # The text before counts again, although it may be as long and as old.
+    # The previous text is used again, although its length and time may be the same.
     mutants.check_unmutated(tree, [INDENTED])
 
 
@@ -146,7 +146,7 @@ ENTRY = """\
 
 @pytest.fixture
 def table(tree, monkeypatch):
-    """A list of two, for the product of ``tree``."""
+    """A list of two mutants, for the product of ``tree``."""
     path = tree / "mutants.yaml"
     path.write_text(
         ENTRY.format(id="wrong", now=">") + ENTRY.format(id="as good", now="<=")

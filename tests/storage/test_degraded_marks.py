@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The marks themselves; what sets and drops them is in test_degraded_connect."""
+"""Test the marks themselves; test_degraded_connect tests what sets and drops them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ovirt_rdma.host.collect.parsers.degraded_marks import from_json
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.storage.degraded import DegradedMarks
-from ovirt_rdma.storage.proof import utc
+from ovirt_rdma.storage.proof import utc_time
 
 UPTIME_S = 1000.0
 
@@ -71,9 +71,9 @@ def test_nothing_is_written_where_there_is_nothing_to_drop(tmp_path):
         (10, UPTIME_S, True),
         (9, UPTIME_S, True),  # ages are whole seconds
         (3610, UPTIME_S + 3600, True),
-        (0, UPTIME_S, False),  # made anew in the same place
+        (0, UPTIME_S, False),  # remounted in the same place
         (20, UPTIME_S, False),
-        (None, UPTIME_S, True),  # a kernel that gives no age
+        (None, UPTIME_S, True),  # a kernel that shows no age
         (10, 0.0, True),  # an uptime that cannot be read
     ],
 )
@@ -85,10 +85,10 @@ def test_a_mount_is_told_from_its_predecessor_by_its_time(age_s, uptime_s, mine)
 
 
 def test_times_for_people():
-    assert utc(1_700_000_000, 60.9) == "2023-11-14T22:14:20Z"
-    assert utc(None, 1.0) is None
-    assert utc(0, None) is None
-    assert utc(10**30, 1.0) is None
+    assert utc_time(1_700_000_000, 60.9) == "2023-11-14T22:14:20Z"
+    assert utc_time(None, 1.0) is None
+    assert utc_time(0, None) is None
+    assert utc_time(10**30, 1.0) is None
 
 
 def test_marks_are_written_when_their_folder_comes(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The fake kernel behaves as the lab's kernel and mount.nfs were seen to."""
+"""Check that the fake kernel behaves as the lab's kernel and mount.nfs do."""
 
 from __future__ import annotations
 

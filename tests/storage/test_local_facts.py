@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Facts of the host for many servers: read for all at once, and never old."""
+"""Check that facts for many servers are read once for all, and are never old."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ovirt_rdma.storage.server_readiness import LocalFacts
 
 
 class SlowReader(HostReader):
-    """Counts readings; each waits for its turn to end."""
+    """Counts readings; each waits until the test ends it."""
 
     def __init__(self, root: Path, during: Callable[[], None]) -> None:
         super().__init__(root)
@@ -59,7 +59,7 @@ def test_twenty_at_once_cost_two_readings_and_none_is_older_than_its_question(tm
         assert first.result().uptime_s == 1
         answers = {one.result() for one in late}
     assert 1 not in answers
-    # One thread may come so late that the second reading has begun.
+    # A thread may be so late that the second reading has begun.
     assert reader.readings <= 3
 
 

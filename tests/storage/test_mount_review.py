@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Proof and verdict of a mount, from what the kernel shows."""
+"""Test proof and verdict of a mount, from the kernel's data."""
 
 from dataclasses import replace
 
@@ -58,13 +58,13 @@ def cm_id(state="CONNECT", destination="10.0.0.1:20049", owner="[rpcrdma]"):
         ("rdma", [], None, "rdma"),
         ("rdma", ["tcp"], None, None),
         ("rdma", ["rdma", "tcp"], None, None),
-        # An idle transport has no id, so that there is none says nothing.
+        # An idle transport has no id, so a missing id proves nothing.
         ("rdma", ["rdma"], [], "rdma"),
         ("rdma", ["rdma"], [cm_id(state="IDLE")], "rdma"),
-        # Not a connection, or not the kernel's: no witness against TCP.
+        # Not a connection, or not the kernel's: no signal against TCP.
         ("tcp", ["tcp"], [cm_id(state="LISTEN")], "tcp"),
         ("tcp", ["tcp"], [cm_id(owner="rping")], "tcp"),
-        # Another mount's: this one took over a TCP connection, port and all.
+        # Another mount's: this one shares a TCP connection, with its port.
         ("tcp", ["tcp"], [cm_id()], "tcp"),
         ("rdma", ["tcp"], [cm_id()], None),
         (None, [], None, None),
@@ -100,7 +100,7 @@ def test_ipv6_cm_id():
     [
         ("require-rdma", mount(), OK, "runs over rdma, as rule 'r' says require-rdma"),
         ("require-rdma", mount("tcp", ["tcp"]), DEGRADED, "says require-rdma"),
-        ("prefer-rdma", mount("tcp", ["tcp"]), DEGRADED, "has not noted why"),
+        ("prefer-rdma", mount("tcp", ["tcp"]), DEGRADED, "that is not recorded"),
         ("tcp", mount("tcp", ["tcp"]), OK, "runs over tcp"),
         ("tcp", mount(), DEGRADED, "runs over rdma, but rule 'r' says tcp"),
         ("prefer-rdma", mount("rdma", ["tcp"]), UNPROVEN, "do not agree"),
@@ -117,7 +117,7 @@ POSIX = replace(mount("tcp", ["tcp"]), options="rw,hard,proto=tcp,timeo=600,retr
 
 
 class TestMountThatVdsmsNfsClassDidNotMake:
-    """Such as a PosixFS domain's: VDSM's NFS class always says nosharecache."""
+    """As of a PosixFS domain: VDSM's NFS class always sets nosharecache."""
 
     @pytest.mark.parametrize("wish", ["require-rdma", "prefer-rdma"])
     def test_no_rule_covers_it(self, wish):
@@ -126,7 +126,7 @@ class TestMountThatVdsmsNfsClassDidNotMake:
         assert "PosixFS" in judged.sentence
         assert f"rule 'r' says {wish}" in judged.sentence
         assert "mount options" in judged.fix
-        # What heals an NFS domain would have its VMs migrate for nothing.
+        # The fix for an NFS domain would migrate its VMs without effect.
         assert "if it is an NFS domain, " in judged.fix
         assert heal(judged, ready=True) == heal(judged, ready=False) == judged.fix
 
@@ -139,7 +139,7 @@ class TestMountThatVdsmsNfsClassDidNotMake:
         assert judged.verdict == OK
 
     def test_a_mark_says_that_it_is_vdsms(self):
-        # The engine's sharecache goes over the class's own option.
+        # The engine's sharecache wins over the class's own option.
         shared = replace(FELL_BACK, options="rw,soft")
         assert history(found=shared).verdict == DEGRADED
 
@@ -202,13 +202,13 @@ def test_a_mark_that_is_about_something_else(mark):
     # Mounted 940 s after boot, which was at 22:13:20.
     assert judged.since == "2023-11-14T22:29:00Z"
     assert judged.reason is None
-    assert "has not noted why" in judged.sentence
+    assert "a reason that is not recorded" in judged.sentence
 
 
 def test_nothing_is_told_that_is_not_known():
     judged = history(replace(MARK, mountpoint="/elsewhere"), booted_at=None)
     assert judged.since is None
-    assert judged.sentence.endswith("says prefer-rdma; and vdsmd has not noted why")
+    assert judged.sentence.endswith("rdma; for a reason that is not recorded")
 
 
 def test_a_mount_that_is_right_has_no_reason_left_over():
@@ -218,8 +218,8 @@ def test_a_mount_that_is_right_has_no_reason_left_over():
 
 
 def test_healing_waits_for_readiness_where_rdma_is_wanted():
-    # What readiness cannot see would do it again.
-    first = "put it in (unless that is done); then put the host into maintenance"
+    # Causes that readiness does not check would act again.
+    first = "put it in (if not done yet); then put the host into maintenance"
     assert heal(history(), ready=True).startswith(first)
     not_noted = history(replace(MARK, mountpoint="/elsewhere"))
     assert heal(not_noted, ready=True).startswith("put the host into maintenance")

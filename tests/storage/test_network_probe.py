@@ -21,7 +21,7 @@ pytestmark = pytest.mark.hypervisor
 
 @pytest.fixture
 def probe(tmp_path, monkeypatch):
-    """Put a script of the test's in the probe's place."""
+    """Replace the probe by a script of the test."""
 
     def put(text: str) -> Path:
         script = tmp_path / "probe.py"
@@ -60,7 +60,7 @@ def test_only_the_lack_of_pyverbs_asks_for_pyverbs(probe):
     probe(ANSWER % "no pyverbs")
     step = rdma_listener("10.0.0.1", 20049, 60)
     assert step.verdict == UNKNOWN
-    assert step.fix == "install python3-pyverbs to know beforehand"
+    assert step.fix == "install python3-pyverbs to check the listener before mounting"
 
 
 def test_refusal_tells_the_fix_for_the_server(probe):
@@ -112,7 +112,7 @@ def test_no_python_for_the_probe(monkeypatch):
     monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", "/nonexistent/python3")
     step = rdma_listener("10.0.0.1", 20049, 60)
     assert step.verdict == UNKNOWN
-    assert "cannot run" in step.detail
+    assert "could not be started" in step.detail
 
 
 def test_the_real_probe_without_pyverbs(monkeypatch):
@@ -120,7 +120,7 @@ def test_the_real_probe_without_pyverbs(monkeypatch):
     step = rdma_listener("192.0.2.1", 20049, 60)
     assert step.verdict == UNKNOWN
     assert "python3-pyverbs" in step.detail
-    assert step.fix == "install python3-pyverbs to know beforehand"
+    assert step.fix == "install python3-pyverbs to check the listener before mounting"
 
 
 def test_one_probe_at_a_time_for_an_address(probe):
@@ -153,7 +153,7 @@ def test_resolve():
 
 @pytest.fixture
 def tool(monkeypatch, tmp_path):
-    """Put a shell script of the test's in a tool's place."""
+    """Replace a tool by a shell script of the test."""
 
     def put(name: str, text: str) -> None:
         script = tmp_path / name
@@ -191,7 +191,7 @@ def test_mountd_without_rpcinfo(monkeypatch):
     monkeypatch.setitem(commands.ENVIRONMENT, "PATH", "/nonexistent")
     step = mountd("127.0.0.1", 60)
     assert step.verdict == UNKNOWN
-    assert "rpcinfo cannot run" in step.detail
+    assert "rpcinfo could not be run" in step.detail
 
 
 def test_mountd_that_does_not_answer(tool):

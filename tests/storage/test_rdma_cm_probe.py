@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The probe against a scripted stand-in for pyverbs, which no test machine needs."""
+"""Test the probe with a scripted stand-in for pyverbs, so that no machine needs it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ EVENTS = {
     "DEVICE_REMOVAL": 11,
 }
 
-# What rdma-core has as cmid.pyx, as far as a connecting side goes: strict about
-# names, order and arguments. A script has "events" in the order in which they come,
-# "fails" (the call that raises) and "service" (the keyword of the port); what was
-# called goes to "calls".
+# The connecting side of rdma-core's cmid.pyx: strict about
+# names, order and arguments. A script has "events" in the order of their arrival,
+# "fails" (the call that raises) and "service" (the keyword of the port); the calls
+# are recorded in "calls".
 CMID = """
 import json
 from pathlib import Path
@@ -96,7 +96,7 @@ class CMEvent:
 
 
 class Pyverbs:
-    """The folder that has the stand-in, and the probe run with it."""
+    """A folder with the stand-in, and the probe that runs with it."""
 
     def __init__(self, folder):
         self.folder = folder / "pyverbs"
@@ -123,7 +123,7 @@ class Pyverbs:
         )
 
     def answer(self, *events, address="10.0.0.1", **script):
-        """Verdict and detail; the form of the output is checked on the way."""
+        """Return verdict and detail; also check the form of the output."""
         self.script(*events, **script)
         done = self.probe(address, "20049")
         assert (done.returncode, done.stderr) == (0, "")
@@ -170,7 +170,7 @@ WAY = ("ADDR_RESOLVED", "ROUTE_RESOLVED")
             "no route",
             "10.0.0.1 does not answer RDMA connections",
         ),
-        # Taken for a stale connection, because another probe was under way.
+        # Taken for a stale connection, because another probe was running.
         (
             (*WAY, "REJECTED", *WAY, "CONNECT_RESPONSE"),
             "listening",
@@ -198,7 +198,7 @@ def test_each_event(pyverbs, events, verdict, detail):
         ("AddrInfo", "no route", "RDMA CM cannot reach 10.0.0.1"),
         ("resolve_addr", "no route", "RDMA CM cannot reach 10.0.0.1"),
         ("resolve_route", "no route", "RDMA CM cannot reach 10.0.0.1"),
-        # iWARP connects with a queue pair only: that says nothing of the server.
+        # iWARP only connects with a queue pair: that proves nothing about the server.
         ("connect", "unknown", "RDMA CM does not connect without a queue pair"),
     ],
 )
@@ -246,7 +246,7 @@ def test_a_pyverbs_whose_library_does_not_load(pyverbs):
 
 
 def test_ready_is_said_before_anything_is_asked(pyverbs):
-    """The parent's deadline counts from it, and a connect may never come back."""
+    """The parent's deadline counts from it, and a connect may never return."""
     pyverbs.script(*WAY, "REJECTED")
     cmid = pyverbs.folder / "cmid.py"
     cmid.write_text(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Local readiness on fake hosts, and how steps make a verdict."""
+"""Test local readiness on fake hosts, and the verdict from the steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVER = "10.77.0.1"
 
 
 def ready(host, netdev=None, source=None):
-    """Local readiness of a host that reaches SERVER by netdev from source."""
+    """Return local readiness of a host that reaches SERVER from source on netdev."""
     if netdev:
         host.route(SERVER, netdev, source)
     reader = host.reader()
@@ -115,7 +115,7 @@ def test_port_that_is_down_is_settling(tmp_path):
 
 
 def test_an_address_not_yet_there_is_settling_while_a_port_comes_up(tmp_path):
-    # At boot: no carrier, no address, and the route leaves by the management netdev.
+    # At boot: no carrier, no address, and the route uses the management netdev.
     host = soft_roce(tmp_path)
     host.netdev("ovirtmgmt", addresses=("192.168.1.5/24",))
     assert not ready(host, "ovirtmgmt", "192.168.1.5").deciding_step.settling
@@ -126,7 +126,7 @@ def test_an_address_not_yet_there_is_settling_while_a_port_comes_up(tmp_path):
 
 
 def test_roce_port_without_the_address_is_not_ready(tmp_path):
-    # On the port's own netdev, but in no GID: RDMA CM says EPROTO to that.
+    # On the port's own netdev, but in no GID: RDMA CM answers EPROTO.
     found = ready(soft_roce(tmp_path), "eth0", "10.77.0.9")
     assert found.verdict == NOT_READY
     assert "no RDMA port owns 10.77.0.9 on eth0" in found.reason

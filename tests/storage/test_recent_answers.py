@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Calls in quick succession wait once for a server that says nothing."""
+"""Check that calls in quick succession wait once for a silent server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAS = ("10.0.0.1", 20049)
 
 
 class Asking:
-    """A network whose servers are dead at first, and a clock to turn."""
+    """A network whose servers are dead at first, and a clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -44,7 +44,7 @@ def test_a_burst_of_calls_asks_a_dead_server_once(asking):
 
 
 def test_the_time_that_asking_itself_takes_is_no_pause(asking):
-    # Two addresses and TCP, each silent for as long as a pause is: one caller's round.
+    # One caller's questions: two addresses and TCP, each silent as long as a pause.
     def silent(name):
         answer = getattr(asking.network, name)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""RoCE as oVirt builds it, on facts of real kernels (tests/lab/test_roce_uppers_lab.py
-writes them): the port that owns the storage address is found, and no other.
+"""Find the port that owns the storage address, for RoCE as oVirt builds it.
+
+The facts are of real kernels; tests/lab/test_roce_uppers_lab.py writes them.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def load(name):
         ("bridge-over-vlan", "br8", "rxe1/1"),
         ("bond", "bond7", "rxe7/1"),
         ("bond-vlan", "bond7.100", "rxe7/1"),
-        # Two adapters, each with an RDMA device of its own, below one bond: the
-        # address is in the GID table of the active slave's.
+        # Two adapters, each with its own RDMA device, below one bond: the
+        # address is in the GID table of the active slave's device.
         ("bond-of-two", "bond7", "rxe1/1"),
         ("bond-of-two-failed-over", "bond7", "rxe2/1"),
     ],
@@ -43,7 +44,7 @@ def test_the_port_that_owns_the_address(name, netdev, port):
     seen = {step.name: (step.verdict, step.detail) for step in readiness.steps}
     assert seen["route"] == (READY, f"{SERVER} by {netdev} from {SOURCE}")
     assert seen["port"] == (READY, f"{port} is ACTIVE and owns {SOURCE}")
-    # The listener is what facts do not tell.
+    # Facts do not contain the listener.
     assert readiness.verdict == UNKNOWN
     (other,) = ports_behind(facts.rdma_devices, facts.netdevs, "eth0", "10.99.0.2")
     assert other[0].name == "rxe0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is said about options that stock VDSM passes on."""
+"""Test the warnings about options that stock VDSM passes on."""
 
 from __future__ import annotations
 

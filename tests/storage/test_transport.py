@@ -56,12 +56,12 @@ def test_without_a_rule_the_engines_options_pass_untouched(engine, ipv6):
         ("", {}, True, "proto=rdma6,port=20049,retry=0", "proto=tcp6,retry=0"),
         ("rdma,port=20049", {}, False, "proto=rdma,port=20049,retry=0",
          "proto=tcp,retry=0"),
-        # An RDMA port of another number is no TCP port either.
+        # An RDMA port with another number is not a TCP port either.
         ("rdma,port=20050", {}, False, "proto=rdma,port=20049,retry=0",
          "proto=tcp,retry=0"),
         ("port=20051", {"port": 20051}, False, "proto=rdma,port=20051,retry=0",
          "proto=tcp,retry=0"),
-        # No RDMA word, but the port that is nobody's but RDMA's.
+        # No RDMA option, but the port that only RDMA uses.
         ("port=20049", {"port": 20050}, False, "proto=rdma,port=20050,retry=0",
          "proto=tcp,retry=0"),
         ("tcp,port=2050", {}, False, "proto=rdma,port=20049,retry=0",
@@ -80,7 +80,7 @@ def test_options(engine, rule, ipv6, rdma, tcp):
     as_tcp = choose(
         match("tcp", **rule), engine, Families(ipv6, ipv6), readiness(READY)
     )
-    # Never RDMA is all that such a rule says: as patient as stock VDSM, or the engine.
+    # Such a rule only excludes RDMA: it waits as long as stock VDSM or the engine says.
     engine_retry = [word for word in engine.split(",") if word.startswith("retry=")]
     words = as_tcp.first.extra_options.split(",")
     assert [word for word in words if word.startswith("retry=")] == engine_retry
@@ -133,16 +133,16 @@ def test_every_attempt_says_one_transport_and_how_long(transport, engine, v6, re
     [
         ("prefer-rdma", "rdma,port=20049", []),
         ("prefer-rdma", "proto=tcp,port=2050", [
-            "the engine's proto=tcp is set aside: the rule says prefer-rdma",
-            "the engine's port=2050 is set aside: the rule says port=20049"]),
+            "the engine's proto=tcp is ignored: the rule says prefer-rdma",
+            "the engine's port=2050 is ignored: the rule says port=20049"]),
         ("tcp", "rdma,port=20049", [
-            "the engine's rdma is set aside: the rule says tcp"]),
+            "the engine's rdma is ignored: the rule says tcp"]),
         ("require-rdma", "rdma,tcp", [
             "engine's options: rdma and tcp contradict each other (transport); mount "
             "would silently use tcp",
-            "the engine's tcp is set aside: the rule says require-rdma"]),
+            "the engine's tcp is ignored: the rule says require-rdma"]),
         ("tcp", "rsize=4096", [
-            "the engine's rsize=4096 is set aside: the rule sets its own"]),
+            "the engine's rsize=4096 is ignored: the rule sets its own"]),
     ],
 )  # fmt: skip
 def test_notes_say_what_is_set_aside(transport, engine, notes):
@@ -180,5 +180,5 @@ def test_families_may_differ():
 
 
 def test_nobody_may_forget_to_ask():
-    with pytest.raises(ValueError, match="nobody asked"):
+    with pytest.raises(ValueError, match="give the readiness"):
         choose(match("prefer-rdma"), "", Families(), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which NFS 4 mounts share a connection, as kernel 6.1 was seen to do it."""
+"""Test which NFS 4 mounts share a connection, as measured on kernel 6.1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ovirt_rdma.storage.trunking import (
     others_step,
     remedy,
     sharers,
-    took_over,
+    uses_earlier_connection,
 )
 
 NAS = "10.0.0.1"
@@ -77,7 +77,7 @@ def test_mounts_whose_address_is_not_known_share_with_none():
 @pytest.mark.parametrize(
     "found, rdma_port, took",
     [
-        # The kernel shows the port that was asked for, and not 2049.
+        # The kernel shows the requested port, but not 2049.
         (mount(port=20049), 20049, True),
         (mount(), 20049, False),
         (mount(port=20049), 20050, False),
@@ -91,7 +91,7 @@ def test_mounts_whose_address_is_not_known_share_with_none():
 def test_the_port_tells_whether_a_connection_was_taken_over(found, rdma_port, took):
     if found.protocol == "udp":
         found = replace(found, transports=(MountTransport("rdma", (1, 2)),))
-    assert took_over(found, rdma_port) is took
+    assert uses_earlier_connection(found, rdma_port) is took
 
 
 @pytest.mark.parametrize(
@@ -108,16 +108,16 @@ def test_the_port_tells_whether_a_connection_was_taken_over(found, rdma_port, to
         ([mount("10.0.0.9:/iso", address="10.0.0.9")], "4.2", READY),
         ([mount("odd", address="10.0.0.9")], "4.2", READY),
         ([], "auto", READY),
-        # The version is only found at mounting.
+        # The version is only known after mounting.
         ([mount()], "auto", UNKNOWN),
         ([mount()], "4", UNKNOWN),
         ([mount(version="4.0")], None, UNKNOWN),
-        # The same name, by another of its addresses.
+        # The same name, with another of its addresses.
         ([mount("nas:/iso", address="10.0.0.9")], "4.2", UNKNOWN),
         ([mount("NAS:/iso", address="10.0.0.9")], "4.2", UNKNOWN),
-        # Its own mount goes before it is made anew.
+        # Its own mount does not exist when it is remounted.
         ([mount("nas:/vm")], "4.2", READY),
-        # There is an RDMA connection too, and the kernel takes that.
+        # There is an RDMA connection too, and the kernel uses that.
         ([mount(), mount("nas:/b", protocol="rdma", port=20049)], "4.2", READY),
         ([mount(), mount("nas:/b", "rdma", "4.1", port=20049)], "4.2", NOT_READY),
     ],
@@ -161,5 +161,5 @@ def test_in_words(paths, words):
 def test_the_remedy_depends_on_who_mounted():
     by_hand = mount(at="/mnt/my iso")
     assert remedy([by_hand]) == "umount '/mnt/my iso'"
-    assert remedy([VM]).startswith("let the policy want one transport for all NFS 4")
-    assert remedy([VM, by_hand]).startswith("umount '/mnt/my iso'; let the policy")
+    assert remedy([VM]).startswith("choose one transport for all NFS 4")
+    assert remedy([VM, by_hand]).startswith("umount '/mnt/my iso'; choose one")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Our option string against VDSM's own: the double's, or VDSM_SOURCE's."""
+"""Compare our option string with VDSM's own: the double's, or VDSM_SOURCE's."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

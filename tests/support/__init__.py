@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What tests share: hosts, engines and kernels that they are run on."""
+"""Provide what tests share: fake hosts, engines and kernels."""

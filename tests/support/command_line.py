@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Running ovirt-rdma-host: in this process, in one of its own, on a terminal."""
+"""Run ovirt-rdma-host: in this process, in a separate one, on a terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_RDMA = str(FACTS / "no-rdma-tcp-mount.json")
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left: exit code, stdout, stderr."""
+    """The result of a run: exit code, stdout, stderr."""
 
     code: int
     out: str
@@ -33,7 +33,7 @@ class Result:
 
     @property
     def document(self) -> Any:
-        """stdout as JSON; nothing may be on stderr."""
+        """Return stdout as JSON; stderr must be empty."""
         assert self.err == ""
         return json.loads(self.out)
 
@@ -58,7 +58,7 @@ class Result:
 
 
 def run(capsys, *words: str) -> Result:
-    """Run main() here."""
+    """Run main() in this process."""
     capsys.readouterr()
     code = main(words)
     out, err = capsys.readouterr()
@@ -76,7 +76,7 @@ def run_process(*words: str, **more: Any) -> Result:
 def run_on_terminal(
     *words: str, columns: int = 80, typed: str = "", **environment: str
 ) -> str:
-    """Run the command on a terminal; give what it shows. ``typed`` answers its first
+    """Run the command on a terminal; return its output. ``typed`` answers its first
     question, which ends in a blank.
     """
     ours, theirs = pty.openpty()

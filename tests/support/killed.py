@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A call that is killed at each of its lines, in a process of its own."""
+"""Kill a call at each of its lines, in a separate process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from types import ModuleType
 def killed_at_each_line(
     call: Callable[[], object], *modules: ModuleType
 ) -> Iterator[int]:
-    """Run ``call`` again and again, killed by SIGKILL right before its first line in
-    ``modules``, its second, and so on; yields after each kill. Ends when it comes to
-    its end unharmed, which it did too.
+    """Run ``call`` repeatedly, killed by SIGKILL before its first line in ``modules``,
+    its second, etc. Yields after each kill, and ends with a run that completes.
     """
     files = {module.__file__ for module in modules}
     line = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a man page and a parser say of verbs and options, in a form to compare."""
+"""Read verbs and options from a man page and a parser, in a form to compare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 
 
 def verbs(made: argparse.ArgumentParser, words: str = "") -> dict[str, set[str]]:
-    """Every verb with its visible options."""
+    """Return every verb with its visible options."""
     found: dict[str, set[str]] = {}
     shown = set()
     for action in made._actions:
@@ -30,7 +30,7 @@ def sections(kind: str, text: str) -> dict[str, str]:
 
 
 def tags(text: str) -> list[str]:
-    """The lines that stand after .TP."""
+    """Return the lines after .TP."""
     return re.findall(r"^\.TP\n(.*)$", text, flags=re.MULTILINE)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Real texts with something wrong in them, for tests that feed parsers odd input."""
+"""Make faulty variants of real texts, for tests that give parsers odd input."""
 
 from __future__ import annotations
 

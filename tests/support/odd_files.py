@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What VDSM's user may put in the place of a file that root reads, and a bound for what
-reads it: a read that waits, or takes all memory, fails its test and ends.
+"""Replace files that root reads by odd ones, as VDSM's user could, and limit readers.
+
+A read that waits, or uses all memory, fails its test and ends.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 KINDS = ["pipe", "zeros", "sparse", "folder", "socket", "secret", "device", "deep"]
-# What is said of each, from "cannot be read: " on; "" where it is another sentence.
+# The message about each after "cannot be read: "; "" if it is another sentence.
 SAID = {
     "pipe": "it is a named pipe, not a regular file",
     "zeros": "it is a symbolic link, not a regular file",
@@ -30,7 +31,7 @@ _MUCH = 1 << 30
 
 
 def put(path: Path, kind: str) -> None:
-    """Put a file of ``kind`` in the place of ``path``."""
+    """Replace ``path`` by a file of ``kind``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     if kind == "pipe":
@@ -43,7 +44,7 @@ def put(path: Path, kind: str) -> None:
     elif kind == "folder":
         path.mkdir()
     elif kind == "socket":
-        here = os.open(path.parent, os.O_PATH)  # the name of a socket is short
+        here = os.open(path.parent, os.O_PATH)  # a socket's path must be short
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(f"/proc/self/fd/{here}/{path.name}")
         os.close(here)
@@ -59,7 +60,7 @@ def put(path: Path, kind: str) -> None:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Fail what waits for ever, or takes memory without end, in the main thread."""
+    """Fail a main thread that waits without end, or uses memory without end."""
 
     def too_long(number: int, frame: object) -> None:
         raise AssertionError("it waits for ever")

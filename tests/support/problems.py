@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Expect an error by its id and by what it names, not by its wording."""
+"""Expect an error by its id and arguments, not by its wording."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def problem(id: str, *arguments: object) -> Iterator[pytest.ExceptionInfo[Proble
         yield caught
     raised = caught.value
     assert raised.id == id, raised
-    for one in arguments:
-        assert str(one) in f"{raised}\n{raised.fix}"
+    for argument in arguments:
+        assert str(argument) in f"{raised}\n{raised.fix}"

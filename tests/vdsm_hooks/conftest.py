@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's hook runner, of the double or of VDSM_SOURCE, over hooks in a fake root."""
+"""Provide VDSM's hook runner, the double's or VDSM_SOURCE's, with a fake root."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def host(tmp_path):
 
 @pytest.fixture
 def vdsm(runner_module, host, monkeypatch, tmp_path):
-    """VDSM's hooks module, which runs those of ``host``. Its data files are made in
-    a folder of their own, so that a test sees what is left there.
+    """VDSM's hooks module, which runs the hooks of ``host``.
+
+    Its data files are in a separate folder, so that a test finds those that are left.
     """
     monkeypatch.setattr(runner_module, "P_VDSM_HOOKS", str(host.hooks))
     folder = tmp_path / "tmp"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""after_get_caps tells the engine NFS_RDMA, and otherwise leaves the caps alone."""
+"""Check that after_get_caps only adds NFS_RDMA to the capabilities."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_files_that_never_end_or_never_come_are_given_up(host, tmp_path):
     under(host.root, CAPS_JSON).unlink()
     os.mkfifo(under(host.root, CAPS_JSON))
     started = time.monotonic()
-    # Somebody has it open to write, so that it is neither empty nor at its end.
+    # It is open for writing, so that it is neither empty nor at its end.
     held = os.open(under(host.root, CAPS_JSON), os.O_RDWR)
     assert call(host, file).returncode == 0
     os.close(held)
@@ -158,11 +158,11 @@ def test_files_that_never_end_or_never_come_are_given_up(host, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become the user vdsm")
 class TestAsVdsm:
-    """uid 36, as VDSM calls it; the folder for data is as /tmp is."""
+    """The hook runs as uid 36, as VDSM calls it; the data folder is like /tmp."""
 
     @pytest.fixture
     def folder(self):
-        # Not TMPDIR, which may be in a folder of the tests' user alone.
+        # Not TMPDIR, which other users may have no access to.
         with tempfile.TemporaryDirectory(dir="/tmp") as name:
             Path(name).chmod(0o755)
             data = Path(name) / "tmp"
@@ -175,7 +175,7 @@ class TestAsVdsm:
         if not os.access("/usr/bin/python3", os.X_OK):
             pytest.skip("no /usr/bin/python3, which all users can run")
         host = HookHost(folder / "root")
-        # The tests' own Python may be in a folder of root's.
+        # The tests' own Python may be in a folder that only root can read.
         shutil.copy(ENTRIES / POINT / NAME, host.entry(POINT))
         host.enable("vdsmd")
         host.caps("NFS_RDMA")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whatever goes wrong in a hook of ours, VDSM goes on, and in time."""
+"""Check that VDSM continues in time after every error in our hooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.hypervisor
 
 BEFORE = "before_network_setup"
 REQUEST = setup({"storage": network("ib0", bridged=True)})
-# Python starts, and the worker is forked, on a busy machine.
+# Seconds for the start of Python and the fork of the worker on a busy machine.
 SLACK_S = 60.0
 
 
@@ -48,7 +48,7 @@ def call(host, *, point=BEFORE, data=REQUEST, **how):
 
 
 def quiet(done):
-    """Whether VDSM saw a hook that went well and said nothing."""
+    """Whether the hook succeeded for VDSM, without output."""
     return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -143,7 +143,7 @@ def test_a_worker_that_hangs_costs_its_time_and_no_more(what, vdsm, host, tmp_pa
 
 
 def ended(pid):
-    """Wait until a process, and all of its session, is gone."""
+    """Wait until a process, and all of its session, has ended."""
     for _ in range(1000):
         try:
             os.killpg(pid, 0)
@@ -152,11 +152,11 @@ def ended(pid):
         if all_zombies(pid):
             return
         time.sleep(0.05)
-    raise AssertionError(f"process group {pid} goes on")
+    raise AssertionError(f"process group {pid} did not end")
 
 
 def all_zombies(group):
-    """Whether nobody of the group runs: a container's init may not reap them."""
+    """Whether no process of the group runs; a container's init may not reap them."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]
@@ -181,8 +181,8 @@ def test_what_a_worker_was_told_to_end_with_is_what_counts(host, hook_error, vds
 
 
 def test_what_a_worker_leaves_behind_holds_nothing_of_vdsms(vdsm, host, tmp_path):
-    """As a child that is stuck in the kernel would: it is in a session of its own, so
-    that nothing reaches it, and VDSM's pipes would stay open with it.
+    """A child in its own session cannot be killed, like one that hangs in the kernel;
+    with VDSM's pipes in it, they would stay open.
     """
     pid = tmp_path / "pid"
     host.work(
@@ -215,7 +215,7 @@ def test_the_worker_has_no_file_of_its_callers(host, tmp_path):
     assert quiet(done)
     files = eval(seen.read_text())
     assert [files[n] for n in "012"] == ["/dev/null"] * 3
-    # Its answer's pipe, and the folder that it looks into.
+    # The pipe for its answer, and the folder that it lists.
     assert sum(path.startswith("pipe:") for path in files.values()) == 1
 
 
@@ -249,7 +249,7 @@ def test_standard_files_that_are_closed(host, closed, point, tmp_path):
 
 
 def test_a_caller_that_does_not_listen(host):
-    """stderr's reader is gone: SIGPIPE must not become the exit code."""
+    """Nobody reads stderr: SIGPIPE must not become the exit code."""
     reading, writing = os.pipe()
     os.close(reading)
     file = host.root.parent / "hook.json"
@@ -281,7 +281,7 @@ def test_a_hook_that_is_killed_takes_its_worker_along(host, tmp_path):
 
 def test_without_the_marker_nothing_of_ours_is_loaded(host):
     (host.root / "etc/ovirt-rdma/enabled").unlink()
-    # No exception, which the entry would catch.
+    # Not an exception, which the entry would catch.
     host.replace_module("main.py", "import os\nos._exit(2)\n")
     assert quiet(call(host)[0])
 
@@ -297,11 +297,11 @@ def test_nothing_of_pythons_environment_counts(host, tmp_path):
 
 
 def in_own_dev(script, tmp_path, *words):
-    """Run a shell script where /dev has null and a log of the test's only."""
+    """Run a shell script where /dev contains only null and a log of the test."""
     dev = tmp_path / "dev"
     dev.mkdir()
     (dev / "null").touch()
-    # Where TMPDIR is in memory, all that the test has made is there.
+    # If TMPDIR is in memory, all files of the test are there.
     (dev / "shm").mkdir()
     log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     log.bind(str(dev / "log"))
@@ -334,7 +334,7 @@ def in_own_dev(script, tmp_path, *words):
         ("return (", "before_network_setup: nothing was done: SyntaxError: "),
         (
             "time.sleep(300)",
-            "before_network_setup: no answer within 2 s: stopped, VDSM goes on",
+            "before_network_setup: no answer within 2 s: stopped, VDSM continues",
         ),
     ],
 )
@@ -356,7 +356,7 @@ def test_trouble_is_one_line_in_syslog(host, tmp_path, work, line):
 
 @pytest.mark.parametrize("point", [BEFORE, "after_get_caps"])
 def test_a_syslog_that_takes_nothing_holds_nobody(host, tmp_path, point):
-    """journald that hangs: its socket is full, and syslog(3) waits."""
+    """journald hangs: its socket is full, and syslog(3) waits."""
     if point == BEFORE:
         host.work("raise ValueError('of ours')")
         host.limit(BEFORE, 2.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the pages about hooks promise is what the hooks have."""
+"""Check that the pages about hooks agree with the hooks."""
 
 from __future__ import annotations
 

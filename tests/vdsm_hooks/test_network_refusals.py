@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""before_network_setup refuses what InfiniBand cannot do, and nothing else."""
+"""Check that before_network_setup only refuses what InfiniBand cannot do."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ def test_it_goes_on_and_the_request_is_as_it_was(case, vdsm, host):
 
 
 def test_a_rollback_is_never_refused(vdsm, host):
-    """Nor what is set up again at boot, which is marked alike."""
+    """The setup at boot has the same mark, and is not refused either."""
     networks, bonds = {}, {}
     for number, (request, _) in enumerate(REFUSED.values()):
-        for name, one in request["request"]["networks"].items():
-            networks[f"{name}{number}"] = one
+        for name, fields in request["request"]["networks"].items():
+            networks[f"{name}{number}"] = fields
         bonds.update(request["request"]["bondings"])
     all_of_them = setup(networks, bonds, _inRollback=True)
     assert vdsm.before_network_setup(all_of_them) == all_of_them

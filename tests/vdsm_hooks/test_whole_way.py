@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""From VDSM's call to the files of /sys and back: the hooks with all that is behind
-them, on a fake host without tools and NetworkManager.
+"""Test the hooks from VDSM's call to the files of /sys and back.
+
+The host is a fake without tools and NetworkManager.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def test_a_network_gets_the_mode_that_it_asks_for(vdsm, host):
     assert vdsm.before_network_setup(request) == request
     assert mode(host) == "connected"
     assert runs(host) == [("hook", "before_network_setup", "done")]
-    # Asked again, as after each change of the network, it takes no run.
+    # A second request, as after each change of the network, needs no run.
     assert vdsm.before_network_setup(request) == request
     assert len(runs(host)) == 1
     assert vdsm.before_network_setup(asking("datagram")) == asking("datagram")
@@ -77,7 +78,7 @@ def test_a_policy_that_is_broken_is_no_failure(vdsm, host):
         assert call(asking("connected")) == asking("connected")
     assert not vdsm.before_vdsm_start()
     assert mode(host) == "datagram"
-    # What does not need the policy is refused all the same, and nothing else.
+    # Refusals that do not need the policy still work, and there are no others.
     assert vdsm.before_network_setup(setup()) == setup()
 
 

@@ -29,8 +29,8 @@ PASS     address   10.0.0.1 is an IP address
 PASS     module    rpcrdma loads with the first mount
 PASS     route     10.0.0.1 by eth0 from 10.0.0.2
 FAIL     port      this host has no RDMA device
-UNKNOWN  listener  a facts file does not tell whether the server listens
-PASS     others    no NFS 4 mount of 10.0.0.1 over TCP is in the way
+UNKNOWN  listener  a facts file does not show whether the server listens
+PASS     others    no NFS 4 mount of 10.0.0.1 forces this export to TCP
 10.0.0.1:/e is not ready for RDMA: this host has no RDMA device.
 fix: check that the adapter's driver is loaded: rdma link
 """
@@ -41,7 +41,7 @@ RULE = "version: 1\nnfs: {rules: [{server: 10.0.0.1, transport: prefer-rdma}]}\n
 REMOUNT = (
     "put the host into maintenance in the engine and activate it again (its VMs "
     "migrate), or deactivate and activate only this storage domain (no running VM may "
-    "use it); the hosted engine's own domain takes a reboot of the host"
+    "use it); the hosted engine's own domain needs a reboot of the host"
 )
 
 
@@ -74,7 +74,7 @@ def test_mounted_degraded_and_ready_again(host, network):
     assert result.out.endswith(
         "10.0.0.1:/data is ready for RDMA.\n"
         "10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 "
-        "23:13:18 UTC, and vdsmd has not noted why.\n"
+        "23:13:18 UTC, for a reason that is not recorded.\n"
         f"fix: {REMOUNT}\n"
     )
     policy.write_text(RULE.replace("prefer-rdma", "tcp"))
@@ -87,8 +87,8 @@ ONE_CONNECTION = (
     "4.2 mounts of a server"
 )
 AGREE = (
-    "let the policy want one transport for all NFS 4 exports of the server, or give "
-    "some of them another NFS version (3, or 4.1 beside 4.2)"
+    "choose one transport for all NFS 4 exports of the server in the policy, or "
+    "another NFS version for some of them (3, or 4.1 beside 4.2)"
 )
 ANEW = "then put the host into maintenance and activate it again"
 
@@ -117,7 +117,7 @@ def with_iso(host, network):
 def test_another_mount_of_the_server_keeps_it_off_rdma(with_iso):
     result = with_iso("tcp", "require-rdma", "--nfs-version", "4.2")
     assert result.code == 3
-    told = f"{ONE_CONNECTION.format('TCP')}: this one comes up over TCP too"
+    told = f"{ONE_CONNECTION.format('TCP')}: this export would be mounted over TCP too"
     assert f"FAIL    others    {told}\n" in result.out
     assert result.out.endswith(
         f"10.0.0.1:/vm is not ready for RDMA: {told}.\nfix: {AGREE}; {ANEW}\n"
@@ -127,7 +127,7 @@ def test_another_mount_of_the_server_keeps_it_off_rdma(with_iso):
 def test_another_mount_of_the_server_may_keep_it_off_rdma(with_iso):
     result = with_iso("tcp", "require-rdma")
     assert result.code == 3
-    told = f"{ONE_CONNECTION.format('TCP')}: this one may come up over TCP too"
+    told = f"{ONE_CONNECTION.format('TCP')}: this export may be mounted over TCP too"
     assert f"UNKNOWN  others    {told}\n" in result.out
     assert f"Whether 10.0.0.1:/vm is ready is unknown: {told}.\n" in result.out
 
@@ -136,8 +136,8 @@ def test_another_mount_of_the_server_may_keep_it_off_rdma(with_iso):
     "stands_over, version, seen",
     [
         ("tcp", "3", "NFS 3 mounts share no connection"),
-        ("tcp", "4.1", "no NFS 4 mount of 10.0.0.1 over TCP is in the way"),
-        ("rdma", "4.2", "no NFS 4 mount of 10.0.0.1 over TCP is in the way"),
+        ("tcp", "4.1", "no NFS 4 mount of 10.0.0.1 forces this export to TCP"),
+        ("rdma", "4.2", "no NFS 4 mount of 10.0.0.1 forces this export to TCP"),
     ],
 )
 def test_other_mounts_that_are_not_in_the_way(
@@ -173,7 +173,7 @@ def test_healing_a_mount_whose_connection_others_use(host, with_iso):
     assert found["reason"] == ONE_CONNECTION.format("TCP")
     # Not "once it is ready": it never is as long as the others stand.
     assert found["fix"].startswith("umount /mnt/iso; then put the host into")
-    assert "all that use its connection (this one and 10.0.0.1:/iso;" in found["fix"]
+    assert "on its connection together (this one and 10.0.0.1:/iso;" in found["fix"]
 
 
 def test_mounts_that_cannot_be_read_are_not_taken_for_none(host, network):
@@ -189,7 +189,7 @@ def test_facts_do_not_tell_of_the_server(host, no_network):
     result = host(*words)
     assert result.code == 3
     assert result.out.endswith(
-        "Whether 10.0.0.1:/e is ready is unknown: a facts file does not tell whether "
+        "Whether 10.0.0.1:/e is ready is unknown: a facts file does not show whether "
         "the server listens.\n"
     )
     document = host(*words, "-o", "json").document
@@ -211,7 +211,7 @@ def test_facts_do_not_tell_of_mountd_which_nfs_3_needs(host, no_network):
 def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
     result = host("nfs", "check", "10.0.0.9:/e", "--facts", RXE)
     assert result.code == 3
-    assert "fix: make the facts file with --route-to 10.0.0.9\n" in result.out
+    assert "fix: regenerate the facts file with --route-to 10.0.0.9\n" in result.out
 
 
 @pytest.mark.parametrize("key", ["source", "destination"])
@@ -236,7 +236,7 @@ def test_a_name_is_known_only_from_a_mount_in_the_facts(host, no_network):
     )
     unknown = host("nfs", "check", "other:/x", "--facts", str(facts))
     assert unknown.code == 3
-    assert "fix: give the server's address in place of its name\n" in unknown.out
+    assert "fix: give the server's address instead of its name\n" in unknown.out
 
 
 @pytest.fixture

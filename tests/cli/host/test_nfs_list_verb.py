@@ -98,7 +98,7 @@ def test_marks_that_cannot_be_read_are_no_secret(host, policy):
     root.write("/run/ovirt-rdma/mounts/degraded.json", "{")
     result = host("nfs", "list", "--policy", policy("prefer-rdma"))
     assert "note: /run/ovirt-rdma/mounts/degraded.json is of no use: " in result.err
-    assert "since 2023-11-14 23:13:18 UTC, and vdsmd has not noted why." in result.out
+    assert "since 2023-11-14 23:13:18 UTC, for a reason that is not" in result.out
 
 
 def test_a_host_that_cannot_be_read_is_not_one_without_mounts(host):
@@ -133,7 +133,7 @@ def test_a_posixfs_domain_is_not_covered(host, policy):
     result = host("nfs", "list", "--exit-code", *words)
     assert result.code == 3
     assert "not covered" in result.out
-    assert "no rule covers a PosixFS domain.\nfix: put proto=rdma" in result.out
+    assert "no rule covers a PosixFS domain.\nfix: add proto=rdma" in result.out
     assert "nfs check" not in result.out
     checked = host("nfs", "check", "10.0.0.1:/a", *words).out
     assert "no rule covers a PosixFS domain" in checked

@@ -61,7 +61,7 @@ def test_rule_that_prefers_rdma(host, no_network):
     assert ["fallback", f"{start}rsize=65536,nconnect=4,proto=tcp,retry=0"] in lines
     assert [
         "note",
-        "the engine's tcp is set aside: the rule says prefer-rdma",
+        "the engine's tcp is ignored: the rule says prefer-rdma",
     ] in lines
 
 
@@ -110,7 +110,7 @@ def test_a_name_that_the_facts_do_not_know(host, no_network):
     words = ["nfs", "mount-options", "nas:/e", "--policy", path, "--facts", RXE]
     shown = host(*words).out
     assert "warning    the address of nas is not known, taken to be IPv4\n" in shown
-    assert "fix        give the server's address in place of its name\n" in shown
+    assert "fix        give the server's address instead of its name\n" in shown
 
 
 def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
@@ -118,7 +118,7 @@ def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
     words = ["nfs", "mount-options", "10.0.0.9:/e", "--policy", path, "--facts", RXE]
     result = host(*words)
     assert result.code == 0
-    fix = "make the facts file with --route-to 10.0.0.9"
+    fix = "regenerate the facts file with --route-to 10.0.0.9"
     assert f"fix        {fix}\n" in result.out
     assert host(*words, "-o", "json").document["fix"] == fix
 

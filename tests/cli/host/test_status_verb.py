@@ -118,7 +118,7 @@ def test_marks_that_cannot_be_read_are_said(degraded):
     under(degraded.root, DEGRADED_JSON).write_text("{")
     result = degraded("status")
     assert "degraded  1 mount" in result.out
-    assert "and vdsmd has not noted why" in result.out
+    assert "for a reason that is not recorded" in result.out
     assert result.err.startswith("note: ")
     assert DEGRADED_JSON in result.err
     assert degraded("status", "-o", "json").document["problems"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Twenty exports of a silent server, connected in a call each."""
+"""Connect twenty exports of a silent server, in one call each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT_S = 10.0
 
 
 class SilentNetwork(FakeNetwork):
-    """Nobody answers; asking takes all the time there is."""
+    """No server answers; every question takes its whole timeout."""
 
     def __init__(self, site: Site) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The connection class in VDSM: the strict double, or VDSM_SOURCE."""
+"""Test the connection class in VDSM: the strict double, or VDSM_SOURCE."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ class TestExportWithoutRule:
         assert _reviewed(site).verdict == DEGRADED
 
     def test_a_policy_that_cannot_be_had_leaves_stock(self, site, caplog):
-        site.policy = None  # current() gives what rule_for() cannot take
+        site.policy = None  # current() returns what rule_for() does not accept
         assert site.connect(f"{NAS}:/e") == [0]
         assert site.options == [BASE]
-        assert "stays stock" in caplog.text
+        assert "mounted as stock VDSM does" in caplog.text
 
 
 class TestRequireRdma:
@@ -248,15 +248,15 @@ class TestRequireRdma:
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert "unmounting it again failed" in caplog.text
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
-        assert "is in the way; fix: umount" in caplog.text
-        # Whoever says TCP now may have it, and a rule that comes back may not.
+        assert "and still exists; fix: umount" in caplog.text
+        # A rule that says TCP now accepts it; a rule that requires RDMA again does not.
         rdma_rule = site.policy
         site.rule("tcp")
         assert site.connect(f"{NAS}:/e") == [0]
         site.policy = rdma_rule
         assert site.connect(f"{NAS}:/e") == [0]
         assert "already mounted over tcp" in caplog.text
-        # Once somebody has unmounted it, all is well again.
+        # After somebody has unmounted it, it can be mounted again.
         monkeypatch.setattr(site.vdsm.mount, "_mount", site.kernel.mount)
         umount(_mountpoint(site), force=True, lazy=True)
         assert site.connect(f"{NAS}:/e") == [0]
@@ -300,7 +300,7 @@ class TestRequireRdma:
         site.kernel.deny_access(f"{NAS}:/e")
         assert site.connect(f"{NAS}:/e") == [ACCESS]
         assert site.kernel.mounted() == []
-        assert f"{NAS}:/e: mounted, but its permissions keep VDSM out" in caplog.text
+        assert f"{NAS}:/e: mounted, but VDSM has no permission" in caplog.text
         assert "; fix: on the server give the exported directory" in caplog.text
         assert "chown 36:36" in caplog.text
 
@@ -413,11 +413,11 @@ class TestTcpRule:
         options = "rdma,port=20049,rsize=65536"
         assert site.connect(f"{NAS}:/e", mnt_options=options) == [0]
         assert site.options == [f"{BASE},rsize=65536,nconnect=4,proto=tcp"]
-        assert "the engine's rdma is set aside" in caplog.text
+        assert "the engine's rdma is ignored" in caplog.text
         assert not any(question[0] == "rdma" for question in site.network.asked)
 
     def test_is_stock_but_for_the_protocol(self, site):
-        # Patience too: a server that has just been started is tried for two minutes.
+        # As patient as stock: a server that was just started is tried for two minutes.
         site.rule("tcp")
         for options in ("", "retry=5", "hard,noac"):
             assert site.connect(f"{NAS}:/e", mnt_options=options) == [0]
@@ -468,8 +468,8 @@ class TestUnknownReadiness:
         assert len(site.kernel.mounts) == 1
         told = [line for line in caplog.text.splitlines() if "failed 0 s ago" in line]
         assert told
-        # The fix that the failed mount had.
-        assert all("; fix: on a Linux server put rdma=y" in line for line in told)
+        # The fix of the failed mount.
+        assert all("; fix: on a Linux server set rdma=y" in line for line in told)
 
     def test_is_forgotten_after_a_minute(self, site):
         site.rule("require-rdma")
@@ -492,14 +492,14 @@ class TestNewerEvidenceWins:
     def test_a_probe_that_says_ready_overrules_an_older_failure(self, site):
         site.rule("prefer-rdma")
         site.kernel.fail(NAS, "rdma", TIMED_OUT, times=1)
-        # With NFS 4 the second would share the connection of the first.
+        # With NFS 4 the second mount would share the connection of the first.
         assert site.connect(f"{NAS}:/e", protocol_version="3") == [0]
         site.now = 5
         assert site.connect(f"{NAS}:/f", protocol_version="3") == [0]
         assert site.kernel.mounted() == [(f"{NAS}:/e", "tcp"), (f"{NAS}:/f", "rdma")]
 
     def test_a_failure_newer_than_the_probe_decides_for_the_others(self, site):
-        # Such as a server whose RDMA CM answers while nfsd hangs: 40 s a mount.
+        # For example a server whose RDMA CM answers while nfsd hangs: 40 s per mount.
         site.rule("require-rdma")
         site.kernel.fail(NAS, "rdma", TIMED_OUT)
         exports = [f"{NAS}:/e{n}" for n in range(5)]
@@ -507,7 +507,7 @@ class TestNewerEvidenceWins:
         assert len(site.kernel.mounts) == 1
 
     def test_a_failure_of_nfs_3_says_nothing_about_4(self, site):
-        # The MOUNT protocol of NFS 3 goes over TCP.
+        # The MOUNT protocol of NFS 3 uses TCP.
         site.rule("require-rdma")
         site.kernel.fail(NAS, "rdma", b"mount.nfs: No route to host\n", times=1)
         definitions = [
@@ -520,7 +520,7 @@ class TestNewerEvidenceWins:
 
 
 class TestNameOfBothFamilies:
-    """Stock mount.nfs tries all addresses; ``proto=`` ties it to one family."""
+    """Stock mount.nfs tries all addresses; ``proto=`` limits it to one family."""
 
     @pytest.fixture
     def nas(self, site):
@@ -578,7 +578,7 @@ class TestNameOfBothFamilies:
         nas.rule("require-rdma", server="nas", settle_timeout=30)
         nas.kernel.addresses["nas"] = NAS
         nas.root.no_route(NAS6)
-        # A second port that nothing is plugged into.
+        # A second port without a cable.
         nas.root.rdma_device("rxe1")
         nas.root.rdma_port("rxe1", state="1: DOWN", link_layer="Ethernet")
         nas.root.uptime(0)
@@ -591,7 +591,7 @@ class TestNameOfBothFamilies:
         assert site.options == [BASE]
 
     def test_tcp_rule_for_a_name_of_which_no_family_answers(self, nas):
-        # mount.nfs may take either, as it may with stock VDSM.
+        # mount.nfs may use either, as with stock VDSM.
         nas.rule("tcp", server="nas")
         nas.network.tcp.clear()
         assert nas.connect("nas:/e") == [0]
@@ -650,7 +650,7 @@ class TestManyAtOnce:
     def test_tcp_is_asked_first_where_there_are_more_servers_than_threads(
         self, site, monkeypatch
     ):
-        """After a boot each of the others may wait for its port as long as it may."""
+        """After a boot each of the others may wait for its port until the timeout."""
         monkeypatch.setattr(connection, "SERVERS_AT_ONCE", 1)
         rules = (
             NfsRule(1, "rdma", NAS, "*", "require-rdma"),
@@ -706,7 +706,7 @@ class TestManyAtOnce:
         good_and_dead = [MOUNT_FAILED, 0, MOUNT_FAILED, 0]
         assert site.connect(*exports) == [*good_and_dead, 0, 0, 0]
         assert sorted(seen) == dead
-        # What needs no answer comes first.
+        # Exports that need no answer come first.
         assert site.kernel.mounts[0].server == "10.99.0.8"
 
     def test_mounts_are_made_one_after_the_other(self, site):
@@ -814,13 +814,13 @@ class TestManyAtOnce:
                 calls += [pool.submit(site.connect, f"{NAS}:/e") for _ in range(2)]
                 site.wait_for_callers(3)
             assert [call.result(60) for call in calls] == [[MOUNT_FAILED]] * 3
-        # Each with its reason, and mount was not run again for the others.
+        # Each has its reason, and mount was not run again for the others.
         failed = [
             r for r in caplog.records if "Connection timed out" in str(r.exc_info)
         ]
         assert len(failed) == 3
         assert len(site.kernel.mounts) == 1
-        # Whoever comes later tries for themselves.
+        # A later caller tries by itself.
         site.now = 60
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert len(site.kernel.mounts) == 2
@@ -855,7 +855,7 @@ class TestManyAtOnce:
             assert hanging.wait(60)
             object.__setattr__(site.shared, "wait_for_other_s", 0.0)
             assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
-            assert "another call for this export is still under way" in caplog.text
+            assert "another call for this export is still running" in caplog.text
         assert first.result(60) == [0]
 
     def test_it_waits_as_long_as_a_mount_may_take(self, site):
@@ -906,7 +906,7 @@ class TestManyAtOnce:
             first = pool.submit(site.connect, f"{NAS}:/e")
             assert hanging.wait(60)
             object.__setattr__(site.shared, "wait_for_other_s", 0.0)
-            # As stock: there is nothing to unmount yet.
+            # As in stock VDSM: nothing can be unmounted yet.
             assert site.vdsm.disconnect(definition)[0][1] == GENERAL
             assert len(site.kernel.umounts) == 1
         assert first.result(60) == [0]
@@ -967,7 +967,7 @@ class TestTransportThatCannotBeTold:
         blind(site)
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert site.kernel.mounted() == []
-        assert "over which transport cannot be told" in caplog.text
+        assert "its transport could not be determined" in caplog.text
         assert "unmounted again; fix: " in caplog.text
 
     @pytest.mark.parametrize("rule", ["prefer-rdma", "tcp"])
@@ -976,7 +976,7 @@ class TestTransportThatCannotBeTold:
         blind(site)
         assert site.connect(f"{NAS}:/e") == [0]
         assert len(site.kernel.mounted()) == 1
-        assert "over which transport cannot be told" in caplog.text
+        assert "its transport could not be determined" in caplog.text
         assert "degraded" in caplog.text
 
     def test_takes_down_no_mount_that_was_there(self, site, blind):
@@ -997,11 +997,11 @@ class TestTransportThatCannotBeTold:
 
         monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
         assert site.connect(f"{NAS}:/e", f"{NAS}:/e") == [MOUNT_FAILED] * 2
-        assert "is in the way; fix: umount" in caplog.text
+        assert "and still exists; fix: umount" in caplog.text
 
 
 def _reviewed(site: Site) -> MountReview:
-    """Judge the one mount as ``nfs list`` does, in the place that VDSM really has."""
+    """Review the mount as ``nfs list`` does, at the real path of VDSM."""
     (mount,) = site.root.reader().nfs_mounts()
     place = f"{VDSM_MOUNTS}/{Path(mount.mountpoint).name}"
     return review(replace(mount, mountpoint=place), site.policy)

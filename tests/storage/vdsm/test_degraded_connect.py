@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Degraded mounts: marked with since when and why, told once, and healed."""
+"""Test degraded mounts: their marks have time and reason, are logged once, and end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEGRADED_WARNING = "this mount is degraded"
 
 
 def marks(site: Site) -> list[DegradedMark]:
-    """What a reader of the host sees."""
+    """Return the facts that a reader of the host gets."""
     problems: list[str] = []
     found = list(site.root.reader().degraded_marks(problems))
     assert problems == []
@@ -32,7 +32,7 @@ def marks(site: Site) -> list[DegradedMark]:
 
 
 def told(caplog) -> int:
-    """How often the log says that a mount is degraded; begins anew."""
+    """Return how often the log says that a mount is degraded, and clear it."""
     count = sum(
         DEGRADED_WARNING in record.getMessage()
         for record in caplog.records
@@ -49,7 +49,7 @@ def disconnect(site: Site) -> None:
 
 @pytest.fixture
 def fallen_back(site: Site, caplog) -> Site:
-    """An export that prefers RDMA, over TCP because nothing listens; a minute ago."""
+    """An export that prefers RDMA, mounted over TCP a minute ago without a listener."""
     site.rule("prefer-rdma")
     site.network.rdma.clear()
     assert site.connect(EXPORT) == [0]
@@ -64,7 +64,7 @@ def by_hand(site: Site, protocol: str = "tcp") -> None:
 
 
 def _show_another_transport(site: Site) -> None:
-    """Let mountstats say tcp where mountinfo says rdma."""
+    """Let mountstats say tcp although mountinfo says rdma."""
     reader = site.shared.surroundings.reader
     mounts = reader.nfs_mounts
 
@@ -93,7 +93,7 @@ class TestMark:
             wanted="prefer-rdma",
             transport="tcp",
             reason=f"{NAS} refuses RDMA connections",
-            since="2023-11-14T23:13:17Z",  # 3 s before the hour of uptime is full
+            since="2023-11-14T23:13:17Z",  # 3 s before an hour of uptime
             mounted_s=3597.0,
         )
 
@@ -113,7 +113,7 @@ class TestMark:
         site.rule("prefer-rdma")
         assert site.connect(EXPORT) == [0]
         (mark,) = marks(site)
-        assert "rdma was asked for, but the kernel mounted over tcp" in mark.reason
+        assert "rdma was requested, but the kernel mounted over tcp" in mark.reason
         assert "nfsmount.conf" in mark.fix
         assert told(caplog) == 1
 
@@ -140,7 +140,7 @@ class TestMark:
         assert (mark.wanted, mark.transport) == (transport, found)
         assert mark.since == "2023-11-14T23:13:17Z"
         assert mark.reason == (
-            "it was mounted already when vdsmd first saw it, at 2023-11-14 23:23:20 UTC"
+            "it was already mounted when vdsmd first saw it, at 2023-11-14 23:23:20 UTC"
         )
 
     def test_of_a_transport_that_cannot_be_told(self, site, caplog, monkeypatch):
@@ -151,7 +151,7 @@ class TestMark:
         (mark,) = marks(site)
         assert (mark.wanted, mark.transport) == ("prefer-rdma", "unproven")
         assert "mountinfo: proto=rdma, mountstats: xprt: tcp" in mark.reason
-        # Neither the next connect nor a restart tells it again.
+        # Neither the next connect nor a restart logs it again.
         assert site.connect(EXPORT) == [0]
         site.start_vdsmd()
         _show_another_transport(site)
@@ -169,7 +169,7 @@ class TestMark:
         assert told(caplog) == 1
         (mark,) = marks(site)
         assert mark.transport == "unproven"
-        assert "it was mounted already" in mark.reason
+        assert "it was already mounted" in mark.reason
 
     def test_is_not_set_on_what_is_as_the_rule_says(self, site):
         site.rule("tcp")
@@ -228,7 +228,7 @@ class TestToldOnce:
         assert fallen_back.connect(EXPORT) == [0]
         assert told(caplog) == 1
         (mark,) = marks(fallen_back)
-        # Why it is so has not changed.
+        # The reason has not changed.
         assert mark.wanted == "require-rdma"
         assert mark.reason == f"{NAS} refuses RDMA connections"
         assert mark.since == "2023-11-14T23:13:17Z"
@@ -273,7 +273,7 @@ class TestFileTrouble:
         site.rule("prefer-rdma")
         site.network.rdma.clear()
         assert site.connect(EXPORT, f"{NAS}:/f") == [0, 0]
-        assert caplog.text.count("is of no use") == 1
+        assert caplog.text.count("is invalid and is ignored") == 1
         assert len(marks(site)) == 2
 
     def test_without_the_folder_all_goes_on_and_one_line_says_so(self, site, caplog):
@@ -284,7 +284,7 @@ class TestFileTrouble:
         assert caplog.text.count("cannot be written (No such file or directory)") == 1
         assert "fix: systemd-tmpfiles --create" in caplog.text
         assert told(caplog) == 2
-        # What could not be written is known all the same.
+        # A mark that could not be written is still in memory.
         assert site.connect(EXPORT) == [0]
         assert told(caplog) == 0
         site.marks_file.parent.mkdir()
@@ -300,6 +300,6 @@ class TestFileTrouble:
         site.network.rdma.clear()
         assert site.connect(EXPORT) == [0]
         assert site.kernel.mounted() == [(EXPORT, "tcp")]
-        assert "marking failed; please report this" in caplog.text
+        assert "updating its mark failed; please report this" in caplog.text
         # At the next connect it is an existing mount.
         assert site.connect(EXPORT) == [0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The launcher ``vdsmd`` when nothing is wrong, in processes of its own."""
+"""Test the launcher ``vdsmd`` without faults, in separate processes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The whole way from the unit's ExecStart to vdsmd, held to stock's own way."""
+"""Compare the chain from the unit's ExecStart to vdsmd with that of stock VDSM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOGGER_TEXT = """#!/bin/sh
 
 
 class Service(Host):
-    """A host with daemonAdapter, on which units' ExecStart are run."""
+    """A host with daemonAdapter, which runs the ExecStart of units."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,7 +35,7 @@ class Service(Host):
         adapter = self.root / ADAPTER_PATH[1:]
         adapter.write_text(text.replace("#!/usr/bin/python3", f"#!{sys.executable}"))
         adapter.chmod(0o755)
-        # Less than 0 is root's to ask for.
+        # Only root may set less than 0.
         self.change_vdsm("config", "\nconfig.set('vars', 'vdsm_nice', '1')")
         self.programs = self.root / "programs"
         self.programs.mkdir()
@@ -44,7 +44,7 @@ class Service(Host):
         logger.chmod(0o755)
 
     def run_unit(self, *files: str, shell: str = "") -> tuple[int, str]:
-        """Run what systemd would of the unit's ``files``; exit code and output."""
+        """Run the ExecStart of the unit's ``files``; return exit code and output."""
         words = systemd_unit.exec_start(files)
         below = f"{self.root}{LIBEXEC}"
         words = [word.replace(LIBEXEC, below) for word in words]
@@ -82,7 +82,7 @@ OF_STOCK = ("folder", "umask", "nice", "files", "signals", "environment", "sys.p
 
 @pytest.mark.parametrize("shell", _shells())
 def test_the_dropin_starts_the_launcher_with_everything_as_stock(service, shell):
-    # As stock does: some libraries of VDSM's add to sys.path.
+    # As in stock VDSM: some libraries of VDSM add to sys.path.
     text = service.stock.read_text()
     service.stock.write_text(text.replace("\nstate(", "\nimport vdsm.vdsmd\nstate("))
     stock = service.state(STOCK_UNIT)
@@ -99,7 +99,7 @@ def _without_execute(path):
 
 
 def _interpreter_refused(path):
-    """What fapolicyd makes of a file that it does not trust: execve fails, -x not."""
+    """fapolicyd does not trust the file: execve fails, but test -x does not."""
     _, rest = path.read_bytes().split(b"\n", 1)
     path.write_bytes(b"#!/nonexistent/python3\n" + rest)
 
@@ -123,7 +123,7 @@ def _cut_before(text):
 
 
 def _nuls(first, last):
-    """Tenths of the file that are NULs, as after a power cut."""
+    """The tenths of the file that are NULs, as after a power cut."""
 
     def overwrite(path):
         data = bytearray(path.read_bytes())
@@ -193,7 +193,7 @@ def test_what_is_no_file_in_the_launchers_place_is_not_waited_for(service, shell
 
 
 def test_a_launcher_cut_at_any_byte_never_says_that_it_is_whole(monkeypatch, capsys):
-    """Without a process each; those of DAMAGES go all the way."""
+    """Without one process each; those of DAMAGES run the whole chain."""
 
     def refused(*_):
         pytest.fail("asked whether it is whole, it started something")
@@ -207,7 +207,7 @@ def test_a_launcher_cut_at_any_byte_never_says_that_it_is_whole(monkeypatch, cap
             code = compile(text[:end], str(LAUNCHER), "exec")
         except SyntaxError:
             continue
-        with contextlib.suppress(Exception):  # cut in a name, say
+        with contextlib.suppress(Exception):  # for example, cut in a name
             exec(code, {"__name__": "__main__", "__file__": str(LAUNCHER)})
         # The last newline may be missing.
         assert capsys.readouterr().out == ("whole\n" if end > len(text) - 2 else "")
@@ -242,7 +242,7 @@ def test_the_dropin_changes_execstart_only():
 
 
 def test_systemd_reads_the_dropin_as_we_do(tmp_path):
-    """systemd's own check of the unit, where it is installed."""
+    """Check the unit with systemd's own tool, if it is installed."""
     unit = tmp_path / "vdsmd.service"
     unit.write_text(STOCK_UNIT)
     folder = tmp_path / "vdsmd.service.d"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whatever is wrong before VDSM's main(), stock VDSM runs, and syslog says why."""
+"""Check that after any error before VDSM's main() stock VDSM runs, with a reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _deny(part):
 
 
 SERVER = "storage/storageServer"
-# A whole VDSM, only with another name: its own constructor finds what it calls.
+# A complete VDSM with another name: its own constructor finds what it calls.
 RENAMED_LOCAL_PATH = """
 _stock_init = MountConnection.__init__
 MountConnection._getPath = MountConnection._getLocalPath
@@ -68,15 +68,15 @@ NFSConnection.__init__ = _init
 """
 MUTE = "class Mute(Exception):\n def __str__(self): 1 / 0\nraise Mute"
 
-# What is wrong, and what the line in syslog must say of it.
+# The fault, and what the line in syslog must say about it.
 FAULTS = {
     "not enabled": (lambda host: host.enabled.unlink(), "run ovirt-rdma-host enable"),
     "another mode is on": (
         lambda host: host.enabled.write_text("mode: host\n"),
-        "/etc/ovirt-rdma/enabled does not say that mode vdsmd is on",
+        "/etc/ovirt-rdma/enabled does not enable mode vdsmd",
     ),
     "the marker may not be read": (_deny("etc/ovirt-rdma"), "Permission denied"),
-    # VDSM is another one.
+    # VDSM is different.
     "VDSM's daemon is missing": (_remove("vdsmd"), "No module named 'vdsm.vdsmd'"),
     "VDSM's storage is missing": (_remove(SERVER), "storageServer"),
     "an import fails deep inside": (
@@ -149,7 +149,7 @@ FAULTS = {
         _change(SERVER, OTHER_FOR_SUBCLASSES),
         "a connection without a rule has options",
     ),
-    # Our package is another one, or not there.
+    # Our package is different, or missing.
     "our package is gone": (
         _ours("raise ModuleNotFoundError(\"No module named 'ovirt_rdma'\")"),
         "ModuleNotFoundError: No module named 'ovirt_rdma'",
@@ -160,7 +160,7 @@ FAULTS = {
     "our package may not be read": (_deny("storage/vdsm/"), "Permission denied"),
     "memory is short": (_ours("raise MemoryError"), "MemoryError"),
     "no end of calls": (_ours("def f(): f()\nf()"), "RecursionError"),
-    # Words that syslog does not take as they are.
+    # Texts that syslog does not accept unchanged.
     "a null in the words": (_ours("raise ValueError('a\\0b')"), "ValueError: a b ("),
     "lines and umlauts in the words": (
         _ours("raise ValueError('ä\\nb\\udc80')"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""vdsmd's SELinux context with our drop-in is the one that stock has.
+"""Check that vdsmd's SELinux context with our drop-in is that of stock VDSM.
 
-No policy runs here. The tables are facts of fedora-selinux/selinux-policy: which type
+No policy is loaded. The tables are facts of fedora-selinux/selinux-policy: which type
 a program's file has, and which domain and range a process gets that executes a file of
 that type. Five states: the last of the branches c9s, c10s and rawhide that were read
 (October 2024; c10s February), the commit that labelled VDSM's daemons (April 2022), and
@@ -23,15 +23,15 @@ one before it is the same where only one is named):
   the one before it neither. All else below /usr/libexec: kernel/corecommands.fc:316 /
   316 / 265 / 315. /bin/sh is bash (:215 / 215 / 163 / 215).
 
-That sanlock may end vdsmd hangs on it: contrib/sanlock.te:158-159, for virtd_t only.
+sanlock may only end vdsmd in virtd_t: contrib/sanlock.te:158-159.
 
-The transitions of c9s were looked up in a compiled policy too: with the Debian packages
+The transitions of c9s were also found in a compiled policy: with the Debian packages
 checkpolicy, semodule-utils, setools, m4 and gawk, a checkout of the branch, `make
 TYPE=mcs NAME=targeted DISTRO=redhat MONOLITHIC=n UBAC=n SYSTEMD=y conf base.pp ...`
-(interfaces of policies that are packaged apart, as container's, need a stub),
-semodule_link, semodule_expand, then `sesearch -T -s init_t -c process` and the like.
+(interfaces of policies with their own packages, such as container's, need a stub),
+semodule_link, semodule_expand, then `sesearch -T -s init_t -c process` etc.
 
-Of a script the kernel takes the script's file, not the interpreter's.
+For a script the kernel uses the type of the script's file, not the interpreter's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ VIRTD = ("virtd_t", "s0-s0:c0.c1023")
 UNCONFINED = ("unconfined_service_t", "s0")
 INITRC = ("initrc_t", "s0")
 
-# (domain, type of the file that it executes): what the process gets; None: no change.
+# (domain, type of the executed file): the domain of the process; None: no change.
 TRANSITIONS: dict[tuple[str, str], Context | None] = {
     ("init_t", "virtd_exec_t"): VIRTD,
     ("init_t", "bin_t"): UNCONFINED,
@@ -73,7 +73,7 @@ EVERYWHERE = {
     LAUNCHER_PATH: "bin_t",
 }
 LABELLED = {**EVERYWHERE, ADAPTER: "virtd_exec_t", STOCK_PATH: "virtd_exec_t"}
-# What a program's file is, in each state of the policy.
+# The type of a program's file, in each state of the policy.
 POLICIES = {
     "c9s 73a2d29ae": LABELLED,
     "c10s e0e55ecfd": LABELLED,
@@ -84,9 +84,7 @@ POLICIES = {
 
 
 def programs(words: list[str], launched: str) -> list[str]:
-    """The programs that take each other's place, the script's ``$run`` being
-    ``launched``.
-    """
+    """Return the programs that replace each other; ``$run`` is ``launched``."""
     first, rest = words[0], words[1:]
     if first == ADAPTER:  # each of -0, -1 and -2 has a value
         while rest[0].startswith("-"):
@@ -104,7 +102,7 @@ def programs(words: list[str], launched: str) -> list[str]:
 
 
 def context(policy: str, chain: list[str]) -> Context:
-    """What systemd's child has become at the end of ``chain``."""
+    """Return the context of systemd's child at the end of ``chain``."""
     now = INIT
     for program in chain:
         now = TRANSITIONS[now[0], POLICIES[policy][program]] or now
@@ -137,7 +135,7 @@ def test_vdsmd_has_the_domain_and_range_of_stock(policy, way):
 
 def test_stock_is_where_sanlock_may_end_it_since_vdsm_is_labelled():
     wanted = dict.fromkeys(POLICIES, VIRTD)
-    # The domain hangs on the first program alone.
+    # The domain depends on the first program only.
     wanted["cbf9b2f25"] = wanted["before cbf9b2f25"] = UNCONFINED
     assert {policy: of_stock(policy) for policy in POLICIES} == wanted
 
@@ -150,7 +148,7 @@ def test_stock_is_where_sanlock_may_end_it_since_vdsm_is_labelled():
     ],
 )
 def test_other_first_programs_end_elsewhere(start, policy, wrong):
-    """Why daemonAdapter is first: neither of these is as stock with every policy."""
+    """daemonAdapter must be first: these differ from stock with at least one policy."""
     unit = f"[Service]\nExecStart={start} -c 'exec /usr/bin/env -u _ {ADAPTER} $run'"
     ended = of_unit(policy, unit, launched=LAUNCHER_PATH, then=())
     assert ended == wrong != of_stock(policy)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Exports of a server of which others are mounted over the other transport."""
+"""Test exports of a server that has mounts over the other transport."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE_CONNECTION = (
     f"{ISO} is mounted over TCP, and the kernel uses one connection for all NFS 4.2 "
     "mounts of a server"
 )
-AGREE = "let the policy want one transport for all NFS 4 exports of the server"
+AGREE = "choose one transport for all NFS 4 exports of the server in the policy"
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def place_of_mounts(site: Site, monkeypatch) -> None:
 
 @pytest.fixture
 def mixed(site: Site) -> Site:
-    """``/vm`` is to have the rule of the test; ``/iso`` stands over TCP, as stock."""
+    """``/vm`` gets the rule of the test; ``/iso`` is mounted over TCP, as stock."""
     assert site.connect(ISO) == [0]
     assert site.kernel.mounted() == [(ISO, "tcp")]
     return site
@@ -100,7 +100,7 @@ def test_of_a_mount_that_is_not_seen_any_more(mixed, caplog):
     vm_rule(mixed, "require-rdma")
     assert mixed.connect(VM) == [MOUNT_FAILED]
     assert "such as one that was unmounted while in use; unmounted again" in caplog.text
-    assert "fix: end what still uses an unmounted file system" in caplog.text
+    assert "fix: stop the programs that still use an unmounted" in caplog.text
 
 
 def test_nfsmount_conf_is_blamed_where_it_is_its_port(mixed, caplog, monkeypatch):
@@ -111,7 +111,7 @@ def test_nfsmount_conf_is_blamed_where_it_is_its_port(mixed, caplog, monkeypatch
 
     monkeypatch.setattr(mixed.vdsm.mount, "_mount", forced)
     assert mixed.connect(VM) == [MOUNT_FAILED]
-    assert "which settings of nfsmount.conf can cause" in caplog.text
+    assert "which settings in nfsmount.conf can cause" in caplog.text
 
 
 def test_a_mount_by_hand_that_is_in_the_way(site, caplog):
@@ -126,7 +126,7 @@ def test_mounts_that_fell_back_together_are_healed_together(site):
     site.network.rdma.clear()
     assert site.connect(VM, ISO) == [0, 0]
     found = judged(site, VM)
-    # The policy is right; only all of them together come to RDMA.
+    # The policy is valid, but only all of them together can change to RDMA.
     assert (found.against, [m.source for m in found.others]) == ((), [ISO])
     assert found.reason == f"{NAS} refuses RDMA connections"
     assert AGREE not in found.fix
@@ -138,5 +138,5 @@ def test_one_that_was_there_before_vdsmd(mixed):
     vm_rule(mixed, "prefer-rdma")
     assert mixed.connect(VM) == [0]
     (mark,) = mixed.root.reader().degraded_marks([])
-    assert mark.reason.startswith("it was mounted already when vdsmd first saw it")
+    assert mark.reason.startswith("it was already mounted when vdsmd first saw it")
     assert mark.reason.endswith(f"; {ONE_CONNECTION}")

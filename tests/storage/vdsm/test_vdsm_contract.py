@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ovirt-rdma relies on when VDSM connects and disconnects.
+"""Check VDSM's behaviour in connect and disconnect on which ovirt-rdma relies.
 
 Run against the double and against a real source; a difference between the two
-is a fault of the double, or news about VDSM.
+is a bug of the double, or a change in VDSM.
 """
 
 from __future__ import annotations

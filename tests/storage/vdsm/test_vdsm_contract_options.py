@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ovirt-rdma relies on in the connections that VDSM makes.
+"""Check the properties of VDSM's connections on which ovirt-rdma relies.
 
 Run against the double and against a real source; a difference between the two
-is a fault of the double, or news about VDSM.
+is a bug of the double, or a change in VDSM.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def test_the_local_path_is_the_escaped_export(
 ) -> None:
     connection = vdsm.create(definition(connection=export))
 
-    # hsm._prefetchDomains asks exactly this.
+    # hsm._prefetchDomains makes exactly this check.
     assert connection._mountCon._getLocalPath() == str(tmp_path / "mnt" / folder)
     assert connection._mountCon.remotePath == spec
     assert connection.id == "1"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The VDSM that the tests load: in child processes, with real mounts, by name."""
+"""Test loading VDSM for the tests: in child processes, with real mounts, by name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def test_real_mounts_mount_and_check_the_access_of_vdsm_and_qemu(
     attempt = [*private, "mount", "-t", "tmpfs", "x", str(tmp_path)]
     if subprocess.run(attempt, capture_output=True, check=False).returncode:
         pytest.skip("needs root and mount namespaces")
-    base = Path("/run") / tmp_path.name  # pytest's folders keep other users out
+    base = (
+        Path("/run") / tmp_path.name
+    )  # other users have no access to pytest's folders
     tests = Path(__file__).parents[2]
     done = subprocess.run(
         [*private, sys.executable, "-c", REAL_MOUNT, str(tests), str(base)],

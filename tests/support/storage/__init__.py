@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM, its kernel and its network, for tests of mounts."""
+"""Provide VDSM, its kernel and its network for tests of mounts."""

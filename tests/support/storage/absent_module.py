@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Stands in, under its name, for a library that is not installed.
+"""Stand in for a library that is not installed, under its name.
 
-Names can be imported, subclassed and named in ``except``; calling anything
-raises, so a test can never pass on what this module pretends.
+Names can be imported, subclassed and used in ``except``; every call raises, so no test
+can pass because of this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__path__: list[str] = []  # so that submodules are looked for, and found below
+__path__: list[str] = []  # so that submodules are searched, and found below
 
 
 class _Absent(type):

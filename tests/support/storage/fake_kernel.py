@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""mount(8), umount(8) and the kernel's mount table, for tests without a kernel.
+"""Simulate mount(8), umount(8) and the kernel's mount table for tests.
 
 Every server answers on tcp 2049 and rdma 20049 until a test says otherwise.
 Rules of mount.nfs and the kernel, as measured in the lab (nfs-utils 2.6.2, Linux
@@ -9,10 +9,10 @@ Rules of mount.nfs and the kernel, as measured in the lab (nfs-utils 2.6.2, Linu
 * a TCP mount with the RDMA port is refused, and the reverse;
 * a named transport fits IPv6 only as ``proto=rdma6`` or ``proto=tcp6``, and IPv4
   only without the 6; ``rdma6`` without ``proto=`` is no option;
-* an NFS 4 mount takes the connection, so the transport, of a mount that stands and
-  has the same minor version and address;
-* what failed with ``retry=0`` and what would have been tried for two minutes both
-  fail at once: look at the options in ``mounts``.
+* an NFS 4 mount uses the connection, and so the transport, of an existing mount with
+  the same minor version and address;
+* mounts with ``retry=0`` and mounts that would be tried for two minutes both fail at
+  once: compare the options in ``mounts``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Answer:
 class FakeKernel:
     """The mount table below ``root``/proc and the servers that tests describe.
 
-    ``mounts`` and ``umounts`` list what was asked for, also what failed.
+    ``mounts`` and ``umounts`` list all requests, also those that failed.
     ``addresses`` resolves server names; an unlisted name is 192.0.2.10.
     """
 
@@ -116,7 +116,7 @@ class FakeKernel:
     def proc_mounts(self) -> Path:
         return self.root / "proc/mounts"
 
-    # What a test says about servers
+    # For tests: the state of servers
 
     def fail(
         self,
@@ -126,7 +126,7 @@ class FakeKernel:
         rc: int = 32,
         times: Optional[int] = None,
     ) -> None:
-        """Make mounts from ``server`` over ``protocol`` fail, ``times`` times."""
+        """Let mounts from ``server`` over ``protocol`` fail, ``times`` times."""
         self._answers.append(_Answer(server, protocol, rc, err, times))
 
     def listen(self, server: str, protocol: str, port: int) -> None:
@@ -137,7 +137,7 @@ class FakeKernel:
     def hold(
         self, server: str, protocol: Optional[str] = None
     ) -> Iterator[threading.Event]:
-        """Keep mounts from ``server`` hanging until the block ends.
+        """Let mounts from ``server`` hang until the block ends.
 
         Yields an event that is set once a mount hangs.
         """
@@ -155,46 +155,46 @@ class FakeKernel:
             assert self._called.wait_for(lambda: len(self.mounts) >= count, 60)
 
     def deny_access(self, spec: str, error: Optional[OSError] = None) -> None:
-        """Let VDSM's access check fail on this mount: with ``error``, or because
-        the permissions do not let vdsm in.
+        """Let VDSM's access check fail on this mount: with ``error``, or because vdsm
+        has no permission.
         """
         self._access[spec] = error or PermissionError(spec)
 
     def mount_before(self, spec: str, file: str, options: str) -> None:
-        """Put an NFS mount in the table that nobody in this test asked for."""
+        """Add an NFS mount to the table that existed before the test."""
         Path(file).mkdir(parents=True, exist_ok=True)
         call = MountCall(spec, file, options, "nfs")
         with self._lock:
             self._add(call)
 
     def detach(self, file: str) -> None:
-        """Unmount as ``umount -l`` does it to a mount in use: its connection stays."""
+        """Unmount like ``umount -l`` of a mount in use: its connection stays."""
         with self._lock:
             self._detached += [m for m in self._table if m.file == file]
             self._table = [m for m in self._table if m.file != file]
             self._show()
 
     def pass_time(self, seconds: int) -> None:
-        """Let the mounts that stand grow older."""
+        """Let the existing mounts grow older."""
         with self._lock:
             self._table = [replace(m, age_s=m.age_s + seconds) for m in self._table]
             self._show()
 
-    # What the mount table says
+    # For tests: the mount table
 
     def mounted(self) -> list[tuple[str, str]]:
-        """The mounts that stand, as (spec, protocol shown)."""
+        """Return the existing mounts, as (spec, protocol shown)."""
         with self._lock:
             return [(e.spec, e.protocol) for e in self._table]
 
     def access_error(self, file: str) -> Optional[OSError]:
-        """The error of the access check on the mount at ``file``, if any."""
+        """Return the error of the access check on the mount at ``file``, if any."""
         with self._lock:
             seen = [e.spec for e in self._table if e.file == file]
         assert seen, f"access check on {file}, where nothing is mounted"
         return self._access.get(seen[-1])
 
-    # What VDSM calls
+    # Called by VDSM
 
     def mount(
         self,
@@ -210,9 +210,9 @@ class FakeKernel:
         with self._lock:
             self.mounts.append(call)
             self._called.notify_all()
-        for held in [h for h in self._holds if h.fits(call)]:
-            held.reached.set()
-            assert held.gate.wait(60), f"nobody let {call} go on"
+        for hold in [hold for hold in self._holds if hold.fits(call)]:
+            hold.reached.set()
+            assert hold.gate.wait(60), f"nothing released {call}"
         with self._lock:
             failure = self._failure(call)
             if failure is None:

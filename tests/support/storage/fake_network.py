@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Servers on a network that answers at once, and remembers what it was asked."""
+"""Simulate servers on a network that answers at once and records the questions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 
 
 class FakeNetwork:
-    """Addresses of names, TCP ports that answer, and what RDMA ports answer.
+    """Addresses of names, TCP ports that answer, and the answers of RDMA ports.
 
-    ``rdma`` maps ``(address, port)`` to a verdict; what is not in it refuses.
+    ``rdma`` maps ``(address, port)`` to a verdict; all others refuse.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host with VDSM and our launcher below a folder, to start vdsmd on.
+"""Make a host with VDSM and our launcher below a folder, and start vdsmd on it.
 
 Processes are real; stock vdsmd, VDSM's main(), syslog and logger(1) are stand-ins
-that say what they got.
+that report what they got.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DROPIN = LAUNCHER.parents[1] / "systemd/vdsmd.service.d/50-ovirt-rdma.conf"
 STOCK_PATH = "/usr/libexec/vdsm/vdsmd"
 LAUNCHER_PATH = "/usr/libexec/ovirt-rdma/launcher/vdsmd"
 
-# What a process got from those that started it.
+# What a process got from its parents.
 STATE_TEXT = """
 import json, os, sys
 def state(ran, **more):
@@ -37,7 +37,7 @@ def state(ran, **more):
         **more}))
 """
 STOCK_TEXT = f"#!{sys.executable}\n{STATE_TEXT}\nstate('stock')\n"
-# What stands in for VDSM's main(): it tells what was registered when it ran.
+# Stands in for VDSM's main(): it reports what was registered when it ran.
 MAIN_TEXT = f"""
 {STATE_TEXT}
 from vdsm.storage import storageServer
@@ -53,11 +53,11 @@ def syslog(priority, line):
     with open({log!r}, "wb", 0) as pipe:
         pipe.write(line.encode("ascii") + b"\\n")
 """
-# The unit asks the launcher without a PYTHONPATH.
+# The unit runs the launcher's check without a PYTHONPATH.
 _FAKE_SYSLOG = (
     "sys.path.insert(0, {folder!r}); import fake_syslog as syslog; del sys.path[0]"
 )
-# sitecustomize: the processes may not open what has this in its path.
+# sitecustomize: the processes cannot open paths that contain this.
 DENY_TEXT = """
 import sys
 def deny(event, arguments):
@@ -69,7 +69,7 @@ sys.addaudithook(deny)
 
 @dataclass
 class Host:
-    """Stock vdsmd, our launcher, VDSM's modules and the enabled marker in ``root``."""
+    """Puts stock vdsmd, our launcher, VDSM's modules and the marker into ``root``."""
 
     root: Path
     vdsm_path: Path
@@ -88,7 +88,7 @@ class Host:
         self._write_launcher()
         self.enabled.write_text("mode: vdsmd\n")
         self.extra.mkdir()
-        # A pipe, which takes lines where a full disk does not.
+        # A pipe, which accepts lines even if the disk is full.
         pipe = self.root / "log"
         os.mkfifo(pipe)
         self._log = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
@@ -113,7 +113,7 @@ class Host:
 
     @property
     def log(self) -> list[str]:
-        """The lines of syslog since this was last asked."""
+        """Return the lines of syslog since the last call."""
         try:
             return os.read(self._log, 1 << 16).decode().splitlines()
         except BlockingIOError:
@@ -135,11 +135,11 @@ class Host:
         (self.extra / "ovirt_rdma.py").write_text(text)
 
     def deny(self, part: str) -> None:
-        """Let every open() of a path with ``part`` in it fail, as SELinux does."""
+        """Let every open() of a path that contains ``part`` fail, as SELinux does."""
         (self.extra / "sitecustomize.py").write_text(DENY_TEXT.format(part=part))
 
     def environment(self, **more: str) -> dict[str, str]:
-        """What vdsmd's unit gives daemonAdapter."""
+        """Return the arguments of daemonAdapter in vdsmd's unit."""
         folders = [str(self.extra), str(self.vdsm_path), *_package_folders()]
         path = os.environ["PATH"]
         return {
@@ -152,8 +152,8 @@ class Host:
     def run(
         self, command: list[str], environment: dict[str, str], **keys: Any
     ) -> tuple[int, str, str]:
-        """Run ``command`` in a session of its own, which must end with it; return
-        the exit code, standard output and error.
+        """Run ``command`` in its own session, which must end with it; return the exit
+        code, standard output and error.
         """
         process = self.popen(command, environment, **keys)
         out, err = process.communicate(timeout=60)
@@ -185,7 +185,7 @@ class Host:
     def start(
         self, preexec: Optional[Callable[[], None]] = None, **env: str
     ) -> dict[str, Any]:
-        """Start the launcher as the unit does; return what ran said."""
+        """Start the launcher as the unit does; return the report of what ran."""
         code, out, err = self.run(
             [str(self.launcher), "an argument"],
             self.as_started(**env),
@@ -196,7 +196,7 @@ class Host:
         return said
 
     def as_started(self, **env: str) -> dict[str, str]:
-        """The environment that the unit starts vdsmd with, stock or ours."""
+        """Return the environment in which the unit starts vdsmd, stock or ours."""
         environment = self.environment(**env)
         path = f"{self.stock.parent}:{environment['PYTHONPATH']}"
         return {**environment, "PYTHONPATH": path}
@@ -215,6 +215,6 @@ def processes_of_session(session: int) -> list[str]:
 
 
 def _package_folders() -> list[str]:
-    """The folder that has ovirt_rdma, as site-packages has it on a host."""
+    """Return the folder that contains ovirt_rdma, like site-packages on a host."""
     tree = Path(ovirt_rdma.storage.__path__[0]).resolve().parent / ".cache/package"
     return [str(tree)] if tree.is_dir() else []

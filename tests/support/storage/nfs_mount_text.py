@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How mount.nfs reads an option string, and how the kernel shows the mount.
+"""Read an option string as mount.nfs does, and show the mount as the kernel does.
 
-The reading follows nfs-utils (utils/mount/network.c). What is shown has the
-fields and the order of Linux 6.1, but not every field: a parser that passes here
-has still to pass in the lab. Pure.
+The reading follows nfs-utils (utils/mount/network.c). The text has the fields and the
+order of Linux 6.1, but not every field: a parser that passes here must also pass in
+the lab. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-BARE_TRANSPORTS = ("tcp", "udp", "rdma")  # rdma6 and the like only after proto=
+BARE_TRANSPORTS = ("tcp", "udp", "rdma")  # rdma6 etc. only after proto=
 TRANSPORTS = (*BARE_TRANSPORTS, "tcp6", "udp6", "rdma6")
 STANDARD_PORT = {"tcp": 2049, "udp": 2049, "rdma": 20049}
 
@@ -33,7 +33,7 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def last_value(options: str, name: str) -> Optional[str]:
-    """Return the value of the last ``name=value``, which is the one that counts."""
+    """Return the value of the last ``name=value``, which wins."""
     values = [
         o.split("=", 1)[1] for o in options.split(",") if o.startswith(name + "=")
     ]
@@ -41,7 +41,7 @@ def last_value(options: str, name: str) -> Optional[str]:
 
 
 def named_transport(options: str) -> Optional[str]:
-    """Return the transport of the last option that names one, as it is written."""
+    """Return the transport of the last option that names one, as written."""
     named = None
     for option in options.split(","):
         if option in BARE_TRANSPORTS:
@@ -71,7 +71,7 @@ class ShownMount:
 
     @property
     def connection(self) -> Optional[tuple[str, str]]:
-        """NFS 4 mounts for which this is the same share a connection."""
+        """The identity of the connection that NFS 4 mounts share."""
         version = last_value(self.options, "vers") or ""
         address = last_value(self.options, "addr") or ""
         return (version, address) if version.startswith("4") else None
@@ -109,8 +109,8 @@ class ShownMount:
 
 
 def shown(spec: str, file: str, options: str, protocol: str, addr: str) -> ShownMount:
-    """Return what /proc shows for a mount of ``spec`` that came out as ``protocol``
-    (with the 6 of IPv6) from the address ``addr``.
+    """Return what /proc shows for a mount of ``spec`` over ``protocol`` (with the 6 of
+    IPv6) from the address ``addr``.
     """
     given = options.split(",")
     version = _version(options)
@@ -123,7 +123,7 @@ def shown(spec: str, file: str, options: str, protocol: str, addr: str) -> Shown
         texts.append("hard")
     texts.append(f"proto={protocol}")
     port = last_value(options, "port")
-    # The port that was asked for, also where the connection is another mount's.
+    # The requested port, even if the connection belongs to another mount.
     if (named_transport(options) or "").startswith("rdma"):
         port = port or str(STANDARD_PORT["rdma"])
     if port and (version == "3" or port != str(STANDARD_PORT["tcp"])):

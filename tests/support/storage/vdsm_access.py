@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What supervdsmd and ioprocess do for a mount, done in this process.
+"""Do the work of supervdsmd and ioprocess for a mount in this process.
 
-Used with a real VDSM source, where neither daemon runs. Both offer only what a
-storage connection asks of them; anything else is an AttributeError.
+It is used with a real VDSM source, without these daemons. Both have only the methods
+that a storage connection uses; everything else is an AttributeError.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _GROUPS = {"kvm": 36, "qemu": 107}
 def check_access(path: str, uid: int, groups: Sequence[int], perms: int) -> None:
     """Raise OSError(EACCES) unless ``uid`` in ``groups`` has ``perms`` on ``path``.
 
-    The question is asked under that uid, as an NFS server may squash root; where
-    this process is not root, under its own.
+    The check runs under that uid, because an NFS server may squash root; if this
+    process is not root, it runs under its own uid.
     """
     command = ["test", "-d", path]
     for bit, flag in ((os.R_OK, "-r"), (os.W_OK, "-w"), (os.X_OK, "-x")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A VDSM in a known state for each test; a folder's conftest imports what it needs."""
+"""Fixtures with a VDSM in a known state; the conftest of a folder imports them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def vdsm(loaded_vdsm: VdsmUnderTest, tmp_path: Path) -> Iterator[VdsmUnderTest]:
 
 @pytest.fixture
 def kernel(vdsm: VdsmUnderTest, tmp_path: Path) -> Iterator[FakeKernel]:
-    """The fake kernel that ``vdsm`` mounts with; its root is ``tmp_path/root``."""
+    """The fake kernel of ``vdsm``; its root is ``tmp_path/root``."""
     with vdsm.fake_mounts(tmp_path / "root") as fake:
         yield fake

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor whose vdsmd has our connection class, without a kernel or network."""
+"""Make a hypervisor whose vdsmd has our connection class, without kernel or network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GENERAL, ACCESS, MOUNT_FAILED = 100, 469, 477
 
 
 class CountedWaits(threading.Condition):
-    """A condition that knows how many have begun to wait for it."""
+    """A condition that counts the threads that have begun to wait."""
 
     def __init__(self) -> None:
         lock = threading.RLock()
@@ -41,7 +41,7 @@ class CountedWaits(threading.Condition):
 
 
 class Site:
-    """A hypervisor with Soft-RoCE whose vdsmd has our class registered."""
+    """A hypervisor with Soft-RoCE; our class is registered in its vdsmd."""
 
     def __init__(self, vdsm, kernel) -> None:
         self.vdsm, self.kernel = vdsm, kernel
@@ -62,7 +62,7 @@ class Site:
         self.start_vdsmd()
 
     def start_vdsmd(self) -> None:
-        """Start vdsmd, or start it again: it has only what is in files."""
+        """Start vdsmd, or restart it: only its files remain."""
         self.changed = CountedWaits()
         surroundings = Surroundings(
             self.root.reader(), self.network, self._sleep, lambda: self.now
@@ -81,8 +81,8 @@ class Site:
         return self.policy
 
     def wait_for_callers(self, count: int) -> None:
-        """Return once ``count`` calls are under way for one path: one works, the
-        others wait for it; 60 s at most.
+        """Return once ``count`` calls are running for one path: one works, the others
+        wait for it; 60 s at most.
         """
         with self.changed:
             assert self.changed.wait_until_waited_for(count - 1)
@@ -102,7 +102,7 @@ class Site:
         self.policy = Policy(nfs=NfsPolicy((rule,)))
 
     def connect(self, *exports: str, **keys) -> list[int]:
-        """Connect all in one call, as engine does; give the status of each."""
+        """Connect all in one call, as the engine does; return the status of each."""
         keys = {"protocol_version": "4.2", **keys}
         definitions = [
             {"id": str(n), "connection": export, **keys}

@@ -18,13 +18,13 @@ _PACKAGES = ("vdsm", "yajsonrpc")
 
 # What VDSM imports from outside the standard library (vdsm.spec.in, Requires).
 _LIBRARIES = (
-    "asyncore",  # gone from Python 3.12
+    "asyncore",  # removed in Python 3.12
     "augeas",
     "blivet",
     "cryptography",
     "dateutil",
     "dbus",
-    "distutils",  # gone from Python 3.12
+    "distutils",  # removed in Python 3.12
     "dmidecode",
     "ioprocess",
     "libnmstate",
@@ -40,10 +40,10 @@ _LIBRARIES = (
     "yaml",
 )
 
-# Libraries that VDSM runs on while it is imported, so they must be the real ones.
+# Libraries that VDSM uses while it is imported, so they must be the real ones.
 _NEEDED = ("decorator", "six")
 
-# configure.ac's answers on a hypervisor; paths of programs are looked up.
+# The results of configure.ac on a hypervisor; paths of programs are searched.
 _ANSWERS = {
     "CONFDIR": "/etc/vdsm",
     "ENABLE_LIBVIRT_SANLOCK": "yes",
@@ -71,10 +71,10 @@ _ANSWERS = {
 
 
 def build(checkout: Path, folder: Path) -> Path:
-    """Fill the empty ``folder`` from ``checkout``; return it, to be put on the path.
+    """Fill the empty ``folder`` from ``checkout``; return it, for sys.path.
 
-    Raises RuntimeError where ``checkout`` has no lib/vdsm or a library is missing
-    that no stand-in can replace.
+    Raises RuntimeError if ``checkout`` has no lib/vdsm, or if a library is missing that
+    no stand-in can replace.
     """
     library = checkout.resolve() / "lib"
     if not (library / "vdsm/storage/storageServer.py").is_file():

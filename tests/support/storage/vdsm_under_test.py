@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The VDSM that the tests run against, chosen by ``VDSM_SOURCE``.
+"""Load the VDSM that the tests use, chosen by ``VDSM_SOURCE``.
 
 Unset, it is the strict double in ``tests/vdsm_double``; set to a checkout of
-oVirt/vdsm, it is that source (see :mod:`vdsm_source`). Either is imported as
-``vdsm``, once a process. Works in pytest (fixtures in tests/storage/conftest.py)
+oVirt/vdsm, it is that source (see :mod:`vdsm_source`). Either is imported as ``vdsm``,
+once per process. This works in pytest (fixtures in tests/storage/conftest.py)
 and in a plain script inside a lab guest::
 
     vdsm = load_vdsm()
@@ -40,7 +40,7 @@ EXPORT = "nas.example:/export/data"
 
 
 def definition(**keys: Any) -> dict[str, Any]:
-    """What the engine sends for EXPORT, with ``keys`` added or changed."""
+    """Return the engine's definition of EXPORT, with ``keys`` added or changed."""
     return {"id": "1", "connection": EXPORT, **keys}
 
 
@@ -49,7 +49,7 @@ class VdsmUnderTest:
     """The imported modules of one VDSM, and ways to put it in a known state.
 
     ``kind`` is ``double`` or ``source``; ``path`` the folder to put on the
-    PYTHONPATH of a child process that shall import the same VDSM.
+    PYTHONPATH of a child process that should import the same VDSM.
     """
 
     kind: str
@@ -64,8 +64,8 @@ class VdsmUnderTest:
 
     @contextmanager
     def fresh(self, local_path_base: Path) -> Iterator[None]:
-        """Mount below ``local_path_base``; put back afterwards what tests change:
-        the registry, DEFAULT_OPTIONS, the base, vdsm.conf's NFS options.
+        """Mount below ``local_path_base``; restore afterwards what tests change: the
+        registry, DEFAULT_OPTIONS, the base, vdsm.conf's NFS options.
         """
         server = self.storage_server
         registry = server.ConnectionFactory.registeredConnectionTypes
@@ -87,7 +87,7 @@ class VdsmUnderTest:
 
     @contextmanager
     def fake_mounts(self, root: Path) -> Iterator[FakeKernel]:
-        """Answer mount(8) and umount(8) by a FakeKernel whose proc is in ``root``."""
+        """Replace mount(8) and umount(8) by a FakeKernel whose proc is in ``root``."""
         kernel = FakeKernel(root, self.mount.MountError)
         with ExitStack() as stack:
 
@@ -118,9 +118,8 @@ class VdsmUnderTest:
     def real_mounts(self) -> Iterator[None]:
         """Mount for real, as root, without supervdsmd and ioprocess.
 
-        VDSM's own validateDirAccess runs; only the processes that it asks are
-        replaced by ``test(1)`` under the same uids. ``udevadm settle`` is left
-        out where no udevd runs.
+        VDSM's own validateDirAccess runs; only its helper processes are replaced by
+        ``test(1)`` under the same uids. Without udevd ``udevadm settle`` is left out.
         """
         with ExitStack() as stack:
             if self.kind == SOURCE:
@@ -138,7 +137,7 @@ class VdsmUnderTest:
             yield
 
     def create(self, con_def: Mapping[str, Any]) -> Any:
-        """Make the connection that VDSM makes of an NFS definition, unconnected."""
+        """Return VDSM's connection for an NFS definition, not connected."""
         server = self.storage_server
         info = server._connectionDict2ConnectionInfo(NFS_DOMAIN, dict(con_def))
         return server.ConnectionFactory.createConnection(info)
@@ -148,7 +147,7 @@ class VdsmUnderTest:
     ) -> list[tuple[Any, int]]:
         """Do what ``StoragePool.connectStorageServer`` does with the engine's
         definitions (keys id, connection, protocol_version, timeout, retrans,
-        mnt_options, vfs_type); give VDSM's (connection, status) pairs.
+        mnt_options, vfs_type); return VDSM's (connection, status) pairs.
         """
         pairs = self.storage_server.connect(dom_type, [dict(d) for d in definitions])
         return list(pairs)
@@ -165,12 +164,12 @@ class VdsmUnderTest:
 def load_vdsm() -> VdsmUnderTest:
     """Import the VDSM that VDSM_SOURCE names, or the double.
 
-    Raises RuntimeError where another ``vdsm`` is already imported or the tree is
-    not VDSM's.
+    Raises RuntimeError if another ``vdsm`` is already imported, or if the tree is not
+    VDSM's.
     """
     source = os.environ.get("VDSM_SOURCE")
     if source:
-        # Kept until the interpreter ends: modules are imported from it lazily.
+        # Kept until the interpreter ends, because modules are imported from it lazily.
         holder = tempfile.TemporaryDirectory(prefix="vdsm-source-")
         _holders.append(holder)
         path = vdsm_source.build(Path(source), Path(holder.name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""vdsm.conf: what changes how an NFS export is mounted, and how daemons start."""
+"""vdsm.conf: the options for NFS mounts, and for the start of daemons."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The daemon's entry; the double's main() says which class mounts NFS."""
+"""The daemon's entry; the double's main() prints which class mounts NFS."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from vdsm.storage import storageServer
 
 
 def main() -> None:
-    """Print the registered NFS class, as proof of what a launcher installed."""
+    """Print the registered NFS class, to show what a launcher installed."""
     nfs = storageServer.ConnectionFactory.registeredConnectionTypes["nfs"]
     print(f"vdsmd: nfs is {nfs.__module__}.{nfs.__qualname__}", flush=True)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What every part of VDSM shares."""
+"""The shared parts of VDSM."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The root of errors that carry a code for the engine."""
+"""The base class of errors with a code for the engine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How VDSM runs hooks, as its common/hooks.py does: environment, data file, exit codes.
+"""Run hooks as VDSM's common/hooks.py does: environment, data file, exit codes.
 
-Strict where VDSM is lax: a hook that VDSM would warn about fails the test.
+It is stricter than VDSM: a hook that VDSM would warn about fails the test.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _run(data: Optional[str], point: str, variable: str, raise_error: bool) -> s
             out, err = process.communicate()
             code = process.returncode
             logging.info("%s: rc=%s err=%s", script, code, err)
-            # VDSM throws stdout away, and warns of other codes.
+            # VDSM discards stdout, and warns about other codes.
             assert out == b"", f"{script} wrote to stdout: {out!r}"
             assert code in (0, 1, 2), f"{script}: unexpected return code {code}"
             if code:

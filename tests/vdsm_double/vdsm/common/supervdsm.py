@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Root's work on behalf of vdsmd, done by supervdsmd and asked for over a socket."""
+"""Call supervdsmd, which does the work of root for vdsmd, over a socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Manager(BaseManager):
 
 @functools.cache
 def getProxy() -> Any:
-    """Connect to supervdsmd, once; what it raises is raised here."""
+    """Connect to supervdsmd once; its errors are raised here."""
     _Manager.register("instance")
     manager = _Manager(address=ADDRESS, authkey=b"")
     manager.connect()

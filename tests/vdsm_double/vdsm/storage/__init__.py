@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Storage connections and what they stand on."""
+"""Storage connections and the modules that they use."""

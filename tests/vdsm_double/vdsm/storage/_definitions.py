@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""From the engine's connection definitions to constructor parameters.
+"""Turn the engine's connection definitions into constructor parameters.
 
-Not a module of VDSM's: there it is a part of storageServer.
+VDSM has no such module: there it is a part of storageServer.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ class ConnectionInfo(NamedTuple):
 def read(
     domain_type: int, con: dict[str, Any], nfs_defaults: Sequence[str]
 ) -> ConnectionInfo:
-    """Say what to make of one definition; KeyError for a type not doubled here,
-    InvalidParameterException for a timeout or retrans that is no number.
+    """Return the class and parameters for one definition.
+
+    Raises KeyError for a type that the double does not have, and
+    InvalidParameterException if timeout or retrans is not a number.
     """
     if {sd.NFS_DOMAIN: "nfs", sd.POSIXFS_DOMAIN: "posixfs"}[domain_type] == "nfs":
         return _nfs(con, nfs_defaults)
@@ -60,7 +62,7 @@ def _nfs(con: dict[str, Any], nfs_defaults: Sequence[str]) -> ConnectionInfo:
     tuning = [con.get(key) for key in ("protocol_version", "retrans", "timeout")]
     configured = config.get("irs", "nfs_mount_options").replace(" ", "")
     if tuning == [None, None, None] and set(configured.split(",")) != set(nfs_defaults):
-        # vdsm.conf's old option takes over, and the engine's options are dropped.
+        # vdsm.conf's old option wins, and the engine's options are ignored.
         log.warning("Using vdsm.conf nfs_mount_options for %s", con.get("connection"))
         params = PosixFsConnectionParameters(
             con["id"], con.get("connection"), "nfs", configured

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Errors with the codes that reach the engine."""
+"""Errors with the codes for the engine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""May VDSM and the VMs use a directory?"""
+"""Check whether VDSM and the VMs may use a directory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _QEMU = {"user": 107, "group": 107, "extra_groups": [36, 107]}
 
 
 def validateDirAccess(dirPath: str) -> bool:
-    """Ask as vdsm for all access and as qemu to read and enter; True or 469."""
+    """Check all access as vdsm, and read and execute as qemu; True or error 469."""
     if os.geteuid() == 0:
         allowed = _may("rwx", dirPath, _VDSM) and _may("rx", dirPath, _QEMU)
     else:
         allowed = _may("rwx", dirPath, {}) and _qemu_may(os.R_OK | os.X_OK, dirPath)
     if not allowed:
-        Path(dirPath).stat()  # a directory that is gone or dead is not 469
+        Path(dirPath).stat()  # a directory that is missing or hangs is not 469
         raise se.StorageServerAccessPermissionError(dirPath)
     return True
 

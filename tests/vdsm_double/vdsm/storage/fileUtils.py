@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How VDSM writes remote paths and names the folders they are mounted on."""
+"""Write remote paths and names of mount points as VDSM does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 def normalize_path(path: str) -> str:
     """Normalise the path of ``server:/path``, ``[v6]:/path`` or a local path.
 
-    Raises ValueError where the server or the path is empty.
+    Raises ValueError if the server or the path is empty.
     """
     if path.startswith("/") or ":" not in path:
         return _normal(path)

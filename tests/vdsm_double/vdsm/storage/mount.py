@@ -85,8 +85,8 @@ class Mount:
         return True
 
     def getRecord(self) -> MountRecord:
-        """The first line of the mount table with this spec and file; no other
-        field counts. OSError(ENOENT) without one.
+        """Return the first line of the mount table with this spec and file; other
+        fields do not matter. Raises OSError(ENOENT) if there is none.
         """
         for record in _records():
             if (record.fs_spec, record.fs_file) == (self.fs_spec, self.fs_file):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The domain types of connectStorageServer that can be NFS."""
+"""Domain types of connectStorageServer that can be NFS."""
 
 from __future__ import annotations
 

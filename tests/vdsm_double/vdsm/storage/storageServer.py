@@ -119,7 +119,7 @@ class MountConnection(Connection):
         """Left to subclasses."""
 
     def connect(self) -> None:
-        # The transport and the options of a mount that stands are not looked at.
+        # The transport and the options of an existing mount are not checked.
         if self.isConnected():
             return
         self.validate()
@@ -136,7 +136,7 @@ class MountConnection(Connection):
         try:
             fileSD.validateDirAccess(self._mount.getRecord().fs_file)
         except se.StorageServerAccessPermissionError:
-            # Any other error leaves the mount standing.
+            # After any other error the mount stays.
             try:
                 self.disconnect()
             except OSError:
@@ -182,7 +182,7 @@ class NFSConnection(Connection):
         self._version = version
         self._options = extraOptions
         wanted = [o for o in extraOptions.split(",") if o]
-        # Version 3, or a negotiation that may end there.
+        # Version 3, or a negotiation that may result in it.
         if version in (None, "3") and not {"lock", "nolock"} & set(wanted):
             wanted.append("nolock")
         text = ",".join(
@@ -204,7 +204,7 @@ class NFSConnection(Connection):
 
     @property
     def version(self) -> Any:
-        """As asked for; else 3 or 4 by the mount that stands, -1 without one."""
+        """The requested version; else 3 or 4 of the existing mount, -1 without one."""
         if self._version is not None:
             return self._version
         try:
@@ -244,7 +244,7 @@ def _version_options(version: Optional[str]) -> list[str]:
 
 
 class UnknownConnectionTypeError(RuntimeError):
-    """Nothing is registered under that name."""
+    """No class is registered under that name."""
 
 
 class ConnectionFactory:
@@ -258,7 +258,7 @@ class ConnectionFactory:
         if conInfo.type not in cls.registeredConnectionTypes:
             raise UnknownConnectionTypeError(conInfo.type)
         given = conInfo.params._asdict()
-        # What the engine left out gets the constructor's default.
+        # Parameters that the engine left out get the constructor's default.
         given = {name: value for name, value in given.items() if value is not None}
         return cls.registeredConnectionTypes[conInfo.type](**given)
 
@@ -276,7 +276,7 @@ def disconnect(dom_type: int, con_defs: Sequence[dict[str, Any]]) -> list[Result
 def _prepare_connections(
     dom_type: int, con_defs: Sequence[dict[str, Any]]
 ) -> tuple[Any, list[Any]]:
-    # Constructors are not guarded, and the last definition's class does the work.
+    # Errors of constructors are not caught; the last definition's class does the work.
     connections = []
     last: Any = None
     for con_def in con_defs:
