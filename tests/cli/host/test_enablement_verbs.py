@@ -143,7 +143,7 @@ def test_status_of_a_half_installed_package_and_a_broken_policy(installed):
     shown = installed("status")
     assert shown.code == 3
     assert "package   incomplete, missing: launcher\n" in shown.out
-    assert "the stored policy is broken" in shown.out
+    assert "the stored policy is invalid" in shown.out
     assert "fix: load the policy again: ovirt-rdma-host policy load\n" in shown.out
     assert f"{LAUNCHER} is missing.\nfix: install ovirt-rdma-host" in shown.out
 

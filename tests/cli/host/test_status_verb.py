@@ -100,7 +100,7 @@ def test_a_broken_policy_fails_and_its_copy_counts(degraded):
     policy = result.document["policy"]
     assert policy["digest"] == good.document["policy"]["digest"]
     assert policy["loaded"]
-    assert "the stored policy is broken" in policy["problem"]
+    assert "the stored policy is invalid" in policy["problem"]
 
 
 def test_a_copy_that_is_missing_is_told_of(degraded):

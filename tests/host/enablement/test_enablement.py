@@ -518,7 +518,7 @@ class TestStatus:
         host.write(POLICY_JSON, "{")
         status = read_status(host.root)
         assert not status.policy.loaded
-        assert "the stored policy is broken" in status.policy.problem
+        assert "the stored policy is invalid" in status.policy.problem
         assert "ovirt-rdma-host policy load" in status.advice[0].fix
 
 
