@@ -297,7 +297,7 @@ def test_a_policy_in_force_that_may_not_outlast_a_power_cut_is_no_failure(
 @pytest.mark.parametrize(
     ("number", "fix"),
     [
-        (errno.ENOSPC, "make room on the file system of "),
+        (errno.ENOSPC, "free space on the file system of "),
         (errno.EROFS, "is read-only: make it writable"),
         (errno.EACCES, "run this command as root"),
     ],

@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_synced_is_told_from_a_file_that_is_not_written(
     assert path.read_bytes() == b"new"
     assert caught.value.errno == errno.EIO
     assert caught.value.strerror == (
-        "it is in its place now, but may be the earlier one after a power cut: "
+        "it was replaced, but the earlier one may be back after a power cut: "
         "Input/output error"
     )
     assert list(tmp_path.iterdir()) == [path]
@@ -236,13 +236,13 @@ def test_without_replacing_the_first_file_stays(tmp_path):
     [
         (errno.EACCES, "run this command as root"),
         (errno.EPERM, "run this command as root"),
-        (errno.ENOSPC, "make room on the file system of /var/lib/x"),
-        (errno.EDQUOT, "make room on the file system of /var/lib/x"),
+        (errno.ENOSPC, "free space on the file system of /var/lib/x"),
+        (errno.EDQUOT, "free space on the file system of /var/lib/x"),
         (errno.EROFS, "the file system of /var/lib/x is read-only: make it writable"),
-        (errno.EIO, "the disk of /var/lib/x fails: look into journalctl -k"),
+        (errno.EIO, "check the disk of /var/lib/x, which has errors: journalctl -k"),
         (
             errno.ENOTDIR,
-            "look at /var/lib/x: it should be a folder that root may write to",
+            "check /var/lib/x: it must be a folder that root can write to",
         ),
     ],
 )

@@ -101,7 +101,7 @@ def test_a_lock_that_cannot_be_opened_is_a_sentence(host):
     ("number", "fix"),
     [
         (errno.ENOLCK, "see why the kernel has no memory for locks"),
-        (errno.ENOSPC, "make room on the file system of {folder}"),
+        (errno.ENOSPC, "free space on the file system of {folder}"),
         (errno.EIO, "see to {folder}, and to the kernel's log"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_lock_that_cannot_be_taken_is_a_sentence(host, monkeypatch, number, fi
     ("number", "fix"),
     [
         (errno.EROFS, "mount the file system of "),
-        (errno.ENOSPC, "make room on the file system of "),
+        (errno.ENOSPC, "free space on the file system of "),
         (errno.EACCES, "become root"),
     ],
 )
