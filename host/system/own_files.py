@@ -39,7 +39,7 @@ def why_not_ours(path: str, text: Optional[str]) -> str:
         return f"{path} cannot be read"
     lines = text.splitlines()
     if any(" ".join(line.split()).lower() == _MINE for line in lines):
-        return f"{path} has a line {_MINE!r}, so it is not changed"
+        return f"{path} has a line {_MINE!r}: it is left alone"
     if not lines or not lines[0].startswith(_HEADER):
-        return f"{path} was not written by ovirt-rdma, according to its first line"
+        return f"{path} is not from ovirt-rdma, judging by its first line"
     return ""

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-# Characters that are printable for str.isprintable but invisible on a terminal: the rest
-# of Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt, 15.0), letters
-# and marks without a shape. A name with one of them looks like another name.
+# Printable for str.isprintable but invisible on a terminal: the rest of Unicode's
+# Default_Ignorable_Code_Point (DerivedCoreProperties.txt, 15.0), letters and marks
+# without a shape. A name with one of them looks like another name.
 _INVISIBLE = frozenset(
     chr(code)
     for first, last in (

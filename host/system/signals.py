@@ -69,7 +69,7 @@ class Stop(Protocol):
     """Decides when a loop ends."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for ``seconds`` at most, and return True as soon as the loop must end."""
+        """Wait for ``seconds`` at most; return True as soon as the loop must end."""
 
 
 class StopSignal:

@@ -100,9 +100,9 @@ def test_a_lock_that_cannot_be_opened_is_a_sentence(host):
 @pytest.mark.parametrize(
     ("number", "fix"),
     [
-        (errno.ENOLCK, "see why the kernel has no memory for locks"),
+        (errno.ENOLCK, "find out why the kernel has no memory for locks"),
         (errno.ENOSPC, "free space on the file system of {folder}"),
-        (errno.EIO, "see to {folder}, and to the kernel's log"),
+        (errno.EIO, "check {folder} and the kernel's log"),
     ],
 )
 def test_a_lock_that_cannot_be_taken_is_a_sentence(host, monkeypatch, number, fix):
