@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``nmcli -t`` prints, as data. Pure.
+"""Parse the output of ``nmcli -t``. Pure.
 
-The forms are those of NetworkManager 1.42 to 1.56 (src/nmcli/utils.c): in a table
-the fields of a line are separated by colons, and a colon or backslash of a value has
-a backslash before it; profiles are lines ``SETTING.PROPERTY:VALUE`` without escapes,
-with an empty line between two profiles.
+The forms are those of NetworkManager 1.42 to 1.56 (src/nmcli/utils.c). In a table, the
+fields of a line are separated by colons, and a backslash escapes a colon or backslash
+in a value. Profiles are lines ``SETTING.PROPERTY:VALUE`` without escapes, with an empty
+line between two profiles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 
 from ovirt_rdma.host.facts.devices import Property
 
-# What nmcli shows among the properties, but is no setting, or nobody's business.
+# nmcli shows these among the properties, but they are not settings.
 _LEFT_OUT = ("connection.timestamp", "connection.read-only")
 _SECRET = "password"  # noqa: S105  (Wake-on-LAN's is shown without --show-secrets)
 _PROPERTY = re.compile(r"([a-z0-9-]+\.[A-Za-z0-9_.-]+):(.+)")

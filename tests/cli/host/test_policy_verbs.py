@@ -287,7 +287,7 @@ def test_a_policy_in_force_that_may_not_outlast_a_power_cut_is_no_failure(
     assert result.code == 0
     assert "is in force now: " in result.out
     assert "warning: " in result.err
-    assert "may be the earlier one after a power cut: Input/output error" in result.err
+    assert "may be back after a power cut: Input/output error" in result.err
     written(RULES)
     document = json.loads(host("policy", "load", "-o", "json").out)
     assert document["changed"]

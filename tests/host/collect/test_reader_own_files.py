@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Our own configuration files, as they are read and written."""
+"""Reading and writing our own configuration files."""
 
 from __future__ import annotations
 

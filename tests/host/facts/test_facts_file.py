@@ -66,7 +66,7 @@ GOLDEN = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_dump_of_each_host_stays_as_it_was(name, tmp_path):
-    """WRITE_GOLDEN=1 writes them anew after a wanted change."""
+    """WRITE_GOLDEN=1 writes them again after an intended change."""
     facts = GOLDEN[name](tmp_path).reader().facts()
     path = DATA / f"{name}.json"
     if os.environ.get("WRITE_GOLDEN"):

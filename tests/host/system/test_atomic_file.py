@@ -167,7 +167,7 @@ def test_what_another_user_left_stays(tmp_path, monkeypatch):
 
 
 def test_what_is_being_written_stays(tmp_path, monkeypatch):
-    """Of another process, and of another thread of this one."""
+    """The writer is another process, or another thread of this one."""
     path = tmp_path / "file"
     fsync = os.fsync
     seen = []
@@ -210,7 +210,7 @@ def test_a_write_that_is_taken_for_left_over_begins_again(tmp_path, monkeypatch,
 def test_where_nothing_can_be_locked_files_are_written_and_nothing_is_removed(
     tmp_path, monkeypatch
 ):
-    """NFS without a lock daemon, for one."""
+    """For example NFS without a lock daemon."""
     path, rest = tmp_path / "file", tmp_path / ".file.abcd1234.ovirt-rdma"
     rest.write_text("half")
 
@@ -251,7 +251,7 @@ def test_what_to_do_fits_the_error(number, fix):
 
 
 def test_it_is_made_in_the_folder_that_it_ends_in(tmp_path, monkeypatch):
-    """SELinux gives a new file the type of its folder, and a rename keeps it."""
+    """With SELinux a new file gets the type of its folder, and a rename keeps it."""
     made = []
     rename = Path.replace
 
