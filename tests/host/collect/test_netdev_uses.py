@@ -174,7 +174,7 @@ def test_the_route_tells_the_way_to_block_storage_behind_a_gateway(host):
         ("eth0", "nqn.2014-08.org:data at 10.9.9.9:4420"),
         ("eth0", "nqn.2014-08.org:data at 10.9.9.8"),
     }
-    assert [p for p in facts.problems if "cannot be told" in p] == [
+    assert [p for p in facts.problems if "is unknown" in p] == [
         "the netdev that iqn.2016-06.org:data at nas.example.org:3260 (iscsi) uses is "
         "unknown",
         "the netdev that nqn.2014-08.org:data at [fe80::1]:4420 (nvme) uses is unknown",

@@ -108,7 +108,7 @@ def test_a_lease_of_somebody_elses_is_not_waited_for(theirs):
         "signal.signal(signal.SIGIO, signal.SIG_IGN)\n"
         f"fd = os.open({str(path)!r}, os.O_RDWR)\n"
         "fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n"
-        "print('held', flush=True)\n"
+        "print('leased', flush=True)\n"
         "sys.stdin.read()\n"
     )
     other = subprocess.Popen(
