@@ -158,8 +158,8 @@ class HostReader:
     def netdevs(self, problems: Problems = None) -> tuple[Netdev, ...]:
         """Return the netdevs; runs ``ip`` once for their addresses."""
         problems = _list(problems)
-        found = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
-        return read_netdevs(self._tree, iproute.links(found or []), problems)
+        rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
+        return read_netdevs(self._tree, iproute.links(rows or []), problems)
 
     def modules(self, problems: Problems = None) -> Modules:
         """Return the modules that concern RDMA and NFS; reads /proc and /lib."""
@@ -204,12 +204,12 @@ class HostReader:
         if scope:  # /proc shows an index; ip accepts it as ifINDEX
             argv += ["oif", f"if{scope}" if scope.isdecimal() else scope]
         try:
-            found = self._tools.rows(argv, problems, raised_status=_KERNEL_REFUSED)
+            rows = self._tools.rows(argv, problems, raised_status=_KERNEL_REFUSED)
         except CommandFailed as no:
             return Route(address, problem=_kernel_words(str(no)))
-        if found is None:
+        if rows is None:
             return None
-        route = iproute.route(address, found)
+        route = iproute.route(address, rows)
         if route is None:
             problems.append(f"{' '.join(argv)} shows no route")
         return route
@@ -222,8 +222,8 @@ class HostReader:
         if not self._tree.names(RDMA_CLASS):
             return ()
         argv = ["rdma", "-j", "resource", "show", "cm_id"]
-        found = self._tools.rows(argv, _list(problems))
-        return None if found is None else iproute.cm_ids(found)
+        rows = self._tools.rows(argv, _list(problems))
+        return None if rows is None else iproute.cm_ids(rows)
 
     def uptime(self, problems: Problems = None) -> float:
         """Return the seconds since boot; 0.0 if they cannot be read."""

@@ -77,19 +77,19 @@ def read_adapters(
     adapters = []
     for address in tree.names(PCI_DEVICES):
         folder = f"{PCI_DEVICES}/{address}"
-        odd: list[str] = []
-        vendor = tree.text(f"{folder}/vendor", odd)
-        code = tree.text(f"{folder}/class", odd)
+        failures: list[str] = []
+        vendor = tree.text(f"{folder}/vendor", failures)
+        code = tree.text(f"{folder}/class", failures)
         if address in with_rdma or _may_be_adapter(vendor, code):
-            adapter = _adapter(tree, address, vendor, code, odd)
-        elif odd:
+            adapter = _adapter(tree, address, vendor, code, failures)
+        elif failures:
             adapter = None
         else:
             continue
-        if odd and not tree.is_folder(folder):
+        if failures and not tree.is_folder(folder):
             problems.append(f"PCI device {address} disappeared during the read")
             continue
-        problems.extend(odd)
+        problems.extend(failures)
         if adapter:
             adapters.append(adapter)
     return tuple(adapters)

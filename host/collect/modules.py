@@ -53,10 +53,10 @@ def read_modprobe_lines(
 
     Later options of a module add to earlier ones; the last of the same name is used.
     """
-    found: list[ModprobeLine] = []
+    lines: list[ModprobeLine] = []
     for path, text in conf_texts(tree, folders_named("modprobe.d"), ".conf", problems):
-        found += modprobe_lines(path, text, problems)
-    return (*found, *command_line_options(command_line(tree, problems)))
+        lines += modprobe_lines(path, text, problems)
+    return (*lines, *command_line_options(command_line(tree, problems)))
 
 
 def modprobe_lines(path: str, text: str, problems: list[str]) -> list[ModprobeLine]:
@@ -65,7 +65,7 @@ def modprobe_lines(path: str, text: str, problems: list[str]) -> list[ModprobeLi
     A line about such a module that modprobe ignores gets a sentence, and so does a line
     without a module.
     """
-    found = []
+    lines = []
     for number, line in _joined(text):
         plain = line.strip("\t ")
         if not plain or plain.startswith("#"):
@@ -87,10 +87,10 @@ def modprobe_lines(path: str, text: str, problems: list[str]) -> list[ModprobeLi
         if why:
             problems.append(f"{path} line {number} is ignored by modprobe: {why}")
         else:
-            found.append(
+            lines.append(
                 ModprobeLine(path, number, command, module_name(name), text_after)
             )
-    return found
+    return lines
 
 
 def command_line(tree: FileTree, problems: list[str]) -> list[str]:
@@ -111,17 +111,17 @@ def command_line(tree: FileTree, problems: list[str]) -> list[str]:
 
 def command_line_options(parameters: list[str]) -> list[ModprobeLine]:
     """Return ``MODULE.NAME=VALUE`` as options, and both blacklists."""
-    found = []
+    lines = []
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name in _BLACKLISTS:
-            found += [("blacklist", module, "") for module in value.split(",")]
+            lines += [("blacklist", module, "") for module in value.split(",")]
         elif name.count(".") == 1:
             module, _, option = parameter.partition(".")
-            found.append(("options", module, option))
+            lines.append(("options", module, option))
     return [
         ModprobeLine(COMMAND_LINE, 1, command, module_name(module), text)
-        for command, module, text in found
+        for command, module, text in lines
         if module_name(module) in CONCERNED
     ]
 
@@ -180,12 +180,12 @@ def _loaded(data: bytes) -> set[str]:
     """Read ``name size users dependants state address``; a module that is being loaded
     or unloaded does not count as loaded.
     """
-    found = set()
+    names = set()
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         fields = line.split()
         if fields and (len(fields) < 5 or fields[4] == "Live"):
-            found.add(fields[0])
-    return found
+            names.add(fields[0])
+    return names
 
 
 def module_paths(data: bytes, folder: str = "") -> dict[str, str]:
@@ -196,14 +196,14 @@ def module_paths(data: bytes, folder: str = "") -> dict[str, str]:
     compressed: name.ko.xz (EL9), name.ko.zst.
     """
     starts = tuple(f"{usr}{folder}/" for usr in ("", "/usr")) if folder else ()
-    found = {}
+    paths = {}
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         path = line.partition(":")[0].strip()
         match = _FILE.fullmatch(posixpath.basename(path))
         if match:
             start = next((s for s in starts if path.startswith(s)), "")
-            found[match.group(1)] = path[len(start) :]
-    return found
+            paths[match.group(1)] = path[len(start) :]
+    return paths
 
 
 def _module_files(data: bytes) -> set[str]:
@@ -221,35 +221,35 @@ _PARAMETERS = ("modules_load", "rd.modules_load")
 
 def read_load_lines(tree: FileTree, problems: list[str]) -> tuple[LoadLine, ...]:
     """Return the lines of all modules, with the kernel's names of the modules."""
-    found: list[LoadLine] = []
+    lines: list[LoadLine] = []
     for folders in (folders_named("modules-load.d"), (RDMA_CORE_LISTS,)):
         for path, text in conf_texts(tree, folders, ".conf", problems):
-            found += load_lines(path, text, problems)
+            lines += load_lines(path, text, problems)
     for parameter in command_line(tree, []):  # read_modprobe_lines reports problems
         name, _, value = parameter.partition("=")
         if name in _PARAMETERS:
-            found += [
+            lines += [
                 LoadLine(COMMAND_LINE, 1, module_name(module))
                 for module in value.split(",")
                 if _NAME.fullmatch(module)
             ]
-    return tuple(found)
+    return tuple(lines)
 
 
 def load_lines(path: str, text: str, problems: list[str]) -> list[LoadLine]:
     """Return the lines of a file; a line that is not one name gets a sentence."""
-    found = []
+    lines = []
     for number, line in enumerate(text.split("\n"), 1):
         name = line.strip()
         if not name or name.startswith(_COMMENT):
             continue
         if _NAME.fullmatch(name):
-            found.append(LoadLine(path, number, module_name(name)))
+            lines.append(LoadLine(path, number, module_name(name)))
         else:
             problems.append(
                 f"{path} line {number} is ignored: {name[:60]!a} is not a module's name"
             )
-    return found
+    return lines
 
 
 def with_module_details(
@@ -272,21 +272,21 @@ def with_module_details(
 def _parameter_files(tree: FileTree, folder: str) -> tuple[ModuleFile, ...]:
     """Read modules.dep; read_modules has reported it if it is missing."""
     paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
-    found = (
+    files = (
         ModuleFile(module_name(name), path)
         for name, path in paths.items()
         if module_name(name) in CONCERNED
     )
-    return tuple(sorted(found, key=lambda file: (file.name, file.path)))
+    return tuple(sorted(files, key=lambda file: (file.name, file.path)))
 
 
 def _parameters(tree: FileTree, loaded: tuple[str, ...]) -> tuple[ModuleParameter, ...]:
-    found = []
+    parameters = []
     for module in loaded:
         folder = f"/sys/module/{module}/parameters"
         for name in tree.names(folder):
             value = tree.data(f"{folder}/{name}")
             if value is not None:
                 text = value.decode("utf-8", "surrogateescape").strip()
-                found.append(ModuleParameter(module, name, text))
-    return tuple(found)
+                parameters.append(ModuleParameter(module, name, text))
+    return tuple(parameters)

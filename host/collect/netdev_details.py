@@ -164,15 +164,15 @@ def _ipoib(
     tree: FileTree, name: str, entries: set[str], link: IpoibLink, problems: list[str]
 ) -> Ipoib:
     folder = f"{NET_CLASS}/{name}"
-    odd: list[str] = []
+    failures: list[str] = []
     shown = {
-        file: _text(tree, f"{folder}/{file}", form, words, odd)
-        for file, (form, words) in _FILES.items()
+        file: _text(tree, f"{folder}/{file}", form, description, failures)
+        for file, (form, description) in _FILES.items()
         if file in entries
     }
-    if odd and not tree.is_folder(folder):
-        odd = [f"netdev {name} disappeared during the read"]
-    problems.extend(odd)
+    if failures and not tree.is_folder(folder):
+        failures = [f"netdev {name} disappeared during the read"]
+    problems.extend(failures)
     umcast = shown.get("umcast")
     return Ipoib(
         mode=shown.get("mode") or link.mode,
@@ -184,11 +184,15 @@ def _ipoib(
 
 
 def _text(
-    tree: FileTree, path: str, form: re.Pattern[str], words: str, problems: list[str]
+    tree: FileTree,
+    path: str,
+    form: re.Pattern[str],
+    description: str,
+    problems: list[str],
 ) -> Optional[str]:
     text = tree.text(path, problems)
     if text is not None and not form.fullmatch(text):
-        problems.append(f"{path} reads {text!a}, not {words}")
+        problems.append(f"{path} reads {text!a}, not {description}")
         return None
     return text
 

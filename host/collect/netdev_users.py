@@ -158,7 +158,7 @@ def unknown_ways(sessions: Iterable[StorageSession]) -> list[str]:
 
 
 def _iscsi(tree: FileTree, problems: list[str]) -> list[StorageSession]:
-    found = []
+    sessions = []
     for name in tree.names(ISCSI_CONNECTIONS):
         match = _CONNECTION.fullmatch(name)
         if not match:
@@ -173,7 +173,7 @@ def _iscsi(tree: FileTree, problems: list[str]) -> list[StorageSession]:
         host = _scsi_host(tree, session)
         transport = tree.text(f"{SCSI_HOSTS}/{host}/proc_name") if host else None
         over = " over iSER" if transport and _ISER in transport else ""
-        found.append(
+        sessions.append(
             StorageSession(
                 "iscsi",
                 f"{target} at {_end(remote, port)}{over}",
@@ -182,7 +182,7 @@ def _iscsi(tree: FileTree, problems: list[str]) -> list[StorageSession]:
                 remote=remote,
             )
         )
-    return found
+    return sessions
 
 
 def _scsi_host(tree: FileTree, session: str) -> Optional[str]:
@@ -194,7 +194,7 @@ def _scsi_host(tree: FileTree, session: str) -> Optional[str]:
 
 def _srp(tree: FileTree, problems: list[str]) -> list[StorageSession]:
     states = _srp_states(tree)
-    found = []
+    sessions = []
     for host in tree.names(SCSI_HOSTS):
         folder = f"{SCSI_HOSTS}/{host}"
         if "local_ib_device" not in tree.names(folder):
@@ -208,14 +208,14 @@ def _srp(tree: FileTree, problems: list[str]) -> list[StorageSession]:
             continue
         target = tree.text(f"{folder}/ioc_guid") or "of unknown GUID"
         state = states.get(host.removeprefix("host"))
-        found.append(
+        sessions.append(
             StorageSession(
                 "srp",
                 f"target {target} as {host}" + (f", {state}" if state else ""),
                 rdma_port=(device, int(port[:9])),
             )
         )
-    return found
+    return sessions
 
 
 def _srp_states(tree: FileTree) -> dict[str, str]:
@@ -229,7 +229,7 @@ def _srp_states(tree: FileTree) -> dict[str, str]:
 
 
 def _nvme(tree: FileTree, problems: list[str]) -> list[StorageSession]:
-    found = []
+    sessions = []
     for name in tree.names(NVME):
         folder = f"{NVME}/{name}"
         if tree.text(f"{folder}/transport", problems) not in _NVME_TRANSPORTS:
@@ -240,7 +240,7 @@ def _nvme(tree: FileTree, problems: list[str]) -> list[StorageSession]:
         values = dict(
             part.split("=", 1) for part in (text or "").split(",") if "=" in part
         )
-        found.append(
+        sessions.append(
             StorageSession(
                 "nvme",
                 f"{subsystem} at {_end(values.get('traddr'), values.get('trsvcid'))}",
@@ -250,7 +250,7 @@ def _nvme(tree: FileTree, problems: list[str]) -> list[StorageSession]:
                 remote=values.get("traddr"),
             )
         )
-    return found
+    return sessions
 
 
 def _has_route(remote: str) -> bool:
@@ -301,14 +301,14 @@ def read_netdev_uses(
     ``facts`` are the other facts of the host, ``sessions`` those of block storage.
     """
     paths = NetdevPaths(facts)
-    found = {
+    uses = {
         *_nfs(facts, paths, problems),
         *_networks(facts, paths),
         *_connections(_established(tree, problems), paths),
     }
     for session in sessions:
-        found.update(_session(session, facts, paths, problems))
-    return tuple(sorted(found, key=lambda use: (use.netdev, use.purpose, use.what)))
+        uses.update(_session(session, facts, paths, problems))
+    return tuple(sorted(uses, key=lambda use: (use.netdev, use.purpose, use.what)))
 
 
 def _nfs(facts: Facts, paths: NetdevPaths, problems: list[str]) -> Iterator[NetdevUse]:
@@ -354,16 +354,16 @@ def _ports(connection: Connection) -> set[int]:
 
 
 def _established(tree: FileTree, problems: list[str]) -> list[Connection]:
-    found: list[Connection] = []
+    connections: list[Connection] = []
     for name in ("tcp", "tcp6"):
         path = f"{SOCKET_TABLES}/{name}"
         if name not in tree.names(SOCKET_TABLES):  # no tcp6 without IPv6
             continue
-        connections, odd = parse_connections(tree.data(path, problems) or b"")
-        found.extend(connections)
-        if odd:
-            problems.append(f"{path} has {odd} lines that are not connections")
-    return found
+        parsed, invalid = parse_connections(tree.data(path, problems) or b"")
+        connections.extend(parsed)
+        if invalid:
+            problems.append(f"{path} has {invalid} lines that are not connections")
+    return connections
 
 
 def _session(

@@ -38,14 +38,14 @@ def with_uppers(netdevs: Sequence[Netdev], names: Iterable[str]) -> set[str]:
     for netdev in netdevs:
         if netdev.ipoib and netdev.ipoib.parent:
             above.setdefault(netdev.ipoib.parent, []).append(netdev.name)
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting += above.get(name, ())
-    return found
+    return reached
 
 
 def concerned(netdevs: Sequence[Netdev]) -> set[str]:
@@ -69,12 +69,12 @@ def read_netdevs(
         folder = f"{NET_CLASS}/{name}"
         if not tree.is_folder(folder):  # bonding_masters is a file
             continue
-        odd: list[str] = []
-        netdev = _netdev(tree, name, links.get(name, IpLink()), odd)
-        if odd and not tree.is_folder(folder):
+        failures: list[str] = []
+        netdev = _netdev(tree, name, links.get(name, IpLink()), failures)
+        if failures and not tree.is_folder(folder):
             problems.append(f"netdev {name} disappeared during the read")
             continue
-        problems.extend(odd)
+        problems.extend(failures)
         if netdev:
             netdevs.append(netdev)
     return tuple(netdevs)
@@ -188,25 +188,25 @@ def read_netdev_ports(
     the driver creates one RDMA device for both.
     """
     by_name = {netdev.name: netdev for netdev in netdevs}
-    found: dict[str, PortOf] = {}
+    ports_of: dict[str, PortOf] = {}
     for device in devices:
         bus = _of_bus_device(tree, device, by_name, ipoib)
         for port in device.ports:
             names = bus.get(port.number) or _of_virtual_device(
                 tree, device, port, by_name
             )
-            found.update((name, (device.name, port.number)) for name in names)
+            ports_of.update((name, (device.name, port.number)) for name in names)
     for netdev in netdevs:
-        if netdev.name in ipoib and netdev.name not in found:
-            place = _of_parent(netdev, ipoib, found) or _of_guid(netdev, devices)
+        if netdev.name in ipoib and netdev.name not in ports_of:
+            place = _of_parent(netdev, ipoib, ports_of) or _of_guid(netdev, devices)
             if place:
-                found[netdev.name] = place
+                ports_of[netdev.name] = place
     for netdev in netdevs:
-        if netdev.driver == "mlx5_core" and netdev.name not in found:
-            place = _of_bond(netdev, by_name, found)
+        if netdev.driver == "mlx5_core" and netdev.name not in ports_of:
+            place = _of_bond(netdev, by_name, ports_of)
             if place:
-                found[netdev.name] = place
-    return found
+                ports_of[netdev.name] = place
+    return ports_of
 
 
 def _of_bus_device(
@@ -217,7 +217,7 @@ def _of_bus_device(
 ) -> dict[int, list[str]]:
     """Return the netdevs of the bus device of ``device``, by port."""
     ports = {port.number: _TYPES.get(port.link_layer) for port in device.ports}
-    found: dict[int, list[str]] = {}
+    by_port: dict[int, list[str]] = {}
     for name in tree.names(f"{RDMA_CLASS}/{device.name}/device/net"):
         netdev = by_name.get(name)
         if netdev is None or (name in ipoib and ipoib[name].parent):
@@ -227,12 +227,12 @@ def _of_bus_device(
         if len(ports) == 1:
             (number,) = ports
         if ports.get(number) == netdev.type:
-            found.setdefault(number, []).append(name)
-    for number, names in found.items():
+            by_port.setdefault(number, []).append(name)
+    for number, names in by_port.items():
         if len(names) > 1:
             own = [name for name in names if not _is_representor(tree, name)]
-            found[number] = own or names
-    return found
+            by_port[number] = own or names
+    return by_port
 
 
 def _is_representor(tree: FileTree, name: str) -> bool:
@@ -265,9 +265,9 @@ def _of_virtual_device(
 
 
 def _of_parent(
-    netdev: Netdev, ipoib: Mapping[str, Ipoib], found: Mapping[str, PortOf]
+    netdev: Netdev, ipoib: Mapping[str, Ipoib], ports_of: Mapping[str, PortOf]
 ) -> Optional[PortOf]:
-    return found.get(ipoib[netdev.name].parent or "")
+    return ports_of.get(ipoib[netdev.name].parent or "")
 
 
 def _of_guid(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> Optional[PortOf]:
@@ -283,14 +283,14 @@ def _of_guid(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> Optional[PortOf
 
 
 def _of_bond(
-    netdev: Netdev, by_name: Mapping[str, Netdev], found: Mapping[str, PortOf]
+    netdev: Netdev, by_name: Mapping[str, Netdev], ports_of: Mapping[str, PortOf]
 ) -> Optional[PortOf]:
     for upper in netdev.uppers:
         bond = by_name.get(upper)
         for name in bond.lowers if bond and bond.driver == "bond" else ():
             other = by_name.get(name)
-            if name in found and other and _slot(other) == _slot(netdev):
-                return found[name]
+            if name in ports_of and other and _slot(other) == _slot(netdev):
+                return ports_of[name]
     return None
 
 

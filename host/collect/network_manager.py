@@ -78,19 +78,19 @@ def _profiles(
     """Return the profiles for RDMA netdevs, by name, with their properties."""
     fields = "UUID,TYPE,DEVICE,FILENAME,NAME"
     text = tools.text([*_NMCLI, fields, "connection"], problems)
-    found = [
+    candidates = [
         Profile(name=name, uuid=uuid, type=type_, active_on=on, file=_kept_in(file))
         for uuid, type_, device, file, name in nmcli.table(text or "", 5)
         for on in (_active_on(device, names),)
         if type_ == _INFINIBAND or on in names
     ]
-    found.sort(key=lambda profile: (profile.name, profile.uuid))
-    if not found:
+    candidates.sort(key=lambda profile: (profile.name, profile.uuid))
+    if not candidates:
         return ()
-    ids = [word for profile in found for word in ("uuid", profile.uuid)]
+    ids = [word for profile in candidates for word in ("uuid", profile.uuid)]
     text = tools.text([*_NMCLI, _SETTINGS, "connection", "show", *ids], problems)
     properties = nmcli.profiles(text or "")
-    known = (replace(p, properties=properties.get(p.uuid, ())) for p in found)
+    known = (replace(p, properties=properties.get(p.uuid, ())) for p in candidates)
     return tuple(
         replace(profile, interface_name=profile.value("connection.interface-name"))
         for profile in known

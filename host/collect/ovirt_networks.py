@@ -30,11 +30,11 @@ def read_ovirt_networks(
 
     They are the present ones; if VDSM has no list of these, the persistent ones.
     """
-    there = (f for f in (STAGING, PERSISTENCE) if tree.has(f, others=_OTHERS))
-    folder = next(there, None)
+    folders = (f for f in (STAGING, PERSISTENCE) if tree.has(f, others=_OTHERS))
+    folder = next(folders, None)
     if folder is None:
         return ()
-    found, left = [], _MOST_BYTES
+    networks, left = [], _MOST_BYTES
     for name in tree.names(folder, problems, others=_OTHERS):
         data = tree.data(f"{folder}/{name}", problems, others=_OTHERS)
         left -= len(data or b"")
@@ -46,8 +46,8 @@ def read_ovirt_networks(
             break
         network = _network(name, data, folder, problems)
         if network:
-            found.append(network)
-    return tuple(found)
+            networks.append(network)
+    return tuple(networks)
 
 
 def _network(

@@ -38,12 +38,12 @@ def read_rdma_devices(tree: FileTree, problems: list[str]) -> tuple[RdmaDevice, 
     """
     devices = []
     for name in tree.names(RDMA_CLASS):
-        odd: list[str] = []
-        device = _device(tree, name, odd)
-        if odd and not tree.is_folder(f"{RDMA_CLASS}/{name}"):
+        failures: list[str] = []
+        device = _device(tree, name, failures)
+        if failures and not tree.is_folder(f"{RDMA_CLASS}/{name}"):
             problems.append(f"RDMA device {name} disappeared during the read")
             continue
-        problems.extend(odd)
+        problems.extend(failures)
         devices.append(device)
     return tuple(devices)
 
@@ -167,13 +167,13 @@ def with_port_details(
     mtus = _mtus(tools, devices, problems)
     detailed = []
     for device in devices:
-        odd: list[str] = []
-        found = _port_device(tree, device, mtus, odd)
-        if odd and not tree.is_folder(f"{RDMA_CLASS}/{device.name}"):
+        failures: list[str] = []
+        details = _port_device(tree, device, mtus, failures)
+        if failures and not tree.is_folder(f"{RDMA_CLASS}/{device.name}"):
             problems.append(f"RDMA device {device.name} disappeared during the read")
             continue
-        problems.extend(odd)
-        detailed.append(found)
+        problems.extend(failures)
+        detailed.append(details)
     return tuple(detailed)
 
 
@@ -194,11 +194,11 @@ def _mtus(
     if len(devices) == 1:
         problems.extend(failed)
         return {}
-    found: dict[tuple[str, int], PortMtus] = {}
+    mtus: dict[tuple[str, int], PortMtus] = {}
     failed.clear()
     for number, device in enumerate(devices):
         text = tools.text(["ibv_devinfo", "-d", device.name], failed, optional=True)
-        found.update(parse_port_mtus(text or ""))
+        mtus.update(parse_port_mtus(text or ""))
         if len(failed) == _MOST_FAILURES and number + 1 < len(devices):
             left = len(devices) - number - 1
             failed.append(
@@ -207,7 +207,7 @@ def _mtus(
             )
             break
     problems.extend(failed)
-    return found
+    return mtus
 
 
 def _port_device(

@@ -120,7 +120,7 @@ def read_distribution(tree: FileTree, problems: list[str]) -> Optional[str]:
 
 def parse_os_release(path: str, data: bytes, problems: list[str]) -> dict[str, str]:
     """Return the assignments, unquoted as in a shell; other lines get a sentence."""
-    found = {}
+    fields = {}
     text = data.decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.split("\n"), 1):
         plain = line.strip()
@@ -132,12 +132,12 @@ def parse_os_release(path: str, data: bytes, problems: list[str]) -> dict[str, s
         except ValueError:  # a quote that is not closed
             words = ["", ""]
         if is_assignment and key.isidentifier() and len(words) < 2:
-            found[key] = "".join(words)
+            fields[key] = "".join(words)
         else:
             problems.append(
                 f"{path} line {number} is not an assignment: {plain[:60]!a}"
             )
-    return found
+    return fields
 
 
 def distribution(fields: dict[str, str]) -> str:

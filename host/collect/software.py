@@ -68,15 +68,15 @@ def read_booted_at(tree: FileTree, problems: list[str]) -> Optional[int]:
 
 def read_own_files(tree: FileTree, problems: list[str]) -> tuple[OwnFile, ...]:
     """Return those of OWN_FILES that exist, with their text."""
-    found = []
+    files = []
     for path in OWN_FILES:
         folder, _, name = path.rpartition("/")
         if name not in tree.names(folder):
             continue
         data = tree.data(path, problems)
         text = None if data is None else data.decode("utf-8", "backslashreplace")
-        found.append(OwnFile(path, text))
-    return tuple(found)
+        files.append(OwnFile(path, text))
+    return tuple(files)
 
 
 MLNX_OFED = "MLNX_OFED"
@@ -116,11 +116,11 @@ def read_rdma_stacks(
     """
     folder = f"/lib/modules/{release}"
     paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
-    found = [_ofed(tree, tools, paths.get(_OFED_MODULE), problems)]
+    stacks = [_ofed(tree, tools, paths.get(_OFED_MODULE), problems)]
     for updates, name in _OPA.items():
         shown = [path for path in paths.values() if updates in path.split("/")]
-        found.append(RdmaStack(name, None, min(shown)) if shown else None)
-    return tuple(stack for stack in found if stack)
+        stacks.append(RdmaStack(name, None, min(shown)) if shown else None)
+    return tuple(stack for stack in stacks if stack)
 
 
 def _ofed(
@@ -158,15 +158,15 @@ _OTHER_NETDEVS = ("en", "eth", "wl", "ww")
 
 def read_udev_lines(tree: FileTree, problems: list[str]) -> tuple[UdevLine, ...]:
     """Return the lines in the order in which udev reads them."""
-    found: list[UdevLine] = []
+    lines: list[UdevLine] = []
     files = conf_texts(tree, folders_named("udev/rules.d"), ".rules", problems)
     for path, text in files:
-        found += (
+        lines += (
             UdevLine(path, number, rule)
             for number, rule in rules_of(text)
             if sets_ipoib(rule)
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def rules_of(text: str) -> Iterator[tuple[int, str]]:

@@ -47,12 +47,12 @@ def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
 
     systemctl leaves out empty properties. A block without an id gets a sentence.
     """
-    found = []
+    units = []
     for block in text.strip().split("\n\n"):
         lines = (line.partition("=") for line in block.split("\n"))
         fields = {name.strip(): value.strip() for name, _, value in lines}
         if fields.get("Id"):
-            found.append(
+            units.append(
                 Unit(
                     fields["Id"],
                     fields.get("LoadState", ""),
@@ -64,7 +64,7 @@ def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
             problems.append(
                 f"systemctl show printed a unit without an id: {block[:60]!a}"
             )
-    return tuple(found)
+    return tuple(units)
 
 
 def subnet_manager(units: tuple[Unit, ...]) -> Optional[str]:

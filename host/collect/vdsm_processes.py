@@ -44,10 +44,10 @@ def read_selinux(tree: FileTree) -> Optional[SELinux]:
     enforce = tree.text(_ENFORCE)
     if enforce is None:
         return None
-    found: dict[str, VdsmDaemon] = {}
+    daemons: dict[str, VdsmDaemon] = {}
     for pid, script in running_scripts(tree, _DAEMONS):
         context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
         if context:
             daemon = VdsmDaemon(_DAEMONS[script], pid, context)
-            found.setdefault(daemon.name, daemon)
-    return SELinux(enforce == "1", tuple(found[name] for name in sorted(found)))
+            daemons.setdefault(daemon.name, daemon)
+    return SELinux(enforce == "1", tuple(daemons[name] for name in sorted(daemons)))

@@ -153,8 +153,8 @@ class _Host:
             raise EnablementFailed(
                 "enablement-unreadable", f"{error.filename}: {error.strerror}"
             ) from error
-        here = self.root == Path("/") and state.systemd
-        return dataclasses.replace(state, systemd=here or self.run is not None)
+        own_systemd = self.root == Path("/") and state.systemd
+        return dataclasses.replace(state, systemd=own_systemd or self.run is not None)
 
     def refused_programs(self, mode: str) -> tuple[str, ...]:
         # The launcher opens the package as the user vdsm, who may open only trusted

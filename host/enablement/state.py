@@ -231,15 +231,15 @@ def _conf_state(path: Path) -> str:
 
 def _left_over(root: Path) -> tuple[str, ...]:
     """Return unfinished files and folders of ours."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in (ENABLED, FOLDER_NOTE, NFSMOUNT_FILE):
         if not under(root, path).parent.is_symlink():
-            found += unfinished_files(under(root, path))
+            paths += unfinished_files(under(root, path))
     for folder in (posixpath.dirname(ENABLED), *FOLDERS):
         place = unfinished(under(root, folder))
         if place.is_dir() and not place.is_symlink():
-            found.append(place)
-    return tuple(f"/{path.relative_to(root)}" for path in found)
+            paths.append(place)
+    return tuple(f"/{path.relative_to(root)}" for path in paths)
 
 
 def _overrides(root: Path) -> tuple[str, ...]:

@@ -176,12 +176,17 @@ def _scalar(data: Any) -> str:
     """Return a value as YAML text for block and flow style, in quotes if necessary."""
     if not isinstance(data, str):
         return json.dumps(data)
-    odd = (
+    needs_quotes = (
         not data
         or data.strip() != data
         or any(c in "[]{},#\"'\\%@`*&!|>?" for c in data)
     )
-    if not odd and ": " not in data and not data.endswith(":") and data.isprintable():
+    if (
+        not needs_quotes
+        and ": " not in data
+        and not data.endswith(":")
+        and data.isprintable()
+    ):
         try:
             if yaml.safe_load(data) == data and yaml.safe_load(f"[{data}]") == [data]:
                 return data

@@ -227,8 +227,8 @@ def _decoded(data: object) -> StoredPolicy:
         )
     wanted = {"schema_version", "digest", "source", "loaded_at", "policy"}
     if set(data) != wanted:
-        odd = ", ".join(sorted(set(data) ^ wanted))
-        raise ValueError(f"keys are missing or unknown: {odd}")
+        keys = ", ".join(sorted(set(data) ^ wanted))
+        raise ValueError(f"keys are missing or unknown: {keys}")
     for key in ("digest", "source", "loaded_at"):
         if not isinstance(data[key], str):
             raise ValueError(f"{key} is not of type str")

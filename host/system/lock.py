@@ -85,14 +85,14 @@ def holder_of(root: Union[str, Path]) -> Optional[Holder]:
     path = under(root, RUN_LOCK)
     try:
         content = json.loads(read_file(path, 2 * _LENGTH))
-        found = _holder(content)
-        state, start = _process(found.pid)
-        if start != found.start or not _has_lock(found.pid, os.stat(path)):
+        holder = _holder(content)
+        state, start = _process(holder.pid)
+        if start != holder.start or not _has_lock(holder.pid, os.stat(path)):
             return None
     except (OSError, ValueError, RecursionError):
         return None
     stopped = state in _STOPPED
-    return Holder(found.pid, found.start, found.by, found.since, stopped)
+    return Holder(holder.pid, holder.start, holder.by, holder.since, stopped)
 
 
 def _holder(content: Any) -> Holder:

@@ -53,9 +53,9 @@ def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
     """
     descriptor = os.open(path, _FLAGS)
     try:
-        found = os.fstat(descriptor)
-        if not _is_null(found):
-            _refuse_odd(found)
+        status = os.fstat(descriptor)
+        if not _is_null(status):
+            _refuse_odd(status)
         return _bytes(descriptor, most)
     finally:
         os.close(descriptor)
@@ -87,10 +87,10 @@ def names_of_others(
         if stat.S_ISLNK(os.fstat(place).st_mode):
             raise OSError(errno.ENOTDIR, "it is a symbolic link, not a folder")
         with os.scandir(f"/proc/self/fd/{place}") as inside:
-            found = sorted(entry.name for entry in islice(inside, most + 1))
-    if len(found) > most:
+            names = sorted(entry.name for entry in islice(inside, most + 1))
+    if len(names) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} names")
-    return found
+    return names
 
 
 def read_named(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
@@ -128,24 +128,24 @@ def _place(folder: str, path: str) -> Iterator[int]:
     """
     todo = _names(path[len(folder) :])
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
-    here = base = opened[0]
+    current = base = opened[0]
     try:
         while todo:
             name = todo.pop(0)
             flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-            opened.append(os.open(name, flags, dir_fd=here))
+            opened.append(os.open(name, flags, dir_fd=current))
             if len(opened) > _MOST_STEPS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             if not todo or not stat.S_ISLNK(os.fstat(opened[-1]).st_mode):
-                here = opened[-1]
+                current = opened[-1]
                 continue
             target = os.readlink("", dir_fd=opened[-1])
             if target.startswith(f"{folder}/"):
-                here, target = base, target[len(folder) :]
+                current, target = base, target[len(folder) :]
             elif target.startswith("/"):
                 raise _leads_out()
             todo = _names(target) + todo
-        yield here
+        yield current
     finally:
         for descriptor in opened:
             os.close(descriptor)
@@ -162,13 +162,13 @@ def _leads_out() -> OSError:
     return OSError(errno.ELOOP, "a symbolic link leads out of its folder")
 
 
-def _is_null(found: os.stat_result) -> bool:
+def _is_null(status: os.stat_result) -> bool:
     # Linux, Documentation/admin-guide/devices.txt
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(1, 3)
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3)
 
 
-def _refuse_odd(found: os.stat_result) -> None:
-    kind = stat.S_IFMT(found.st_mode)
+def _refuse_odd(status: os.stat_result) -> None:
+    kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if kind != stat.S_IFREG:

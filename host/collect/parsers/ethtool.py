@@ -37,13 +37,13 @@ def features(text: str) -> dict[str, tuple[Offload, ...]]:
     Only those in KEPT are returned, by the kernel's names. Lines of another form are
     ignored.
     """
-    found: dict[str, tuple[Offload, ...]] = {}
+    offloads_of: dict[str, tuple[Offload, ...]] = {}
     for block in f"\n{text}".split(f"\n{_OF}")[1:]:
         head, *lines = block.split("\n")
         if head.endswith(":"):
             offloads = (_offload(line) for line in lines)
-            found[head[:-1]] = tuple(offload for offload in offloads if offload)
-    return found
+            offloads_of[head[:-1]] = tuple(offload for offload in offloads if offload)
+    return offloads_of
 
 
 def pause(text: str) -> tuple[Optional[bool], Optional[bool]]:

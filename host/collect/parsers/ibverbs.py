@@ -74,7 +74,7 @@ class PortMtus:
 
 def parse_port_mtus(text: str) -> dict[tuple[str, int], PortMtus]:
     """Return the MTUs by device and port number; other lines are ignored."""
-    found: dict[tuple[str, int], dict[str, Optional[int]]] = {}
+    mtus_of: dict[tuple[str, int], dict[str, Optional[int]]] = {}
     device: Optional[str] = None
     port: Optional[tuple[str, int]] = None
     for line in text.split("\n"):
@@ -84,5 +84,5 @@ def parse_port_mtus(text: str) -> dict[tuple[str, int], PortMtus]:
             port = None if device is None else (device, int(match.group(1)))
         elif port is not None and (match := _MTU.fullmatch(line)):
             bytes_ = _BYTES.get(int(match.group(2)))
-            found.setdefault(port, {})[f"{match.group(1)}_mtu"] = bytes_
-    return {port: PortMtus(**mtus) for port, mtus in found.items()}
+            mtus_of.setdefault(port, {})[f"{match.group(1)}_mtu"] = bytes_
+    return {port: PortMtus(**mtus) for port, mtus in mtus_of.items()}

@@ -62,10 +62,10 @@ def rows(text: str) -> list[Row]:
     return [row for row in entries if isinstance(row, dict) and row]
 
 
-def links(found: list[Row]) -> dict[str, IpLink]:
+def links(entries: list[Row]) -> dict[str, IpLink]:
     """Return the netdevs of ``ip -j -d addr show`` by name."""
     result = {}
-    for row in found:
+    for row in entries:
         name = _text(row, "ifname")
         info = row.get("linkinfo")
         addresses = row.get("addr_info")
@@ -77,14 +77,14 @@ def links(found: list[Row]) -> dict[str, IpLink]:
     return result
 
 
-def ipoib_links(found: list[Row]) -> dict[str, IpoibLink]:
+def ipoib_links(entries: list[Row]) -> dict[str, IpoibLink]:
     """Return the netdevs of ``ip -j -d link show type ipoib`` by name.
 
     The kernel names the parent as the link of a child. The keys are those of
     iproute2's ip/iplink_ipoib.c, which calls the P_Key ``key``.
     """
     result = {}
-    for row in found:
+    for row in entries:
         name = _text(row, "ifname")
         info = row.get("linkinfo")
         data = info.get("info_data") if isinstance(info, dict) else None
@@ -101,9 +101,9 @@ def ipoib_links(found: list[Row]) -> dict[str, IpoibLink]:
     return result
 
 
-def route(destination: str, found: list[Row]) -> Optional[Route]:
+def route(destination: str, entries: list[Row]) -> Optional[Route]:
     """Return the route that ``ip -j route get`` shows, or None if there is none."""
-    for row in found:
+    for row in entries:
         if _text(row, "type") in _NO_ROUTE:
             return Route(destination, problem=f"{row['type']} route")
         via = row.get("via")  # an IPv6 gateway for an IPv4 destination
@@ -119,7 +119,7 @@ def route(destination: str, found: list[Row]) -> Optional[Route]:
     return None
 
 
-def cm_ids(found: list[Row]) -> tuple[CmId, ...]:
+def cm_ids(entries: list[Row]) -> tuple[CmId, ...]:
     """Return the CM ids that ``rdma -j resource show cm_id`` lists, in its order."""
     return tuple(
         CmId(
@@ -129,7 +129,7 @@ def cm_ids(found: list[Row]) -> tuple[CmId, ...]:
             source=_endpoint(_text(row, "src-addr")),
             destination=_endpoint(_text(row, "dst-addr")),
         )
-        for row in found
+        for row in entries
     )
 
 
@@ -157,10 +157,10 @@ def _endpoint(text: Optional[str]) -> Optional[str]:
     return text
 
 
-def _addresses(found: list[Any]) -> tuple[str, ...]:
+def _addresses(entries: list[Any]) -> tuple[str, ...]:
     return tuple(
         f"{row['local']}/{row['prefixlen']}"
-        for row in found
+        for row in entries
         if isinstance(row, dict) and _text(row, "local") and "prefixlen" in row
     )
 

@@ -27,18 +27,18 @@ def table(text: str, columns: int) -> list[tuple[str, ...]]:
 
 def fields(line: str) -> tuple[str, ...]:
     """Return the fields of a line of a table: ``a:b`` is two, ``a\\:b`` is one."""
-    found = [""]
+    parts = [""]
     escaped = False
     for character in line:
         if character == "\\" and not escaped:
             escaped = True
             continue
         if character == ":" and not escaped:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += character
+            parts[-1] += character
         escaped = False
-    return tuple(found)
+    return tuple(parts)
 
 
 def profiles(text: str) -> dict[str, tuple[Property, ...]]:
@@ -46,15 +46,15 @@ def profiles(text: str) -> dict[str, tuple[Property, ...]]:
 
     Secrets are left out, and so is the time of the last activation.
     """
-    found = {}
+    properties = {}
     for block in text.split("\n\n"):
         matches = map(_PROPERTY.fullmatch, block.split("\n"))
         shown = {match[1]: match[2] for match in matches if match}
         uuid = shown.get("connection.uuid")
         if uuid:
-            found[uuid] = tuple(
+            properties[uuid] = tuple(
                 Property(name, value)
                 for name, value in shown.items()
                 if name not in _LEFT_OUT and _SECRET not in name
             )
-    return found
+    return properties

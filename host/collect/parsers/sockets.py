@@ -30,17 +30,17 @@ class Connection:
 
 def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
     """Return the established connections, and the number of invalid lines."""
-    found = []
-    odd = 0
+    connections = []
+    invalid = 0
     for line in data.split(b"\n")[1:]:  # without the headings
         if not line.strip():
             continue
         match = _LINE.fullmatch(line)
         if not match:
-            odd += 1
+            invalid += 1
         elif match.group(5) == _ESTABLISHED:
             local, local_port, remote, remote_port, _ = match.groups()
-            found.append(
+            connections.append(
                 Connection(
                     _address(local),
                     int(local_port, 16),
@@ -48,7 +48,7 @@ def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
                     int(remote_port, 16),
                 )
             )
-    return tuple(found), odd
+    return tuple(connections), invalid
 
 
 def plain_address(text: str) -> str:

@@ -115,7 +115,7 @@ def test_a_lease_of_somebody_elses_is_not_waited_for(theirs):
         [sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
-        assert other.stdout.readline() == b"held\n"
+        assert other.stdout.readline() == b"leased\n"
         for call in ((read_file, path), (read_file_of_others, str(theirs), str(path))):
             assert why_not(*call) == "Resource temporarily unavailable"
     finally:
