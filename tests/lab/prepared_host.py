@@ -161,7 +161,7 @@ def complaints(result: Result) -> str:
     """Return what a command said on stderr, but for tools that were too slow to answer:
     an emulated guest's are, on a busy machine. What a test needs of them fails there.
     """
-    slow = re.compile("no answer within|gave no answer before")
+    slow = re.compile("no answer within|has timed out before")
     lines = result.stderr.splitlines(keepends=True)
     return "".join(line for line in lines if not slow.search(line))
 
