@@ -151,7 +151,7 @@ class Records:
         hints = _hints(cls)
         for key in data:
             if key not in hints:
-                _refuse(_join(path, key), f"is no key of {self.noun}")
+                _refuse(_join(path, key), f"is not a key of {self.noun}")
         for key in hints:
             if key not in data:
                 _refuse(_join(path, key), "is missing")
