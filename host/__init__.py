@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A hypervisor as facts, policy, plan, effects and proof. Uses no other room."""
+"""Prepare a hypervisor: facts, policy, plan, changes and proof."""
 
 __version__ = "0.1.0"

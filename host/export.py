@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An NFS export, ``SERVER:/PATH``, as mount.nfs and VDSM write it."""
+"""Parse an NFS export, ``SERVER:/PATH``, as mount.nfs and VDSM write it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Export:
     """A server and a path.
 
     ``server`` is the name or address as written, without IPv6 brackets; ``path``
-    is absolute and normalised as VDSM does (doubled and trailing slashes go).
+    is absolute and normalised as in VDSM: without doubled and trailing slashes.
     """
 
     server: str
@@ -34,10 +34,7 @@ class Export:
 
     @classmethod
     def parse(cls, text: str) -> Export:
-        """Read ``server:/path`` or ``[v6 address]:/path``.
-
-        Raises ExportProblem with a sentence that says what is missing.
-        """
+        """Parse ``server:/path`` or ``[v6 address]:/path``. Raises ExportProblem."""
         server, path = _bracketed(text) if text.startswith("[") else _plain(text)
         if not path.startswith("/"):
             raise ExportProblem(
@@ -56,7 +53,7 @@ class Export:
 
     @functools.cached_property
     def address(self) -> Optional[IpAddress]:
-        """The server as an IP address, or None where it is a name."""
+        """The server as an IP address, or None if it is a name."""
         return _address(self.server)
 
     def __str__(self) -> str:
@@ -88,7 +85,7 @@ def _bracketed(text: str) -> tuple[str, str]:
 
 def _plain(text: str) -> tuple[str, str]:
     """Split ``server:path``."""
-    # An IPv6 address without brackets has colons of its own before the path.
+    # An IPv6 address without brackets has colons before that of the path.
     server, separator, path = text.partition(":/")
     if separator and isinstance(_address(server), ipaddress.IPv6Address):
         raise ExportProblem(

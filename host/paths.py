@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where things are on a host. Every path is absolute and meant below a root."""
+"""List the paths on a host. Every path is absolute, for use below a root."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Union
 
-# The admin's and the program's own.
+# Files of the admin and of ovirt-rdma.
 POLICY_YAML = "/etc/ovirt-rdma/policy.yaml"
 POLICY_JSON = "/var/lib/ovirt-rdma/policy.json"
-# Its copy, which counts where it is broken.
+# Its copy, which is used if the file is damaged.
 POLICY_COPY = f"{POLICY_JSON}.last"
 ENABLED = "/etc/ovirt-rdma/enabled"
-# Names the folder that enable had to make, which disable takes away again.
+# Names the folder that enable created and that disable removes.
 FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
-# What was done to this host, and what brings it back; root's alone.
+# Every change to this host with the value before it; only for root.
 JOURNAL = "/var/lib/ovirt-rdma/journal"
-# What our units set again at boot, because nothing else keeps it; root's alone.
+# The boot settings, which our units set again at boot; only for root.
 BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
-# Held by the run that changes the host.
+# Locked by the run that changes the host.
 RUN_LOCK = "/run/ovirt-rdma/lock"
-# What the hook after_get_caps adds to the capabilities.
+# The capabilities that the hook after_get_caps adds.
 CAPS_JSON = "/run/ovirt-rdma/caps.json"
-# Written by vdsmd, into a folder that the package's tmpfiles.d file makes.
+# Written by vdsmd; the package's tmpfiles.d file creates the folder.
 RUN_MOUNTS = "/run/ovirt-rdma/mounts"
 DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
 
-# What the package ovirt-rdma-host installs.
+# Files of the package ovirt-rdma-host.
 LAUNCHER = "/usr/libexec/ovirt-rdma/launcher/vdsmd"
-# The hook points' folders are VDSM's (lib/vdsm/common/hooks.py), the file name ours.
+# The folders are VDSM's hook points (lib/vdsm/common/hooks.py), the file name is ours.
 HOOKS = tuple(
     f"/usr/libexec/vdsm/hooks/{point}/50_ovirt_rdma"
     for point in (
@@ -43,28 +43,29 @@ HOOKS = tuple(
 DROPIN_SOURCE = "/usr/share/ovirt-rdma/systemd/vdsmd.service.d/50-ovirt-rdma.conf"
 CAPS_UNIT = "/usr/lib/systemd/system/ovirt-rdma-caps.service"
 
-# VDSM's, from 4.50.0.2 on (before that they were in /usr/share/vdsm).
+# Files of VDSM, since 4.50.0.2 (before that in /usr/share/vdsm).
 STOCK_VDSMD = "/usr/libexec/vdsm/vdsmd"
 STOCK_SUPERVDSMD = "/usr/libexec/vdsm/supervdsmd"
 VDSM_CONF = "/etc/vdsm/vdsm.conf"
-# Of drop-ins with one name, that in the last folder is read last and wins.
+# Of drop-ins with the same name, the one in the last folder is read last and wins.
 VDSM_CONF_DROPIN_DIRECTORIES = (
     "/usr/lib/vdsm/vdsm.conf.d",
     "/run/vdsm/vdsm.conf.d",
     "/etc/vdsm/vdsm.conf.d",
 )
 
-# Where VDSM mounts NFS exports: [irs] repository of vdsm.conf, which nobody changes
-# (SELinux and sanlock know the place), and "mnt" below it.
+# VDSM mounts NFS exports here: [irs] repository of vdsm.conf, which is never changed
+# because SELinux and sanlock need the path, and "mnt" below it.
 VDSM_MOUNTS = "/rhev/data-center/mnt"
 
-# nfs-utils'; nfsmount.conf(5). Mode nfsmount of earlier versions wrote the file.
+# Files of nfs-utils: nfsmount.conf(5). Mode nfsmount of earlier versions wrote the
+# file.
 NFSMOUNT_DIRECTORY = "/etc/nfsmount.conf.d"
 NFSMOUNT_FILE = f"{NFSMOUNT_DIRECTORY}/50-ovirt-rdma.conf"
 # An edited file of ours is kept here: nfs-utils reads names that end in .conf only.
 NFSMOUNT_SAVED = f"{NFSMOUNT_FILE}.saved"
 
-# systemd's; systemd.unit(5), "Unit File Load Path", the admin's folder first.
+# Files of systemd: systemd.unit(5), "Unit File Load Path", the admin's folder first.
 SYSTEMD_BOOTED = "/run/systemd/system"
 DROPIN_DIRECTORY = "/etc/systemd/system/vdsmd.service.d"
 DROPIN_LINK = f"{DROPIN_DIRECTORY}/50-ovirt-rdma.conf"
@@ -73,13 +74,13 @@ OTHER_DROPIN_DIRECTORIES = (
     "/usr/local/lib/systemd/system/vdsmd.service.d",
     "/usr/lib/systemd/system/vdsmd.service.d",
 )
-# Our unit that keeps P_Key children equal to the P_Key tables.
+# Our unit that keeps the P_Key children as in the P_Key tables.
 PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
 
 
 def under(root: Union[str, Path], path: str) -> Path:
     """Return the absolute ``path`` below ``root``, which is ``/`` on a real host."""
-    # Here, because --help names paths too and starts a tenth faster without.
+    # Imported here, because --help needs the paths too and starts 10 % faster without.
     from pathlib import Path  # noqa: PLC0415
 
     return Path(root) / path.lstrip("/")

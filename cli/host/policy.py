@@ -130,11 +130,15 @@ def check(words: Namespace, screen: Screen) -> int:
             {
                 "file": str(path),
                 "in_order": not errors,
-                "errors": [remark._asdict() for remark in errors],
-                "warnings": [remark._asdict() for remark in warnings],
+                "errors": list(map(_remark, errors)),
+                "warnings": list(map(_remark, warnings)),
             },
         )
     return 3 if errors else 0
+
+
+def _remark(remark: Remark) -> dict[str, object]:
+    return {"id": remark.sentence.id, **remark._asdict()}
 
 
 def load(words: Namespace, screen: Screen) -> int:

@@ -29,6 +29,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.matrix import UNKNOWN as NOT_KNOWN
 from ovirt_rdma.engine_sdk_tools.model import Host
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem, Remark
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import parse_policy
@@ -202,7 +203,8 @@ def refuse_too_long(text: str, where: str) -> None:
     """Raise PolicyProblem for a policy that cannot be sent to a host."""
     long = policy_too_long(text)
     if long:
-        raise PolicyProblem(where, (Remark(None, "", long),), MAKE_SHORTER)
+        too_long = Remark(None, "", Sentence("policy-file-too-long", long))
+        raise PolicyProblem(where, (too_long,), MAKE_SHORTER)
 
 
 def carry_out(

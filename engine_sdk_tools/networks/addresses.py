@@ -54,7 +54,7 @@ def read_plan_file(text: str, where: str) -> dict[str, Interface]:
     mistake: what is no YAML, no mapping, a repeated host, or no address with a prefix.
     """
     document = read_yaml(text)
-    remarks = [remark.at(where) for remark in document.mistakes]
+    remarks: list[str] = [remark.at(where) for remark in document.mistakes]
     data = document.data
     if not remarks and not isinstance(data, dict):
         shown = "is empty" if data is None else "is no mapping of hosts to addresses"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The one class through which a host is read; it changes nothing and never raises
-for what it finds there.
+"""Read all facts of a host. HostReader changes nothing, and never raises because of
+what a host has.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.tree import FileTree, Problems
 
 # ip(8): "If an error was reported by the kernel, the exit status is 2."
-_KERNEL_SAID_NO = 2
+_KERNEL_REFUSED = 2
 _KERNEL_PREFIXES = ("RTNETLINK answers: ", "Error: ")
 
 
 class HostReader:
-    """Reads the host whose files are below ``root``.
+    """Read the host whose files are below ``root``.
 
-    Tools are run through ``run``; by default on this machine (``root`` is ``/``)
-    for real, and below any other root not at all: then what only they know is
-    absent. Every method but ``facts`` takes a list to which it adds sentences about
-    what it could not read. Reads are fresh each time; nothing is kept.
+    Tools are run with ``run``. By default they are run if ``root`` is ``/``, and not
+    below any other root; then facts that only tools know are absent. Every method
+    except ``facts`` takes a list to which it adds sentences about what it could not
+    read. Nothing is cached.
     """
 
     def __init__(
@@ -69,9 +69,11 @@ class HostReader:
         self._tools = Tools(run, str(self._tree.root))
 
     def facts(self, routes_to: Sequence[str] = ()) -> Facts:
-        """Return the whole snapshot, with the routes to the server addresses
-        ``routes_to``, to the servers of all NFS mounts, and to those of block storage
-        whose session does not tell its way.
+        """Return all facts.
+
+        The routes are those to the server addresses ``routes_to``, to the servers of
+        all NFS mounts, and to those of block storage if the session does not show which
+        netdev it uses.
         """
         run = self._tools.run and not_for_ever(self._tools.run)
         return HostReader(self._tree.root, run)._snapshot(routes_to)
@@ -79,7 +81,7 @@ class HostReader:
     def _snapshot(self, routes_to: Sequence[str]) -> Facts:
         problems: list[str] = []
         mounts = self.nfs_mounts(problems)
-        # At once: with the mounts' ages it tells when they were made.
+        # Read directly after the mounts: with their ages it gives their start times.
         uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
         devices = with_port_details(
             self._tree, self._tools, self.rdma_devices(problems), problems
@@ -125,7 +127,7 @@ class HostReader:
         )
 
     def mount_facts(self, problems: Problems = None, cm_ids: bool = True) -> Facts:
-        """Return what is known of the NFS mounts, and nothing else but the times.
+        """Return the facts about NFS mounts and times only.
 
         Without ``cm_ids`` no tool is run.
         """
@@ -143,8 +145,9 @@ class HostReader:
         )
 
     def partitions(self, problems: Problems = None) -> Facts:
-        """Return what is known of P_Key tables and IPoIB netdevs, and nothing else;
-        reads /sys, and runs ``ip`` where P_Key children have no files there.
+        """Return the facts about P_Key tables and IPoIB netdevs only.
+
+        Reads /sys, and runs ``ip`` if P_Key children have no files there.
         """
         return read_partitions(self._tree, self._tools, _list(problems))
 
@@ -155,8 +158,8 @@ class HostReader:
     def netdevs(self, problems: Problems = None) -> tuple[Netdev, ...]:
         """Return the netdevs; runs ``ip`` once for their addresses."""
         problems = _list(problems)
-        found = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
-        return read_netdevs(self._tree, iproute.links(found or []), problems)
+        rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
+        return read_netdevs(self._tree, iproute.links(rows or []), problems)
 
     def modules(self, problems: Problems = None) -> Modules:
         """Return the modules that concern RDMA and NFS; reads /proc and /lib."""
@@ -164,8 +167,9 @@ class HostReader:
         return read_modules(self._tree, self.kernel_release(problems), problems)
 
     def nfs_mounts(self, problems: Problems = None) -> tuple[NfsMount, ...]:
-        """Return the NFS mounts of this process's namespace; reads /proc only, so
-        it does not wait for a server that is gone.
+        """Return the NFS mounts of this process's namespace.
+
+        Reads only /proc, so it does not wait for a server that does not respond.
         """
         problems = _list(problems)
         mountinfo = self._tree.data(MOUNTINFO, problems) or b""
@@ -173,66 +177,66 @@ class HostReader:
         return nfs_mounts(mountinfo, mountstats, problems)
 
     def degraded_marks(self, problems: Problems = None) -> tuple[DegradedMark, ...]:
-        """Return what vdsmd has noted on mounts; nothing where it never had to."""
+        """Return vdsmd's marks of degraded mounts."""
         problems = _list(problems)
         if not self._tree.has(DEGRADED_JSON, others=RUN_MOUNTS):
             return ()
         data = self._tree.data(DEGRADED_JSON, problems, others=RUN_MOUNTS)
         try:
             return () if data is None else degraded_marks.from_json(data)
-        except ValueError as odd:
-            problems.append(f"{DEGRADED_JSON} is of no use: {odd}")
+        except ValueError as error:
+            problems.append(f"{DEGRADED_JSON} is invalid and is ignored: {error}")
             return ()
 
     def route(self, address: str, problems: Problems = None) -> Optional[Route]:
         """Return how the kernel reaches an IP address (``fe80::1%eth0`` too).
 
-        None where that cannot be told; "no route" is a Route with a problem.
+        None if that is unknown; "no route" is a Route with a problem.
         """
         problems = _list(problems)
         plain, _, scope = address.partition("%")
         try:
             ipaddress.ip_address(plain)
         except ValueError:
-            problems.append(f"no route is known to {address!a}: not an IP address")
+            problems.append(f"the route to {address!a} is unknown: not an IP address")
             return None
         argv = ["ip", "-j", "route", "get", plain]
-        if scope:  # /proc shows an index, to which ip gives a name of its own
+        if scope:  # /proc shows an index; ip accepts it as ifINDEX
             argv += ["oif", f"if{scope}" if scope.isdecimal() else scope]
         try:
-            found = self._tools.rows(argv, problems, raised_status=_KERNEL_SAID_NO)
+            rows = self._tools.rows(argv, problems, raised_status=_KERNEL_REFUSED)
         except CommandFailed as no:
             return Route(address, problem=_kernel_words(str(no)))
-        if found is None:
+        if rows is None:
             return None
-        route = iproute.route(address, found)
+        route = iproute.route(address, rows)
         if route is None:
             problems.append(f"{' '.join(argv)} shows no route")
         return route
 
     def cm_ids(self, problems: Problems = None) -> Optional[tuple[CmId, ...]]:
-        """Return the RDMA CM ids, or None where they cannot be told.
+        """Return the RDMA CM ids, or None if they are unknown.
 
-        Without an RDMA device there are none (and ``rdma`` fails).
+        Without an RDMA device there are none, and ``rdma`` fails.
         """
         if not self._tree.names(RDMA_CLASS):
             return ()
         argv = ["rdma", "-j", "resource", "show", "cm_id"]
-        found = self._tools.rows(argv, _list(problems))
-        return None if found is None else iproute.cm_ids(found)
+        rows = self._tools.rows(argv, _list(problems))
+        return None if rows is None else iproute.cm_ids(rows)
 
     def uptime(self, problems: Problems = None) -> float:
-        """Return the seconds since boot; 0.0 where they cannot be read."""
+        """Return the seconds since boot; 0.0 if they cannot be read."""
         return read_uptime(self._tree, _list(problems))
 
     def booted_at(self, problems: Problems = None) -> Optional[int]:
-        """Return when the host booted, in seconds since 1970, UTC; None where that
-        cannot be read.
+        """Return when the host booted, in seconds since 1970, UTC; None if that cannot
+        be read.
         """
         return read_booted_at(self._tree, _list(problems))
 
     def kernel_release(self, problems: Problems = None) -> str:
-        """Return the running kernel's release, as ``uname -r`` has it."""
+        """Return the running kernel's release, as in ``uname -r``."""
         return self._tree.text("/proc/sys/kernel/osrelease", problems) or UNKNOWN
 
 

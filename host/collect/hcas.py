@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""HCAs on the PCI bus, and their ports' settings.
+"""Read adapters from the PCI bus: identity, driver and port settings.
 
-The bus device behind an RDMA device or a netdev: PCI identity and driver.
-
-PCI functions that are RDMA adapters, or could be, from /sys/bus/pci/devices.
-
-A hypervisor has hundreds of functions, most of them VFs: of those that are no adapter
-only vendor and class are read.
+The adapters are PCI functions in /sys/bus/pci/devices that are or could be RDMA
+adapters. A hypervisor has hundreds of functions, most of them VFs; only vendor and
+class are read of those that are not adapters.
 """
 
 from __future__ import annotations
@@ -24,10 +21,10 @@ _NODE = re.compile(r"[0-9]{1,6}")
 
 
 def read_pci(tree: FileTree, folder: str) -> Optional[PciIdentity]:
-    """Return the PCI function that ``folder``/device leads to, or None.
+    """Return the PCI function of ``folder``/device, or None.
 
-    The function is the device itself or its parent (virtio, and the sub-functions
-    of mlx5); a USB adapter is not taken for the PCI host controller it hangs off.
+    It is the device itself or its parent (virtio, and the sub-functions of mlx5). The
+    PCI host controller of a USB adapter is not used.
     """
     place = tree.real_path(f"{folder}/device")
     if place is None:
@@ -43,13 +40,13 @@ def read_pci(tree: FileTree, folder: str) -> Optional[PciIdentity]:
 
 
 def read_driver(tree: FileTree, folder: str) -> Optional[str]:
-    """Return the driver bound to ``folder``/device, or None where there is none."""
+    """Return the driver bound to ``folder``/device, or None if there is none."""
     place = tree.real_path(f"{folder}/device/driver")
     return place.name if place else None
 
 
 def read_numa_node(tree: FileTree, device: str) -> Optional[int]:
-    """Return the NUMA node of a bus device's folder; None where it has none (-1)."""
+    """Return the NUMA node of a bus device's folder; None if it has none (-1)."""
     text = tree.text(f"{device}/numa_node")
     return int(text) if text and _NODE.fullmatch(text) else None
 
@@ -65,34 +62,34 @@ _FABRIC = "0x0208"
 _SERIAL_INFINIBAND = "0x0c06"
 _CLASS = re.compile(r"0x[0-9a-f]{6}")
 _COUNT = re.compile(r"[0-9]{1,6}")
-# Of drivers/net/ethernet/mellanox/mlx4/main.c, which has at most two ports.
+# drivers/net/ethernet/mellanox/mlx4/main.c: at most two ports.
 _MLX4_PORTS = (1, 2)
 
 
 def read_adapters(
     tree: FileTree, devices: tuple[RdmaDevice, ...], problems: list[str]
 ) -> tuple[Adapter, ...]:
-    """Return the adapters by PCI address; see :class:`Adapter` for which.
+    """Return the adapters by PCI address; :class:`Adapter` says which are included.
 
-    An adapter that goes away meanwhile is left out, with a sentence.
+    An adapter that disappears during the read is left out, with a sentence.
     """
     with_rdma = {device.pci.address for device in devices if device.pci}
     adapters = []
     for address in tree.names(PCI_DEVICES):
         folder = f"{PCI_DEVICES}/{address}"
-        odd: list[str] = []
-        vendor = tree.text(f"{folder}/vendor", odd)
-        code = tree.text(f"{folder}/class", odd)
+        failures: list[str] = []
+        vendor = tree.text(f"{folder}/vendor", failures)
+        code = tree.text(f"{folder}/class", failures)
         if address in with_rdma or _may_be_adapter(vendor, code):
-            adapter = _adapter(tree, address, vendor, code, odd)
-        elif odd:
+            adapter = _adapter(tree, address, vendor, code, failures)
+        elif failures:
             adapter = None
         else:
             continue
-        if odd and not tree.is_folder(folder):
-            problems.append(f"PCI device {address} went away while it was being read")
+        if failures and not tree.is_folder(folder):
+            problems.append(f"PCI device {address} disappeared during the read")
             continue
-        problems.extend(odd)
+        problems.extend(failures)
         if adapter:
             adapters.append(adapter)
     return tuple(adapters)
@@ -148,7 +145,7 @@ def _mlx4_ports(
 ) -> list[tuple[str, int]]:
     """Return type and IB MTU by port; the MTU is 0 for an Ethernet port.
 
-    There the file means nothing, and reading it makes the kernel log a warning.
+    For Ethernet the file has no meaning, and the kernel logs a warning if it is read.
     """
     names = set(tree.names(folder, problems))
     ports = []
@@ -163,7 +160,7 @@ def _mlx4_ports(
 
 
 def _count(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
-    """Return the number in a file; None where there is no such file."""
+    """Return the number in a file; None if there is no such file."""
     text = tree.text(path)
     if text is None:
         return None

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Kernel modules: loaded, available, loaded at boot, with their options.
+"""Read kernel modules for RDMA and NFS: loaded, available, options, loaded at boot.
 
-modprobe.d(5) and the kernel's command line, read as kmod reads them
-(libkmod/libkmod-config.c): what they say of modules that concern RDMA and NFS.
-
-Kernel modules that concern RDMA and NFS: loaded, built in, available.
-
-What has modules loaded at boot: modules-load.d(5), the kernel's command line, and
-rdma-core's lists, which its rdma-load-modules@ units load for hardware that is there.
-
-Where modules come from, their options, and what loads them.
+modprobe.d(5) and the kernel's command line are read as kmod reads them
+(libkmod/libkmod-config.c). Modules are loaded at boot by modules-load.d(5), by the
+kernel's command line, and by rdma-core's lists, which its rdma-load-modules@ units load
+for the present hardware.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from ovirt_rdma.host.system.tree import FileTree
 
 COMMAND_LINE = "/proc/cmdline"
 
-# True: something has to follow the module's name. A newer kmod has weakdep too.
+# True: the module's name must be followed by more. A newer kmod has weakdep too.
 _COMMANDS = {
     "alias": True,
     "blacklist": False,
@@ -42,34 +37,35 @@ _COMMANDS = {
     "softdep": True,
     "weakdep": True,
 }
-# How many words count after the module's name; modprobe ignores more.
+# The number of words after the module's name that modprobe uses; it ignores others.
 _WORDS_TAKEN = {"alias": 1, "blacklist": 0}
-# What follows names modules, so that the line may be about them.
+# The rest of these lines names modules too.
 _NAMES_OTHERS = frozenset(("alias", "softdep", "weakdep"))
 _BLANK = re.compile(r"[\t ]+")
-# The first one is the kernel's own: module_blacklist in kernel/module.
+# The first one is the kernel's (kernel/module).
 _BLACKLISTS = ("module_blacklist", "modprobe.blacklist")
 
 
 def read_modprobe_lines(
     tree: FileTree, problems: list[str]
 ) -> tuple[ModprobeLine, ...]:
-    """Return the lines in the order in which modprobe reads them; later options of
-    a module add to earlier ones, and the last of the same name is in force.
+    """Return the lines in the order in which modprobe reads them.
+
+    Later options of a module add to earlier ones; the last of the same name is used.
     """
-    found: list[ModprobeLine] = []
+    lines: list[ModprobeLine] = []
     for path, text in conf_texts(tree, folders_named("modprobe.d"), ".conf", problems):
-        found += modprobe_lines(path, text, problems)
-    return (*found, *command_line_options(command_line(tree, problems)))
+        lines += modprobe_lines(path, text, problems)
+    return (*lines, *command_line_options(command_line(tree, problems)))
 
 
 def modprobe_lines(path: str, text: str, problems: list[str]) -> list[ModprobeLine]:
-    """Return a file's lines that concern us.
+    """Return the lines of a file that concern RDMA or NFS.
 
-    A line that modprobe ignores although it is about such a module gets a sentence,
-    and so does one that names no module at all.
+    A line about such a module that modprobe ignores gets a sentence, and so does a line
+    without a module.
     """
-    found = []
+    lines = []
     for number, line in _joined(text):
         plain = line.strip("\t ")
         if not plain or plain.startswith("#"):
@@ -81,26 +77,27 @@ def modprobe_lines(path: str, text: str, problems: list[str]) -> list[ModprobeLi
             text_after = " ".join(_BLANK.split(text_after)[: _WORDS_TAKEN[command]])
         why = ""
         if command in _COMMANDS and not name:
-            why = f"{command} of no module"
+            why = f"{command} names no module"
         elif not _concerns(command, name, text_after):
             continue
         elif command not in _COMMANDS:
-            why = f"it has no command {command!a}"
+            why = f"there is no command {command!a}"
         elif _COMMANDS[command] and not text_after:
             why = f"nothing follows {command} {name}"
         if why:
             problems.append(f"{path} line {number} is ignored by modprobe: {why}")
         else:
-            found.append(
+            lines.append(
                 ModprobeLine(path, number, command, module_name(name), text_after)
             )
-    return found
+    return lines
 
 
 def command_line(tree: FileTree, problems: list[str]) -> list[str]:
-    """Return the kernel's parameters; quotes keep blanks together and stay in the
-    value, as in ``parport.dyndbg="file x"``. A boot loader's quotes around the whole
-    are taken away.
+    """Return the kernel's parameters.
+
+    Quotes can enclose blanks and stay in the value, as in ``parport.dyndbg="file x"``.
+    Quotes of a boot loader around a whole parameter are removed.
     """
     data = tree.data(COMMAND_LINE, problems) or b""
     words = re.findall(
@@ -114,17 +111,17 @@ def command_line(tree: FileTree, problems: list[str]) -> list[str]:
 
 def command_line_options(parameters: list[str]) -> list[ModprobeLine]:
     """Return ``MODULE.NAME=VALUE`` as options, and both blacklists."""
-    found = []
+    lines = []
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name in _BLACKLISTS:
-            found += [("blacklist", module, "") for module in value.split(",")]
+            lines += [("blacklist", module, "") for module in value.split(",")]
         elif name.count(".") == 1:
             module, _, option = parameter.partition(".")
-            found.append(("options", module, option))
+            lines.append(("options", module, option))
     return [
         ModprobeLine(COMMAND_LINE, 1, command, module_name(module), text)
-        for command, module, text in found
+        for command, module, text in lines
         if module_name(module) in CONCERNED
     ]
 
@@ -135,8 +132,9 @@ def _concerns(command: str, name: str, text: str) -> bool:
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    r"""Give the lines with the numbers of their first ones, ``\`` at an end joining
-    the next. That goes for comments too; before anything else ``\`` vanishes.
+    r"""Yield the lines with their numbers; ``\`` at the end joins the next line.
+
+    This applies to comments too. Before any other character ``\`` is removed.
     """
     start, parts = 1, []
     for number, line in enumerate(text.split("\n"), 1):
@@ -159,8 +157,8 @@ _FILE = re.compile(r"(.+)\.ko(?:\.[a-z0-9]+)?")
 def read_modules(tree: FileTree, release: str, problems: list[str]) -> Modules:
     """Return the modules out of CONCERNED, for the running kernel ``release``.
 
-    Where there is no modules.dep for that kernel, what is available is not known;
-    both that and an unreadable /proc/modules get a sentence in ``problems``.
+    Without modules.dep for that kernel the available modules are unknown. That and an
+    unreadable /proc/modules get a sentence in ``problems``.
     """
     loaded = _loaded(tree.data(LOADED, problems) or b"")
     folder = f"/lib/modules/{release}"
@@ -179,33 +177,33 @@ def _concerned(names: set[str]) -> tuple[str, ...]:
 
 
 def _loaded(data: bytes) -> set[str]:
-    """Read ``name size users dependants state address``; a module that is still
-    loading or on its way out is not loaded.
+    """Read ``name size users dependants state address``; a module that is being loaded
+    or unloaded does not count as loaded.
     """
-    found = set()
+    names = set()
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         fields = line.split()
         if fields and (len(fields) < 5 or fields[4] == "Live"):
-            found.add(fields[0])
-    return found
+            names.add(fields[0])
+    return names
 
 
 def module_paths(data: bytes, folder: str = "") -> dict[str, str]:
-    """Read modules.dep (``path: paths it needs``) or modules.builtin (``path``): the
-    path of each module, under its file's name. depmod writes paths below ``folder``;
-    absolute ones, as other tools write them, lose it.
+    """Read modules.dep (``path: paths it needs``) or modules.builtin (``path``).
 
-    A file is name.ko, or compressed: name.ko.xz (EL9), name.ko.zst.
+    Returns file names, without suffix, to paths. depmod writes paths relative to
+    ``folder``; absolute paths of other tools are made relative. A file is name.ko, or
+    compressed: name.ko.xz (EL9), name.ko.zst.
     """
     starts = tuple(f"{usr}{folder}/" for usr in ("", "/usr")) if folder else ()
-    found = {}
+    paths = {}
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         path = line.partition(":")[0].strip()
         match = _FILE.fullmatch(posixpath.basename(path))
         if match:
             start = next((s for s in starts if path.startswith(s)), "")
-            found[match.group(1)] = path[len(start) :]
-    return found
+            paths[match.group(1)] = path[len(start) :]
+    return paths
 
 
 def _module_files(data: bytes) -> set[str]:
@@ -215,52 +213,52 @@ def _module_files(data: bytes) -> set[str]:
 RDMA_CORE_LISTS = "/etc/rdma/modules"
 
 _COMMENT = ("#", ";")
-# Names of modules and of their aliases; the kernel's have no other characters.
+# Names of modules and aliases in the kernel have only these characters.
 _NAME = re.compile(r"[!-~]+")
-# systemd-modules-load.service(8); the second one is read in the initrd.
+# systemd-modules-load.service(8); the second parameter is for the initrd.
 _PARAMETERS = ("modules_load", "rd.modules_load")
 
 
 def read_load_lines(tree: FileTree, problems: list[str]) -> tuple[LoadLine, ...]:
-    """Return the lines of all modules, under the kernel's names of them."""
-    found: list[LoadLine] = []
+    """Return the lines of all modules, with the kernel's names of the modules."""
+    lines: list[LoadLine] = []
     for folders in (folders_named("modules-load.d"), (RDMA_CORE_LISTS,)):
         for path, text in conf_texts(tree, folders, ".conf", problems):
-            found += load_lines(path, text, problems)
-    for parameter in command_line(tree, []):  # its problems are told elsewhere
+            lines += load_lines(path, text, problems)
+    for parameter in command_line(tree, []):  # read_modprobe_lines reports problems
         name, _, value = parameter.partition("=")
         if name in _PARAMETERS:
-            found += [
+            lines += [
                 LoadLine(COMMAND_LINE, 1, module_name(module))
                 for module in value.split(",")
                 if _NAME.fullmatch(module)
             ]
-    return tuple(found)
+    return tuple(lines)
 
 
 def load_lines(path: str, text: str, problems: list[str]) -> list[LoadLine]:
-    """Return a file's lines; one that is no single name gets a sentence."""
-    found = []
+    """Return the lines of a file; a line that is not one name gets a sentence."""
+    lines = []
     for number, line in enumerate(text.split("\n"), 1):
         name = line.strip()
         if not name or name.startswith(_COMMENT):
             continue
         if _NAME.fullmatch(name):
-            found.append(LoadLine(path, number, module_name(name)))
+            lines.append(LoadLine(path, number, module_name(name)))
         else:
             problems.append(
-                f"{path} line {number} loads nothing: {name[:60]!a} is no module's name"
+                f"{path} line {number} is ignored: {name[:60]!a} is not a module's name"
             )
-    return found
+    return lines
 
 
 def with_module_details(
     tree: FileTree, release: str, modules: Modules, problems: list[str]
 ) -> Modules:
-    """Return ``modules`` with what mounting does not ask for.
+    """Return ``modules`` with details that a mount does not need.
 
-    ``release`` is the running kernel's. Parameters that can only be written, or not
-    be read for another reason, are left out.
+    ``release`` is that of the running kernel. Parameters that cannot be read are left
+    out.
     """
     return replace(
         modules,
@@ -272,23 +270,23 @@ def with_module_details(
 
 
 def _parameter_files(tree: FileTree, folder: str) -> tuple[ModuleFile, ...]:
-    """Read modules.dep; that it is missing has been said by read_modules."""
+    """Read modules.dep; read_modules has reported it if it is missing."""
     paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
-    found = (
+    files = (
         ModuleFile(module_name(name), path)
         for name, path in paths.items()
         if module_name(name) in CONCERNED
     )
-    return tuple(sorted(found, key=lambda file: (file.name, file.path)))
+    return tuple(sorted(files, key=lambda file: (file.name, file.path)))
 
 
 def _parameters(tree: FileTree, loaded: tuple[str, ...]) -> tuple[ModuleParameter, ...]:
-    found = []
+    parameters = []
     for module in loaded:
         folder = f"/sys/module/{module}/parameters"
         for name in tree.names(folder):
             value = tree.data(f"{folder}/{name}")
             if value is not None:
                 text = value.decode("utf-8", "surrogateescape").strip()
-                found.append(ModuleParameter(module, name, text))
-    return tuple(found)
+                parameters.append(ModuleParameter(module, name, text))
+    return tuple(parameters)

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Netdev facts of DCB, IPoIB and RDMA.
+"""Read netdev details for RDMA: port, IPoIB, offloads, bond and data center bridging.
 
-Data centre bridging of Ethernet netdevs behind RoCE: PFC, ECN, trust, pause.
-
-What is IPoIB's own of netdevs: from sysfs, and from ``ip`` for P_Key children that
-``ip link`` made, which have no such files (drivers/infiniband/ulp/ipoib/ipoib_vlan.c).
-
-What RDMA adds to netdevs: port, IPoIB, offloads, bond, DCB.
+IPoIB settings are read from sysfs. P_Key children that ``ip link`` created have no
+files there (drivers/infiniband/ulp/ipoib/ipoib_vlan.c); for them ``ip`` is run. PFC,
+ECN, trust and pause frames are read for Ethernet netdevs behind RoCE.
 """
 
 from __future__ import annotations
@@ -32,10 +29,10 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.system.tree import FileTree
 
-# The kernel's words where a driver has no such thing (EOPNOTSUPP), and those of dcb
-# where the kernel's answer lacks it (dcb/dcb.c), as for qede without DCBX.
-_NONE_THERE = ("not supported", "Attribute not found")
-# The two ends of RoCE's congestion control: who slows down, who notices.
+# The message of the kernel if a driver does not support a setting (EOPNOTSUPP), and of
+# dcb if the kernel's answer lacks it (dcb/dcb.c), as for qede without DCBX.
+_UNSUPPORTED = ("not supported", "Attribute not found")
+# The two ends of RoCE's congestion control: reaction point and notification point.
 _ECN_ENDS = ("roce_rp", "roce_np")
 
 _Read = TypeVar("_Read")
@@ -44,10 +41,9 @@ _Read = TypeVar("_Read")
 def read_dcb(
     tree: FileTree, tools: Tools, netdev: Netdev, problems: list[str]
 ) -> Optional[Dcb]:
-    """Return what can be told of ``netdev``; None where that is nothing.
+    """Return the DCB settings of ``netdev``; None if all are unknown.
 
-    Nothing is asked of virtual netdevs and of VFs: the physical function has these
-    settings.
+    Virtual netdevs and VFs are skipped: the physical function has these settings.
     """
     folder = f"{NET_CLASS}/{netdev.name}"
     if netdev.pci is None or tree.is_folder(f"{folder}/device/physfn"):
@@ -73,10 +69,10 @@ def read_dcb(
 
 
 def _trust(tools: Tools, netdev: Netdev, problems: list[str]) -> Optional[str]:
-    """Return what mlx5 takes the priority of a packet from.
+    """Return the source of a packet's priority in mlx5.
 
-    It has no file or attribute for that: it trusts the DSCP while there is an entry
-    for one (mlx5e_dcbnl_ieee_setapp, _delapp), else the VLAN's PCP.
+    There is no file or attribute for it: mlx5 trusts the DSCP while there is an entry
+    for one (mlx5e_dcbnl_ieee_setapp, _delapp), otherwise the VLAN's PCP.
     """
     if netdev.driver != "mlx5_core":
         return None
@@ -88,7 +84,7 @@ def _trust(tools: Tools, netdev: Netdev, problems: list[str]) -> Optional[str]:
 
 
 def _ecn_priorities(tree: FileTree, folder: str) -> Optional[tuple[int, ...]]:
-    """Return the priorities with ECN on at both ends.
+    """Return the priorities with ECN enabled at both ends.
 
     Only the out-of-tree mlx5 driver has these files.
     """
@@ -115,22 +111,24 @@ def _asked(
     read: Callable[[str], _Read],
     problems: list[str],
 ) -> Optional[_Read]:
-    """Return what ``read`` makes of the tool's text; None where it gives none."""
-    said: list[str] = []
-    text = tools.text(argv, said, optional=True)
+    """Return the tool's text as parsed by ``read``; None if there is none."""
+    failures: list[str] = []
+    text = tools.text(argv, failures, optional=True)
     problems.extend(
-        sentence for sentence in said if not any(w in sentence for w in _NONE_THERE)
+        sentence
+        for sentence in failures
+        if not any(part in sentence for part in _UNSUPPORTED)
     )
     if text is None:
         return None
     try:
         return read(text)
-    except ValueError as odd:
-        problems.append(f"{' '.join(argv)} printed something else: {odd}")
+    except ValueError as error:
+        problems.append(f"{' '.join(argv)} printed unexpected text: {error}")
         return None
 
 
-# The files with the form of what they read, and that form in words.
+# The files, with the pattern of their text and its description.
 _FILES = {
     "mode": (re.compile("|".join(IPOIB_MODES)), "a transport mode"),
     "pkey": (re.compile(r"0x[0-9a-f]{4}"), "a P_Key"),
@@ -142,14 +140,14 @@ _FILES = {
 def read_ipoib(
     tree: FileTree, tools: Tools, netdevs: tuple[Netdev, ...], problems: list[str]
 ) -> dict[str, Ipoib]:
-    """Return the names of all IPoIB netdevs with what is IPoIB's own.
+    """Return the IPoIB settings of all IPoIB netdevs by name.
 
-    ``ip`` is run once, and only where a netdev has no files of its own.
+    ``ip`` is run once, and only if a netdev has no files of its own.
     """
     entries = {
         netdev.name: set(tree.names(f"{NET_CLASS}/{netdev.name}"))
         for netdev in netdevs
-        # A bond takes on the type and address of its members (bond_main.c).
+        # A bond has the type and address of its members (bond_main.c).
         if netdev.type == ARPHRD_INFINIBAND and not netdev.lowers
     }
     links: Mapping[str, IpoibLink] = {}
@@ -166,15 +164,15 @@ def _ipoib(
     tree: FileTree, name: str, entries: set[str], link: IpoibLink, problems: list[str]
 ) -> Ipoib:
     folder = f"{NET_CLASS}/{name}"
-    odd: list[str] = []
+    failures: list[str] = []
     shown = {
-        file: _text(tree, f"{folder}/{file}", form, words, odd)
-        for file, (form, words) in _FILES.items()
+        file: _text(tree, f"{folder}/{file}", form, description, failures)
+        for file, (form, description) in _FILES.items()
         if file in entries
     }
-    if odd and not tree.is_folder(folder):
-        odd = [f"netdev {name} went away while it was being read"]
-    problems.extend(odd)
+    if failures and not tree.is_folder(folder):
+        failures = [f"netdev {name} disappeared during the read"]
+    problems.extend(failures)
     umcast = shown.get("umcast")
     return Ipoib(
         mode=shown.get("mode") or link.mode,
@@ -186,11 +184,15 @@ def _ipoib(
 
 
 def _text(
-    tree: FileTree, path: str, form: re.Pattern[str], words: str, problems: list[str]
+    tree: FileTree,
+    path: str,
+    form: re.Pattern[str],
+    description: str,
+    problems: list[str],
 ) -> Optional[str]:
     text = tree.text(path, problems)
     if text is not None and not form.fullmatch(text):
-        problems.append(f"{path} reads {text!a}, not {words}")
+        problems.append(f"{path} reads {text!a}, not {description}")
         return None
     return text
 
@@ -205,10 +207,10 @@ def with_rdma_details(
     devices: tuple[RdmaDevice, ...],
     problems: list[str],
 ) -> tuple[Netdev, ...]:
-    """Return ``netdevs`` with what only those of RDMA ports, and above, have.
+    """Return ``netdevs``, with details of those of RDMA ports and above them.
 
-    ``ethtool`` is asked once for all netdevs, and not at all where none is of an RDMA
-    port; ``dcb``, and ``ethtool`` for pause frames, for each physical RoCE port.
+    ``ethtool`` is run once for all netdevs, or not at all if none is of an RDMA port.
+    ``dcb``, and ``ethtool`` for pause frames, are run for each physical RoCE port.
     """
     ipoib = read_ipoib(tree, tools, netdevs, problems)
     ports = read_netdev_ports(tree, netdevs, devices, ipoib)
@@ -224,7 +226,7 @@ def with_rdma_details(
     names = concerned(placed)
     offloads = {}
     if names:
-        argv = ["ethtool", "-k", "*"]  # its word for all netdevs, not a shell's
+        argv = ["ethtool", "-k", "*"]  # ethtool itself expands * to all netdevs
         offloads = ethtool.features(tools.text(argv, problems) or "")
     return tuple(
         replace(
@@ -243,12 +245,12 @@ def with_rdma_details(
 
 
 def _carrier(tree: FileTree, name: str) -> Optional[bool]:
-    """Return whether there is a link; a netdev that is down cannot tell (EINVAL)."""
+    """Return True if there is a link; None for a netdev that is down (EINVAL)."""
     return _CARRIER.get(tree.text(f"{NET_CLASS}/{name}/carrier") or "")
 
 
 def _bond(tree: FileTree, netdev: Netdev, problems: list[str]) -> Optional[Bond]:
-    """Return what a bond is like; texts as ``active-backup 1`` (bond_sysfs.c)."""
+    """Return the settings of a bond; texts as ``active-backup 1`` (bond_sysfs.c)."""
     if netdev.driver != "bond":
         return None
     folder = f"{NET_CLASS}/{netdev.name}/bonding"

@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who uses a netdev: addresses, routes, storage sessions.
+"""Find out which netdevs are in use, and by what.
 
-Which netdevs carry an address, or what goes to one, as far as facts tell. Pure.
+Users are NFS mounts, sessions of block storage (iSCSI, iSER, SRP, NVMe over fabrics),
+logical networks, migrations, and the engine's connection. VDSM does not keep the roles
+of networks on the host. So a migration network is detected only while a VM migrates, by
+its TCP connections. A management network that is neither ovirtmgmt nor the default
+route is detected only while the engine is connected.
 
-Sessions of block storage over a network: iSCSI and iSER, SRP, NVMe over fabrics.
-
-The texts are those of the kernel's drivers/scsi/scsi_transport_iscsi.c, libiscsi.c,
-drivers/infiniband/ulp/srp/ib_srp.c and nvmf_get_address() in
+The texts of sessions are those of the kernel's drivers/scsi/scsi_transport_iscsi.c,
+libiscsi.c, drivers/infiniband/ulp/srp/ib_srp.c and nvmf_get_address() in
 drivers/nvme/host/fabrics.c.
-
-Who would notice if a netdev lost its link.
-
-NFS, block storage and the engine's networks are known as long as they are there.
-VDSM keeps no network's role on the host, so a migration network is seen only while
-something migrates over it, by its TCP connections; and the management network, where
-the engine calls it neither ovirtmgmt nor the default route, only while the engine is
-connected.
 """
 
 from __future__ import annotations
@@ -37,7 +31,7 @@ from ovirt_rdma.host.system.tree import FileTree
 
 
 class NetdevPaths:
-    """Answers by netdev names, without ``lo``, which has no link to lose."""
+    """Find netdevs by address or remote end; without ``lo``, which has no link."""
 
     def __init__(self, facts: Facts) -> None:
         self._netdevs = [n for n in facts.netdevs if n.type != ARPHRD_LOOPBACK]
@@ -48,7 +42,7 @@ class NetdevPaths:
                 address = plain_address(text.partition("/")[0])
                 self._by_address.setdefault(address, []).append(netdev.name)
         self._routes = {_same(route.destination): route for route in facts.routes}
-        # The ends on this host of RDMA connections, by the other end.
+        # The local ends of RDMA connections, by remote address.
         self._ends: dict[str, set[str]] = {}
         for cm_id in facts.cm_ids or ():
             if cm_id.source and cm_id.destination:
@@ -63,10 +57,10 @@ class NetdevPaths:
         return self._by_address.get(plain_address(address), [])
 
     def towards(self, remote: str) -> Optional[list[str]]:
-        """Return the netdevs by which ``remote`` is reached, None if not to be told.
+        """Return the netdevs by which ``remote`` is reached; None if unknown.
 
-        An RDMA connection to it tells its own end. Without one the route decides,
-        and where no route was asked for, the networks that ``remote`` lies in.
+        An RDMA connection to it shows the local end. Otherwise the route decides, or,
+        without a route in the facts, the networks that contain ``remote``.
         """
         scope = remote.partition("%")[2]
         if scope in self.names:
@@ -81,7 +75,7 @@ class NetdevPaths:
         return self._on_link(plain_address(remote)) or None
 
     def _on_link(self, remote: str) -> list[str]:
-        """Return the netdevs with the smallest network that ``remote`` lies in."""
+        """Return the netdevs with the smallest network that contains ``remote``."""
         try:
             address = ipaddress.ip_address(remote)
         except ValueError:
@@ -105,7 +99,7 @@ class NetdevPaths:
 
 
 def _same(address: str) -> str:
-    """Return an address in one form, with its scope: ``fe80::1%3``."""
+    """Return an address in its normal form, with its scope: ``fe80::1%3``."""
     plain, percent, scope = address.partition("%")
     return f"{plain_address(plain)}{percent}{scope}"
 
@@ -124,18 +118,18 @@ NVME = "/sys/class/nvme"
 
 _CONNECTION = re.compile(r"connection([0-9]+):[0-9]+")
 _SCSI_HOST = re.compile(r"host[0-9]+")
-# Others (pcie, fc, loop) use no netdev.
+# Other transports (pcie, fc, loop) use no netdev.
 _NVME_TRANSPORTS = ("rdma", "tcp")
 _ISER = "iser"
 
 
 @dataclass(frozen=True)
 class StorageSession:
-    """A session, and what is known of its way; ``purpose`` and ``what`` as in
-    :class:`ovirt_rdma.host.facts.model.NetdevUse`.
+    """A session and its network path, as far as it is known.
 
-    ``netdev`` is one that it is bound to, ``local`` and ``remote`` are IP addresses,
-    ``rdma_port`` an RDMA device and its port.
+    ``purpose`` and ``what`` as in :class:`ovirt_rdma.host.facts.model.NetdevUse`.
+    ``netdev`` is the one that the session is bound to; ``local`` and ``remote`` are IP
+    addresses; ``rdma_port`` is an RDMA device and its port.
     """
 
     purpose: str
@@ -149,7 +143,7 @@ class StorageSession:
 def read_storage_sessions(
     tree: FileTree, problems: list[str]
 ) -> tuple[StorageSession, ...]:
-    """Return all sessions; one that is being taken down may lack what it had."""
+    """Return all sessions; one that is being closed may have lost some values."""
     return (
         *_iscsi(tree, problems),
         *_srp(tree, problems),
@@ -158,13 +152,13 @@ def read_storage_sessions(
 
 
 def unknown_ways(sessions: Iterable[StorageSession]) -> list[str]:
-    """Return the IP addresses to which only the route tells the way."""
+    """Return the remote IP addresses of sessions for which the route is needed."""
     remotes = [s.remote for s in sessions if s.remote and not (s.local or s.rdma_port)]
     return [remote for remote in remotes if _has_route(remote)]
 
 
 def _iscsi(tree: FileTree, problems: list[str]) -> list[StorageSession]:
-    found = []
+    sessions = []
     for name in tree.names(ISCSI_CONNECTIONS):
         match = _CONNECTION.fullmatch(name)
         if not match:
@@ -172,14 +166,14 @@ def _iscsi(tree: FileTree, problems: list[str]) -> list[StorageSession]:
             continue
         folder = f"{ISCSI_CONNECTIONS}/{name}"
         session = f"{ISCSI_SESSIONS}/session{match.group(1)}"
-        # A connection that is down has only what it was asked to connect to.
+        # A connection that is down has only the persistent address.
         remote = _first(tree, folder, "address", "persistent_address")
         port = _first(tree, folder, "port", "persistent_port")
         target = tree.text(f"{session}/targetname", problems) or f"of {name}"
         host = _scsi_host(tree, session)
         transport = tree.text(f"{SCSI_HOSTS}/{host}/proc_name") if host else None
         over = " over iSER" if transport and _ISER in transport else ""
-        found.append(
+        sessions.append(
             StorageSession(
                 "iscsi",
                 f"{target} at {_end(remote, port)}{over}",
@@ -188,7 +182,7 @@ def _iscsi(tree: FileTree, problems: list[str]) -> list[StorageSession]:
                 remote=remote,
             )
         )
-    return found
+    return sessions
 
 
 def _scsi_host(tree: FileTree, session: str) -> Optional[str]:
@@ -200,7 +194,7 @@ def _scsi_host(tree: FileTree, session: str) -> Optional[str]:
 
 def _srp(tree: FileTree, problems: list[str]) -> list[StorageSession]:
     states = _srp_states(tree)
-    found = []
+    sessions = []
     for host in tree.names(SCSI_HOSTS):
         folder = f"{SCSI_HOSTS}/{host}"
         if "local_ib_device" not in tree.names(folder):
@@ -214,14 +208,14 @@ def _srp(tree: FileTree, problems: list[str]) -> list[StorageSession]:
             continue
         target = tree.text(f"{folder}/ioc_guid") or "of unknown GUID"
         state = states.get(host.removeprefix("host"))
-        found.append(
+        sessions.append(
             StorageSession(
                 "srp",
                 f"target {target} as {host}" + (f", {state}" if state else ""),
                 rdma_port=(device, int(port[:9])),
             )
         )
-    return found
+    return sessions
 
 
 def _srp_states(tree: FileTree) -> dict[str, str]:
@@ -235,7 +229,7 @@ def _srp_states(tree: FileTree) -> dict[str, str]:
 
 
 def _nvme(tree: FileTree, problems: list[str]) -> list[StorageSession]:
-    found = []
+    sessions = []
     for name in tree.names(NVME):
         folder = f"{NVME}/{name}"
         if tree.text(f"{folder}/transport", problems) not in _NVME_TRANSPORTS:
@@ -246,22 +240,22 @@ def _nvme(tree: FileTree, problems: list[str]) -> list[StorageSession]:
         values = dict(
             part.split("=", 1) for part in (text or "").split(",") if "=" in part
         )
-        found.append(
+        sessions.append(
             StorageSession(
                 "nvme",
                 f"{subsystem} at {_end(values.get('traddr'), values.get('trsvcid'))}",
                 netdev=values.get("host_iface"),
-                # NVMe over TCP has its own end as src_addr since Linux 6.1.
+                # NVMe over TCP shows its local end as src_addr since Linux 6.1.
                 local=values.get("host_traddr") or values.get("src_addr"),
                 remote=values.get("traddr"),
             )
         )
-    return found
+    return sessions
 
 
 def _has_route(remote: str) -> bool:
-    """Whether one route leads there: not to a name, and a link-local address is on
-    each link.
+    """Whether ``remote`` can have one route: not a name, and not a link-local address
+    without scope, which is on each link.
     """
     plain, _, scope = remote.partition("%")
     try:
@@ -288,11 +282,11 @@ SOCKET_TABLES = "/proc/net"
 _MANAGEMENT = "ovirtmgmt"
 # VDSM's `management_port` (lib/vdsm/common/config.py.in).
 _VDSM_PORT = 54321
-# libvirtd's ports for TCP and TLS (libvirtd.conf): with VDSM, libvirt talks to libvirt
-# as long as a VM migrates.
+# libvirtd's ports for TCP and TLS (libvirtd.conf). With VDSM, two libvirtd are
+# connected while a VM migrates.
 _LIBVIRT_PORTS = frozenset({16509, 16514})
-# qemu.conf's migration_port_min and _max; any program may get one of them by chance,
-# so they mean something only while libvirt talks to libvirt.
+# qemu.conf's migration_port_min and _max. Any program may get one of these ports, so
+# they are used only while two libvirtd are connected.
 _MIGRATION_PORTS = range(49152, 49216)
 
 
@@ -302,18 +296,19 @@ def read_netdev_uses(
     sessions: tuple[StorageSession, ...],
     problems: list[str],
 ) -> tuple[NetdevUse, ...]:
-    """Return the uses, by netdev; ``facts`` is all else that is known of the host, but
-    for the ``sessions`` of block storage.
+    """Return the uses, sorted by netdev.
+
+    ``facts`` are the other facts of the host, ``sessions`` those of block storage.
     """
     paths = NetdevPaths(facts)
-    found = {
+    uses = {
         *_nfs(facts, paths, problems),
         *_networks(facts, paths),
         *_connections(_established(tree, problems), paths),
     }
     for session in sessions:
-        found.update(_session(session, facts, paths, problems))
-    return tuple(sorted(found, key=lambda use: (use.netdev, use.purpose, use.what)))
+        uses.update(_session(session, facts, paths, problems))
+    return tuple(sorted(uses, key=lambda use: (use.netdev, use.purpose, use.what)))
 
 
 def _nfs(facts: Facts, paths: NetdevPaths, problems: list[str]) -> Iterator[NetdevUse]:
@@ -323,7 +318,7 @@ def _nfs(facts: Facts, paths: NetdevPaths, problems: list[str]) -> Iterator[Netd
         what = f"{mount.source} at {mount.mountpoint}"
         netdevs = paths.towards(mount.address)
         if netdevs is None:
-            problems.append(_not_told("nfs", what))
+            problems.append(_unknown("nfs", what))
         for netdev in netdevs or ():
             yield NetdevUse(netdev, "nfs", what)
 
@@ -359,16 +354,16 @@ def _ports(connection: Connection) -> set[int]:
 
 
 def _established(tree: FileTree, problems: list[str]) -> list[Connection]:
-    found: list[Connection] = []
+    connections: list[Connection] = []
     for name in ("tcp", "tcp6"):
         path = f"{SOCKET_TABLES}/{name}"
-        if name not in tree.names(SOCKET_TABLES):  # tcp6 is not, without IPv6
+        if name not in tree.names(SOCKET_TABLES):  # no tcp6 without IPv6
             continue
-        connections, odd = parse_connections(tree.data(path, problems) or b"")
-        found.extend(connections)
-        if odd:
-            problems.append(f"{path} has {odd} lines that are no connection")
-    return found
+        parsed, invalid = parse_connections(tree.data(path, problems) or b"")
+        connections.extend(parsed)
+        if invalid:
+            problems.append(f"{path} has {invalid} lines that are not connections")
+    return connections
 
 
 def _session(
@@ -376,7 +371,7 @@ def _session(
 ) -> Iterator[NetdevUse]:
     netdevs: list[str] = []
     if session.rdma_port:
-        # Only InfiniBand's port can be without a netdev: then there is none to lose.
+        # An InfiniBand port may have no netdev: then none is in use.
         netdevs = [
             netdev.name
             for netdev in facts.netdevs
@@ -388,13 +383,12 @@ def _session(
         if session.local:
             netdevs = paths.carrying(session.local)
         if not netdevs and session.remote:
-            told = paths.towards(session.remote)
-            netdevs = told or []
+            netdevs = paths.towards(session.remote) or []
         if not netdevs:
-            problems.append(_not_told(session.purpose, session.what))
+            problems.append(_unknown(session.purpose, session.what))
     for netdev in netdevs:
         yield NetdevUse(netdev, session.purpose, session.what)
 
 
-def _not_told(purpose: str, what: str) -> str:
-    return f"it cannot be told which netdev {what} ({purpose}) goes over"
+def _unknown(purpose: str, what: str) -> str:
+    return f"the netdev that {what} ({purpose}) uses is unknown"

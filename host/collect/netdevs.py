@@ -1,16 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Netdevs: stack, owners, ports.
+"""Read netdevs from /sys/class/net: type, MTU, addresses, stack, owner and RDMA port.
 
-Which netdevs are stacked on others. Pure.
-
-Netdevs from /sys/class/net, with what ``ip -j -d addr show`` adds to them.
-
-Which service sets a netdev up: NetworkManager, systemd-networkd or ifupdown.
-
-Each tells what it has taken over below /run, so a configuration file that nothing
-reads does not count.
-
-Which port of which RDMA device a netdev belongs to.
+``ip -j -d addr show`` adds addresses and virtual kinds. The owner is the service that
+sets a netdev up: NetworkManager, systemd-networkd or ifupdown. NetworkManager is asked
+with nmcli, the others record their netdevs below /run; configuration files that no
+service uses are ignored.
 """
 
 from __future__ import annotations
@@ -38,20 +32,20 @@ from ovirt_rdma.host.system.tree import FileTree
 
 def with_uppers(netdevs: Sequence[Netdev], names: Iterable[str]) -> set[str]:
     """Return ``names`` and all netdevs above them: bonds, VLANs, bridges, and P_Key
-    children, which the kernel does not show among the uppers of their parent.
+    children, which the kernel does not list as uppers of their parent.
     """
     above: dict[str, list[str]] = {n.name: list(n.uppers) for n in netdevs}
     for netdev in netdevs:
         if netdev.ipoib and netdev.ipoib.parent:
             above.setdefault(netdev.ipoib.parent, []).append(netdev.name)
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting += above.get(name, ())
-    return found
+    return reached
 
 
 def concerned(netdevs: Sequence[Netdev]) -> set[str]:
@@ -65,22 +59,22 @@ NET_CLASS = "/sys/class/net"
 def read_netdevs(
     tree: FileTree, links: Mapping[str, IpLink], problems: list[str]
 ) -> tuple[Netdev, ...]:
-    """Return all netdevs by name; ``links`` gives addresses and virtual kinds.
+    """Return all netdevs by name; ``links`` has addresses and virtual kinds.
 
-    A netdev that goes away meanwhile, or has no readable type or MTU, is left out
-    with a sentence in ``problems``.
+    A netdev that disappears during the read, or whose type or MTU cannot be read, is
+    left out, with a sentence in ``problems``.
     """
     netdevs = []
     for name in tree.names(NET_CLASS, problems):
         folder = f"{NET_CLASS}/{name}"
         if not tree.is_folder(folder):  # bonding_masters is a file
             continue
-        odd: list[str] = []
-        netdev = _netdev(tree, name, links.get(name, IpLink()), odd)
-        if odd and not tree.is_folder(folder):
-            problems.append(f"netdev {name} went away while it was being read")
+        failures: list[str] = []
+        netdev = _netdev(tree, name, links.get(name, IpLink()), failures)
+        if failures and not tree.is_folder(folder):
+            problems.append(f"netdev {name} disappeared during the read")
             continue
-        problems.extend(odd)
+        problems.extend(failures)
         if netdev:
             netdevs.append(netdev)
     return tuple(netdevs)
@@ -127,19 +121,20 @@ NETWORK_MANAGER = "NetworkManager"
 NETWORKD = "systemd-networkd"
 IFUPDOWN = "ifupdown"
 
-# One file a netdev, named after its index (systemd src/network/networkd-link.c,
-# link_save); NETWORK_FILE is there once a .network file was applied.
+# One file per netdev, named by its index (systemd src/network/networkd-link.c,
+# link_save); it has NETWORK_FILE if a .network file was applied.
 _LINKS = "/run/systemd/netif/links"
 _APPLIED = re.compile(r"^NETWORK_FILE=.", re.MULTILINE)
-# Lines "eth0=eth0" of what ifup brought up (Debian's ifupdown, main.c).
+# Lines "eth0=eth0" for netdevs that ifup has set up (Debian's ifupdown, main.c).
 _IFSTATE = "/run/network/ifstate"
 
 
 def with_owners(
     tree: FileTree, netdevs: tuple[Netdev, ...], manager: Optional[NetworkManager]
 ) -> tuple[Netdev, ...]:
-    """Return ``netdevs`` with the owner of those of RDMA ports and of what is stacked
-    on them; None stays where none of the three has taken a netdev over.
+    """Return ``netdevs``, with the owners of those of RDMA ports and above them.
+
+    The owner is None if none of the three services owns the netdev.
     """
     names = concerned(netdevs)
     managed = manager.managed if manager and manager.running else ()
@@ -156,7 +151,7 @@ def with_owners(
 def _owner(
     tree: FileTree, name: str, managed: tuple[str, ...], brought_up: set[str]
 ) -> Optional[str]:
-    # First, for NetworkManager counts what another service set up among its own.
+    # First, because NetworkManager also lists netdevs of other services as managed.
     index = tree.text(f"/sys/class/net/{name}/ifindex") or ""
     if index.isdecimal() and _APPLIED.search(tree.text(f"{_LINKS}/{index}") or ""):
         return NETWORKD
@@ -170,10 +165,10 @@ PortOf = tuple[str, int]
 
 _TYPES = {"InfiniBand": ARPHRD_INFINIBAND, "Ethernet": ARPHRD_ETHER}
 _IWARP = "RNIC"
-# Kinds that are stacked on something: never a port's own netdev.
+# Kinds that are stacked on other netdevs: never a port's own netdev.
 _STACKED = ("bond", "bridge", "vlan", "macvlan", "team")
 _DEV_PORT = re.compile(r"[0-9]{1,5}")
-# phys_port_name of a switchdev representor, which stands for a VF or sub-function
+# phys_port_name of a switchdev representor, which represents a VF or sub-function
 # (Documentation/networking/switchdev.rst).
 _REPRESENTOR = re.compile(r"(?:c\d+)?pf\d+(?:(?:vf|sf)\d+)?")
 
@@ -184,34 +179,34 @@ def read_netdev_ports(
     devices: tuple[RdmaDevice, ...],
     ipoib: Mapping[str, Ipoib],
 ) -> dict[str, PortOf]:
-    """Return netdev names with the port each belongs to.
+    """Return the port of each netdev, by netdev name.
 
-    A port's netdev is on the same bus device; where that has several, ``dev_port``
-    tells which (an HCA with a port of InfiniBand and one of Ethernet). A device
-    without a netdev on its bus device is looked for by GID and by MAC address.
-    P_Key children belong to their parent's port, and the second port of an mlx5 bond
-    to that of the first: the driver makes one RDMA device of both.
+    A port's netdev is on the same bus device. If that has several, ``dev_port`` decides
+    (an HCA with an InfiniBand and an Ethernet port). For a device without a netdev on
+    its bus device, GID and MAC address are compared. P_Key children belong to the port
+    of their parent. The second port of an mlx5 bond belongs to the first port, because
+    the driver creates one RDMA device for both.
     """
     by_name = {netdev.name: netdev for netdev in netdevs}
-    found: dict[str, PortOf] = {}
+    ports_of: dict[str, PortOf] = {}
     for device in devices:
         bus = _of_bus_device(tree, device, by_name, ipoib)
         for port in device.ports:
             names = bus.get(port.number) or _of_virtual_device(
                 tree, device, port, by_name
             )
-            found.update((name, (device.name, port.number)) for name in names)
+            ports_of.update((name, (device.name, port.number)) for name in names)
     for netdev in netdevs:
-        if netdev.name in ipoib and netdev.name not in found:
-            place = _of_parent(netdev, ipoib, found) or _of_guid(netdev, devices)
+        if netdev.name in ipoib and netdev.name not in ports_of:
+            place = _of_parent(netdev, ipoib, ports_of) or _of_guid(netdev, devices)
             if place:
-                found[netdev.name] = place
+                ports_of[netdev.name] = place
     for netdev in netdevs:
-        if netdev.driver == "mlx5_core" and netdev.name not in found:
-            place = _of_bond(netdev, by_name, found)
+        if netdev.driver == "mlx5_core" and netdev.name not in ports_of:
+            place = _of_bond(netdev, by_name, ports_of)
             if place:
-                found[netdev.name] = place
-    return found
+                ports_of[netdev.name] = place
+    return ports_of
 
 
 def _of_bus_device(
@@ -222,7 +217,7 @@ def _of_bus_device(
 ) -> dict[int, list[str]]:
     """Return the netdevs of the bus device of ``device``, by port."""
     ports = {port.number: _TYPES.get(port.link_layer) for port in device.ports}
-    found: dict[int, list[str]] = {}
+    by_port: dict[int, list[str]] = {}
     for name in tree.names(f"{RDMA_CLASS}/{device.name}/device/net"):
         netdev = by_name.get(name)
         if netdev is None or (name in ipoib and ipoib[name].parent):
@@ -232,24 +227,24 @@ def _of_bus_device(
         if len(ports) == 1:
             (number,) = ports
         if ports.get(number) == netdev.type:
-            found.setdefault(number, []).append(name)
-    for number, names in found.items():
+            by_port.setdefault(number, []).append(name)
+    for number, names in by_port.items():
         if len(names) > 1:
             own = [name for name in names if not _is_representor(tree, name)]
-            found[number] = own or names
-    return found
+            by_port[number] = own or names
+    return by_port
 
 
 def _is_representor(tree: FileTree, name: str) -> bool:
-    text = tree.text(f"{NET_CLASS}/{name}/phys_port_name")  # many have none: an error
+    text = tree.text(f"{NET_CLASS}/{name}/phys_port_name")  # an error for many
     return text is not None and _REPRESENTOR.fullmatch(text) is not None
 
 
 def _of_virtual_device(
     tree: FileTree, device: RdmaDevice, port: RdmaPort, by_name: Mapping[str, Netdev]
 ) -> list[str]:
-    """Return the Ethernet netdev of a port that has none on its bus device: Soft-RoCE,
-    Soft-iWARP, and devices whose netdev is a PCI function of its own.
+    """Return the Ethernet netdev of a port without one on its bus device: Soft-RoCE,
+    Soft-iWARP, and devices whose netdev is a separate PCI function.
     """
     if port.link_layer != "Ethernet":
         return []
@@ -270,35 +265,35 @@ def _of_virtual_device(
 
 
 def _of_parent(
-    netdev: Netdev, ipoib: Mapping[str, Ipoib], found: Mapping[str, PortOf]
+    netdev: Netdev, ipoib: Mapping[str, Ipoib], ports_of: Mapping[str, PortOf]
 ) -> Optional[PortOf]:
-    return found.get(ipoib[netdev.name].parent or "")
+    return ports_of.get(ipoib[netdev.name].parent or "")
 
 
 def _of_guid(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> Optional[PortOf]:
-    """Return the port whose GUID is the end of an IPoIB netdev's address."""
+    """Return the port whose GUID is at the end of an IPoIB netdev's address."""
     guid = netdev.address.replace(":", "")[-16:]
     for device in devices:
         for port in device.ports:
             base = next((gid.gid for gid in port.gids if gid.index == 0), "")
-            # VFs that have been given no GUID all have 0.
+            # All VFs without an assigned GUID have 0.
             if guid.strip("0") and guid == base.replace(":", "")[-16:]:
                 return device.name, port.number
     return None
 
 
 def _of_bond(
-    netdev: Netdev, by_name: Mapping[str, Netdev], found: Mapping[str, PortOf]
+    netdev: Netdev, by_name: Mapping[str, Netdev], ports_of: Mapping[str, PortOf]
 ) -> Optional[PortOf]:
     for upper in netdev.uppers:
         bond = by_name.get(upper)
         for name in bond.lowers if bond and bond.driver == "bond" else ():
             other = by_name.get(name)
-            if name in found and other and _slot(other) == _slot(netdev):
-                return found[name]
+            if name in ports_of and other and _slot(other) == _slot(netdev):
+                return ports_of[name]
     return None
 
 
 def _slot(netdev: Netdev) -> Optional[str]:
-    """Return the PCI address without the function: that of the whole adapter."""
+    """Return the PCI address without the function, which identifies the adapter."""
     return netdev.pci.address.partition(".")[0] if netdev.pci else None

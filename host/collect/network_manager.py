@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What NetworkManager knows and keeps, by ``nmcli``."""
+"""Read NetworkManager's state and profiles with ``nmcli``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NMCLI = ("nmcli", "-t", "-f")
 # nmcli(1): "8 NetworkManager is not running."
 _NOT_RUNNING = 8
 _INFINIBAND = "infiniband"
-# Where NetworkManager keeps what it calls in-memory profiles, those that it made of
-# a netdev's own settings among them.
+# NetworkManager's folder for in-memory profiles, which include those that it generates
+# from a netdev's present settings.
 _IN_MEMORY = "/run/"
 _SETTINGS = "connection,infiniband,802-3-ethernet,bond,ethtool"
 
@@ -28,10 +28,10 @@ def read_network_manager(
     devices: tuple[RdmaDevice, ...],
     problems: list[str],
 ) -> Optional[NetworkManager]:
-    """Return its state and profiles; None where it is not installed, or ``nmcli``
-    gives no answer.
+    """Return NetworkManager's state and profiles; None if it is not installed or
+    ``nmcli`` fails.
 
-    ``nmcli`` is run four times at most. Secrets are not asked for.
+    ``nmcli`` is run four times at most. Secrets are not requested.
     """
     try:
         text = tools.text(
@@ -46,7 +46,7 @@ def read_network_manager(
         return None
     state = nmcli.table(text, 2)
     if not state:
-        problems.append(f"nmcli does not tell NetworkManager's state: {text!a}")
+        problems.append(f"nmcli does not print NetworkManager's state: {text!a}")
         return None
     ((running, version), *_) = state
     if running != "running":
@@ -75,22 +75,22 @@ def _devices(
 def _profiles(
     tools: Tools, names: set[str], problems: list[str]
 ) -> tuple[Profile, ...]:
-    """Return the profiles that count, by name, with their properties."""
+    """Return the profiles for RDMA netdevs, by name, with their properties."""
     fields = "UUID,TYPE,DEVICE,FILENAME,NAME"
     text = tools.text([*_NMCLI, fields, "connection"], problems)
-    found = [
+    candidates = [
         Profile(name=name, uuid=uuid, type=type_, active_on=on, file=_kept_in(file))
         for uuid, type_, device, file, name in nmcli.table(text or "", 5)
         for on in (_active_on(device, names),)
         if type_ == _INFINIBAND or on in names
     ]
-    found.sort(key=lambda profile: (profile.name, profile.uuid))
-    if not found:
+    candidates.sort(key=lambda profile: (profile.name, profile.uuid))
+    if not candidates:
         return ()
-    ids = [word for profile in found for word in ("uuid", profile.uuid)]
+    ids = [word for profile in candidates for word in ("uuid", profile.uuid)]
     text = tools.text([*_NMCLI, _SETTINGS, "connection", "show", *ids], problems)
     properties = nmcli.profiles(text or "")
-    known = (replace(p, properties=properties.get(p.uuid, ())) for p in found)
+    known = (replace(p, properties=properties.get(p.uuid, ())) for p in candidates)
     return tuple(
         replace(profile, interface_name=profile.value("connection.interface-name"))
         for profile in known
@@ -98,13 +98,13 @@ def _profiles(
 
 
 def _kept_in(file: str) -> Optional[str]:
-    """Return the file, or None for a profile that is gone with the next boot."""
+    """Return the file, or None for a profile that does not survive a boot."""
     return None if file.startswith(_IN_MEMORY) else file or None
 
 
 def _active_on(device: str, names: set[str]) -> Optional[str]:
-    """Return the netdev of nmcli's column DEVICE, which may list several: then one
-    of ``names``, if any is.
+    """Return the netdev in nmcli's column DEVICE; of several, one of ``names`` if
+    possible.
     """
     active = [device, *device.split(",")]
     return next((name for name in active if name in names), active[-1]) or None

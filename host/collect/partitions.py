@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""P_Key tables and IPoIB netdevs, and nothing else: what is looked at again and again
-to see whether a partition has come or gone.
-"""
+"""Read only P_Key tables and IPoIB netdevs, to follow the partitions of the ports."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from ovirt_rdma.host.system.tree import FileTree
 
 
 def read_partitions(tree: FileTree, tools: Tools, problems: list[str]) -> Facts:
-    """Return facts in which only RDMA devices and netdevs are read, those without
-    MTUs of ports, IP addresses and offloads.
+    """Return facts that have only RDMA devices and netdevs, without MTUs of ports, IP
+    addresses and offloads.
 
-    Reads /sys; ``ip`` is run only where an IPoIB netdev has no files of its own there.
+    Reads /sys; ``ip`` is run only if an IPoIB netdev has no files there.
     """
     devices = read_rdma_devices(tree, problems)
-    # ibv_devinfo would tell the MTUs.
+    # Without tools: the MTUs of ibv_devinfo are not needed.
     devices = with_port_details(tree, Tools(None), devices, problems)
     netdevs = read_netdevs(tree, {}, problems)
     ipoib = read_ipoib(tree, tools, netdevs, problems)

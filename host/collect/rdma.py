@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""RDMA devices and their ports.
+"""Read RDMA devices and their ports: identity, GIDs, MTUs, LIDs and P_Keys.
 
-RDMA devices, their ports and GID tables, from /sys/class/infiniband.
-
-The texts are those of the kernel's drivers/infiniband/core/sysfs.c.
-
-What a fabric adds to RDMA devices: identity, MTUs, LIDs, P_Keys.
-
-The texts are those of the kernel's drivers/infiniband/core/sysfs.c and
-cma_configfs.c, and of the drivers' hw_rev, hca_type and board_id.
+The texts are those of the kernel's drivers/infiniband/core/sysfs.c and cma_configfs.c,
+and of the drivers' hw_rev, hca_type and board_id.
 """
 
 from __future__ import annotations
@@ -37,19 +31,19 @@ _GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}")
 
 
 def read_rdma_devices(tree: FileTree, problems: list[str]) -> tuple[RdmaDevice, ...]:
-    """Return all RDMA devices by name; none where no RDMA module is loaded.
+    """Return all RDMA devices by name; none if no RDMA module is loaded.
 
-    A device that goes away meanwhile is left out, odd text shown as unknown, each
-    with a sentence in ``problems``.
+    A device that disappears during the read is left out, invalid text becomes UNKNOWN,
+    each with a sentence in ``problems``.
     """
     devices = []
     for name in tree.names(RDMA_CLASS):
-        odd: list[str] = []
-        device = _device(tree, name, odd)
-        if odd and not tree.is_folder(f"{RDMA_CLASS}/{name}"):
-            problems.append(f"RDMA device {name} went away while it was being read")
+        failures: list[str] = []
+        device = _device(tree, name, failures)
+        if failures and not tree.is_folder(f"{RDMA_CLASS}/{name}"):
+            problems.append(f"RDMA device {name} disappeared during the read")
             continue
-        problems.extend(odd)
+        problems.extend(failures)
         devices.append(device)
     return tuple(devices)
 
@@ -58,7 +52,7 @@ def _device(tree: FileTree, name: str, problems: list[str]) -> RdmaDevice:
     folder = f"{RDMA_CLASS}/{name}"
     driver = read_driver(tree, folder)
     if driver is None and tree.text(f"{folder}/parent"):
-        # Of the drivers without a bus device only rxe has this attribute.
+        # Only rxe of the drivers without a bus device has this attribute.
         driver = "rdma_rxe"
     ports = []
     for port in tree.names(f"{folder}/ports", problems):
@@ -125,12 +119,12 @@ def _rate(tree: FileTree, path: str, problems: list[str]) -> Optional[str]:
 def _gids(tree: FileTree, folder: str, problems: list[str]) -> tuple[Gid, ...]:
     """Return the used entries of a GID table.
 
-    Tables have up to 256 entries, nearly all zero; the attributes of a zero entry
-    give EINVAL, so they are read for the used ones only.
+    Tables have up to 256 entries, nearly all zero. To read the attributes of a zero
+    entry fails with EINVAL, so they are read for used entries only.
     """
     gids = []
     for name in tree.names(f"{folder}/gids", problems):
-        # An entry may be taken out at any moment: then it reads as zero or fails.
+        # An entry may be removed at any time: then it reads as zero or fails.
         text = tree.text(f"{folder}/gids/{name}")
         if text is None or not text.strip("0:"):
             continue
@@ -152,44 +146,42 @@ RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"
 
 _HEX = re.compile(r"0x[0-9a-f]{1,8}")
 _PKEY = re.compile(r"0x[0-9a-f]{4}")
-# Bit 15 says full or limited member; what is left is 0 for an unused entry.
+# Without bit 15, full or limited member; 0 for an unused entry.
 _PARTITION = 0x7FFF
 _NO_MTUS = PortMtus()
-# hfi1 shows verbs at most 4096, also where Omni-Path's MTU is 8192 or 10240
+# For verbs hfi1 shows 4096 at most, even if Omni-Path's MTU is 8192 or 10240
 # (query_port() of drivers/infiniband/hw/hfi1/verbs.c).
 _SHOWN_AT_MOST = {"hfi1": 4096}
-# Each failure may have taken a tool's whole time limit.
+# Each failure may have taken the whole timeout of a tool.
 _MOST_FAILURES = 3
 
 
 def with_port_details(
     tree: FileTree, tools: Tools, devices: tuple[RdmaDevice, ...], problems: list[str]
 ) -> tuple[RdmaDevice, ...]:
-    """Return ``devices`` with what mounting does not ask for.
+    """Return ``devices`` with details that a mount does not need.
 
-    A device that goes away meanwhile is left out, odd text shown as None, each with
-    a sentence in ``problems``.
+    A device that disappears during the read is left out, invalid text becomes None,
+    each with a sentence in ``problems``.
     """
     mtus = _mtus(tools, devices, problems)
     detailed = []
     for device in devices:
-        odd: list[str] = []
-        found = _port_device(tree, device, mtus, odd)
-        if odd and not tree.is_folder(f"{RDMA_CLASS}/{device.name}"):
-            problems.append(
-                f"RDMA device {device.name} went away while it was being read"
-            )
+        failures: list[str] = []
+        details = _port_device(tree, device, mtus, failures)
+        if failures and not tree.is_folder(f"{RDMA_CLASS}/{device.name}"):
+            problems.append(f"RDMA device {device.name} disappeared during the read")
             continue
-        problems.extend(odd)
-        detailed.append(found)
+        problems.extend(failures)
+        detailed.append(details)
     return tuple(detailed)
 
 
 def _mtus(
     tools: Tools, devices: tuple[RdmaDevice, ...], problems: list[str]
 ) -> dict[tuple[str, int], PortMtus]:
-    """Ask for all devices at once. ``ibv_devinfo`` fails as a whole when it cannot
-    open one of them; then each is asked by itself.
+    """Run ``ibv_devinfo`` for all devices together. If it fails, which it does if it
+    cannot open one of them, run it for each device.
     """
     if not devices:
         return {}
@@ -202,20 +194,20 @@ def _mtus(
     if len(devices) == 1:
         problems.extend(failed)
         return {}
-    found: dict[tuple[str, int], PortMtus] = {}
+    mtus: dict[tuple[str, int], PortMtus] = {}
     failed.clear()
     for number, device in enumerate(devices):
         text = tools.text(["ibv_devinfo", "-d", device.name], failed, optional=True)
-        found.update(parse_port_mtus(text or ""))
+        mtus.update(parse_port_mtus(text or ""))
         if len(failed) == _MOST_FAILURES and number + 1 < len(devices):
             left = len(devices) - number - 1
             failed.append(
-                f"ibv_devinfo was not asked about {left} more RDMA devices: it had "
-                f"failed {_MOST_FAILURES} times"
+                f"ibv_devinfo was not run for {left} more RDMA devices: it had failed "
+                f"{_MOST_FAILURES} times"
             )
             break
     problems.extend(failed)
-    return found
+    return mtus
 
 
 def _port_device(
@@ -296,9 +288,9 @@ def _port_facts(
 def _default_gid_type(
     tree: FileTree, device: str, port: int, problems: list[str]
 ) -> Optional[str]:
-    """Return ``RoCE v2``; None where nobody made the device's folder in configfs.
+    """Return ``RoCE v2``; None if the device has no folder in configfs.
 
-    Making it would tell, but would change the host.
+    Its creation would show the type, but would change the host.
     """
     folder = f"{RDMA_CM_CONFIG}/{device}/ports/{port}"
     if not tree.is_folder(folder):
@@ -309,7 +301,7 @@ def _default_gid_type(
 def _guid(port: RdmaPort) -> Optional[str]:
     """Return the port GUID: the low half of the GID at index 0.
 
-    A VF has none (all zero) until its physical function gives it one.
+    A VF has none (all zero) until its physical function assigns one.
     """
     first = next((gid for gid in port.gids if gid.index == 0), None)
     guid = ":".join(first.gid.split(":")[4:]) if first else ""
@@ -328,7 +320,7 @@ def _number(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:
 
 
 def _pkeys(tree: FileTree, folder: str, problems: list[str]) -> tuple[PKey, ...]:
-    """Return the used entries of a P_Key table; most of some 128 are 0x0000."""
+    """Return the used entries of a P_Key table; most of its 128 or so are 0x0000."""
     pkeys = []
     for name in tree.names(folder, problems):
         text = tree.text(f"{folder}/{name}", problems)
@@ -342,6 +334,6 @@ def _pkeys(tree: FileTree, folder: str, problems: list[str]) -> tuple[PKey, ...]
 
 
 def _text(tree: FileTree, path: str, problems: list[str]) -> Optional[str]:
-    """Return a text that a driver may well leave empty, or None."""
+    """Return a text, or None if it is empty, which is valid for some drivers."""
     data = tree.data(path, problems)
     return data.decode("utf-8", "surrogateescape").strip() or None if data else None

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Versions: operating system, kernel configuration, packages.
+"""Read the distribution, the kernel's configuration and the versions of packages.
 
-How the running kernel was configured, as far as RDMA and NFS go.
-
-Which distribution a host runs, from os-release(5).
-
-Versions of installed packages, asked of rpm, or of dpkg where rpm has none.
+The distribution is in os-release(5). rpm knows the versions, or dpkg if rpm does not.
+Of the running kernel's configuration only symbols for RDMA and NFS are read.
 """
 
 from __future__ import annotations
@@ -44,15 +41,15 @@ _NOT_SET = re.compile(r"^# CONFIG_(\w+) is not set$", re.MULTILINE | re.ASCII)
 def read_kernel_config(
     tree: FileTree, release: str, problems: list[str]
 ) -> Optional[tuple[KernelOption, ...]]:
-    """Return the symbols out of SYMBOLS, sorted, or None where there is no
-    configuration of the kernel ``release``.
+    """Return the symbols in SYMBOLS, sorted; None if there is no configuration of the
+    kernel ``release``.
 
-    A symbol that is not in the result is not in the configuration: this kernel does
-    not have it, or what it depends on is not set.
+    A symbol that is missing in the result is missing in the configuration: this kernel
+    does not have it, or one of its dependencies is not set.
     """
     for path in (
         f"/boot/config-{release}",
-        f"/lib/modules/{release}/config",  # EL, and images without a /boot of theirs
+        f"/lib/modules/{release}/config",  # EL, and images without their own /boot
         f"/usr/lib/modules/{release}/config",
         RUNNING,
     ):
@@ -61,16 +58,16 @@ def read_kernel_config(
             continue
         if path == RUNNING:
             data = _unpacked(path, data, problems)
-        found = parse_kernel_config(data or b"")
-        if found is not None:
-            return found
+        options = parse_kernel_config(data or b"")
+        if options is not None:
+            return options
         if data is not None:
-            problems.append(f"{path} is no kernel configuration")
+            problems.append(f"{path} is not a kernel configuration")
     return None
 
 
 def parse_kernel_config(data: bytes) -> Optional[tuple[KernelOption, ...]]:
-    """Return the symbols out of SYMBOLS; None where ``data`` sets none at all."""
+    """Return the symbols in SYMBOLS; None if ``data`` has no symbols at all."""
     text = data[:MAX_BYTES].decode("utf-8", "surrogateescape")
     values = dict.fromkeys(_NOT_SET.findall(text), "n")
     values.update(_SET.findall(text))
@@ -83,20 +80,21 @@ def parse_kernel_config(data: bytes) -> Optional[tuple[KernelOption, ...]]:
 
 
 def _unpacked(path: str, data: bytes, problems: list[str]) -> Optional[bytes]:
-    """Unpack gzip, but no more than MAX_BYTES."""
+    """Unpack gzip, up to MAX_BYTES."""
     import zlib  # noqa: PLC0415  (few kernels have the file)
 
     stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        found = stream.decompress(data, MAX_BYTES)
+        unpacked = stream.decompress(data, MAX_BYTES)
     except zlib.error as e:
         problems.append(f"{path} cannot be unpacked: {e}")
         return None
     if not stream.eof:
-        why = "it ends too early" if len(found) < MAX_BYTES else "it is far too large"
-        problems.append(f"{path} cannot be unpacked: {why}")
+        too_large = len(unpacked) >= MAX_BYTES
+        reason = "it is far too large" if too_large else "it ends too early"
+        problems.append(f"{path} cannot be unpacked: {reason}")
         return None
-    return found
+    return unpacked
 
 
 FILES = ("/etc/os-release", "/usr/lib/os-release")
@@ -107,22 +105,22 @@ _MAJOR = re.compile(r"\d{1,3}")
 
 
 def read_distribution(tree: FileTree, problems: list[str]) -> Optional[str]:
-    """Return ``el9`` (also for rebuilds of it, and oVirt Node), ``fc40``,
-    ``debian12``; ``debian`` where there is no version (its testing), None where
-    there is no os-release.
+    """Return ``el9`` (also for its rebuilds and oVirt Node), ``fc40`` or ``debian12``.
+
+    ``debian`` without a version is Debian testing. None if there is no os-release.
     """
     for path in FILES:
         data = tree.data(path)
         if data is not None:
             fields = parse_os_release(path, data, problems)
             return distribution(fields) or None
-    problems.append(f"the distribution is not known: there is no {' or '.join(FILES)}")
+    problems.append(f"the distribution is unknown: there is no {' or '.join(FILES)}")
     return None
 
 
 def parse_os_release(path: str, data: bytes, problems: list[str]) -> dict[str, str]:
-    """Return the assignments, unquoted as a shell does; others get a sentence."""
-    found = {}
+    """Return the assignments, unquoted as in a shell; other lines get a sentence."""
+    fields = {}
     text = data.decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.split("\n"), 1):
         plain = line.strip()
@@ -134,17 +132,19 @@ def parse_os_release(path: str, data: bytes, problems: list[str]) -> dict[str, s
         except ValueError:  # a quote that is not closed
             words = ["", ""]
         if is_assignment and key.isidentifier() and len(words) < 2:
-            found[key] = "".join(words)
+            fields[key] = "".join(words)
         else:
-            problems.append(f"{path} line {number} is no assignment: {plain[:60]!a}")
-    return found
+            problems.append(
+                f"{path} line {number} is not an assignment: {plain[:60]!a}"
+            )
+    return fields
 
 
 def distribution(fields: dict[str, str]) -> str:
-    """Return the name that the fields of an os-release make; empty without ``ID``.
+    """Return the name for the fields of an os-release; empty without ``ID``.
 
-    CentOS Stream, RHEL and their rebuilds say ``PLATFORM_ID=platform:el9``. Fedora is
-    like none of them.
+    CentOS Stream, RHEL and their rebuilds have ``PLATFORM_ID=platform:el9``; Fedora has
+    another form.
     """
     platform = _EL_PLATFORM.fullmatch(fields.get("PLATFORM_ID", ""))
     if platform:
@@ -156,16 +156,16 @@ def distribution(fields: dict[str, str]) -> str:
     return f"{'fc' if own == 'fedora' else own}{version}" if own else ""
 
 
-# Both exit with 1 for a package that is not installed; rpm says so on stdout, and
-# has words on stderr for anything else.
+# Both exit with 1 for a package that is not installed. rpm prints that on stdout; other
+# errors are on stderr.
 _NOT_INSTALLED = 1
 _RPM_WORDS = "exit status 1"
 _DPKG_WORDS = "no packages found matching"
 
 
 def package_version(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
-    """Return the version, as ``4.50.5.1``, without the distribution's own part; None
-    where it is not installed, or no package tool is there to tell.
+    """Return the version such as ``4.50.5.1``, without the distribution's part; None if
+    the package is not installed, or there is no package tool.
     """
     return _rpm(tools, package, problems) or _dpkg(tools, package, problems)
 
@@ -177,7 +177,7 @@ def _rpm(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
 
 
 def _dpkg(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
-    """Of a package that was removed, dpkg may still have the configuration."""
+    """Ask dpkg, which may also list a removed package whose configuration is kept."""
     argv = ["dpkg-query", "-W", "-f", r"${db:Status-Status}/${Version}\n", package]
     for line in _answer(tools, argv, _DPKG_WORDS, problems).split():
         status, _, version = line.partition("/")

@@ -1,24 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Installed software: our files, boot, RDMA stacks, udev rules, fapolicyd.
+"""Read installed software: our files, boot time, RDMA stacks, udev rules, fapolicyd.
 
-When the host booted, from /proc/uptime and /proc/stat.
+The boot time is in /proc/uptime and /proc/stat. The RDMA stacks are those of vendors,
+which replace the distribution's. Lines of udev(7) rules are reported if they set a
+property of IPoIB netdevs; they are read as in systemd's src/udev/udev-rules.c.
 
-The text of our own configuration files, as far as they are there.
-
-RDMA stacks that vendors put in the place of the distribution's.
-
-Lines of udev(7) rules that set something of an IPoIB netdev, read as systemd's
-src/udev/udev-rules.c reads them.
-
-Which of our programs fapolicyd would refuse to run.
-
-fapolicyd(8) decides on each execve and open. With its rules as shipped a script may
-run only if it is trusted: owned by an RPM, or entered in a trust file
-(fapolicyd 1.0.2 to 2.0.1, rules.d/42-trusted-elf.rules, 70-trusted-lang.rules,
-90-deny-execute.rules). ``fapolicyd-cli --dump-db`` prints what is trusted, a line each
-of source, path, size and digest (src/cli/fapolicyd-cli.c, do_dump_db).
-
-What is installed and configured on the host.
+fapolicyd(8) decides on each execve and open. With its default rules a script may run
+only if it is trusted: owned by an RPM or listed in a trust file (fapolicyd 1.0.2 to
+2.0.1, rules.d/42-trusted-elf.rules, 70-trusted-lang.rules, 90-deny-execute.rules).
+``fapolicyd-cli --dump-db`` prints the trusted files, one line per file with source,
+path, size and digest (src/cli/fapolicyd-cli.c, do_dump_db).
 """
 
 from __future__ import annotations
@@ -48,7 +39,7 @@ _BOOTED_AT = re.compile(r"^btime (\d{1,12})$", re.MULTILINE)
 
 
 def read_uptime(tree: FileTree, problems: list[str]) -> float:
-    """Return the seconds since boot; 0.0 where they cannot be read."""
+    """Return the seconds since boot; 0.0 if they cannot be read."""
     path = "/proc/uptime"
     text = tree.text(path, problems)
     if text is None:
@@ -61,8 +52,8 @@ def read_uptime(tree: FileTree, problems: list[str]) -> float:
 
 
 def read_booted_at(tree: FileTree, problems: list[str]) -> Optional[int]:
-    """Return when the host booted, in seconds since 1970, UTC (``btime``, which
-    follows the clock when that is set); None where that cannot be read.
+    """Return when the host booted, in seconds since 1970, UTC; None if it cannot be
+    read. ``btime`` changes when the clock is set.
     """
     path = "/proc/stat"
     text = tree.text(path, problems)
@@ -76,16 +67,16 @@ def read_booted_at(tree: FileTree, problems: list[str]) -> Optional[int]:
 
 
 def read_own_files(tree: FileTree, problems: list[str]) -> tuple[OwnFile, ...]:
-    """Return those of OWN_FILES that are there, with their text."""
-    found = []
+    """Return those of OWN_FILES that exist, with their text."""
+    files = []
     for path in OWN_FILES:
         folder, _, name = path.rpartition("/")
         if name not in tree.names(folder):
             continue
         data = tree.data(path, problems)
         text = None if data is None else data.decode("utf-8", "backslashreplace")
-        found.append(OwnFile(path, text))
-    return tuple(found)
+        files.append(OwnFile(path, text))
+    return tuple(files)
 
 
 MLNX_OFED = "MLNX_OFED"
@@ -97,7 +88,7 @@ OFED_INFO = ("ofed_info", "-s")
 _OFED = re.compile(r"(\S+?)-(\d[\w.-]*):?")
 _OFED_NAMES = {"MLNX_OFED_LINUX": MLNX_OFED, "OFED-internal": DOCA}
 
-# It is in no kernel, and NVIDIA's modules need it.
+# No kernel has it, and NVIDIA's modules need it.
 _OFED_MODULE = "mlx_compat"
 _OFED_FILES = (
     "/usr/lib/systemd/system/openibd.service",
@@ -107,8 +98,8 @@ _OFED_FILES = (
     "/etc/infiniband/info",
     "/usr/src/ofa_kernel",
 )
-# Folders of Intel's and Cornelis Networks' hfi1 and what goes with it. Their tools and
-# fabric manager, with /etc/opa, are in EL too.
+# Folders of Intel's and Cornelis Networks' hfi1 and related modules. EL also has their
+# tools and fabric manager, with /etc/opa.
 _OPA = {
     "ifs-kernel-updates": "Omni-Path IFS",
     "opxs-kernel-updates": "Omni-Path OPXS",
@@ -118,18 +109,18 @@ _OPA = {
 def read_rdma_stacks(
     tree: FileTree, tools: Tools, release: str, problems: list[str]
 ) -> tuple[RdmaStack, ...]:
-    """Return the stacks that show on a host with the running kernel ``release``.
+    """Return the vendors' stacks on a host with the running kernel ``release``.
 
-    Without ``ofed_info`` MLNX_OFED and DOCA look the same, and have no version.
-    Files that one left behind show it too, so ``evidence`` names what was found.
+    Without ``ofed_info`` MLNX_OFED and DOCA cannot be distinguished, and have no
+    version. Files that remain after a removal are found too; ``evidence`` names them.
     """
     folder = f"/lib/modules/{release}"
     paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
-    found = [_ofed(tree, tools, paths.get(_OFED_MODULE), problems)]
+    stacks = [_ofed(tree, tools, paths.get(_OFED_MODULE), problems)]
     for updates, name in _OPA.items():
         shown = [path for path in paths.values() if updates in path.split("/")]
-        found.append(RdmaStack(name, None, min(shown)) if shown else None)
-    return tuple(stack for stack in found if stack)
+        stacks.append(RdmaStack(name, None, min(shown)) if shown else None)
+    return tuple(stack for stack in stacks if stack)
 
 
 def _ofed(
@@ -138,55 +129,57 @@ def _ofed(
     evidence = [module] if module else []
     evidence += [path for path in _OFED_FILES if tree.real_path(path)]
     name, version = EITHER, None
-    said = (tools.text(OFED_INFO, problems, optional=True) or "").strip()
-    if said:
-        match = _OFED.fullmatch(said[:200])
+    text = (tools.text(OFED_INFO, problems, optional=True) or "").strip()
+    if text:
+        match = _OFED.fullmatch(text[:200])
         if match:
             name = _OFED_NAMES.get(match.group(1), match.group(1))
             version = match.group(2)
         else:
-            problems.append(f"ofed_info -s printed no version: {said[:60]!a}")
+            problems.append(f"ofed_info -s printed no version: {text[:60]!a}")
         evidence.insert(0, " ".join(OFED_INFO))
     return RdmaStack(name, version, ", ".join(evidence)) if evidence else None
 
 
-# key{attribute} operator "value"; e and i may stand before the quote.
+# key{attribute} operator "value"; e and i may precede the quote.
 _TOKEN = re.compile(
     r'\b(\w+)(?:\{([^}"]*)\})?\s*(==|!=|\+=|-=|:=|=)\s*[ei]{0,2}"((?:[^"\\]|\\.)*)"'
 )
-# UDEV_LINE_SIZE: udev ignores what is longer.
+# UDEV_LINE_SIZE: udev ignores longer lines.
 _MAX_RULE = 16384
 _ASSIGNS = ("=", "+=", ":=")
 _ATTRIBUTES = ("mode", "mtu")
-# What a program is run for.
+# Programs and files in RUN that concern us.
 _PROGRAM = re.compile(r"\bethtool\b|/mode\b|\bmtu\b")
-# How systemd and the kernel name netdevs that are no IPoIB ones
+# Names of systemd and the kernel for netdevs other than IPoIB
 # (systemd.net-naming-scheme(7)).
 _OTHER_NETDEVS = ("en", "eth", "wl", "ww")
 
 
 def read_udev_lines(tree: FileTree, problems: list[str]) -> tuple[UdevLine, ...]:
     """Return the lines in the order in which udev reads them."""
-    found: list[UdevLine] = []
+    lines: list[UdevLine] = []
     files = conf_texts(tree, folders_named("udev/rules.d"), ".rules", problems)
     for path, text in files:
-        found += (
+        lines += (
             UdevLine(path, number, rule)
             for number, rule in rules_of(text)
             if sets_ipoib(rule)
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def rules_of(text: str) -> Iterator[tuple[int, str]]:
-    r"""Give each rule with the number of its first line, ``\`` at an end joining the
-    next one. Comments do not count, not even within a rule; a rule that goes on at
-    the end of the file is ignored.
+    r"""Yield each rule with the number of its first line; ``\`` at the end of a line
+    joins the next one.
+
+    Comments are ignored, even within a rule. So is a rule that is not complete at the
+    end of the file.
     """
     start = 0
     parts: list[str] = []
     lines = text.split("\n")
-    if not lines[-1]:  # what follows the last line's end
+    if not lines[-1]:  # after the end of the last line
         lines.pop()
     for number, line in enumerate(lines, 1):
         plain = line.lstrip()
@@ -204,10 +197,10 @@ def rules_of(text: str) -> Iterator[tuple[int, str]]:
 
 
 def sets_ipoib(rule: str) -> bool:
-    """Whether a rule sets mode or MTU, or runs a program for that or ethtool, and
-    what it matches does not leave IPoIB netdevs out.
+    """Whether a rule sets mode or MTU, or runs ethtool or a program that does, and can
+    match IPoIB netdevs.
 
-    A rule may be left out by a GOTO further up too, which is not looked at.
+    A GOTO before the rule, which could skip it, is ignored.
     """
     tokens = _TOKEN.findall(rule)
     return any(_sets(*token) for token in tokens) and all(
@@ -224,8 +217,8 @@ def _sets(key: str, attribute: str, operator: str, value: str) -> bool:
 
 
 def _may_be_ipoib(key: str, attribute: str, operator: str, value: str) -> bool:
-    """Whether a token lets IPoIB netdevs through; it is matched against all of a
-    netdev that is known: its subsystem, its type, and what it is not named.
+    """Whether a token can match IPoIB netdevs, judged by subsystem, type and the names
+    of other netdevs.
     """
     if operator not in ("==", "!="):
         return True
@@ -243,7 +236,7 @@ def _may_be_ipoib(key: str, attribute: str, operator: str, value: str) -> bool:
 
 
 _CONF = "/etc/fapolicyd/fapolicyd.conf"
-# Refusals are then only logged.
+# In permissive mode refusals are only logged.
 _PERMISSIVE = re.compile(rb"^[ \t]*permissive[ \t]*=[ \t]*1[ \t]*$", re.MULTILINE)
 ACTIVE = ("systemctl", "show", "-p", "ActiveState", "--value", "fapolicyd.service")
 DUMP = ("fapolicyd-cli", "--dump-db")
@@ -252,10 +245,10 @@ DUMP = ("fapolicyd-cli", "--dump-db")
 def refused_programs(
     tree: FileTree, tools: Tools, programs: Sequence[str], problems: Problems = None
 ) -> tuple[str, ...]:
-    """Return those of ``programs`` that fapolicyd does not trust; none where it does
-    not run, or only logs, or cannot be asked.
+    """Return the ``programs`` that fapolicyd does not trust; none if it is not running,
+    only logs, or cannot be queried.
 
-    Admins may have rules that let more run; those are not looked at.
+    Rules of admins that allow more are ignored.
     """
     conf = tree.data(_CONF)
     if conf is None or _PERMISSIVE.search(conf):
@@ -273,9 +266,9 @@ def refused_programs(
 def read_software(
     tree: FileTree, tools: Tools, release: str, problems: list[str]
 ) -> Software:
-    """Return it, for the running kernel ``release``.
+    """Return the installed software, for the running kernel ``release``.
 
-    Every tool is optional: what only a missing one could tell is None or empty.
+    Every tool is optional: without it the facts that need it are None or empty.
     """
     units = read_units(tree, tools, problems)
     return Software(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The host's own tools, asked so that nothing they do can raise: ``ip``, ``rdma``,
-``ethtool``, ``nmcli`` and their like.
+"""Run the host's tools (``ip``, ``rdma``, ``ethtool``, ``nmcli`` ...); a failure is a
+sentence, not an exception.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ovirt_rdma.host.system.commands import (
 )
 from ovirt_rdma.host.system.tree import Problems
 
-_MOST_SILENCES = 2
+_MOST_TIMEOUTS = 2
 
 
 @dataclass(frozen=True)
 class Tools:
-    """Runs tools through ``run``; with None not at all: ``root`` is then a tree that
-    only looks like this host.
+    """Run tools with ``run``; None if ``root`` is not the root of this host, where they
+    cannot be run.
     """
 
     run: Optional[Runner]
@@ -39,10 +39,10 @@ class Tools:
         optional: bool = False,
         raised_status: Optional[int] = None,
     ) -> Optional[str]:
-        """Return what a tool prints; None, with a sentence, where it gives nothing.
+        """Return a tool's stdout, or None and a sentence if it fails.
 
-        A tool that is ``optional`` and not installed is worth no sentence. A failure
-        with the exit status ``raised_status`` is raised, as CommandFailed.
+        If the tool is ``optional`` and not installed, there is no sentence. A failure
+        with the exit status ``raised_status`` is raised as CommandFailed.
         """
         command = " ".join(argv)
         if self.run is None:
@@ -71,9 +71,7 @@ class Tools:
         optional: bool = False,
         raised_status: Optional[int] = None,
     ) -> Optional[list[iproute.Row]]:
-        """Return the objects of the JSON array that a tool prints; else as
-        :meth:`text`.
-        """
+        """Return the objects in the JSON array that a tool prints, as :meth:`text`."""
         text = self.text(argv, problems, optional=optional, raised_status=raised_status)
         if text is None:
             return None
@@ -85,26 +83,26 @@ class Tools:
 
 
 def not_for_ever(run: Runner) -> Runner:
-    """Return ``run`` for one snapshot: a tool that gave no answer in time twice is not
-    asked again, which would take as long for each of many netdevs. Not once, because
-    a question about all of them may take longer than one about a single one.
+    """Return ``run`` for one snapshot: a tool that has timed out twice is not run
+    again, because that could take as long for each of many netdevs. Twice, because a
+    call for all netdevs may take longer than a call for one.
     """
-    silent: Counter[str] = Counter()
+    timeouts: Counter[str] = Counter()
 
     def ask(argv: Sequence[str]) -> str:
         tool = argv[0]
-        if silent[tool] == _MOST_SILENCES:
-            raise CommandFailed(f"not asked, as {tool} gave no answer before")
+        if timeouts[tool] == _MOST_TIMEOUTS:
+            raise CommandFailed(f"not run, because {tool} has timed out before")
         try:
             return run(argv)
         except NoAnswer:
-            silent[tool] += 1
+            timeouts[tool] += 1
             raise
 
     return ask
 
 
 def say(problems: Problems, sentence: str) -> None:
-    """Add ``sentence``, unless nobody listens."""
+    """Add ``sentence`` to ``problems``, unless that is None."""
     if problems is not None:
         problems.append(sentence)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The systemd units that matter to RDMA, asked of systemd in one go."""
+"""Read the state of the systemd units that concern RDMA, with one command."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.system.tree import FileTree
 
-# rdma-core's; opa.conf and the like are in /etc/rdma/modules.
+# Units of rdma-core; opa.conf and the others are in /etc/rdma/modules.
 _LOADED_FOR = ("rdma", "infiniband", "roce", "iwarp", "opa")
-# opensm's in EL and Debian, in MLNX_OFED, and Omni-Path's fabric manager.
+# opensm in EL and Debian, opensm in MLNX_OFED, and Omni-Path's fabric manager.
 SUBNET_MANAGERS = ("opensm.service", "opensmd.service", "opafm.service")
 UNITS = (
     "rdma-hw.target",
@@ -28,13 +28,13 @@ UNITS = (
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState"
 COMMAND = ("systemctl", "show", "--no-pager", "-p", _PROPERTIES, *UNITS)
-# sd_booted(3): there only where systemd is the init system.
+# sd_booted(3): exists only if systemd is the init.
 _BOOTED = "/run/systemd/system"
 
 
 def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit, ...]:
-    """Return UNITS in their order, those that are not there as ``not-found``; none
-    at all where systemd does not run, or does not say.
+    """Return UNITS in their order, missing ones as ``not-found``; an empty tuple if
+    systemd is not running or systemctl fails.
     """
     if not tree.is_folder(_BOOTED):
         return ()
@@ -43,15 +43,16 @@ def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit,
 
 
 def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
-    """Read blocks of ``Property=value``, set apart by empty lines. systemctl leaves
-    out a property that is empty; a block without an id gets a sentence.
+    """Read blocks of ``Property=value`` lines, separated by empty lines.
+
+    systemctl leaves out empty properties. A block without an id gets a sentence.
     """
-    found = []
+    units = []
     for block in text.strip().split("\n\n"):
         lines = (line.partition("=") for line in block.split("\n"))
         fields = {name.strip(): value.strip() for name, _, value in lines}
         if fields.get("Id"):
-            found.append(
+            units.append(
                 Unit(
                     fields["Id"],
                     fields.get("LoadState", ""),
@@ -63,11 +64,11 @@ def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
             problems.append(
                 f"systemctl show printed a unit without an id: {block[:60]!a}"
             )
-    return tuple(found)
+    return tuple(units)
 
 
 def subnet_manager(units: tuple[Unit, ...]) -> Optional[str]:
-    """Return the unit of the subnet manager that runs here, if one does."""
+    """Return the unit of the subnet manager that is running on this host, or None."""
     for unit in units:
         if unit.name in SUBNET_MANAGERS and unit.active == "active":
             return unit.name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's running daemons, and the SELinux contexts that they run in."""
+"""Find VDSM's running daemons and their SELinux contexts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ _DAEMONS = {
     STOCK_VDSMD: "vdsmd",
     STOCK_SUPERVDSMD: "supervdsmd",
 }
-# There only where SELinux is on; "1" or "0" (kernel, security/selinux/selinuxfs.c).
+# Exists only if SELinux is enabled; "1" or "0" (kernel, security/selinux/selinuxfs.c).
 _ENFORCE = "/sys/fs/selinux/enforce"
 
 
 def running_scripts(
     tree: FileTree, scripts: Collection[str]
 ) -> Iterator[tuple[int, str]]:
-    """Yield process id and script of those that Python runs: python3, then the script.
-    In the order of ids, so of several (one stopping, one starting) the lowest first.
+    """Yield process id and path of those ``scripts`` that Python runs.
+
+    They are sorted by process id; there may be several, while one stops and one starts.
     """
     wanted = {script.encode(): script for script in scripts}
     for pid in sorted(int(name) for name in tree.names("/proc") if name.isdecimal()):
@@ -37,16 +38,16 @@ def running_scripts(
 
 
 def read_selinux(tree: FileTree) -> Optional[SELinux]:
-    """Return the mode, and the contexts of VDSM's daemons as far as they run and can be
-    read; None where SELinux is off.
+    """Return the mode of SELinux and the contexts of VDSM's running daemons, as far as
+    they can be read; None if SELinux is disabled.
     """
     enforce = tree.text(_ENFORCE)
     if enforce is None:
         return None
-    found: dict[str, VdsmDaemon] = {}
+    daemons: dict[str, VdsmDaemon] = {}
     for pid, script in running_scripts(tree, _DAEMONS):
         context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
         if context:
             daemon = VdsmDaemon(_DAEMONS[script], pid, context)
-            found.setdefault(daemon.name, daemon)
-    return SELinux(enforce == "1", tuple(found[name] for name in sorted(found)))
+            daemons.setdefault(daemon.name, daemon)
+    return SELinux(enforce == "1", tuple(daemons[name] for name in sorted(daemons)))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Enable and disable the add-on on a host, and say its status."""
+"""Enable and disable the add-on on a host, and report its status."""

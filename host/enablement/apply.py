@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Turn a mode on or off: carry out the steps of enablement_plan."""
+"""Enable or disable a mode: carry out the steps of :mod:`.plan`."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ from ovirt_rdma.host.system.files import (
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.tree import FileTree
 
-# Of what the launcher loads, one stands for all.
+# One file represents all that the launcher loads.
 PACKAGE = str(Path(__file__).parents[1])
 LOADED = f"{PACKAGE}/storage/vdsm/launch.py"
 
 _COMMANDS = {
     RELOAD_SYSTEMD: ("systemctl", "daemon-reload"),
     START_CAPS: ("systemctl", "start", "--no-block", Path(CAPS_UNIT).name),
-    # Not "restart": a vdsmd that is stopped stays so.
+    # Not "restart": a stopped vdsmd stays stopped.
     RESTART_VDSMD: ("systemctl", "try-restart", "vdsmd.service"),
 }
 # vdsmd stops within 10 s and its start runs vdsmd_init_common.sh.
@@ -78,10 +78,10 @@ class EnablementFailed(Problem):
 
 @dataclass(frozen=True)
 class EnablementResult:
-    """The steps carried out; none, if everything was as wanted.
+    """The steps carried out; none if nothing had to change.
 
-    ``restart_needed`` says that the running vdsmd is still the one of before.
-    ``advice`` says what is wrong with the running vdsmd.
+    ``restart_needed``: the running vdsmd was started before the change. ``advice`` is
+    about the running vdsmd.
     """
 
     steps: tuple[Step, ...]
@@ -90,7 +90,7 @@ class EnablementResult:
 
     @property
     def changed(self) -> bool:
-        """Whether anything had to be done."""
+        """Whether a step was carried out."""
         return bool(self.steps)
 
 
@@ -102,16 +102,17 @@ def enable(
 ) -> EnablementResult:
     """Carry out the plan for ``mode`` below ``root``.
 
-    Commands are run with ``run``; without it, only where ``root`` is ``/``, and
-    systemctl only where systemd is the init. Raises UsageProblem for an unknown mode,
-    EnablementRefused, LockHeld during another run, and EnablementFailed where a step
+    Commands are run with ``run``; without it only if ``root`` is ``/``, and systemctl
+    only if systemd is the init. Raises UsageProblem for an unknown mode,
+    EnablementRefused, LockHeld during another run, and EnablementFailed if a step
     fails.
     """
     if mode == MODE_NFSMOUNT:
         raise UsageProblem(
             "mode-removed",
-            "mode nfsmount was removed: leave out --mode, or have the engine send the "
-            "mount options (ovirt-rdma domain convert NAME --to rdma --engine-options)",
+            "mode nfsmount was removed",
+            "leave out --mode, or let the engine send the mount options (ovirt-rdma "
+            "domain convert NAME --to rdma --engine-options)",
         )
     if mode not in MODES:
         raise UsageProblem(
@@ -152,18 +153,18 @@ class _Host:
             raise EnablementFailed(
                 "enablement-unreadable", f"{error.filename}: {error.strerror}"
             ) from error
-        here = self.root == Path("/") and state.systemd
-        return dataclasses.replace(state, systemd=here or self.run is not None)
+        own_systemd = self.root == Path("/") and state.systemd
+        return dataclasses.replace(state, systemd=own_systemd or self.run is not None)
 
     def refused_programs(self, mode: str) -> tuple[str, ...]:
-        # The launcher opens the package as vdsm's user, whom the rules let open no
-        # Python that is not trusted (70-trusted-lang.rules); hooks run as root.
-        ours = HOOKS if mode != MODE_VDSMD else (LAUNCHER, *HOOKS)
-        asked = [path for path in ours if under(self.root, path).is_file()]
+        # The launcher opens the package as the user vdsm, who may open only trusted
+        # Python files (70-trusted-lang.rules); hooks run as root.
+        programs = HOOKS if mode != MODE_VDSMD else (LAUNCHER, *HOOKS)
+        paths = [path for path in programs if under(self.root, path).is_file()]
         if mode == MODE_VDSMD:
-            asked.append(LOADED)
+            paths.append(LOADED)
         run = self.run or (_run if self.root == Path("/") else None)
-        refused = refused_programs(FileTree(self.root), Tools(run), asked)
+        refused = refused_programs(FileTree(self.root), Tools(run), paths)
         return tuple(PACKAGE if path == LOADED else path for path in refused)
 
     def carry_out(
@@ -173,7 +174,7 @@ class _Host:
         outdated: str,
         mode: str = MODE_VDSMD,
     ) -> EnablementResult:
-        """``outdated`` is the program of a vdsmd that should be restarted."""
+        """Carry out ``steps``; a vdsmd of the program ``outdated`` needs a restart."""
         texts = {
             ENABLED: marker_text(mode),
             FOLDER_NOTE: note_text(DROPIN_DIRECTORY),
@@ -202,11 +203,12 @@ def _carry_out_step(
         else:
             _change_file(step, root, texts)
     except (OSError, CommandFailed) as error:
-        words = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         raise EnablementFailed(
             "enablement-step-failed",
-            f"cannot {step.sentence}: {words}",
-            "mend that (as root?), then run the same command again to complete it",
+            f"cannot {step.sentence}: {reason}",
+            "fix the cause (run as root?), then run the same command again to complete "
+            "it",
         ) from error
 
 

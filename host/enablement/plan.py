@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which steps turn a mode on, and which turn everything off. Pure.
+"""Plan the steps that enable a mode, and those that disable everything. Pure.
 
-The marker is the last thing that enable writes and the last that disable
-removes, so a run that was interrupted is seen and completed by the next one. A
-folder that has to be made is noted first, so disable knows it from one that was there
-before. At every point between, vdsmd starts either as stock or through a whole
-launcher.
+enable writes the marker last, and disable removes it last, so that the next run detects
+and completes an interrupted one. Before enable creates a folder it records that, so
+that disable can tell it from one that existed before. At every point in between, vdsmd
+starts either as stock or through a complete launcher.
 """
 
 from __future__ import annotations
@@ -63,11 +62,10 @@ from ovirt_rdma.host.paths import (
 def plan_enable(
     state: EnablementState, restart_vdsmd: bool = False
 ) -> tuple[Step, ...]:
-    """Return the steps that put the launcher before vdsmd.
+    """Return the steps that make the launcher start vdsmd.
 
-    Raises EnablementRefused where the other mode is on, a package is not whole,
-    something of another stands in our place, or another drop-in replaces vdsmd's
-    ExecStart.
+    Raises EnablementRefused if another mode is enabled, the package is incomplete, a
+    foreign file is in a place of ours, or another drop-in replaces vdsmd's ExecStart.
     """
     refuse_other_mode(state, MODE_VDSMD)
     refuse_foreign(*own_places(state), *vdsmd_places(state))
@@ -82,18 +80,18 @@ def plan_enable(
         raise EnablementRefused(
             "drop-in-conflict",
             f"{', '.join(state.overrides)} replaces vdsmd's ExecStart too, and systemd "
-            "lets only one drop-in do that",
-            "remove ExecStart from that drop-in, or do without this mode",
+            "allows that in one drop-in only",
+            "remove ExecStart from that drop-in, or do not use this mode",
         )
-    steps = _sweep(state)
+    steps = _remove_left_over(state)
     if state.link == ABSENT:
         if state.directory.state == ABSENT and state.noted_folder != DROPIN_DIRECTORY:
-            sentence = f"note in {FOLDER_NOTE} that {DROPIN_DIRECTORY} is new"
+            sentence = f"record in {FOLDER_NOTE} that {DROPIN_DIRECTORY} is new"
             steps.append(Step(WRITE_NOTE, FOLDER_NOTE, sentence))
         sentence = f"link {DROPIN_LINK} to {DROPIN_SOURCE}"
         steps.append(Step(MAKE_LINK, DROPIN_LINK, sentence))
     outdated = BY_STOCK
-    # Its drop-in is an old one: systemd has not read the one that is there now.
+    # vdsmd runs with an old drop-in: systemd has not read the present one yet.
     if restart_vdsmd and state.process and selinux_advice(state):
         outdated = state.process.program
         steps += _reload(state)
@@ -105,25 +103,24 @@ def plan_enable(
 def plan_enable_host(
     state: EnablementState, restart_vdsmd: bool = False
 ) -> tuple[Step, ...]:
-    """Return the steps that let the hooks and units act, and leave NFS alone.
+    """Return the steps that enable hooks and units without changing NFS mounts.
 
-    Raises EnablementRefused where another mode is on, whose hooks act already, or
-    where something of another stands in the marker's place.
+    Raises EnablementRefused if another mode, which includes the hooks, is enabled, or
+    if a foreign file is in the marker's place.
     """
     refuse_other_mode(state, MODE_HOST)
     refuse_foreign(*own_places(state))
-    steps = _sweep(state)
+    steps = _remove_left_over(state)
     return (*steps, *_mark(state), *_restart(state, restart_vdsmd, BY_LAUNCHER))
 
 
 def plan_disable(
     state: EnablementState, restart_vdsmd: bool = False
 ) -> tuple[Step, ...]:
-    """Return the steps that leave vdsmd and mount.nfs as they are shipped.
+    """Return the steps after which vdsmd and mount.nfs are as they are shipped.
 
-    A package that is gone does not matter. A file that was edited is kept where
-    mount.nfs does not read it. Raises EnablementRefused where something of another
-    stands in a place of the mode that is on.
+    The package may be missing. An edited file is kept where mount.nfs does not read it.
+    Raises EnablementRefused if a foreign file is in a place of the enabled mode.
     """
     on = modes_on(state)
     refuse_foreign(*own_places(state))
@@ -131,7 +128,7 @@ def plan_disable(
         refuse_foreign(*vdsmd_places(state))
     if MODE_NFSMOUNT in on:
         refuse_foreign(*nfsmount_places(state))
-    steps = _sweep(state)
+    steps = _remove_left_over(state)
     if state.link == OURS:
         steps.append(Step(REMOVE_LINK, DROPIN_LINK, f"remove {DROPIN_LINK}"))
     steps += _remove_folder(state, state.directory, DROPIN_LINK, state.link)
@@ -154,16 +151,16 @@ def _save_conf(state: EnablementState) -> Step:
     if state.conf_saved:
         raise EnablementRefused(
             "nfsmount-conf-edited",
-            f"{NFSMOUNT_FILE} was edited, and would be kept as {NFSMOUNT_SAVED}, which "
-            "is there already",
-            "move one of the two away, and run this command again",
+            f"{NFSMOUNT_FILE} was edited and cannot be kept as {NFSMOUNT_SAVED}: that "
+            "file exists already",
+            "move one of the two files away, and run this command again",
         )
     sentence = f"keep {NFSMOUNT_FILE}, which was edited, as {NFSMOUNT_SAVED}"
     return Step(SAVE_CONF, NFSMOUNT_FILE, sentence)
 
 
-def _sweep(state: EnablementState) -> list[Step]:
-    """Remove what runs that were killed have left."""
+def _remove_left_over(state: EnablementState) -> list[Step]:
+    """Remove unfinished files of runs that were killed."""
     return [
         Step(REMOVE_LEFT_OVER, path, f"remove {path}, left by a run that was killed")
         for path in state.left_over
@@ -173,7 +170,7 @@ def _sweep(state: EnablementState) -> list[Step]:
 def _remove_folder(
     state: EnablementState, folder: Folder, ours: str, whose: str
 ) -> list[Step]:
-    """Remove the folder of ``ours`` if we made it and nothing is left in it."""
+    """Remove the folder of ``ours`` if enable created it and it will be empty."""
     path = Path(ours)
     removed = {Path(left).name for left in state.left_over}
     if whose == OURS:
@@ -193,13 +190,13 @@ def _mark(state: EnablementState) -> list[Step]:
 
 
 def _tell_caps(state: EnablementState) -> list[Step]:
-    """Have the unit look again, and its timer with it, which at boot does not start on
-    a host without the marker.
+    """Start the unit that updates the capabilities, and with it its timer, which does
+    not start at boot on a host without the marker.
     """
     if not (state.systemd and state.caps_unit):
         return []
     unit = Path(CAPS_UNIT).name
-    return [Step(START_CAPS, unit, f"start {unit}, which tells the engine")]
+    return [Step(START_CAPS, unit, f"start {unit}, which updates the engine")]
 
 
 def _reload(state: EnablementState) -> list[Step]:

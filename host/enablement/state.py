@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The state of enablement, its steps, and when it is refused.
+"""Read the state of enablement, and refuse steps that would be unsafe.
 
-What is there of the modes on a host: read, never changed.
-
-Mode vdsmd is a link that puts the launcher before vdsmd. A marker says that a mode is
-on, and which; mode host is the marker alone, for the hooks and units that act where
-there is one. Mode nfsmount, a file of nfsmount.conf.d, was turned on by earlier
-versions: it is known here so that disable can remove it.
-
-Everything is read below a root directory, so that a fake tree is a test.
-
-What enable and disable are made of: the steps and their ids. Data.
-
-What keeps a mode from being turned on or off: another mode that is on, and things of
-others in our places. Pure.
+The marker says that a mode is enabled, and which one. Mode vdsmd also has a link to the
+drop-in that starts vdsmd through the launcher. Mode host has only the marker, which
+hooks and units check. Mode nfsmount, a file in nfsmount.conf.d, was enabled by earlier
+versions; it is known here so that disable can remove it. A foreign file in a place of
+ours, or another enabled mode, is a reason to refuse. Everything is read below a root
+directory, which tests use; nothing is changed here.
 """
 
 from __future__ import annotations
@@ -49,7 +42,7 @@ from ovirt_rdma.host.system.files import unfinished, unfinished_files
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
 
-# Whose file stands at a place of ours; EDITED is ours, changed since.
+# The owner of a file in a place of ours; EDITED is ours, but changed since.
 ABSENT = "absent"
 OURS = "ours"
 EDITED = "edited"
@@ -57,22 +50,22 @@ FOREIGN = "foreign"
 PRESENT = "present"
 
 MODE_VDSMD = "vdsmd"
-# The marker alone: hooks and units act, NFS is as the engine asks for.
+# The marker only: hooks and units are active, NFS mounts are stock.
 MODE_HOST = "host"
 MODES = (MODE_VDSMD, MODE_HOST)
-# Of earlier versions; can be turned off, not on.
+# Of earlier versions; it can be disabled, not enabled.
 MODE_NFSMOUNT = "nfsmount"
-# What enable may have made, and disable removes.
+# Folders that enable may have created, and that disable removes.
 FOLDERS = (DROPIN_DIRECTORY, NFSMOUNT_DIRECTORY)
 MARKER_HEADER = (
     "# Written by ovirt-rdma-host enable; ovirt-rdma-host disable removes it."
 )
 
-# Which program the running vdsmd was started with.
+# The program that started the running vdsmd.
 BY_LAUNCHER = "launcher"
 BY_STOCK = "stock"
 
-# The file of mode nfsmount starts with these lines and the digest of what follows.
+# The file of mode nfsmount starts with these lines and a digest of the rest.
 _CONF_HEADER = b"""\
 # Written by ovirt-rdma-host enable, mode nfsmount; ovirt-rdma-host disable removes it.
 # Do not edit: change /etc/ovirt-rdma/policy.yaml, then: ovirt-rdma-host policy load
@@ -82,7 +75,7 @@ _SETS_EXEC_START = re.compile(rb"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
 
 @dataclass(frozen=True)
 class VdsmdProcess:
-    """A running vdsmd: its process id, and whether our launcher or stock runs it."""
+    """A running vdsmd: its process id, and its program, BY_LAUNCHER or BY_STOCK."""
 
     pid: int
     program: str
@@ -90,8 +83,8 @@ class VdsmdProcess:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that we put something into: ABSENT, PRESENT or FOREIGN (no plain
-    folder), and the sorted names in it.
+    """A folder for files of ours: ABSENT, PRESENT or FOREIGN (not a plain folder), and
+    the sorted names in it.
     """
 
     state: str
@@ -100,17 +93,20 @@ class Folder:
 
 @dataclass(frozen=True)
 class EnablementState:
-    """What the plans for enable and disable are made from.
+    """The state from which enable and disable are planned.
 
-    ``marker`` and ``link`` are ABSENT, OURS or FOREIGN; ``marker_mode`` is what a
-    marker of ours says. ``note`` is the same for the note of the folder that enable
-    made, ``noted_folder`` that folder. ``directory`` is vdsmd.service.d,
-    ``conf_directory`` nfsmount.conf.d; ``conf`` whose the file of mode nfsmount in it
-    is, ``conf_saved`` whether an edited one is kept beside it. ``overrides`` are files
-    of others that replace vdsmd's ExecStart too. ``left_over`` are paths of ours that a
-    run that was killed has left. ``selinux`` is None where it is off. ``caps_unit``
-    says whether the unit is installed that tells the hook after_get_caps, ``systemd``
-    whether there is a systemd to reload.
+    marker, link, note: ABSENT, OURS or FOREIGN
+    marker_mode: the mode in a marker of ours
+    noted_folder: the folder that enable created, according to the note
+    directory: vdsmd.service.d
+    conf, conf_saved: mode nfsmount's file: ABSENT, OURS, EDITED or FOREIGN; and if an
+        edited one is kept beside it
+    conf_directory: nfsmount.conf.d
+    overrides: foreign drop-ins that replace vdsmd's ExecStart too
+    left_over: unfinished files and folders of runs that were killed
+    selinux: None if SELinux is disabled
+    caps_unit: the unit that updates the capabilities is installed
+    systemd: systemd is running and can be reloaded
     """
 
     marker: str
@@ -133,7 +129,7 @@ class EnablementState:
 
 
 def marker_text(mode: str) -> str:
-    """Return what the marker says where ``mode`` is on."""
+    """Return the content of the marker for ``mode``."""
     return f"{MARKER_HEADER}\nmode: {mode}\n"
 
 
@@ -141,12 +137,12 @@ _MARKERS = {marker_text(mode).encode(): mode for mode in (*MODES, MODE_NFSMOUNT)
 
 
 def note_text(folder: str) -> str:
-    """Return what the note says where enable made ``folder``."""
+    """Return the content of the note about ``folder``, which enable created."""
     return f"{MARKER_HEADER}\nmade: {folder}\n"
 
 
 def read_state(root: Path) -> EnablementState:
-    """Read the state below ``root``. Raises OSError where a place is unreadable."""
+    """Read the state below ``root``. Raises OSError if a place is unreadable."""
     marker, mode = _one_of(_MARKERS, under(root, ENABLED))
     folders = {note_text(folder).encode(): folder for folder in FOLDERS}
     note, noted = _one_of(folders, under(root, FOLDER_NOTE))
@@ -167,14 +163,14 @@ def read_state(root: Path) -> EnablementState:
         process=vdsmd_process(root),
         selinux=read_selinux(FileTree(root)),
         caps_unit=under(root, CAPS_UNIT).is_file(),
-        # sd_booted(3): this folder exists exactly where systemd is the init.
+        # sd_booted(3): this folder exists only if systemd is the init.
         systemd=under(root, SYSTEMD_BOOTED).is_dir(),
     )
 
 
 def marker_mode(root: Path) -> Optional[str]:
-    """Return the mode that the marker below ``root`` says is on; None without one of
-    ours, or where it cannot be read.
+    """Return the mode in the marker below ``root``; None if there is no marker of ours
+    or it cannot be read.
     """
     try:
         return _one_of(_MARKERS, under(root, ENABLED))[1]
@@ -191,16 +187,16 @@ def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
 
 
 def _one_of(texts: Mapping[bytes, str], path: Path) -> tuple[str, Optional[str]]:
-    """Say whose file stands at ``path``, and for which of ``texts`` it is ours."""
+    """Return the owner of the file ``path`` and the entry of ``texts`` for its text."""
     if path.is_symlink():
         return FOREIGN, None
     try:
-        found = read_file(path)
+        content = read_file(path)
     except FileNotFoundError:
         return ABSENT, None
     except IsADirectoryError:
         return FOREIGN, None
-    return (OURS, texts[found]) if found in texts else (FOREIGN, None)
+    return (OURS, texts[content]) if content in texts else (FOREIGN, None)
 
 
 def _folder(path: Path) -> Folder:
@@ -234,36 +230,36 @@ def _conf_state(path: Path) -> str:
 
 
 def _left_over(root: Path) -> tuple[str, ...]:
-    """What stands at the places where files and folders of ours are being made."""
-    found: list[Path] = []
+    """Return unfinished files and folders of ours."""
+    paths: list[Path] = []
     for path in (ENABLED, FOLDER_NOTE, NFSMOUNT_FILE):
         if not under(root, path).parent.is_symlink():
-            found += unfinished_files(under(root, path))
+            paths += unfinished_files(under(root, path))
     for folder in (posixpath.dirname(ENABLED), *FOLDERS):
         place = unfinished(under(root, folder))
         if place.is_dir() and not place.is_symlink():
-            found.append(place)
-    return tuple(f"/{path.relative_to(root)}" for path in found)
+            paths.append(place)
+    return tuple(f"/{path.relative_to(root)}" for path in paths)
 
 
 def _overrides(root: Path) -> tuple[str, ...]:
-    """Drop-ins of vdsmd.service, other than ours, that set ExecStart.
+    """Return drop-ins of vdsmd.service, other than ours, that set ExecStart.
 
     A name in an earlier folder hides the same name in a later one.
     """
-    found: dict[str, str] = {posixpath.basename(DROPIN_LINK): ""}
+    overrides: dict[str, str] = {posixpath.basename(DROPIN_LINK): ""}
     for directory in (DROPIN_DIRECTORY, *OTHER_DROPIN_DIRECTORIES):
         for path in sorted(under(root, directory).glob("*.conf")):
-            if path.name in found:
+            if path.name in overrides:
                 continue
-            found[path.name] = ""
+            overrides[path.name] = ""
             try:
                 content = read_file(path)
             except OSError:
-                continue  # systemd passes over it as well
+                continue  # systemd ignores it too
             if _SETS_EXEC_START.search(content):
-                found[path.name] = f"{directory}/{path.name}"
-    return tuple(path for path in found.values() if path)
+                overrides[path.name] = f"{directory}/{path.name}"
+    return tuple(path for path in overrides.values() if path)
 
 
 # Step ids; stable, they appear in JSON.
@@ -284,7 +280,7 @@ RESTART_VDSMD = "restart-vdsmd"
 
 @dataclass(frozen=True)
 class Step:
-    """One change: its stable id, what it acts on, and a sentence about it."""
+    """One change: its stable id, its target, and a sentence about it."""
 
     id: str
     target: str
@@ -295,28 +291,28 @@ Places = tuple[tuple[str, str], ...]
 
 
 class EnablementRefused(Problem):
-    """Going on would be unsafe; nothing was changed."""
+    """The request would be unsafe; nothing was changed."""
 
     exit_code = 4
 
 
 def modes_on(state: EnablementState) -> tuple[str, ...]:
-    """Return the modes of which anything of ours is there, half done or whole."""
+    """Return the modes that are enabled completely or in part."""
     signs = {
         MODE_VDSMD: state.link == OURS,
         MODE_NFSMOUNT: state.conf in {OURS, EDITED},
-        MODE_HOST: False,  # it has the marker only
+        MODE_HOST: False,  # has only the marker
     }
     return tuple(m for m, sign in signs.items() if sign or state.marker_mode == m)
 
 
 def own_places(state: EnablementState) -> Places:
-    """Return where all modes have something: what is there, and the path."""
+    """Return the places that all modes use, as state and path."""
     return ((state.marker, ENABLED), (state.note, FOLDER_NOTE))
 
 
 def vdsmd_places(state: EnablementState) -> Places:
-    """The same of mode vdsmd."""
+    """Return the places of mode vdsmd, as state and path."""
     return (
         (state.directory.state, DROPIN_DIRECTORY),
         (state.link, DROPIN_LINK),
@@ -324,7 +320,7 @@ def vdsmd_places(state: EnablementState) -> Places:
 
 
 def nfsmount_places(state: EnablementState) -> Places:
-    """The same of mode nfsmount."""
+    """Return the places of mode nfsmount, as state and path."""
     return (
         (state.conf_directory.state, NFSMOUNT_DIRECTORY),
         (state.conf, NFSMOUNT_FILE),
@@ -332,23 +328,23 @@ def nfsmount_places(state: EnablementState) -> Places:
 
 
 def refuse_foreign(*places: tuple[str, str]) -> None:
-    """Raise EnablementRefused where something of another stands in one of them."""
-    for found, path in places:
-        if found == FOREIGN:
+    """Raise EnablementRefused if one of ``places`` has a foreign file or folder."""
+    for state, path in places:
+        if state == FOREIGN:
             raise EnablementRefused(
                 "file-not-ours",
-                f"{path} is there already and is not ours",
-                "look what it is for, move it away, and run this command again",
+                f"{path} exists already and was not written by ovirt-rdma-host",
+                "find out what it is for, move it away, and run this command again",
             )
 
 
 def refuse_untrusted(refused: Sequence[str]) -> None:
-    """Raise EnablementRefused where fapolicyd would not let programs of ours run."""
+    """Raise EnablementRefused if fapolicyd would not let programs of ours run."""
     if refused:
         raise EnablementRefused(
             "fapolicyd-untrusted",
-            f"fapolicyd runs on this host and does not trust {', '.join(refused)}: "
-            "VDSM could not start what it refuses",
+            f"fapolicyd is running on this host and does not trust "
+            f"{', '.join(refused)}: VDSM could not start these files",
             "install ovirt-rdma-host from its RPM, or run: "
             + "; ".join(
                 f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
@@ -359,15 +355,16 @@ def refuse_untrusted(refused: Sequence[str]) -> None:
 
 
 def refuse_other_mode(state: EnablementState, wanted: str) -> None:
-    """Raise EnablementRefused where another mode than ``wanted`` is on.
+    """Raise EnablementRefused if another mode than ``wanted`` is enabled.
 
-    Mode nfsmount is not turned off on the way: whoever chose it wanted no code of ours
-    inside vdsmd, and until vdsmd is restarted its exports would be mounted over TCP.
+    Mode nfsmount is not disabled automatically: the operator chose it to have no code
+    of ours inside vdsmd, and until vdsmd is restarted its exports would be mounted over
+    TCP.
     """
     for mode in modes_on(state):
         if mode != wanted:
             raise EnablementRefused(
                 "other-mode-enabled",
-                f"mode {mode} is on, and only one mode can be",
+                f"mode {mode} is enabled, and only one mode can be",
                 f"ovirt-rdma-host disable, then ovirt-rdma-host enable --mode {wanted}",
             )

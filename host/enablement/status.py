@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Status of enablement, with advice.
+"""Report the status of enablement, with advice on what is inconsistent.
 
-What does not fit together on a host: packages, modes, running vdsmd, policy.
-
-What ``ovirt-rdma-host status`` says: enabled, package, running, policy, apart.
-
-The four are separate because each can be true without the others: a package may
-be erased under a running launcher, vdsmd may not have been restarted yet.
+``ovirt-rdma-host status`` shows the enabled mode, the package, the running vdsmd and
+the policy separately, because each can differ from the others: the package may have
+been removed while the launcher is running, or vdsmd not restarted yet.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ from ovirt_rdma.host.policy import store
 
 @dataclass(frozen=True)
 class Advice:
-    """What does not fit together, in a sentence, and what to do."""
+    """An inconsistency, as a sentence, and its fix."""
 
     sentence: str
     fix: str
@@ -54,11 +51,10 @@ class Advice:
 def advice_on(
     state: EnablementState, loaded: bool, policy_fix: Optional[str], root: Path
 ) -> tuple[Advice, ...]:
-    """Return what to say about ``state``.
+    """Return the advice on ``state``.
 
-    ``loaded`` says whether a policy is in force, that of the copy included;
-    ``policy_fix`` is None unless the stored one cannot be used. vdsm.conf is read
-    below ``root``.
+    ``loaded``: a policy is in force, if only from the copy. ``policy_fix`` is None
+    unless the stored policy cannot be used. vdsm.conf is read below ``root``.
     """
     return (
         *_half_done(state),
@@ -75,10 +71,10 @@ def _half_done(state: EnablementState) -> list[Advice]:
     if marked == (state.link == OURS):
         return []
     places = (ENABLED, DROPIN_LINK)
-    there, missing = places if marked else reversed(places)
+    present, missing = places if marked else reversed(places)
     return [
         Advice(
-            f"{there} is there and {missing} is not: an enable or disable was "
+            f"{present} exists and {missing} does not: an enable or disable was "
             "interrupted",
             f"run it again: ovirt-rdma-host enable --mode {MODE_VDSMD}, or disable",
         )
@@ -90,9 +86,9 @@ def _nfsmount(state: EnablementState) -> list[Advice]:
         return []
     return [
         Advice(
-            "Mode nfsmount of an earlier version is on: mount.nfs reads "
-            f"{NFSMOUNT_FILE} as long as it is there, and policy load does not change "
-            "it any more",
+            "Mode nfsmount of an earlier version is enabled: mount.nfs reads "
+            f"{NFSMOUNT_FILE} as long as it exists, and policy load does not change it "
+            "any more",
             "ovirt-rdma-host disable, then ovirt-rdma-host enable --restart-vdsmd, or "
             "give the export the engine's mount options (ovirt-rdma domain convert "
             "NAME --to rdma --engine-options); existing mounts stay",
@@ -113,7 +109,7 @@ def _launcher(state: EnablementState) -> list[Advice]:
         names = ", ".join(state.overrides)
         advice.append(
             Advice(
-                f"{names} replaces vdsmd's ExecStart too, and only one can win",
+                f"{names} replaces vdsmd's ExecStart too, and only one is used",
                 "remove ExecStart from it, or run: ovirt-rdma-host disable",
             )
         )
@@ -122,7 +118,7 @@ def _launcher(state: EnablementState) -> list[Advice]:
         advice.append(
             Advice(
                 "Enabled, but the running vdsmd is stock",
-                "systemctl restart vdsmd; if it stays stock, the launcher has said "
+                "systemctl restart vdsmd; if it stays stock, the launcher has logged "
                 "why: journalctl -t vdsmd",
             )
         )
@@ -130,7 +126,7 @@ def _launcher(state: EnablementState) -> list[Advice]:
         mode = "Not enabled" if state.marker_mode is None else "Not in mode vdsmd"
         advice.append(
             Advice(
-                f"{mode}, but the running vdsmd came through the launcher",
+                f"{mode}, but the running vdsmd was started by the launcher",
                 "systemctl restart vdsmd",
             )
         )
@@ -138,32 +134,33 @@ def _launcher(state: EnablementState) -> list[Advice]:
 
 
 def selinux_advice(state: EnablementState) -> list[Advice]:
-    """Say where vdsmd is in another SELinux context than stock gives it, through a
-    drop-in of ours that systemd has not read since.
+    """Return advice if vdsmd is in another SELinux context than stock vdsmd, because
+    systemd has not read the present drop-in yet.
 
-    supervdsmd tells which: VDSM's two units start the same program first
-    (static/usr/lib/systemd/system/{vdsmd,supervdsmd}.service.in), and SELinux decides
-    by that. Of the domains that may signal stock vdsmd, sanlock is the one that may not
-    signal a service of systemd's in general (selinux-policy, contrib/sanlock.te).
+    The context of supervdsmd is the reference: both units start the same program first
+    (static/usr/lib/systemd/system/{vdsmd,supervdsmd}.service.in), which decides the
+    context. Of the domains that may signal stock vdsmd, only sanlock may not signal
+    services of systemd in general (selinux-policy, contrib/sanlock.te).
     """
-    through_us = state.process is not None and state.process.program == BY_LAUNCHER
-    if state.selinux is None or not (state.link == OURS or through_us):
+    launched = state.process is not None and state.process.program == BY_LAUNCHER
+    if state.selinux is None or not (state.link == OURS or launched):
         return []
     contexts = {daemon.name: daemon.context for daemon in state.selinux.daemons}
     ours, stock = contexts.get("vdsmd"), contexts.get("supervdsmd")
     if ours is None or stock is None or ours == stock:
         return []
-    what_counts = (
-        "when storage is lost sanlock may not end vdsmd, and the host is reset"
+    effect = (
+        "if storage is lost, sanlock is not allowed to stop vdsmd, and resets the host"
     )
     if not state.selinux.enforcing:
-        what_counts = (
-            f"nothing comes of it while SELinux is permissive, else {what_counts}"
+        effect = (
+            "this has no effect while SELinux is permissive; in enforcing mode, "
+            f"{effect}"
         )
     return [
         Advice(
             f"vdsmd runs in the SELinux context {ours}, not as supervdsmd in {stock}: "
-            f"{what_counts}",
+            f"{effect}",
             "systemctl daemon-reload, then systemctl restart vdsmd (running VMs and "
             "mounts stay); if that does not help, ovirt-rdma-host disable and restart "
             "vdsmd again",
@@ -175,9 +172,12 @@ def _policy(
     state: EnablementState, loaded: bool, policy_fix: Optional[str]
 ) -> list[Advice]:
     if policy_fix is not None:
-        effect = "a vdsmd that starts now mounts NFS as stock, also what requires RDMA"
+        effect = (
+            "a vdsmd that starts now mounts NFS as stock, even where the policy "
+            "requires RDMA"
+        )
         if loaded:
-            effect = "its copy counts for NFS mounts"
+            effect = "its copy is used for NFS mounts"
         if {MODE_HOST, MODE_NFSMOUNT} & {*modes_on(state)}:
             effect = "VDSM's hooks change nothing"
         sentence = f"The stored policy cannot be used; {effect}"
@@ -203,9 +203,9 @@ def _bypass(state: EnablementState, root: Path) -> list[Advice]:
     if options is not None and vdsm_conf.replaces_nfs_connections(options):
         advice.append(
             Advice(
-                f"vdsm.conf sets the deprecated {vdsm_conf.OPTION} ({options}): where "
-                "the engine sends no NFS version, timeout or retransmissions, VDSM "
-                "mounts with these options alone, and no rule of the policy counts",
+                f"vdsm.conf sets the deprecated {vdsm_conf.OPTION} ({options}): if the "
+                "engine sends no NFS version, timeout or retransmissions, VDSM mounts "
+                "with these options only, and ignores the policy",
                 f"remove it (grep -r {vdsm_conf.OPTION} {folders}), restart vdsmd, and "
                 "set the NFS version in the storage connection",
             )
@@ -218,9 +218,11 @@ SCHEMA_VERSION = 2  # 1 had "nfsmount", for the mode of that name
 
 @dataclass(frozen=True)
 class Enabled:
-    """``marker`` and ``link`` are ``absent``, ``ours`` or ``foreign``; ``conf``, the
-    file of mode nfsmount of earlier versions, may be ``edited`` too. ``mode`` is None
-    unless the marker and what the mode needs are both there.
+    """The enabled mode and its files.
+
+    ``marker`` and ``link`` are ``absent``, ``ours`` or ``foreign``; ``conf``, the file
+    of mode nfsmount of earlier versions, may also be ``edited``. ``mode`` is None
+    unless the marker and the other files of the mode exist.
     """
 
     mode: Optional[str]
@@ -232,7 +234,7 @@ class Enabled:
 
 @dataclass(frozen=True)
 class Package:
-    """Which of the package's files are there."""
+    """The files of the package that exist."""
 
     launcher: bool
     dropin: bool
@@ -240,9 +242,11 @@ class Package:
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """The policy in force. ``problem`` and ``fix`` say why the stored one cannot be
-    used; ``loaded`` tells then whether its copy is in force, or none. ``copy_problem``
-    says why the copy could not take its place.
+    """The policy in force.
+
+    ``problem`` and ``fix`` say why the stored policy cannot be used; then ``loaded``
+    says if its copy is in force. ``copy_problem`` says why the copy could not replace
+    the file.
     """
 
     loaded: bool
@@ -257,7 +261,7 @@ class LoadedPolicy:
 
 @dataclass(frozen=True)
 class Status:
-    """The whole answer; ``advice`` is about what does not fit together."""
+    """The status of a host, with advice on inconsistencies."""
 
     enabled: Enabled
     package: Package
@@ -268,9 +272,9 @@ class Status:
 
 
 def read_status(root: Union[str, Path] = "/") -> Status:
-    """Read the status of the host below ``root``; changes nothing.
+    """Read the status of the host below ``root``. Changes nothing.
 
-    Raises Problem where a folder of the system cannot be read.
+    Raises Problem if a folder of the system cannot be read.
     """
     root = Path(root)
     try:
@@ -301,18 +305,18 @@ def _mode(state: EnablementState) -> Optional[str]:
 
 
 def _loaded_policy(path: Path) -> LoadedPolicy:
-    found = store.in_force(path)
-    stored, problem = found.stored, found.problem
-    words, fix = (str(problem), problem.fix) if problem else (None, "")
+    in_force = store.in_force(path)
+    stored, problem = in_force.stored, in_force.problem
+    sentence, fix = (str(problem), problem.fix) if problem else (None, "")
     if stored is None:
-        return LoadedPolicy(False, problem=words, fix=fix)
+        return LoadedPolicy(False, problem=sentence, fix=fix)
     return LoadedPolicy(
         True,
         stored.digest,
         stored.source,
         stored.loaded_at,
         len(stored.policy.nfs.rules),
-        words,
+        sentence,
         fix,
         None if problem else store.copy_problem(path),
     )
@@ -322,7 +326,6 @@ def _copy(policy: LoadedPolicy) -> list[Advice]:
     if policy.copy_problem is None:
         return []
     sentence = (
-        f"{POLICY_COPY}, which counts where {POLICY_JSON} is broken, "
-        f"{policy.copy_problem}"
+        f"{POLICY_COPY}, which replaces a damaged {POLICY_JSON}, {policy.copy_problem}"
     )
     return [Advice(sentence, "ovirt-rdma-host policy load")]

@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Facts of netdevs and RDMA devices.
+"""Define the facts of adapters, RDMA devices and netdevs, as plain data.
 
-RDMA devices, their ports, and the PCI functions that are or could be one: data.
-
-None in a field that may be None means: not there, or not to be told on this host.
-
-Netdevs, what is built on them, who owns their settings and who uses them: data.
-
-None in a field that may be None means: not there, or not to be told on this host.
+None in a field means that the value does not exist or is unknown on this host.
 """
 
 from __future__ import annotations
@@ -30,14 +24,17 @@ class PciIdentity:
 class Adapter:
     """A PCI function that is an RDMA adapter, or could be one.
 
-    Listed are functions with an RDMA device, all of vendor 0x15b3 (Mellanox, NVIDIA)
-    that are network or InfiniBand controllers, and all of the classes InfiniBand
-    (0x0207, 0x0c06) and fabric controller (0x0208: Omni-Path). ``class_code`` as
-    ``0x020700``; ``driver`` is None where none is bound. ``physical_function`` is a
-    VF's PF; ``vfs`` and ``max_vfs`` are a PF's, None where it has no SR-IOV.
-    ``port_types`` are mlx4's ``mlx4_portN`` (``ib``, ``eth``, ``auto (eth)``) and
-    ``port_mtus`` its ``mlx4_portN_mtu`` in bytes (0 for an Ethernet port), by port
-    from 1; empty elsewhere.
+    Included are functions with an RDMA device, network and InfiniBand controllers of
+    vendor 0x15b3 (Mellanox, NVIDIA), and the classes InfiniBand (0x0207, 0x0c06) and
+    fabric controller (0x0208: Omni-Path).
+
+    class_code: such as ``0x020700``
+    driver: None if none is bound
+    physical_function: the PF of a VF
+    vfs, max_vfs: of a PF; None without SR-IOV
+    port_types: mlx4's ``mlx4_portN`` (``ib``, ``eth``, ``auto (eth)``), by port from 1
+    port_mtus: mlx4's ``mlx4_portN_mtu`` in bytes (0 for an Ethernet port)
+    The last two are empty for other drivers.
     """
 
     pci: PciIdentity
@@ -56,9 +53,8 @@ class Gid:
     """One used entry of a port's GID table.
 
     ``gid`` is the kernel's text (eight groups of four hex digits), ``type`` is
-    ``IB/RoCE v1`` or ``RoCE v2``, ``netdev`` the netdev that owns the entry;
-    the last two are None where the kernel gives none (an InfiniBand port's entries
-    have no netdev).
+    ``IB/RoCE v1`` or ``RoCE v2``, ``netdev`` owns the entry. The last two are None if
+    the kernel has none; entries of InfiniBand ports have no netdev.
     """
 
     index: int
@@ -69,8 +65,8 @@ class Gid:
 
 @dataclass(frozen=True)
 class PKey:
-    """One used entry of a port's P_Key table; ``value`` as ``0x8001``, bit 15 says
-    full member.
+    """One used entry of a port's P_Key table; ``value`` such as ``0x8001``. Bit 15
+    marks a full member.
     """
 
     index: int
@@ -82,11 +78,11 @@ class RdmaPort:
     """A port: ``state`` as ``ACTIVE``, ``link_layer`` as ``InfiniBand`` or
     ``Ethernet``.
 
-    ``rate_mbps`` is the signalling rate in Mb/s (the kernel's), ``data_rate_mbps``
-    what is left after encoding. ``max_mtu`` and ``active_mtu`` are IB MTUs in bytes
-    (256 to 4096; OPA 8192, 10240), None where ``ibv_devinfo`` cannot tell.
-    ``guid`` as ``0002:c903:00fb:1231``; ``lid`` and ``sm_lid`` are 0 where there is
-    none. ``default_gid_type`` is the RDMA CM's choice for RoCE (configfs).
+    ``rate_mbps`` is the kernel's signalling rate in Mb/s, ``data_rate_mbps`` the rate
+    after encoding. ``max_mtu`` and ``active_mtu`` are IB MTUs in bytes (256 to 4096;
+    OPA 8192, 10240), None if ``ibv_devinfo`` does not show them. ``guid`` as
+    ``0002:c903:00fb:1231``. ``lid`` and ``sm_lid`` are 0 if there is none.
+    ``default_gid_type`` is the RDMA CM's choice for RoCE (configfs).
     """
 
     number: int
@@ -135,12 +131,12 @@ ARPHRD_LOOPBACK = 772
 
 @dataclass(frozen=True)
 class Ipoib:
-    """What is IPoIB's own of a netdev.
+    """The IPoIB settings of a netdev.
 
     ``mode`` is ``datagram`` or ``connected``. ``pkey`` as ``0x8001``. ``parent`` is
-    the netdev that a P_Key child was made on; None for a port's base interface.
-    ``umcast`` says whether user multicast is on. ``sysfs`` says whether the netdev
-    has sysfs files ``mode`` and ``umcast``: children made by ``ip link`` have not.
+    the netdev below a P_Key child; None for a port's base netdev. ``umcast``: user
+    multicast is enabled. ``sysfs``: the netdev has the sysfs files ``mode`` and
+    ``umcast``, which children created with ``ip link`` do not have.
     """
 
     mode: Optional[str] = None
@@ -152,11 +148,11 @@ class Ipoib:
 
 @dataclass(frozen=True)
 class Offload:
-    """A feature as ``ethtool -k`` shows it, by the kernel's name (``rx-gro``), which
-    ``ethtool -K`` takes too.
+    """A feature in ``ethtool -k``, by the kernel's name (``rx-gro``), which
+    ``ethtool -K`` accepts too.
 
-    ``fixed`` is its ``[fixed]``: the driver does not let it be changed.
-    ``requested`` is what was asked for where that differs from ``on``.
+    ``fixed``: the driver does not allow a change. ``requested`` is the requested value
+    if it differs from ``on``.
     """
 
     name: str
@@ -177,11 +173,11 @@ class Bond:
 
 @dataclass(frozen=True)
 class Dcb:
-    """What ``dcb`` tells of an Ethernet netdev behind RoCE.
+    """The data center bridging of an Ethernet netdev behind RoCE; None means unknown.
 
-    ``pfc_priorities`` are those with priority flow control on. ``ecn_priorities``
-    those with ECN of RoCE on, as the driver's sysfs tells (mlx5 only). ``trust`` as
-    ``dscp`` or ``pcp``. None: not to be told.
+    ``pfc_priorities`` are those with priority flow control. ``ecn_priorities`` are
+    those with ECN for RoCE, from the driver's sysfs (mlx5 only). ``trust`` is ``dscp``
+    or ``pcp``.
     """
 
     pfc_priorities: Optional[tuple[int, ...]] = None
@@ -193,18 +189,21 @@ class Dcb:
 
 @dataclass(frozen=True)
 class Netdev:
-    """A netdev; ``type`` is the ARPHRD number, ``mtu`` in bytes, ``addresses``
-    as ``10.0.0.1/24``, ``uppers`` and ``lowers`` the directly stacked netdevs.
+    """A netdev.
 
-    ``driver`` is that of the bus device (``mlx5_core``); for a virtual netdev the
-    kind that ``ip -d`` shows (``bond``, ``bridge``, ``vlan``, ``ipoib``).
-    ``rdma_device`` and ``rdma_port`` are those that the netdev itself belongs to: an
-    IPoIB netdev and its P_Key children, or the Ethernet netdev of a RoCE port; not
-    bonds, bridges and VLANs above.
-    ``owner`` is the service that sets it up, ``NetworkManager``, ``systemd-networkd``
-    or ``ifupdown``; None where none of them does.
-    ``offloads``, ``ipoib``, ``bond``, ``dcb`` and ``owner`` are read for netdevs of
-    RDMA ports and what is stacked on them, and are empty or None elsewhere.
+    type: the ARPHRD number
+    mtu: in bytes
+    addresses: such as ``10.0.0.1/24``
+    uppers, lowers: the netdevs directly above and below
+    driver: of the bus device (``mlx5_core``); for a virtual netdev the kind in
+        ``ip -d`` (``bond``, ``bridge``, ``vlan``, ``ipoib``)
+    rdma_device, rdma_port: of an IPoIB netdev and its P_Key children, or of the
+        Ethernet netdev of a RoCE port; None for bonds, bridges and VLANs above them
+    owner: the service that sets it up, ``NetworkManager``, ``systemd-networkd`` or
+        ``ifupdown``; None if none of them does
+
+    ``offloads``, ``ipoib``, ``bond``, ``dcb`` and ``owner`` are read only for netdevs
+    of RDMA ports and above them; otherwise they are empty or None.
     """
 
     name: str
@@ -239,9 +238,9 @@ class Property:
 class Profile:
     """A NetworkManager profile; ``active_on`` is the netdev on which it is active.
 
-    ``type`` as ``infiniband``; ``file`` is where NetworkManager keeps it, None where
-    it is in memory only. ``properties`` are those of the sections connection,
-    infiniband, 802-3-ethernet, bond and ethtool that have a value.
+    ``type`` as ``infiniband``; ``file`` is its keyfile, None if it is in memory only.
+    ``properties`` are those of the sections connection, infiniband, 802-3-ethernet,
+    bond and ethtool that have a value.
     """
 
     name: str
@@ -253,7 +252,7 @@ class Profile:
     properties: tuple[Property, ...] = ()
 
     def value(self, name: str) -> Optional[str]:
-        """Return the value of a property, or None where it has none."""
+        """Return the value of a property, or None if it has none."""
         return next((p.value for p in self.properties if p.name == name), None)
 
 
@@ -262,7 +261,7 @@ class NetworkManager:
     """NetworkManager on this host: ``managed`` and ``unmanaged`` name netdevs.
 
     A netdev in neither list is unknown to it. ``profiles`` are those of type
-    infiniband, and of any type where active on a netdev of an RDMA port or above it.
+    infiniband, and those that are active on a netdev of an RDMA port or above it.
     """
 
     running: bool
@@ -274,8 +273,8 @@ class NetworkManager:
 
 @dataclass(frozen=True)
 class OvirtNetwork:
-    """A logical network as VDSM keeps it; ``southbound`` is the NIC, bond or VLAN
-    netdev below it, ``mtu`` in bytes (VDSM's default is 1500).
+    """A logical network in VDSM's files; ``southbound`` is the NIC, bond or VLAN netdev
+    below it, ``mtu`` is in bytes (VDSM's default is 1500).
     """
 
     name: str
@@ -288,11 +287,11 @@ class OvirtNetwork:
 
 @dataclass(frozen=True)
 class NetdevUse:
-    """Somebody who would notice if ``netdev`` lost its link.
+    """A user of ``netdev``, which would be interrupted if the netdev lost its link.
 
     ``purpose`` is ``nfs``, ``iscsi``, ``srp``, ``nvme``, ``migration`` or
-    ``management``; ``what`` names it (``10.0.0.1:/data at /rhev/...``). ``netdev``
-    is the one that carries the address or session: those below it are used too.
+    ``management``; ``what`` names the user (``10.0.0.1:/data at /rhev/...``).
+    ``netdev`` has the address or session; the netdevs below it are in use too.
     """
 
     netdev: str

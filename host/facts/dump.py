@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Facts as JSON: what ``facts -o json`` prints and ``--facts FILE`` takes back.
+"""Convert facts to JSON (``facts -o json``) and read them strictly (``--facts FILE``).
 
-Strict on the way in: a dump that this version would only half understand is
-refused, with the place of the first thing that is wrong.
+A dump that this version does not understand completely is refused, with the place of
+the first mistake.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ KIND = "facts"
 
 _MAKE = "ovirt-rdma-host facts -o json"
 _MOST_SHOWN = 60
-_FIX = f"make it anew, on the host it is about: {_MAKE}"
+_FIX = f"regenerate it on the host it describes: {_MAKE}"
 
 
 class FactsProblem(Problem):
-    """The file or data is no facts dump of this schema version."""
+    """The file or data is not a facts dump of this schema version."""
 
 
 def to_json_dict(facts: Facts) -> dict[str, Any]:
@@ -46,18 +46,18 @@ def to_json_dict(facts: Facts) -> dict[str, Any]:
 def to_json(facts: Facts) -> str:
     """Return facts as JSON text that ends in a newline.
 
-    Pure ASCII: bytes of the kernel that were not UTF-8 stay as ``\\udcXX`` escapes
-    and come back the same.
+    Pure ASCII: bytes of the kernel that are not UTF-8 become ``\\udcXX`` escapes, which
+    are read back as the same bytes.
     """
     return json.dumps(to_json_dict(facts), indent=2, allow_nan=False) + "\n"
 
 
 def from_json_dict(data: object, where: str) -> Facts:
-    """Return the facts in ``data``, as :func:`to_json_dict` made it.
+    """Return the facts in ``data``, a result of :func:`to_json_dict`.
 
-    ``where`` names the source in errors. Raises FactsProblem with the key path of
-    what is wrong: another schema version, a missing or unknown key, a wrong type,
-    a route's end that is no IP address.
+    ``where`` names the source in errors. Raises FactsProblem with the key path of the
+    mistake: another schema version, a missing or unknown key, a value of the wrong
+    type, or an end of a route that is not an IP address.
     """
     if not isinstance(data, dict):
         raise FactsProblem(
@@ -65,14 +65,14 @@ def from_json_dict(data: object, where: str) -> Facts:
             f"{where}: not a facts dump, {kind(data)} at the top",
             _FIX,
         )
-    # First, for another version explains whatever else is wrong.
+    # First, because another version explains all other mistakes.
     version = data.get("schema_version")
     if "schema_version" in data and version != SCHEMA_VERSION:
         raise FactsProblem(
             "facts-file-version",
             f"{where}: schema_version is {_shown(version)}, this version reads only "
             f"{SCHEMA_VERSION}",
-            f"{_FIX} (with the version that is to read it)",
+            f"{_FIX} (with the version of ovirt-rdma that reads it)",
         )
     if data.get("kind") != KIND:
         shown = _shown(data["kind"]) if "kind" in data else "missing"
@@ -89,8 +89,8 @@ def from_json_dict(data: object, where: str) -> Facts:
 def load(path: Union[str, Path]) -> Facts:
     """Return the facts in a JSON file.
 
-    Raises FactsProblem where it cannot be read, is not JSON (with line and column)
-    or not a facts dump.
+    Raises FactsProblem if it cannot be read, is not JSON (with line and column) or is
+    not a facts dump.
     """
     where = f"facts file {path}"
     try:
@@ -102,13 +102,13 @@ def load(path: Union[str, Path]) -> Facts:
 
 
 def _shown(value: object) -> str:
-    """Return a value for a sentence; of a long or a nested one its kind."""
+    """Return a value for a sentence, or its type if it is long or nested."""
     short = isinstance(value, (int, float, str)) and len(ascii(value)) <= _MOST_SHOWN
     return ascii(value) if short else kind(value)
 
 
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Say what else decisions want: an address must be an IP address."""
+    """Check what decisions need besides types: addresses must be IP addresses."""
     for key in _ADDRESSES.get(cls, ()):
         if values[key] is None:
             continue
@@ -119,5 +119,5 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-# What decisions take for IP addresses. Other addresses are the kernel's text.
+# Fields that decisions use as IP addresses. Other addresses are the kernel's text.
 _ADDRESSES = {Route: ("destination", "source")}

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Facts of a host: release, software, mounts, and all parts together.
+"""Define the facts of a host, as plain data with a schema version.
 
-Kernel modules and their settings, units, and what else is installed: data.
-
-None in a field that may be None means: not there, or not to be told on this host.
-
-What is true of a host, as plain data with a schema version.
-
-Facts are read by :mod:`ovirt_rdma.host.collect.collector`, printed by ``ovirt-rdma-host
-facts -o json`` and accepted back by every read-only verb (``--facts FILE``), so
-a dump from a user's host is a test fixture. Nothing here touches the host.
+Facts are read by :mod:`ovirt_rdma.host.collect.collector` and printed by
+``ovirt-rdma-host facts -o json``. Every read-only verb accepts them (``--facts FILE``),
+so a dump of a user's host can be a test fixture. None in a field means that the value
+does not exist or is unknown on this host. Nothing here reads or changes the host.
 """
 
 from __future__ import annotations
@@ -42,10 +37,10 @@ from ovirt_rdma.host.facts.devices import (
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """The file that ``modprobe`` would load, below /lib/modules/RELEASE.
+    """The file that ``modprobe`` loads for a module, below /lib/modules/RELEASE.
 
-    ``path`` as ``kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz`` (the kernel's own) or
-    ``extra/...``, ``updates/...``, ``weak-updates/...`` (from another tree).
+    ``path`` is for example ``kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz`` (the kernel's
+    own) or ``extra/...``, ``updates/...``, ``weak-updates/...`` (from another source).
     """
 
     name: str
@@ -66,7 +61,7 @@ class ModprobeLine:
     """A line of modprobe.d(5) about a module that concerns RDMA or NFS.
 
     ``command`` is ``options``, ``blacklist``, ``install``, ``remove``, ``softdep`` or
-    ``alias``; ``text`` is what follows the module's name. Lines are in the order in
+    ``alias``; ``text`` is the text after the module's name. Lines are in the order in
     which modprobe reads them.
     """
 
@@ -79,8 +74,8 @@ class ModprobeLine:
 
 @dataclass(frozen=True)
 class LoadLine:
-    """A line that has a module loaded at boot: modules-load.d(5), or rdma-core's
-    /etc/rdma/modules/*.conf, which its units load for the hardware that is there.
+    """A line by which a module is loaded at boot: of modules-load.d(5), or of
+    rdma-core's /etc/rdma/modules/*.conf, which its units load for present hardware.
     """
 
     file: str
@@ -90,8 +85,8 @@ class LoadLine:
 
 @dataclass(frozen=True)
 class Modules:
-    """Kernel modules that concern RDMA and NFS, loaded (or built in), and available
-    for the running kernel. ``available`` is None where that cannot be told.
+    """Kernel modules for RDMA and NFS: loaded or built in, and available for the
+    running kernel. ``available`` is None if that is unknown.
     """
 
     loaded: tuple[str, ...] = ()
@@ -104,8 +99,8 @@ class Modules:
 
 @dataclass(frozen=True)
 class KernelOption:
-    """A symbol of the kernel's configuration, without ``CONFIG_``; ``value`` is
-    ``y``, ``m``, ``n`` (not set) or the text it is set to.
+    """A symbol of the kernel's configuration, without ``CONFIG_``; ``value`` is ``y``,
+    ``m``, ``n`` (not set) or a text.
     """
 
     name: str
@@ -114,9 +109,9 @@ class KernelOption:
 
 @dataclass(frozen=True)
 class Unit:
-    """A systemd unit, as ``systemctl show`` has it: ``load`` as ``loaded`` or
-    ``not-found``, ``active`` as ``active`` or ``failed``, ``enabled`` as ``enabled``,
-    ``static`` or empty.
+    """A systemd unit in ``systemctl show``: ``load`` as ``loaded`` or ``not-found``,
+    ``active`` as ``active`` or ``failed``, ``enabled`` as ``enabled``, ``static`` or
+    empty.
     """
 
     name: str
@@ -127,9 +122,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class UdevLine:
-    """A line of a udev rules file that sets something of an IPoIB netdev.
+    """A udev rule that sets a property of IPoIB netdevs.
 
-    ``text`` is the rule with continued lines joined.
+    ``text`` is the rule with its continued lines joined.
     """
 
     file: str
@@ -139,8 +134,8 @@ class UdevLine:
 
 @dataclass(frozen=True)
 class RdmaStack:
-    """An RDMA stack that is not the distribution's: ``name`` as ``MLNX_OFED`` or
-    ``DOCA``, ``evidence`` says what showed it.
+    """An RDMA stack of a vendor: ``name`` as ``MLNX_OFED`` or ``DOCA``; ``evidence``
+    names the files or commands that show it.
     """
 
     name: str
@@ -150,8 +145,8 @@ class RdmaStack:
 
 @dataclass(frozen=True)
 class OwnFile:
-    """A configuration file of ours that is there; ``text`` is None where it could not
-    be read.
+    """An existing configuration file of ours; ``text`` is None if it could not be
+    read.
     """
 
     path: str
@@ -171,7 +166,7 @@ class VdsmDaemon:
 
 @dataclass(frozen=True)
 class SELinux:
-    """SELinux where it is on: enforcing or permissive, and VDSM's daemons that run."""
+    """SELinux, if enabled: enforcing or permissive, and VDSM's running daemons."""
 
     enforcing: bool
     daemons: tuple[VdsmDaemon, ...] = ()
@@ -179,14 +174,14 @@ class SELinux:
 
 @dataclass(frozen=True)
 class Software:
-    """What is installed and configured.
+    """Installed and configured software.
 
-    ``distribution`` as ``el9`` (rpm's dist tag form) or ``debian12``, made from
-    os-release. ``vdsm_version`` as ``4.50.5.1``. ``kernel_config`` is None where no
-    configuration of the running kernel was found; ``subnet_manager`` names the unit
-    of a subnet manager that runs on this host. ``own_files`` are those files of ours
-    in modprobe.d and modules-load.d that are there. ``selinux`` is None where that is
-    off.
+    distribution: ``el9`` (as rpm's dist tag) or ``debian12``, from os-release
+    vdsm_version: such as ``4.50.5.1``
+    kernel_config: None if there is no configuration of the running kernel
+    subnet_manager: the unit of a subnet manager that is running on this host
+    own_files: our existing files in modprobe.d and modules-load.d
+    selinux: None if SELinux is disabled
     """
 
     distribution: Optional[str] = None
@@ -246,8 +241,8 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 
-# Stands for a text that the kernel did not give or that could not be understood;
-# ``Facts.problems`` then says which.
+# For a text that the kernel did not have or that is invalid; ``Facts.problems`` says
+# which.
 UNKNOWN = "unknown"
 
 _NO_MODULES = Modules()
@@ -258,8 +253,8 @@ _NO_SOFTWARE = Software()
 class Route:
     """How the kernel reaches ``destination``, an IP address.
 
-    ``source`` is the source address it would use. ``netdev`` is None, and
-    ``problem`` the kernel's own words, where there is no route.
+    ``source`` is the source address it would use. Without a route ``netdev`` is None
+    and ``problem`` is the kernel's message.
     """
 
     destination: str
@@ -283,12 +278,12 @@ class MountTransport:
 class NfsMount:
     """An NFS mount as the kernel shows it.
 
-    ``source`` is ``server:/path`` with the path normalised, ``options`` the text
-    that /proc/mounts has, ``protocol`` and ``port`` what it says (``proto=``,
-    ``port=``), ``address`` the server address in use (``addr=``). From mountstats
-    come ``age_s``, the whole seconds since it was mounted (``age:``), and
-    ``transports``, one a connection; None and empty where mountstats has no entry
-    for the mount point.
+    source: ``server:/path`` with the path normalised
+    options: the text in /proc/mounts
+    protocol, port: from its ``proto=`` and ``port=``
+    address: the server address in use (``addr=``)
+    age_s: the whole seconds since it was mounted (``age:`` of mountstats), or None
+    transports: one per connection, from mountstats; empty without an entry there
     """
 
     source: str
@@ -320,13 +315,12 @@ class CmId:
 
 @dataclass(frozen=True)
 class DegradedMark:
-    """vdsmd's note that a mount is not what its rule says, and why.
+    """vdsmd's record that the transport of a mount differs from its rule, and why.
 
-    ``rule`` is the rule's name and ``wanted`` what it said (``prefer-rdma``),
-    ``transport`` what the kernel uses (``tcp``), ``unproven`` where it does not tell
-    clearly. ``since`` is when it was mounted,
-    as ``2026-11-21T02:51:34Z``, and ``mounted_s`` the same in seconds after boot,
-    which no clock that is set changes; both are None where that is not known.
+    rule, wanted: the rule's name and its transport (``prefer-rdma``)
+    transport: the one in use (``tcp``), or ``unproven`` if the kernel does not show it
+    since: when it was mounted, as ``2026-11-21T02:51:34Z``, or None
+    mounted_s: the same in seconds after boot, which setting the clock does not change
     """
 
     mountpoint: str
@@ -342,13 +336,14 @@ class DegradedMark:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything read off one host.
+    """All facts of one host.
 
-    ``uptime_s`` in seconds, 0.0 where it could not be read; ``booted_at`` in seconds
-    since 1970, UTC. ``cm_ids`` is None where the ``rdma`` tool could not tell.
-    ``degraded_marks`` is what vdsmd has noted, also on mounts that are gone by now.
-    ``network_manager`` is None where it is not installed. ``problems`` are sentences
-    about what could not be read.
+    uptime_s: in seconds, 0.0 if it could not be read
+    booted_at: in seconds since 1970, UTC
+    cm_ids: None if the ``rdma`` tool failed
+    degraded_marks: vdsmd's marks, also of mounts that no longer exist
+    network_manager: None if it is not installed
+    problems: sentences about what could not be read
     """
 
     hostname: str

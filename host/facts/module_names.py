@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Names of the kernel modules that concern RDMA and NFS."""
+"""List the kernel modules that concern RDMA and NFS."""
 
 from __future__ import annotations
 
 # drivers/infiniband, net/sunrpc, fs and drivers/nvme in Linux 6.12, and the drivers
-# below them that carry module options; i40iw is irdma's predecessor.
+# below them that have module options; i40iw is irdma's predecessor.
 _RDMA_CORE = "ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm ib_umad"
 _INFINIBAND = "mlx4_core mlx4_ib mlx4_en mlx5_core mlx5_ib ib_mthca ib_qib hfi1 rdmavt"
 _ROCE_AND_IWARP = "bnxt_re irdma i40iw iw_cxgb4 ocrdma qedr hns_roce hns_roce_hw_v2"
@@ -16,8 +16,8 @@ CONCERNED = frozenset(
     f"{_BLOCK}".split()
 )
 
-# rpcrdma is both halves of NFS/RDMA, and carries their old names, and one that it has
-# for IPv6, as aliases (net/sunrpc/xprtrdma/module.c).
+# rpcrdma is client and server of NFS/RDMA. Their old names, and one for IPv6, are its
+# aliases (net/sunrpc/xprtrdma/module.c).
 ALIASES = dict.fromkeys(("xprtrdma", "svcrdma", "rpcrdma6"), "rpcrdma")
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's network setups: what a request means for IPoIB, and when to refuse it."""
+"""Check VDSM's network setup requests for IPoIB, and find the modes they ask for."""

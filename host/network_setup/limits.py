@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The largest datagram MTU of IPoIB netdevs, asked of the adapters."""
+"""Read the largest datagram MTU of IPoIB netdevs from their adapters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from ovirt_rdma.host.system.tree import FileTree
 def datagram_limits(
     root: str, names: Collection[str], run: Optional[Runner] = None
 ) -> dict[str, int]:
-    """Return the largest datagram MTU in bytes of those of ``names`` whose port tells
-    it (``ibv_devinfo``): more is EINVAL. Never raises for what the host has.
+    """Return the largest datagram MTU in bytes of each netdev in ``names``.
+
+    It comes from ``ibv_devinfo``; netdevs for which it is unknown are left out. The
+    kernel refuses a larger MTU with EINVAL. Never raises, whatever the host has.
     """
     if run is None and root == "/":
         run = run_command
@@ -28,8 +30,8 @@ def datagram_limits(
     devices = with_port_details(
         tree, tools, read_rdma_devices(tree, problems), problems
     )
-    found = HostReader(root, run).netdevs(problems)
-    netdevs = with_rdma_details(tree, tools, found, devices, problems)
+    plain = HostReader(root, run).netdevs(problems)
+    netdevs = with_rdma_details(tree, tools, plain, devices, problems)
     ports = {
         (device.name, port.number): port for device in devices for port in device.ports
     }

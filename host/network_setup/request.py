@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's network setup request as data.
+"""Parse VDSM's network setup request, and read the netdevs that it names.
 
-What the engine asks VDSM to set up, as before_network_setup and after_network_setup
-get it, and the netdevs that it is about: data, made so that odd input is passed over.
-
-A hook starts a Python for each call, so this needs no dataclasses: they would take as
-long to import as all else.
-
-The netdevs that a network request names, read from /sys alone, as quickly as it
-goes: VDSM waits meanwhile.
+The hooks before_network_setup and after_network_setup get the request as JSON; invalid
+parts of it are ignored. The netdevs are read from /sys only, because VDSM waits. Each
+hook call starts a Python interpreter, so this module uses no dataclasses: their import
+would take as long as everything else.
 """
 
 from __future__ import annotations
@@ -19,18 +15,18 @@ from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.system.safe_file import read_file
 
-# The custom property of a network, as the engine's admin names it.
+# The custom property of a network in the engine.
 MODE_PROPERTY = "ipoib_mode"
-# Bonding mode of a bond whose options name none (VDSM network/nmstate/bond.py).
+# The mode of a bond without a mode option (VDSM network/nmstate/bond.py).
 DEFAULT_BOND_MODE = "balance-rr"
 _OVS = "ovs"
-# VDSM's tobool (common/conv.py) has made booleans of these already.
+# VDSM has converted these to booleans (tobool, common/conv.py).
 _TRUE = (True, "true", "True")
 
 
 class Network(NamedTuple):
-    """A network to be set up. ``base`` is its NIC or bond, ``mtu`` in bytes; ``mode``
-    is what its custom property says, in the admin's own letters.
+    """A network to set up. ``base`` is its NIC or bond, ``mtu`` is in bytes, ``mode``
+    is its custom property as the admin wrote it.
     """
 
     name: str
@@ -43,7 +39,7 @@ class Network(NamedTuple):
 
 
 class BondRequest(NamedTuple):
-    """A bond to be set up; ``mode`` by name or number, None where no option says."""
+    """A bond to set up; ``mode`` is a name or number, None without such an option."""
 
     name: str
     nics: tuple[str, ...]
@@ -51,10 +47,10 @@ class BondRequest(NamedTuple):
 
 
 class NetworkRequest(NamedTuple):
-    """What is to be set up; what is to be removed is not in it.
+    """The networks and bonds to set up; those to remove are left out.
 
-    ``rollback`` says that VDSM goes back to what was there, or sets up at boot what it
-    had: then nothing must stand in its way.
+    ``rollback`` is true if VDSM restores the earlier configuration, or sets up its own
+    at boot. Such a request must not be refused.
     """
 
     networks: tuple[Network, ...] = ()
@@ -62,7 +58,7 @@ class NetworkRequest(NamedTuple):
     rollback: bool = False
 
     def bond(self, name: Optional[str]) -> Optional[BondRequest]:
-        """Return the bond ``name``, None where the request has none."""
+        """Return the bond ``name``, or None if it is not in the request."""
         return next((bond for bond in self.bonds if bond.name == name), None)
 
     @property
@@ -75,9 +71,10 @@ class NetworkRequest(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A netdev of this host: ``ipoib`` is None where its type cannot be told. ``mode``
-    is an IPoIB netdev's transport mode, ``mtu`` in bytes; ``members`` and
-    ``bond_mode`` are a bond's. None: not to be told.
+    """A netdev of this host; None means unknown.
+
+    ``ipoib`` says whether it is IPoIB. ``mode`` is the transport mode of an IPoIB
+    netdev, ``mtu`` is in bytes, ``members`` and ``bond_mode`` are those of a bond.
     """
 
     name: str
@@ -89,8 +86,8 @@ class Link(NamedTuple):
 
 
 def parsed(data: object) -> Optional[NetworkRequest]:
-    """Return the request in a hook's JSON; None where it has not VDSM's form
-    (network/api.py, _build_setup_hook_dict). Odd parts of it are left out.
+    """Return the request in a hook's JSON; None if it does not have VDSM's form
+    (network/api.py, _build_setup_hook_dict). Invalid parts of it are left out.
     """
     request = data.get("request") if isinstance(data, dict) else None
     if not isinstance(request, dict):
@@ -99,38 +96,38 @@ def parsed(data: object) -> Optional[NetworkRequest]:
     return NetworkRequest(
         tuple(_networks(request.get("networks"))),
         tuple(_bonds(request.get("bondings"))),
-        # As VDSM takes it: anything that is true.
+        # VDSM accepts every value that is true.
         isinstance(options, dict) and bool(options.get("_inRollback")),
     )
 
 
-def _networks(found: object) -> Iterator[Network]:
-    for name, network in _to_set_up(found):
+def _networks(data: object) -> Iterator[Network]:
+    for name, network in _to_set_up(data):
         custom = network.get("custom")
         mode = custom.get(MODE_PROPERTY) if isinstance(custom, dict) else None
         mtu = network.get("mtu")
         vlan = network.get("vlan")
         yield Network(
             name,
-            _word(network.get("nic")) or _word(network.get("bonding")),
+            _name(network.get("nic")) or _name(network.get("bonding")),
             network.get("bridged") in _TRUE,
             None if vlan in (None, "") else str(vlan),
             network.get("switch") == _OVS,
             mtu if isinstance(mtu, int) and not isinstance(mtu, bool) else None,
-            _word(mode),
+            _name(mode),
         )
 
 
-def _bonds(found: object) -> Iterator[BondRequest]:
-    for name, bond in _to_set_up(found):
+def _bonds(data: object) -> Iterator[BondRequest]:
+    for name, bond in _to_set_up(data):
         nics = bond.get("nics")
         if isinstance(nics, list):
-            words = tuple(nic for nic in map(_word, nics) if nic)
-            yield BondRequest(name, words, _bond_mode(bond.get("options")))
+            members = tuple(nic for nic in map(_name, nics) if nic)
+            yield BondRequest(name, members, _bond_mode(bond.get("options")))
 
 
 def _bond_mode(options: object) -> Optional[str]:
-    """Return the mode in ``mode=1 miimon=100``; of several, the last, as VDSM does."""
+    """Return the mode in ``mode=1 miimon=100``; the last of several, as in VDSM."""
     mode = None
     for option in options.split() if isinstance(options, str) else ():
         key, _, value = option.partition("=")
@@ -139,14 +136,14 @@ def _bond_mode(options: object) -> Optional[str]:
     return mode
 
 
-def _to_set_up(found: object) -> Iterator[tuple[str, dict[str, object]]]:
-    for name, one in sorted(found.items()) if isinstance(found, dict) else ():
-        if isinstance(one, dict) and one.get("remove") not in _TRUE:
-            yield name, one
+def _to_set_up(data: object) -> Iterator[tuple[str, dict[str, object]]]:
+    for name, entry in sorted(data.items()) if isinstance(data, dict) else ():
+        if isinstance(entry, dict) and entry.get("remove") not in _TRUE:
+            yield name, entry
 
 
-def _word(found: object) -> Optional[str]:
-    return found if isinstance(found, str) and found else None
+def _name(value: object) -> Optional[str]:
+    return value if isinstance(value, str) and value else None
 
 
 _NET_CLASS = "/sys/class/net"
@@ -156,18 +153,18 @@ _INFINIBAND = "32"
 
 
 def read_links(root: str, names: Iterable[str]) -> dict[str, Link]:
-    """Return the netdevs ``names`` below ``root`` ("" on a real host) and the members
-    of those that are bonds. What cannot be read is None; nothing is raised.
+    """Return the netdevs ``names`` below ``root`` ("" on a real host), and the members
+    of bonds among them. Values that cannot be read are None. Never raises.
     """
-    found: dict[str, Link] = {}
+    links: dict[str, Link] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        # The name is the engine's word; only a plain one is a netdev's.
-        if name not in found and name.strip(".") and "/" not in name:
-            found[name] = _link(f"{root}{_NET_CLASS}/{name}", name)
-            waiting += found[name].members
-    return found
+        # The name is from the engine and must not leave the folder.
+        if name not in links and name.strip(".") and "/" not in name:
+            links[name] = _link(f"{root}{_NET_CLASS}/{name}", name)
+            waiting += links[name].members
+    return links
 
 
 def _link(folder: str, name: str) -> Link:
@@ -177,8 +174,8 @@ def _link(folder: str, name: str) -> Link:
     mtu = _number(f"{folder}/mtu")
     bond = _text(f"{folder}/bonding/mode")
     if bond is not None:
-        # A bond takes on the type of its members (bond_main.c), so it is told first.
-        # The links, not bonding/slaves, which waits for the lock of all netdevs.
+        # Before the type: a bond has the type of its members (bond_main.c). The members
+        # are read from the links, because bonding/slaves waits for the netdev lock.
         return Link(
             name, False, None, mtu, _lowers(folder), bond.partition(" ")[0] or None
         )

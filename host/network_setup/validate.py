@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What of a network request cannot work on InfiniBand, in a sentence for the engine's
-event log; and which transport modes its networks ask for. Pure.
+"""Refuse network requests that cannot work on InfiniBand, and find the transport modes
+that a request asks for. Pure.
 
-VDSM checks none of this (network/netswitch/validator.py): without the sentence such a
-setup fails in the middle, in nmstate's words, and is rolled back. Sources: Linux
-net/bridge/br_if.c, drivers/net/bonding/bond_main.c, drivers/infiniband/ulp/ipoib
-(NETIF_F_VLAN_CHALLENGED; ipoib_change_mtu); nmstate rust/src/lib/ifaces/infiniband.rs.
+A refusal is one sentence for the engine's event log. VDSM does not check any of this
+(network/netswitch/validator.py): without the refusal such a setup fails half-way with a
+message of nmstate, and is rolled back. Sources: Linux net/bridge/br_if.c,
+drivers/net/bonding/bond_main.c, drivers/infiniband/ulp/ipoib (NETIF_F_VLAN_CHALLENGED;
+ipoib_change_mtu); nmstate rust/src/lib/ifaces/infiniband.rs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.network_setup.request import (
     DEFAULT_BOND_MODE,
     MODE_PROPERTY,
@@ -22,23 +24,25 @@ from ovirt_rdma.host.network_setup.request import (
     NetworkRequest,
 )
 
-# These five are what policy_host and rules.ipoib_limits have, without their imports;
-# a test holds them to it.
+# Copies of the values in policy.model and rules.infiniband.limits, whose imports would
+# take too long here; a test compares them.
 AUTO, DATAGRAM, CONNECTED = "auto", "datagram", "connected"
 MODES = (AUTO, DATAGRAM, CONNECTED)
 CONNECTED_MTU = 65520
-# The largest datagram of any fabric is Omni-Path's.
+# The largest datagram MTU is that of Omni-Path.
 MOST_DATAGRAM_MTU = 10240 - 4
-# Every adapter has an IB MTU of 2048, so this much needs no question.
+# Every adapter supports an IB MTU of 2048, so this much is always possible.
 _SURE_DATAGRAM_MTU = 2048 - 4
 
 _ACTIVE_BACKUP = ("active-backup", "1")
 _BOND_FIX = "choose the custom bonding mode 'mode=1 miimon=100'"
 
+NO_REFUSAL = Sentence("", "")
+
 
 class WantedMode(NamedTuple):
-    """``network`` asks for the transport mode ``mode`` (AUTO too) on the IPoIB netdev
-    ``netdev``: its NIC, or a member of its bond ``base``. ``mtu`` as in Network.
+    """``network`` asks for the transport mode ``mode``, which may be AUTO, of the IPoIB
+    netdev ``netdev``: its NIC, or a member of its bond ``base``. ``mtu`` as in Network.
     """
 
     network: str
@@ -49,7 +53,7 @@ class WantedMode(NamedTuple):
 
 
 def concerns_ipoib(links: Mapping[str, Link]) -> bool:
-    """Whether a netdev of the request is IPoIB; else nothing of this is about it."""
+    """Whether a netdev of the request is IPoIB; otherwise nothing needs a check."""
     return any(link.ipoib for link in links.values())
 
 
@@ -57,14 +61,14 @@ def refusal(
     request: NetworkRequest,
     links: Mapping[str, Link],
     limits: Optional[Mapping[str, int]] = None,
-) -> str:
-    """Say what of ``request`` cannot be, or "".
+) -> Sentence:
+    """Return why ``request`` cannot work, or NO_REFUSAL, which is empty.
 
     ``links`` are the netdevs of the request with the members of its bonds; ``limits``
-    the largest datagram MTU in bytes of those netdevs of which it is known. What is
-    not known is no reason to refuse.
+    are the largest datagram MTUs in bytes, as far as they are known. A value that is
+    unknown is no reason to refuse.
     """
-    found = [
+    refusals = [
         *(text for bond in request.bonds for text in _bond(bond, links)),
         *(
             text
@@ -72,14 +76,15 @@ def refusal(
             for text in _network(request, network, links, limits or {})
         ),
     ]
-    if not found:
-        return ""
-    more = len(dict.fromkeys(found)) - 1
-    return found[0] if not more else f"{found[0]} (and {more} more)"
+    if not refusals:
+        return NO_REFUSAL
+    first = refusals[0]
+    more = len(dict.fromkeys(refusals)) - 1
+    return Sentence(first.id, f"{first} (and {more} more)") if more else first
 
 
 def in_question(request: NetworkRequest, links: Mapping[str, Link]) -> tuple[str, ...]:
-    """Return the netdevs whose largest datagram MTU decides about ``request``."""
+    """Return the netdevs whose largest datagram MTU decides if ``request`` works."""
     names = []
     for network in request.networks:
         mtu = network.mtu or 0
@@ -95,8 +100,9 @@ def in_question(request: NetworkRequest, links: Mapping[str, Link]) -> tuple[str
 def wanted_modes(
     request: NetworkRequest, links: Mapping[str, Link]
 ) -> tuple[WantedMode, ...]:
-    """Return what the networks' custom property asks for on IPoIB netdevs; bad values
-    are left out, as :func:`refusal` names them.
+    """Return the modes that the networks' custom property asks for of IPoIB netdevs.
+
+    Invalid values are left out; :func:`refusal` names them.
     """
     return tuple(
         WantedMode(network.name, link.name, network.mode, network.base, network.mtu)
@@ -107,7 +113,7 @@ def wanted_modes(
 
 
 def without_auto(request: NetworkRequest) -> NetworkRequest:
-    """Return ``request`` as if AUTO were not asked for: it is chosen by now."""
+    """Return ``request`` without AUTO, after the mode was chosen and set."""
     networks = (
         network._replace(mode=None) if network.mode == AUTO else network
         for network in request.networks
@@ -120,27 +126,35 @@ def _network(
     network: Network,
     links: Mapping[str, Link],
     limits: Mapping[str, int],
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     below = _ipoib_below(request, network, links)
     if not below:
         return
     yield from _existing_bond(request, network, links)
     names = ", ".join(link.name for link in below)
-    what = f"{names} is" if len(below) == 1 else f"{names} are"
-    head = f"network {network.name}: {what} InfiniBand, which"
+    subject = f"{names} is" if len(below) == 1 else f"{names} are"
+    head = f"network {network.name}: {subject} InfiniBand, which"
     if network.vlan is not None:
-        yield (
-            f"{head} takes no VLAN: clear the network's VLAN tag (a P_Key child like "
-            f"{below[0].name}.8001 does the same)"
+        yield Sentence(
+            "network-has-vlan",
+            f"{head} does not support VLANs: clear the network's VLAN tag (a P_Key "
+            f"child such as {below[0].name}.8001 does the same)",
         )
     if network.ovs:
-        yield f"{head} cannot be a port of Open vSwitch: use switch type Linux Bridge"
+        yield Sentence(
+            "network-on-ovs",
+            f"{head} cannot be a port of Open vSwitch: use switch type Linux Bridge",
+        )
     elif network.bridged:
-        yield f"{head} cannot be a bridge port: clear 'VM network' for it"
+        yield Sentence(
+            "network-is-bridged",
+            f"{head} cannot be a bridge port: clear 'VM network' for it",
+        )
     if network.mode is not None and network.mode not in MODES:
-        yield (
-            f"network {network.name}: {MODE_PROPERTY} is {network.mode!r}, and can be "
-            f"{', '.join(MODES)}"
+        yield Sentence(
+            "ipoib-mode-invalid",
+            f"network {network.name}: {MODE_PROPERTY} {network.mode!r} is invalid; "
+            f"allowed: {', '.join(MODES)}",
         )
         return
     yield from (
@@ -148,33 +162,35 @@ def _network(
     )
 
 
-def _mtu(network: Network, link: Link, limit: Optional[int]) -> Iterator[str]:
+def _mtu(network: Network, link: Link, limit: Optional[int]) -> Iterator[Sentence]:
     mtu = network.mtu
     if mtu is None:
         return
-    head = f"network {network.name}: MTU {mtu} is more than {link.name}"
+    head = f"network {network.name}: MTU {mtu} is too large for {link.name}"
     if mtu > CONNECTED_MTU:
-        yield f"{head} can ever carry: InfiniBand's most is {CONNECTED_MTU}"
+        yield Sentence(
+            "mtu-too-large", f"{head}: the limit of InfiniBand is {CONNECTED_MTU} bytes"
+        )
         return
     if _mode_after(network, link) != DATAGRAM:
         return
     most = MOST_DATAGRAM_MTU if limit is None else limit
     if mtu > max(most, link.mtu or 0 if link.mode == DATAGRAM else 0):
-        shown = f"at most {limit} bytes" if limit else "no datagram is that large"
-        yield (
-            f"{head} carries in datagram mode ({shown}): lower the network's MTU, or "
-            f"set its {MODE_PROPERTY} to connected where the adapter can"
+        yield Sentence(
+            "mtu-too-large",
+            f"{head} in datagram mode (at most {most} bytes): lower the network's MTU, "
+            f"or set its {MODE_PROPERTY} to connected if the adapter supports it",
         )
 
 
 def _mode_after(network: Network, link: Link) -> Optional[str]:
-    """Return the mode in which ``link`` will carry ``network``; None: not known yet."""
+    """Return the mode of ``link`` after the setup; None if it is not known yet."""
     if network.mode in (DATAGRAM, CONNECTED):
         return network.mode
     return None if network.mode == AUTO else link.mode
 
 
-def _bond(bond: BondRequest, links: Mapping[str, Link]) -> Iterator[str]:
+def _bond(bond: BondRequest, links: Mapping[str, Link]) -> Iterator[Sentence]:
     members = [links[nic] for nic in bond.nics if nic in links]
     by_default = bond.mode is None
     mode = DEFAULT_BOND_MODE if bond.mode is None else bond.mode
@@ -183,41 +199,44 @@ def _bond(bond: BondRequest, links: Mapping[str, Link]) -> Iterator[str]:
 
 def _existing_bond(
     request: NetworkRequest, network: Network, links: Mapping[str, Link]
-) -> Iterator[str]:
-    """Look at a bond that the network is on and that the request leaves as it is."""
-    found = links.get(network.base or "")
-    if found and found.bond_mode and request.bond(found.name) is None:
-        members = [links[name] for name in found.members if name in links]
-        yield from _bond_of(found.name, members, found.bond_mode, False)
+) -> Iterator[Sentence]:
+    """Check the bond of the network if the request does not change the bond."""
+    bond = links.get(network.base or "")
+    if bond and bond.bond_mode and request.bond(bond.name) is None:
+        members = [links[name] for name in bond.members if name in links]
+        yield from _bond_of(bond.name, members, bond.bond_mode, False)
 
 
 def _bond_of(
     name: str, members: list[Link], mode: str, by_default: bool
-) -> Iterator[str]:
-    ours = [link.name for link in members if link.ipoib]
+) -> Iterator[Sentence]:
+    infiniband = [link.name for link in members if link.ipoib]
     others = [link.name for link in members if link.ipoib is False]
-    if not ours:
+    if not infiniband:
         return
-    shown = ", ".join(ours)
-    what = "is" if len(ours) == 1 else "are"
+    verb = "is" if len(infiniband) == 1 else "are"
+    head = f"bond {name}: {', '.join(infiniband)} {verb} InfiniBand"
     if others:
-        yield (
-            f"bond {name}: {shown} {what} InfiniBand and {', '.join(others)} not, and "
-            "no bond can have both: take one kind out"
+        verb = "is" if len(others) == 1 else "are"
+        yield Sentence(
+            "bond-mixed",
+            f"{head} and {', '.join(others)} {verb} not; a bond cannot have both: "
+            "remove one kind",
         )
     if mode not in _ACTIVE_BACKUP:
         default = ", VDSM's default" if by_default else ""
-        yield (
-            f"bond {name}: {shown} {what} InfiniBand, which can only be bonded in mode "
-            f"active-backup (1), and this would be {mode}{default}: {_BOND_FIX}"
+        yield Sentence(
+            "bond-mode-unsupported",
+            f"{head}, which can only be bonded in mode active-backup (1), but the mode "
+            f"is {mode}{default}: {_BOND_FIX}",
         )
 
 
 def _ipoib_below(
     request: NetworkRequest, network: Network, links: Mapping[str, Link]
 ) -> tuple[Link, ...]:
-    """Return the IPoIB netdevs that ``network`` is on: its NIC, or members of its bond
-    as the request has it, or as it is.
+    """Return the IPoIB netdevs of ``network``: its NIC, or the members of its bond in
+    the request, or of the present bond.
     """
     base = network.base or ""
     bond = request.bond(base)

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is wrong or odd at one place of a policy file."""
+"""Errors and warnings about a policy file, with line and key."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple, Optional, Union
 
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 
 # Where a value is: keys and, for lists, positions from 0.
 KeyPath = tuple[Union[str, int], ...]
+# A sentence about the value at a path.
+Mistake = tuple[KeyPath, Sentence]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -17,35 +19,36 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 class Remark(NamedTuple):
     """One sentence about the value ``key`` in line ``line`` (from 1).
 
-    ``line`` is None and ``key`` empty for what concerns the whole file.
+    A sentence about the whole file has None as ``line`` and an empty ``key``.
     """
 
     line: Optional[int]
     key: str
-    sentence: str
+    sentence: Sentence
 
-    def at(self, where: str) -> str:
+    def at(self, where: str) -> Sentence:
         """Return ``FILE:LINE: KEY: sentence`` for the file ``where``."""
         line = f":{self.line}" if self.line is not None else ""
         key = f" {self.key}:" if self.key else ""
-        return f"{where}{line}:{key} {self.sentence}"
+        return Sentence(self.sentence.id, f"{where}{line}:{key} {self.sentence}")
 
 
 class PolicyProblem(Problem):
-    """A policy file is not in order; ``errors`` has a Remark for each mistake."""
+    """A policy file is invalid; ``errors`` has a Remark for each mistake."""
 
     def __init__(self, where: str, errors: tuple[Remark, ...], fix: str = "") -> None:
-        super().__init__(
-            "policy-invalid", "\n".join(error.at(where) for error in errors), fix
-        )
+        self._reasons = tuple(error.at(where) for error in errors)
+        super().__init__("policy-invalid", "\n".join(self._reasons), fix)
         self.errors = errors
+
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """Each mistake with file, line and key."""
+        return self._reasons
 
 
 def key_text(path: KeyPath) -> str:
-    """Return ``path`` as a person reads it: ``nfs.rules[2].port``.
-
-    Rules count from 1 here, as they do wherever a rule is shown.
-    """
+    """Return ``path`` for people: ``nfs.rules[2].port``. Positions count from 1."""
     text = ""
     for part in path:
         if isinstance(part, int):

@@ -1,16 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Edit a policy's text: add a rule, keep the rest as it is written.
+"""Give an export a transport in the text of a policy.yaml. Pure.
 
-Where things stand in a YAML text, and putting one more there. Pure.
-
-PyYAML's nodes know their places; it has no writer that keeps comments. Edits are made
-at the end of what is there, in its own style: block or flow.
-
-A policy.yaml with one rule put into it: an export gets a transport. Pure.
-
-The text is edited where the rule stands, so that comments, order and spelling of all
-the rest stay. What comes out is read again, and is refused unless it says what the old
-text said, but for that rule.
+PyYAML has no writer that keeps comments, but its nodes have their positions. So the
+text is edited there, in its own style (block or flow), and the rest stays as it is
+written. The new text is parsed again; it is refused if it differs from the old policy
+in anything but that rule.
 """
 
 from __future__ import annotations
@@ -37,7 +31,7 @@ def value(node: Optional[yaml.Node], key: str) -> Optional[yaml.Node]:
 
 
 def plain(node: yaml.Node) -> Any:
-    """Return what a scalar says."""
+    """Return the value of a scalar."""
     return yaml.constructor.SafeConstructor().construct_object(node)
 
 
@@ -51,20 +45,20 @@ def flow(data: Any) -> str:
 
 
 def block_nfs(rule: dict[str, Any]) -> str:
-    """Return the ``nfs:`` part of a new file with this one rule."""
+    """Return the ``nfs:`` part of a new file with this rule only."""
     return "\n".join(["nfs:", *_block({"rules": [rule]}, _STEP)]) + "\n"
 
 
 class Text:
-    """A YAML text that is edited; the nodes are of this text."""
+    """A YAML text to edit; the nodes that its methods take are of this text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._newline = "\r\n" if "\r\n" in text else "\n"
 
     def with_value(self, mapping: yaml.CollectionNode, key: str, data: Any) -> str:
-        """Return the text with ``data`` for ``key``: in the place of what it has, or
-        as a new key at the mapping's end.
+        """Return the text with ``data`` as the value of ``key``: the present value is
+        replaced, a new key goes to the end of the mapping.
         """
         pair = _pair(mapping, key)
         if mapping.flow_style:
@@ -79,7 +73,7 @@ class Text:
         lines = _key_lines(key, data, indent)
         if pair is None:
             return self._after(mapping, lines)
-        # Nothing is under the key yet, or an empty list.
+        # The key has no value yet, or an empty list.
         key_node, node = pair
         if node.end_mark.index > node.start_mark.index:
             return self._put(node.start_mark, node.end_mark, flow(data))
@@ -104,12 +98,12 @@ class Text:
 
     def _put(self, start: yaml.Mark, end: yaml.Mark, new: str) -> str:
         old = self._text[start.index : end.index]
-        # Where there was nothing, the colon stands right before.
+        # An empty value directly follows the colon.
         blank = "" if old else " "
         return f"{self._text[: start.index]}{blank}{new}{self._text[end.index :]}"
 
     def _after(self, node: yaml.Node, lines: list[str]) -> str:
-        """Put lines below the last line that has something of ``node``."""
+        """Insert lines below the last line of ``node``."""
         end = _last(node)
         line_end = self._text.find("\n", end)
         if line_end < 0:
@@ -118,8 +112,8 @@ class Text:
         return head + self._newline.join([*lines, ""]) + tail
 
     def _dash_line(self, index: int, column: int) -> int:
-        """Return where the line with the item's dash starts, or the comment that
-        stands above it.
+        """Return the start of the line with the item's dash, or of the comment above
+        it.
         """
         start = self._line_start(index)
         while self._line(start)[column : column + 1] != "-" and start:
@@ -140,15 +134,15 @@ class Text:
 
 def _pair(node: Optional[yaml.Node], key: str) -> Optional[tuple[yaml.Node, yaml.Node]]:
     if isinstance(node, yaml.MappingNode):
-        for found, of_it in node.value:
-            if found.value == key:
-                return found, of_it
+        for key_node, value_node in node.value:
+            if key_node.value == key:
+                return key_node, value_node
     return None
 
 
 def _last(node: yaml.Node) -> int:
-    """Return the index of the last character of ``node``; its own end mark is that of
-    what follows it.
+    """Return the index of the last character of ``node``. The end mark of a block
+    collection is where the next node starts.
     """
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
@@ -179,15 +173,20 @@ def _item_lines(item: dict[str, Any], indent: str) -> list[str]:
 
 
 def _scalar(data: Any) -> str:
-    """Return a value as YAML takes it, in block and in flow: quoted if need be."""
+    """Return a value as YAML text for block and flow style, in quotes if necessary."""
     if not isinstance(data, str):
         return json.dumps(data)
-    odd = (
+    needs_quotes = (
         not data
         or data.strip() != data
         or any(c in "[]{},#\"'\\%@`*&!|>?" for c in data)
     )
-    if not odd and ": " not in data and not data.endswith(":") and data.isprintable():
+    if (
+        not needs_quotes
+        and ": " not in data
+        and not data.endswith(":")
+        and data.isprintable()
+    ):
         try:
             if yaml.safe_load(data) == data and yaml.safe_load(f"[{data}]") == [data]:
                 return data
@@ -196,7 +195,7 @@ def _scalar(data: Any) -> str:
     return json.dumps(data, ensure_ascii=not data.isprintable())
 
 
-# What a rule may say beside its name, server, path and transport.
+# The keys of a rule besides name, server, path and transport.
 _OTHER_KEYS = (
     "port",
     "options",
@@ -207,7 +206,7 @@ _OTHER_KEYS = (
 
 
 class RuleProblem(Problem):
-    """The rule cannot be put into this text; the fix shows the rule."""
+    """The rule cannot be added to this text; the fix shows the rule."""
 
 
 def with_rule(
@@ -217,14 +216,15 @@ def with_rule(
     name: str = "",
     where: str = "policy.yaml",
 ) -> str:
-    """Return ``text`` with ``transport`` for ``export``; as it is where it says so.
+    """Return ``text`` with ``transport`` for ``export``; unchanged if it says so.
 
-    A rule that names just this export gets the transport and keeps its other keys. One
-    that names more stays, and a rule for the export with its other keys goes before
-    it. ``name`` is the new rule's, unless another has it. None is no file: a new one.
-    ``where`` names the file in sentences.
+    A rule that names only this export gets the transport and keeps its other keys. A
+    rule that names more exports is kept; a new rule for the export, with the same other
+    keys, is inserted before it. ``name`` is the name of the new rule unless another
+    rule has it. ``text`` is None if there is no file yet. ``where`` names the file in
+    sentences.
 
-    Raises PolicyProblem where ``text`` is no policy, RuleProblem where it cannot be
+    Raises PolicyProblem if ``text`` is not a valid policy, RuleProblem if it cannot be
     edited.
     """
     before = parse_policy(text or "", where).policy
@@ -246,10 +246,9 @@ def with_rule(
 def _refusal(where: str, rule: dict[str, Any]) -> RuleProblem:
     return RuleProblem(
         "policy-not-editable",
-        f"{where}: a rule for {rule['server']}:{rule['path']} cannot be put into this "
-        "text without touching more of it",
-        f"put this rule there by hand, before others that name the export: "
-        f"{flow(rule)}",
+        f"{where}: a rule for {rule['server']}:{rule['path']} cannot be added without "
+        "changing other parts of the file",
+        f"add this rule by hand, before other rules that name the export: {flow(rule)}",
     )
 
 
@@ -260,7 +259,7 @@ def _rule(
     transport: str,
     name: str,
 ) -> dict[str, Any]:
-    """Return the new rule's keys, without those of the rule that it goes before."""
+    """Return the new rule, without the keys that it copies from the matching rule."""
     rule: dict[str, Any] = {}
     if name and name not in {rule.name for rule in policy.nfs.rules}:
         rule["name"] = name
@@ -273,7 +272,7 @@ def _rule(
 
 
 def _as_pattern(path: str) -> str:
-    """Return what names ``path`` and no other, where it has a glob's characters."""
+    """Return a glob that matches only ``path``."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
@@ -297,26 +296,26 @@ def _edited(text: str, match: Optional[RuleMatch], rule: dict[str, Any]) -> str:
 def _beside(
     edit: Text,
     rules: yaml.SequenceNode,
-    found: NfsRule,
+    match: NfsRule,
     rule: dict[str, Any],
 ) -> str:
-    """Change the rule that names the export, or put ``rule`` before it."""
-    position = found.number - 1
+    """Change ``match``, which names the export, or insert ``rule`` before it."""
+    position = match.number - 1
     item = rules.value[position]
-    if _names_only(found, rule):
+    if _names_only(match, rule):
         return edit.with_value(item, "transport", rule["transport"])
     for key in _OTHER_KEYS:
-        # As the rule says it itself; what comes from the defaults comes anyway.
+        # Only its own values: the defaults apply to the new rule too.
         node = value(item, key)
         if node is not None:
             rule[key] = plain(node)
     return edit.with_item(rules, position, rule)
 
 
-def _names_only(found: NfsRule, rule: dict[str, Any]) -> bool:
-    """Whether ``found`` names the export of ``rule``, by its text, and no other."""
-    same = found.server.rstrip(".").lower() == rule["server"].rstrip(".").lower()
-    return same and found.path in {rule["path"], posixpath.normpath(rule["path"])}
+def _names_only(match: NfsRule, rule: dict[str, Any]) -> bool:
+    """Whether ``match`` names only the export of ``rule``, compared as text."""
+    same = match.server.rstrip(".").lower() == rule["server"].rstrip(".").lower()
+    return same and match.path in {rule["path"], posixpath.normpath(rule["path"])}
 
 
 def _same_but_for(
@@ -343,10 +342,10 @@ def _same_but_for(
     else:
         del new[position]
     rest = (before.version, before.host) == (after.version, after.host)
-    return rest and list(map(_said, old)) == list(map(_said, new))
+    return rest and list(map(_unnumbered, old)) == list(map(_unnumbered, new))
 
 
-def _said(rule: NfsRule) -> NfsRule:
-    """Return the rule without what its place in the list gives it."""
+def _unnumbered(rule: NfsRule) -> NfsRule:
+    """Return the rule without its number and a name made from the number."""
     unnamed = rule.name == f"rule {rule.number}"
     return replace(rule, number=0, name="" if unnamed else rule.name)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A policy as JSON data and back, strictly, and its digest. Pure, stdlib only.
+"""Convert a policy to JSON data and back, strictly, and compute its digest.
 
-This is the form that vdsmd reads, so every field is written out, defaults too:
-a later version with other defaults reads the same policy. Left out are only parts
-that came later, where they say nothing: so a policy that does without them has one
-digest in all versions, and an earlier version, which a host may be set back to, reads
-it. What an earlier version left out counts as not said.
+Pure; needs only the standard library.
+
+vdsmd reads this form. Every field is written, defaults too, so that a later version
+with other defaults reads the same policy. Only fields of later versions are left out
+where they have their default: then the digest of the policy is the same in all
+versions, and an earlier version can read it after a downgrade. A field that an earlier
+version did not write has its default.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from ovirt_rdma.host.policy.model import (
 )
 
 _RULE_TYPES = get_type_hints(NfsRule)
-# Of Optional[X] and Union[X, Y, None] their parts.
+# The parts of Optional[X] and Union[X, Y, None].
 _INTERFACE_TYPES = {
     key: get_args(wanted) or (wanted,)
     for key, wanted in get_type_hints(InterfaceRule).items()
@@ -48,7 +50,7 @@ _INTERFACE_CHOICES: dict[str, tuple[object, ...]] = {
     "port_mtu": PORT_MTUS,
     "partitions": PARTITIONS,
 }
-# Keys that the first version of the form did not have.
+# Keys that the first version of this form did not have.
 _LATER = {"partitions"}
 _LATER_OF_HOST = {"partitions_interval"}
 _OPTION_KEYS = {field.name for field in dataclasses.fields(ModuleOption)}
@@ -65,14 +67,14 @@ def to_json_dict(policy: Policy) -> dict[str, object]:
 
 def host_to_json_dict(host: HostPolicy) -> dict[str, object]:
     """Return the ``host:`` part of it."""
-    found: dict[str, object] = {
+    data: dict[str, object] = {
         "interfaces": [_interface_to_json(rule) for rule in host.interfaces],
         "modules": list(host.modules),
-        "module_options": [dataclasses.asdict(one) for one in host.module_options],
+        "module_options": [dataclasses.asdict(o) for o in host.module_options],
     }
     if host.follows_partitions or host.partitions_interval != PARTITIONS_INTERVAL_S:
-        found["partitions_interval"] = host.partitions_interval
-    return found
+        data["partitions_interval"] = host.partitions_interval
+    return data
 
 
 def _interface_to_json(rule: InterfaceRule) -> dict[str, object]:
@@ -86,10 +88,10 @@ def _interface_to_json(rule: InterfaceRule) -> dict[str, object]:
 
 
 def from_json_dict(data: object) -> Policy:
-    """Read what :func:`to_json_dict` made.
+    """Read the result of :func:`to_json_dict`.
 
-    Raises ValueError, with a sentence that names the key, for a key too many or
-    too few, a value of another type, or another policy version.
+    Raises ValueError, with a sentence that names the key, for an unknown or missing
+    key, a value of the wrong type or another policy version.
     """
     parts = _mapping(data, {"version", "nfs", "host"}, "policy", {"host"})
     if parts["version"] != POLICY_VERSION:
@@ -108,9 +110,7 @@ def digest(policy: Policy) -> str:
 
 
 def digest_as_stored(data: object) -> str:
-    """Return the digest over a policy in its JSON form, which an earlier version may
-    have made.
-    """
+    """Return the digest over a policy in its JSON form, also of an earlier version."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -165,7 +165,7 @@ def _option(data: object, where: str) -> ModuleOption:
 def _one_of(value: object, wanted: tuple[type, ...], where: str) -> object:
     if isinstance(value, wanted) and not isinstance(value, bool):
         return value
-    shown = " or ".join(one.__name__ for one in wanted if one is not type(None))
+    shown = " or ".join(t.__name__ for t in wanted if t is not type(None))
     raise ValueError(f"{where} is not of type {shown}")
 
 
@@ -191,7 +191,7 @@ def _value(value: object, wanted: type, where: str) -> object:
         try:
             return float(value)
         except OverflowError:
-            raise ValueError(f"{where} is a number too large") from None
+            raise ValueError(f"{where} is too large") from None
     if isinstance(value, wanted) and not isinstance(value, bool):
         return value
     raise ValueError(f"{where} is not of type {wanted.__name__}")
@@ -207,7 +207,7 @@ def _list(data: object, where: str) -> list[tuple[str, object]]:
 def _mapping(
     data: object, keys: set[str], where: str, later: Collection[str] = ()
 ) -> dict[str, object]:
-    """Return an object with ``keys``, of which those in ``later`` may be missing."""
+    """Return an object with ``keys``; those in ``later`` may be missing."""
     if not isinstance(data, dict):
         raise ValueError(f"{where} is not an object")
     for key in sorted(keys - set(data) - set(later)):

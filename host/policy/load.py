@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Load policy.yaml, with a sentence for each mistake.
+"""Load policy.yaml strictly, and report all its mistakes at once.
 
-Validate policy data against the schema; each error as a sentence for a person.
-
-The admin's policy file, policy.yaml, read strictly: all its mistakes at once.
-
-Nothing that runs inside vdsmd imports this module: it brings PyYAML and
-jsonschema, which only the commands load.
+The file is checked against the schema and by the ``validate_`` modules; each mistake is
+one sentence with line and key. This module imports PyYAML and jsonschema. Only the
+commands import it, nothing that runs inside vdsmd.
 """
 
 from __future__ import annotations
@@ -23,7 +20,14 @@ from typing import Any, Union, cast
 
 from jsonschema import Draft7Validator, ValidationError, validators
 
-from ovirt_rdma.host.policy.diagnostics import KeyPath, PolicyProblem, Remark, key_text
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.policy.diagnostics import (
+    KeyPath,
+    Mistake,
+    PolicyProblem,
+    Remark,
+    key_text,
+)
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy.schema import POLICY_SCHEMA, Schema
 from ovirt_rdma.host.policy.validate_host import (
@@ -54,12 +58,12 @@ _NOUNS = {
 
 
 def _is_integer(_checker: object, value: object) -> bool:
-    # JSON Schema calls 20049.0 an integer; an admin who wrote it erred.
+    # JSON Schema accepts 20049.0 as an integer; in a policy it is a mistake.
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(_checker: object, value: object) -> bool:
-    # YAML's .nan and .inf pass every range.
+    # Every range of JSON Schema accepts YAML's .nan and .inf.
     return _is_integer(None, value) or (
         isinstance(value, float) and math.isfinite(value)
     )
@@ -74,23 +78,23 @@ _Validator = validators.extend(  # type: ignore[no-untyped-call]
 
 
 def schema_remarks(document: YamlDocument) -> Iterator[Remark]:
-    """Yield a Remark for everything in ``document`` that the schema refuses."""
+    """Yield a Remark for each part of ``document`` that does not match the schema."""
     errors = [
         (tuple(error.absolute_path), error)
         for error in _Validator(POLICY_SCHEMA).iter_errors(document.data)
     ]
-    # A value of the wrong type is none of the allowed ones either; once is enough.
+    # A value of the wrong type is not in the list of values either: report it once.
     mistyped = {path for path, error in errors if error.validator == "type"}
     for path, error in errors:
         if path in mistyped and error.validator != "type":
             continue
         for place, sentence in _sentences(error, path, document):
-            yield Remark(document.line(place), key_text(place), sentence)
+            yield _remark(document, place, sentence)
 
 
 def _sentences(
     error: ValidationError, path: KeyPath, document: YamlDocument
-) -> Iterator[tuple[KeyPath, str]]:
+) -> Iterator[Mistake]:
     schema = cast(Schema, error.schema)
     instance: Any = error.instance
     rule = error.validator
@@ -99,49 +103,51 @@ def _sentences(
         known = list(schema["properties"])
         for key in instance:
             if key not in known:
-                # The schema's own sentence, or what any unknown key gets.
+                # The schema has sentences of its own for some keys.
                 why = schema.get("not_offered", {}).get(key)
-                unknown = _unknown(f"unknown key{_allowed(schema)}", key, known)
-                yield (*path, key), why or unknown
+                unknown = _suggesting(f"unknown key{_allowed(schema)}", key, known)
+                yield (*path, key), why or Sentence("key-unknown", unknown)
     elif rule == "required":
         for key in schema["required"]:
             if key not in instance:
                 allowed = _allowed(schema["properties"][key])
-                yield (*path, key), f"is missing{allowed}"
+                yield (*path, key), Sentence("key-missing", f"is missing{allowed}")
     elif rule == "type":
         yield path, _wrong_type(schema, instance, text)
     elif rule == "enum":
-        sentence = f"{instance!r} is not known{_allowed(schema)}"
-        yield path, _unknown(sentence, text, schema["enum"])
+        unknown = f"{instance!r} is unknown{_allowed(schema)}"
+        suggesting = _suggesting(unknown, text, schema["enum"])
+        yield path, Sentence("value-unknown", suggesting)
     elif rule == "pattern":
         yield path, _not_matching(schema, instance)
     elif rule == "minLength":
-        yield path, f"is empty{_allowed(schema)}"
+        yield path, Sentence("value-empty", f"is empty{_allowed(schema)}")
     elif rule in {"minimum", "maximum"}:
-        yield path, f"{text} is out of range{_allowed(schema)}"
+        out_of_range = f"{text} is out of range{_allowed(schema)}"
+        yield path, Sentence("value-out-of-range", out_of_range)
     else:
         raise AssertionError(f"no sentence for the schema keyword {rule}")
 
 
-def _not_matching(schema: Schema, text: str) -> str:
-    # Where a number or one word is allowed, a number in quotes is neither.
+def _not_matching(schema: Schema, text: str) -> Sentence:
+    # A number in quotes has the wrong type; it is not an unknown word.
     if "integer" in schema["type"] and text.isdecimal():
         return _wrong_type(schema, text, text)
-    return f"{text!r} is not known{_allowed(schema)}"
+    return Sentence("value-unknown", f"{text!r} is unknown{_allowed(schema)}")
 
 
-def _unknown(sentence: str, word: str, known: list[Any]) -> str:
+def _suggesting(sentence: str, word: str, known: list[Any]) -> str:
     near = difflib.get_close_matches(word, [str(value) for value in known], n=1)
     return f"{sentence}; did you mean {near[0]}?" if near else sentence
 
 
-def _wrong_type(schema: Schema, value: object, text: str) -> str:
+def _wrong_type(schema: Schema, value: object, text: str) -> Sentence:
     wanted = schema["type"]
     noun = _NOUNS[wanted if isinstance(wanted, str) else wanted[0]]
     sentence = f"must be {noun}, not {_described(value, text)}"
     if wanted == "string" and text and not schema.get("as_written"):
         sentence += "; write it in quotes"
-    return sentence + _allowed(schema)
+    return Sentence("value-type-wrong", sentence + _allowed(schema))
 
 
 def _described(value: object, text: str) -> str:
@@ -171,99 +177,110 @@ def _allowed(schema: Schema) -> str:
     return ""
 
 
-# Some thousand rules; a policy for many hosts may have 60 kB. Reading takes some 10
-# microseconds a byte.
+# Room for some thousand rules; a policy for many hosts may have 60 kB. Reading takes
+# some 10 microseconds per byte.
 MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A policy in order, and the ``document`` that it was read from."""
+    """A valid policy, and the ``document`` that it was read from."""
 
     policy: Policy
     document: YamlDocument = field(repr=False, compare=False)
 
     @property
     def warnings(self) -> tuple[Remark, ...]:
-        """What looks odd in the file. Looked for when asked: policies that nobody
-        shows, such as those that hosts send, cost nothing here.
+        """Rules that never win. Computed on request: policies that are not shown, such
+        as those that hosts send, cost nothing here.
         """
         return _warnings(self.policy, self.document)
 
 
 def load_policy_file(path: Union[str, Path], *, own: bool = False) -> PolicyFile:
-    """Read the YAML file ``path``; ``own`` where it is to come into force, so that
-    nobody but root and who runs this may have written it.
+    """Read the YAML file ``path``. ``own``: it will be loaded, so only root and the
+    user of this process may be able to write it.
 
-    Raises PolicyProblem: the file is unreadable, longer than MOST_BYTES, not UTF-8 or
-    somebody else's, or what :func:`parse_policy` finds.
+    Raises PolicyProblem if the file is unreadable, longer than MOST_BYTES, not UTF-8 or
+    writable by others, and for what :func:`parse_policy` finds.
     """
     where = str(path)
     try:
         with Path(path).open("rb") as file:
-            # The file that is read, whatever has its name by now.
-            found = os.fstat(file.fileno())
+            # Of the open file: another one may have its name by now.
+            status = os.fstat(file.fileno())
             raw = file.read(MOST_BYTES + 1)
         if own:
-            _check_own(path, found)
+            _check_own(path, status)
     except FileNotFoundError as error:
-        fix = "write one; an empty file is a policy too, it touches nothing"
-        raise _unusable(where, "there is no such policy file", fix) from error
+        fix = "create the file; an empty policy is valid and changes nothing"
+        missing = Sentence("policy-file-missing", "there is no such policy file")
+        raise _unusable(where, missing, fix) from error
     except IsADirectoryError as error:
         fix = "name the file in it"
-        raise _unusable(where, "is a directory, not a policy file", fix) from error
+        folder = Sentence("policy-file-folder", "is a directory, not a policy file")
+        raise _unusable(where, folder, fix) from error
     except OSError as error:
-        raise _unusable(where, f"cannot be read: {error.strerror}") from error
+        unreadable = f"cannot be read: {error.strerror}"
+        sentence = Sentence("policy-file-unreadable", unreadable)
+        raise _unusable(where, sentence) from error
     if len(raw) > MOST_BYTES:
-        fix = "let globs and networks name the exports, so that it is shorter"
-        sentence = f"is longer than {MOST_BYTES} bytes, which no policy needs"
-        raise _unusable(where, sentence, fix)
+        fix = "name the exports by globs and networks, so that the policy is shorter"
+        too_long = f"is longer than {MOST_BYTES} bytes, the limit for a policy"
+        raise _unusable(where, Sentence("policy-file-too-long", too_long), fix)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        sentence = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
-        fix = "save the file as UTF-8"
-        raise PolicyProblem(where, (Remark(line, "", sentence),), fix) from error
+        not_utf8 = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
+        remark = Remark(line, "", Sentence("policy-file-not-utf8", not_utf8))
+        raise PolicyProblem(where, (remark,), "save the file as UTF-8") from error
     return parse_policy(text, where)
 
 
-def _check_own(path: Union[str, Path], found: os.stat_result) -> None:
-    """Raise PolicyProblem where others could have written the file: it is theirs, they
-    may write to it, or may put another one into its folder. A pipe is who runs this's.
+def _check_own(path: Union[str, Path], status: os.stat_result) -> None:
+    """Raise PolicyProblem if another user could have written the file: as its owner, by
+    its mode, or by replacing it in its folder. A pipe belongs to this process's user.
     """
-    _check_writers(path, str(path), found)
+    _check_writers(path, str(path), status)
     for folder in {Path(path).absolute().parent, Path(os.path.realpath(path)).parent}:
         _check_writers(path, str(folder), folder.stat())
 
 
-def _check_writers(path: Union[str, Path], checked: str, found: os.stat_result) -> None:
-    owner, mode = found.st_uid, stat.S_IMODE(found.st_mode)
+def _check_writers(
+    path: Union[str, Path], checked: str, status: os.stat_result
+) -> None:
+    owner, mode = status.st_uid, stat.S_IMODE(status.st_mode)
     what = "" if checked == str(path) else f"its folder {checked} "
     quoted = shlex.quote(checked)
     if owner not in (0, os.geteuid()):
         raise _unusable(
             str(path),
-            f"{what}belongs to the user {owner}, not to root, so it is not put into "
-            "force",
-            f"look at what it says, then: chown root {quoted}",
+            Sentence(
+                "policy-file-owner",
+                f"{what}belongs to the user {owner}, not to root, so it is not loaded",
+            ),
+            f"check its content, then run: chown root {quoted}",
         )
-    # In a sticky folder only its owner, and root, may replace a file.
-    sticky = stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX
+    # In a sticky folder only its owner and root can replace a file.
+    sticky = stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
         raise _unusable(
             str(path),
-            f"{what}may be written to by others (mode {mode:04o}), so it is not put "
-            "into force",
-            f"look at what it says, then: chmod go-w {quoted}",
+            Sentence(
+                "policy-file-mode",
+                f"{what}can be written by other users (mode {mode:04o}), so it is not "
+                "loaded",
+            ),
+            f"check its content, then run: chmod go-w {quoted}",
         )
 
 
 def parse_policy(text: str, where: str) -> PolicyFile:
-    """Read a policy from YAML ``text``; ``where`` names it in sentences.
+    """Read a policy from YAML ``text``; ``where`` names the file in sentences.
 
-    Text without content is the empty policy. Raises PolicyProblem with every
-    mistake, in the order of their lines.
+    Text without content is the empty policy. Raises PolicyProblem with all mistakes,
+    sorted by line.
     """
     document = read_yaml(text)
     errors = list(document.mistakes)
@@ -276,15 +293,15 @@ def parse_policy(text: str, where: str) -> PolicyFile:
     parts = document.data if isinstance(document.data, dict) else {}
     nfs, host = parts.get("nfs"), parts.get("host")
     errors += [
-        Remark(document.line(path), key_text(path), sentence)
+        _remark(document, path, sentence)
         for path, sentence in (*nfs_mistakes(nfs), *host_mistakes(host))
     ]
     wrong = {(error.line, error.key) for error in errors}
     errors += [
-        Remark(line, key, sentence)
+        remark
         for path, sentence in misread_numbers(document.data, document.texts)
-        for line, key in ((document.line(path), key_text(path)),)
-        if (line, key) not in wrong
+        for remark in (_remark(document, path, sentence),)
+        if (remark.line, remark.key) not in wrong
     ]
     if errors:
         raise PolicyProblem(where, tuple(sorted(set(errors), key=_by_line)))
@@ -312,27 +329,34 @@ def _rule(keys: Mapping[str, Any], number: int) -> NfsRule:
 
 def _warnings(policy: Policy, document: YamlDocument) -> tuple[Remark, ...]:
     return tuple(
-        Remark(document.line(path), key_text(path), sentence)
+        _remark(document, path, sentence)
         for path, sentence in (
             *never_winning(policy),
             *never_winning_interfaces(policy.host),
-            *_not_looked_at(policy),
+            *_not_compared(policy),
         )
     )
 
 
-def _not_looked_at(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
+def _not_compared(policy: Policy) -> Iterator[Mistake]:
     rules, interfaces = policy.nfs.rules, policy.host.interfaces
     for part, many in (("rules", len(rules)), ("interfaces", len(interfaces))):
         if many > MOST_COMPARED:
             yield (
                 ("nfs" if part == "rules" else "host", part, MOST_COMPARED),
-                f"whether this and later {part} ever win is not looked at: only of the "
-                f"first {MOST_COMPARED}",
+                Sentence(
+                    "rules-not-compared",
+                    f"only the first {MOST_COMPARED} {part} are checked for rules that "
+                    "never win; this and later ones are not",
+                ),
             )
 
 
-def _unusable(where: str, sentence: str, fix: str = "") -> PolicyProblem:
+def _remark(document: YamlDocument, path: KeyPath, sentence: Sentence) -> Remark:
+    return Remark(document.line(path), key_text(path), sentence)
+
+
+def _unusable(where: str, sentence: Sentence, fix: str = "") -> PolicyProblem:
     return PolicyProblem(where, (Remark(None, "", sentence),), fix)
 
 

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The policy as data, and which rule names an export or a netdev. Pure.
+"""Represent the policy as data, and find the rule for an export or a netdev. Pure.
 
-The ``host:`` part of the policy, and which of its rules names a netdev. Pure.
-
-A key that is left out is None: then that property is left as it is. ``auto`` lets
-the rules choose.
-
-The policy as data, and which of its rules names an export. Pure.
-
-The YAML file is read by :mod:`ovirt_rdma.host.policy.load`; what runs inside
-vdsmd reads the JSON made from it, by :mod:`ovirt_rdma.host.policy.store`.
+In the ``host:`` part, a key that is left out is None: that property is not changed.
+``auto`` lets the rules choose. The YAML file is read by
+:mod:`ovirt_rdma.host.policy.load`; code inside vdsmd reads the JSON that is made from
+it, with :mod:`ovirt_rdma.host.policy.store`.
 """
 
 from __future__ import annotations
@@ -35,9 +30,9 @@ LINK_LAYERS = (INFINIBAND, ETHERNET)
 # The P_Key children of a port's base netdev follow the port's P_Key table.
 FOLLOW = "follow"
 PARTITIONS = (FOLLOW,)
-# Seconds between two looks at the P_Key tables.
+# Seconds between two reads of the P_Key tables.
 PARTITIONS_INTERVAL_S = 30
-# mlx4_portN_mtu takes these (drivers/net/ethernet/mellanox/mlx4/main.c).
+# The values of mlx4_portN_mtu (drivers/net/ethernet/mellanox/mlx4/main.c).
 PORT_MTUS = (256, 512, 1024, 2048, 4096)
 
 # The full-member bit of a P_Key.
@@ -46,16 +41,17 @@ FULL_MEMBER = 0x8000
 
 @dataclass(frozen=True)
 class InterfaceRule:
-    """What the netdevs of some RDMA ports should be like.
+    """The wanted settings of the netdevs of some RDMA ports.
 
-    ``number`` counts from 1, ``name`` is the admin's or ``interface N``. The netdevs
-    are named by all of ``link_layer``, ``device`` (an RDMA device's name or a glob),
-    ``pci`` (``0000:04:00.0``), ``port`` (from 1), ``guid`` (a port's, as
-    ``0002:c903:00fb:1231``) and ``pkey`` (``0x8001``) that are not None; without
-    ``pkey`` a port's P_Key children are meant too.
-    ``mtu`` in bytes or AUTO, ``port_mtu`` an IB MTU in bytes (mlx4), ``pkey_children``
-    the P_Keys for which there should be a child on the port's base netdev;
-    ``partitions`` FOLLOW: those of the port's P_Key table, as it is at any time.
+    ``number`` counts from 1; ``name`` is the admin's or ``interface N``. A netdev
+    must match all of these that are not None: ``link_layer``, ``device`` (an RDMA
+    device's name or a glob), ``pci`` (``0000:04:00.0``), ``port`` (from 1), ``guid``
+    (of the port, as ``0002:c903:00fb:1231``) and ``pkey`` (``0x8001``). Without
+    ``pkey`` the rule also names the P_Key children of the port.
+
+    ``mtu`` is in bytes or AUTO. ``port_mtu`` is an IB MTU in bytes (mlx4).
+    ``pkey_children`` has the P_Keys of the children on the port's base netdev;
+    with ``partitions`` FOLLOW they are those of the port's current P_Key table.
     """
 
     number: int
@@ -75,14 +71,14 @@ class InterfaceRule:
 
     @property
     def title(self) -> str:
-        """How sentences call the rule: ``interface 3``, or ``interface 'storage'``."""
+        """The rule in sentences: ``interface 3`` or ``interface 'storage'``."""
         unnamed = f"interface {self.number}"
         return unnamed if self.name == unnamed else f"interface {self.name!r}"
 
 
 @dataclass(frozen=True)
 class ModuleOption:
-    """``options MODULE NAME=VALUE``, as modprobe.d(5) has it."""
+    """``options MODULE NAME=VALUE`` of modprobe.d(5)."""
 
     module: str
     name: str
@@ -91,10 +87,10 @@ class ModuleOption:
 
 @dataclass(frozen=True)
 class HostPolicy:
-    """The ``host:`` part; empty, it touches nothing.
+    """The ``host:`` part; an empty one changes nothing.
 
-    ``modules`` are to be loaded at every boot. ``partitions_interval`` is how many
-    seconds lie between two looks at the P_Key tables of ports whose rule says
+    ``modules`` are loaded at every boot. ``partitions_interval`` is the number of
+    seconds between two reads of the P_Key tables of ports whose rule has
     ``partitions: follow``.
     """
 
@@ -105,15 +101,16 @@ class HostPolicy:
 
     @property
     def follows_partitions(self) -> bool:
-        """Whether a rule says ``partitions: follow``."""
+        """Whether a rule has ``partitions: follow``."""
         return any(rule.partitions == FOLLOW for rule in self.interfaces)
 
 
 def interface_rule_for(
     policy: HostPolicy, netdev: Netdev, device: RdmaDevice, port: RdmaPort
 ) -> Optional[InterfaceRule]:
-    """Return the first rule that names ``netdev``, which is on ``port`` of ``device``,
-    or None: then it is left as it is.
+    """Return the first rule that names ``netdev``, which is on ``port`` of ``device``.
+
+    None if there is no such rule: the netdev is not changed.
     """
     for rule in policy.interfaces:
         if names_port(rule, device, port) and names_pkey(rule, netdev):
@@ -122,7 +119,7 @@ def interface_rule_for(
 
 
 def names_port(rule: InterfaceRule, device: RdmaDevice, port: RdmaPort) -> bool:
-    """Whether ``rule`` names ``port``, whatever the P_Key."""
+    """Whether ``rule`` names ``port``; the P_Key is ignored."""
     address = device.pci.address if device.pci else None
     return (
         (rule.link_layer is None or rule.link_layer == port.link_layer.lower())
@@ -134,14 +131,14 @@ def names_port(rule: InterfaceRule, device: RdmaDevice, port: RdmaPort) -> bool:
 
 
 def names_pkey(rule: InterfaceRule, netdev: Netdev) -> bool:
-    """Whether ``rule`` names a netdev with that P_Key.
+    """Whether ``rule`` names the P_Key of ``netdev``.
 
-    Full and limited membership are one partition, so bit 15 does not count.
+    Full and limited members belong to the same partition, so bit 15 is ignored.
     """
     if rule.pkey is None:
         return True
-    found = partition_read(netdev.ipoib.pkey if netdev.ipoib else None)
-    return found is not None and found == partition(rule.pkey)
+    own = partition_read(netdev.ipoib.pkey if netdev.ipoib else None)
+    return own is not None and own == partition(rule.pkey)
 
 
 def partition(pkey: str) -> int:
@@ -150,8 +147,8 @@ def partition(pkey: str) -> int:
 
 
 def partition_read(pkey: Optional[str]) -> Optional[int]:
-    """Return the partition of a P_Key as facts have it; None where they have none, or
-    what they have is no number.
+    """Return the partition of a P_Key in the facts; None if it is absent or not a
+    number.
     """
     try:
         return partition(pkey or "")
@@ -169,23 +166,22 @@ TRANSPORTS = (REQUIRE_RDMA, PREFER_RDMA, TCP)
 # IANA: nfsrdma, RFC 5667 section 6; knfsd's and every vendor's default.
 DEFAULT_PORT = 20049
 
-# Every export is held against the same patterns again, so what they mean is kept:
-# room for a policy of some thousand rules, and for the one before it.
-_KEPT = 8192
+# Every export is compared with the same patterns, so the compiled ones are cached: room
+# for a policy of some thousand rules, and for the previous one.
+_CACHED = 8192
 
 IpNetwork = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 @dataclass(frozen=True)
 class NfsRule:
-    """A rule with the defaults already filled in.
+    """A rule, with the defaults filled in.
 
-    ``number`` counts from 1, ``name`` is the admin's or ``rule N``. ``server``
-    is a name, an address, a network or a glob; ``path`` a path or a glob.
-    ``options`` are extra mount options. Times are in seconds:
-    ``readiness_timeout`` for one server to answer, ``settle_timeout`` after boot
-    for ports still coming up, ``failure_cache`` for how long a failed mount
-    decides for the server's other exports.
+    ``number`` counts from 1; ``name`` is the admin's or ``rule N``. ``server`` is a
+    name, an address, a network or a glob; ``path`` is a path or a glob. ``options`` are
+    extra mount options. In seconds: ``readiness_timeout``, for one server to answer;
+    ``settle_timeout``, after boot, for ports to come up; ``failure_cache``, how long a
+    failed mount decides for the other exports of the server.
     """
 
     number: int
@@ -201,7 +197,7 @@ class NfsRule:
 
     @property
     def title(self) -> str:
-        """How sentences call the rule: ``rule 3``, or ``rule 'storage'``."""
+        """The rule in sentences: ``rule 3`` or ``rule 'storage'``."""
         unnamed = f"rule {self.number}"
         return unnamed if self.name == unnamed else f"rule {self.name!r}"
 
@@ -218,7 +214,7 @@ _EMPTY_HOST = HostPolicy()
 
 @dataclass(frozen=True)
 class Policy:
-    """The whole policy. The fabric and block parts get fields beside these."""
+    """The whole policy. The fabric and block parts will get fields of their own."""
 
     version: int = POLICY_VERSION
     nfs: NfsPolicy = NfsPolicy()
@@ -227,16 +223,16 @@ class Policy:
 
 @dataclass(frozen=True)
 class RuleMatch:
-    """The rule that wins for an export, and the sentence that says why."""
+    """The rule that wins for an export, and the reason as a sentence."""
 
     rule: NfsRule
     reason: str
 
 
 def rule_for(policy: Policy, export: Export) -> Optional[RuleMatch]:
-    """Return the first rule that names ``export``, or None: then it stays stock.
+    """Return the first rule that names ``export``, or None: then the mount is stock.
 
-    The server is compared as the export writes it: no name is resolved, so an
+    The server is compared as it is written in the export. No name is resolved, so an
     export that no rule names costs nothing and never waits for DNS.
     """
     for rule in policy.nfs.rules:
@@ -250,11 +246,11 @@ def rule_for(policy: Policy, export: Export) -> Optional[RuleMatch]:
 
 
 def server_match(pattern: str, export: Export) -> str:
-    """Say how ``pattern`` names the export's server, or return an empty string.
+    """Return how ``pattern`` names the export's server, or an empty string.
 
-    Names and globs ignore case (RFC 4343); addresses and networks compare as
-    numbers, so ``fd00::1`` names ``[fd00:0::1]``. A network or an address never
-    names a server that the export writes as a name.
+    Names and globs ignore case (RFC 4343). Addresses and networks are compared as
+    numbers, so ``fd00::1`` names ``[fd00:0::1]``. A network or an address never names a
+    server that is written as a name in the export.
     """
     network = network_of(pattern)
     if network is not None:
@@ -274,8 +270,9 @@ def server_match(pattern: str, export: Export) -> str:
 
 
 def path_match(pattern: str, path: str) -> bool:
-    """Whether ``pattern`` names the export path ``path``: as a glob, or letter by
-    letter, so that a path with ``[`` in it can be named as it is written.
+    """Whether ``pattern`` names the export path ``path``, as a glob or literally.
+
+    So a path with ``[`` in it can be written as it is.
     """
     return pattern == path or (is_glob(pattern) and bool(_glob(pattern).match(path)))
 
@@ -285,16 +282,16 @@ def is_glob(pattern: str) -> bool:
     return "*" in pattern or "?" in pattern or "[" in pattern
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(_CACHED)
 def network_of(pattern: str) -> Optional[IpNetwork]:
-    """Return the network, or the address as a network of one, or None: no numbers."""
+    """Return the network, or the address as a network of one; None for a name."""
     try:
         return ipaddress.ip_network(pattern)
     except ValueError:
         return None
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(_CACHED)
 def _glob(pattern: str) -> re.Pattern[str]:
-    # As fnmatch.fnmatchcase, which up to Python 3.10 keeps 256 patterns only.
+    # As fnmatch.fnmatchcase, whose cache has only 256 patterns up to Python 3.10.
     return re.compile(fnmatch.translate(pattern))

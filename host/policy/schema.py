@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The form of policy.yaml as JSON Schema (draft 7).
+"""Define the form of policy.yaml as JSON Schema (draft 7), one schema per part.
 
-The form of the ``host:`` part of policy.yaml as JSON Schema (draft 7).
-
-What a schema cannot say is in :mod:`ovirt_rdma.host.policy.validate_host` and
+Rules that a schema cannot express are in :mod:`ovirt_rdma.host.policy.validate_nfs`,
+:mod:`ovirt_rdma.host.policy.validate_host` and
 :mod:`ovirt_rdma.host.policy.validate_modules`.
-
-The form of policy.yaml as JSON Schema (draft 7), one schema for each part.
-
-What a schema cannot say is in :mod:`ovirt_rdma.host.policy.validate_nfs`; the ``host:``
-part's is in :mod:`ovirt_rdma.host.policy.schema`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.model import (
     LINK_LAYERS,
     OFFLOAD_CHOICES,
@@ -28,30 +23,31 @@ from ovirt_rdma.host.policy.model import (
 
 Schema = dict[str, Any]
 
-# Text even where YAML 1.1 sees a number or a truth value: 04:00.0 is 240 to it (to
-# the base 60), 0002010300001231 is octal, on is true.
+# Text, also where YAML 1.1 reads a number or a truth value: 04:00.0 as 240 (base 60),
+# 0002010300001231 as octal, on as true.
 _AS_WRITTEN: Schema = {"type": "string", "as_written": True}
 
-# No IPv4 packet is smaller (RFC 791); IPoIB's connected mode ends at 65520
+# The smallest MTU of IPv4 (RFC 791), and the largest of IPoIB's connected mode
 # (0x10000 - 16, ipoib.h).
 _MIN_MTU, _MAX_MTU = 68, 65520
-# mlx5 counts the representors of its VFs as ports, so InfiniBand's 254 are not all.
+# More than InfiniBand's 254: mlx5 counts the representors of its VFs as ports.
 _MAX_PORT = 65535
 
 _PKEY = "a P_Key such as 0x8001"
 
-# A subnet manager takes seconds for a sweep, and a netdev that appears an hour late
-# is no netdev that follows.
+# A subnet manager takes seconds for a sweep. With more than an hour, netdevs would
+# hardly follow the table.
 _MIN_INTERVAL_S, _MAX_INTERVAL_S = 5, 3600
 
-_BY_NAME = (
-    "a netdev is not matched by its name, which another card or boot can change; "
-    "match its port instead: device, pci, port or guid "
-    "(ovirt-rdma-host facts shows them)"
+_BY_NAME = Sentence(
+    "match-by-name",
+    "a netdev cannot be matched by its name, because the name can change with another "
+    "adapter or at boot; match its port instead: device, pci, port or guid "
+    "(ovirt-rdma-host facts shows them)",
 )
 
 _MATCH: Schema = {
-    # With nothing under it, it is refused for naming nothing.
+    # An empty match is refused by validate_host, because it names nothing.
     "type": ["object", "null"],
     "additionalProperties": False,
     "properties": {
@@ -100,7 +96,7 @@ _INTERFACE: Schema = {
 }
 
 HOST_SCHEMA: Schema = {
-    # A part, or a list, with nothing under it counts as left out.
+    # A part or list without content counts as left out.
     "type": ["object", "null"],
     "additionalProperties": False,
     "properties": {
@@ -133,15 +129,15 @@ HOST_SCHEMA: Schema = {
 }
 
 
-# The engine gives a whole connectStorageServer call 180 s; the waits of one
-# export, for ports and for its server, have to leave room for the mount itself.
+# The engine's timeout for a whole connectStorageServer call is 180 s. The waits for
+# ports and for the server of one export must leave time for the mount itself.
 _MAX_SETTLE_S = 120
 _MAX_READINESS_S = 30
-# Below this a helper process on a busy host has not even started.
+# On a busy host a helper process needs this long to start.
 _MIN_READINESS_S = 0.1
 _MAX_FAILURE_CACHE_S = 3600
 
-# What a rule says, and what nfs.defaults says for rules that do not.
+# Keys of a rule, and of nfs.defaults for rules that do not have them.
 _MOUNTING: Schema = {
     "transport": {"type": "string", "enum": list(TRANSPORTS)},
     "port": {"type": "integer", "minimum": 1, "maximum": 65535},
@@ -173,7 +169,7 @@ _NAMING: Schema = {
 }
 
 NFS_SCHEMA: Schema = {
-    # A part, or a list, with nothing under it counts as left out.
+    # A part or list without content counts as left out.
     "type": ["object", "null"],
     "additionalProperties": False,
     "properties": {

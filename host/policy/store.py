@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The loaded policy on disk, and how vdsmd follows it.
+"""Store the loaded policy, and let vdsmd follow it.
 
-``policy load`` writes it, vdsmd and the hooks read it; no YAML here. The file
-carries a digest of its policy, so an edit by hand is found.
+``policy load`` writes the file, vdsmd and the hooks read it; no YAML is needed. The
+file has a digest of its policy, so that an edit by hand is detected.
 
-A copy stands beside it, a file of its own with the same content. Where the file is
-broken the copy counts for vdsmd and for all that only looks: a rule that requires RDMA
-is a promise, and it is not to end with a disk's fault or a version that cannot read the
-file. The copy is written after the file, so that it never has a policy that was not in
-force; each is written whole, so that after a kill at least one is. Where the file is
-gone, somebody took it away, and the copy does not count.
+Beside it is a copy, a separate file with the same content. If the file is damaged,
+vdsmd and everything that only reads uses the copy: a rule that requires RDMA is a
+promise, and must hold even if the disk is faulty or this version cannot read the file.
+The copy is written after the file, so it never has a policy that was not in force. Each
+is written atomically, so that after a kill at least one is complete. If the file is
+missing, somebody removed it, and the copy is not used.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _log = logging.getLogger("storage.ovirt_rdma")
 
 
 class StoredPolicyProblem(Problem):
-    """The stored policy cannot be written, read or believed."""
+    """The stored policy cannot be written, or cannot be read, or is invalid."""
 
 
 @dataclass(frozen=True)
 class StoredPolicy:
-    """A policy with where it came from.
+    """A policy and its origin.
 
     ``digest`` is ``sha256:`` and hex digits, ``source`` the YAML file's path,
     ``loaded_at`` ISO 8601 in UTC.
@@ -67,9 +67,10 @@ class StoredPolicy:
 
 @dataclass(frozen=True)
 class StoreResult:
-    """What :func:`store` left on disk, and whether another policy was in force before,
-    or none. ``remarks`` are sentences about what of it went wrong; the policy is in
-    force all the same.
+    """The policy that :func:`store` wrote or found.
+
+    ``changed`` is true if another policy, or none, was in force before. ``remarks`` are
+    sentences about errors that do not keep the policy from being in force.
     """
 
     stored: StoredPolicy
@@ -79,8 +80,9 @@ class StoreResult:
 
 @dataclass(frozen=True)
 class InForce:
-    """The policy that counts: of the file, or of its copy, None for none. ``problem``
-    is why the file itself cannot be used.
+    """The policy in force, from the file or its copy, or None.
+
+    ``problem`` says why the file itself cannot be used.
     """
 
     stored: Optional[StoredPolicy]
@@ -88,18 +90,17 @@ class InForce:
 
     @property
     def consequence(self) -> str:
-        """What follows from ``problem``, as a clause."""
+        """The consequence of ``problem``, as a clause."""
         if self.stored is None:
             return "no policy is in force, NFS mounts are stock"
-        return f"its copy counts: policy {self.stored.digest} of {self.stored.source}"
+        return f"its copy is used: policy {self.stored.digest} of {self.stored.source}"
 
 
 def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreResult:
-    """Write ``policy`` to ``path``, and beside it the copy, unless the same policy is
-    there already.
+    """Write ``policy`` to ``path`` and to its copy, unless they have it already.
 
-    A missing directory is made. A broken file is replaced. Raises
-    StoredPolicyProblem where the file cannot be written; the old policy stays then.
+    A missing directory is created, a damaged file replaced. Raises StoredPolicyProblem
+    if the file cannot be written; then the old policy stays in force.
     """
     remove_unfinished(path.parent)
     digest = json_form.digest(policy)
@@ -136,13 +137,13 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
 
 
 def copy_of(path: Path) -> Path:
-    """Return where the copy of the stored policy ``path`` is."""
+    """Return the path of the copy of the stored policy ``path``."""
     return path.with_name(Path(POLICY_COPY).name)
 
 
 def copy_problem(path: Path) -> Optional[str]:
-    """Say, as a clause about the copy of ``path``, why it could not take the place of
-    the file; None where it could.
+    """Return, as a clause, why the copy of ``path`` could not replace the file; None if
+    it could.
     """
     try:
         if read_file(copy_of(path)) != read_file(path):
@@ -157,27 +158,28 @@ def copy_problem(path: Path) -> Optional[str]:
 
 
 def _copied(path: Path) -> list[str]:
-    """Bring the copy in line with ``path``; return what went wrong, as a sentence."""
+    """Update the copy of ``path``; return errors as sentences."""
     copy = copy_of(path)
     try:
         write_atomically(copy, read_file(path), FILE_MODE)
     except NotDurable as error:
         return [f"{copy}: {error.strerror}; {how_to_mend(error, copy)}"]
     except OSError as error:
-        # Rather none than that of a policy which was taken out of force.
+        # No copy is better than one of a policy that is no longer in force.
         with contextlib.suppress(OSError):
             copy.unlink()
         return [
-            f"{copy}, which counts where {path.name} is broken, cannot be written: "
+            f"{copy}, which replaces a damaged {path.name}, cannot be written: "
             f"{error.strerror}; {how_to_mend(error, copy)}, and load the policy again"
         ]
     return []
 
 
 def in_force(path: Path = Path(POLICY_JSON)) -> InForce:
-    """Return the policy that counts for vdsmd and for those who look. Where neither
-    the file nor its copy can be used that is none: no rule is known then, so NFS mounts
-    are stock, and nothing is left that could be refused.
+    """Return the policy in force, for vdsmd and for code that only reads.
+
+    If neither the file nor its copy can be used there is none: no rule is known, NFS
+    mounts are stock, and none can be refused.
     """
     try:
         return InForce(read(path))
@@ -189,11 +191,11 @@ def in_force(path: Path = Path(POLICY_JSON)) -> InForce:
 
 
 def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
-    """Return the stored policy, or None where none was ever loaded. For those who
-    change the host: they wait until the file itself is whole.
+    """Return the stored policy, or None if none was ever loaded.
 
-    Raises StoredPolicyProblem for a file that is unreadable, no JSON, of another
-    schema version, or whose policy does not have the digest it claims.
+    For code that changes the host: it needs the file itself and ignores the copy.
+    Raises StoredPolicyProblem if the file is unreadable or not JSON, has another schema
+    version, or its digest does not match its policy.
     """
     try:
         raw = read_file(path)
@@ -201,16 +203,16 @@ def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
         return None
     except OSError as error:
         raise StoredPolicyProblem(
-            "policy-unreadable",
+            "stored-policy-unreadable",
             f"{path}: the stored policy cannot be read: {error.strerror}",
-            "it should be a file with mode 0644 in a directory with mode 0755",
+            "make it a file with mode 0644 in a directory with mode 0755",
         ) from error
     try:
         return _decoded(json.loads(raw.decode("utf-8")))
     except (ValueError, RecursionError) as error:
         raise StoredPolicyProblem(
             "stored-policy-invalid",
-            f"{path}: the stored policy is broken: {error}",
+            f"{path}: the stored policy is invalid: {error}",
             _LOAD_AGAIN,
         ) from error
 
@@ -225,15 +227,15 @@ def _decoded(data: object) -> StoredPolicy:
         )
     wanted = {"schema_version", "digest", "source", "loaded_at", "policy"}
     if set(data) != wanted:
-        odd = ", ".join(sorted(set(data) ^ wanted))
-        raise ValueError(f"keys are missing or unknown: {odd}")
+        keys = ", ".join(sorted(set(data) ^ wanted))
+        raise ValueError(f"keys are missing or unknown: {keys}")
     for key in ("digest", "source", "loaded_at"):
         if not isinstance(data[key], str):
             raise ValueError(f"{key} is not of type str")
     policy = json_form.from_json_dict(data["policy"])
     if json_form.digest_as_stored(data["policy"]) != data["digest"]:
         raise ValueError("its policy was changed by hand (the digest differs)")
-    # Where an earlier version wrote the file, that of the same policy in this version.
+    # An earlier version may have computed another digest for the same policy.
     digest = json_form.digest(policy)
     return StoredPolicy(policy, digest, data["source"], data["loaded_at"])
 
@@ -251,22 +253,22 @@ Signature = tuple[int, int, int, int]
 
 
 def signature_of(path: Path) -> Optional[Signature]:
-    """Return what changes with the file ``path``; None where it cannot be told."""
+    """Return values that change when the file ``path`` does; None if it has none."""
     try:
-        found = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    # The change time too: cp -p and rsync -t give a file an older one's time.
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+    # The change time too: cp -p and rsync -t set an old modification time.
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
 
 
 class PolicySource:
-    """The policy in force inside vdsmd: the last good one, followed as it changes.
+    """The policy in force inside vdsmd: the last valid one, updated when it changes.
 
-    Thread-safe. Where the file is broken or unreadable its copy counts, without one
-    the policy stays as it is; a vanished file leaves it, too. Each writes one line to
-    the log; so does every policy that comes into force. A look is one stat(2) as long
-    as the file stays as it is.
+    Thread-safe. If the file is damaged or unreadable, its copy is used; without a copy,
+    or if the file is missing, the policy stays. Each of these writes one line to the
+    log, and so does every new policy. While the file is unchanged, a call costs one
+    stat(2).
     """
 
     def __init__(self, path: Path = Path(POLICY_JSON)) -> None:
@@ -275,7 +277,7 @@ class PolicySource:
         self._policy = Policy()
         self._digest: Optional[str] = None
         self._seen: Optional[Signature] = None
-        self._said = ""
+        self._last_logged = ""
 
     def current(self) -> Policy:
         """Return the policy in force; empty before the first load. Never raises."""
@@ -286,27 +288,27 @@ class PolicySource:
             return self._policy
 
     def _follow(self, signature: Optional[Signature]) -> None:
-        found = in_force(self._path)
-        stored, problem = found.stored, found.problem
+        loaded = in_force(self._path)
+        stored, problem = loaded.stored, loaded.problem
         if problem is not None:
-            # An error of the system may pass without any change to the file.
+            # A system error can go away without a change to the file.
             failed_to_read = isinstance(problem.__cause__, OSError)
             self._seen = None if failed_to_read else signature
             if stored is not None and stored.digest != self._digest:
                 self._policy, self._digest = stored.policy, stored.digest
-            words = found.consequence if stored is not None else self._in_force()
-            self._say(logging.ERROR, f"{problem}; {words}; {problem.fix}")
+            consequence = loaded.consequence if stored else self._in_force()
+            self._log_once(logging.ERROR, f"{problem}; {consequence}; {problem.fix}")
             return
         self._seen = signature
         if stored is None:
             if self._digest is not None:
-                self._say(
-                    logging.WARNING, f"{self._path} has vanished; {self._in_force()}"
+                self._log_once(
+                    logging.WARNING, f"{self._path} is missing; {self._in_force()}"
                 )
             return
-        came_back = bool(self._said)
-        self._said = ""
-        if stored.digest != self._digest or came_back:
+        restored = bool(self._last_logged)
+        self._last_logged = ""
+        if stored.digest != self._digest or restored:
             self._policy, self._digest = stored.policy, stored.digest
             rules = len(stored.policy.nfs.rules)
             _log.info(
@@ -321,7 +323,7 @@ class PolicySource:
             return InForce(None).consequence
         return f"policy {self._digest} stays in force"
 
-    def _say(self, level: int, sentence: str) -> None:
-        if sentence != self._said:
-            self._said = sentence
+    def _log_once(self, level: int, sentence: str) -> None:
+        if sentence != self._last_logged:
+            self._last_logged = sentence
             _log.log(level, "%s", sentence)

@@ -1,16 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Validate the ``host:`` part beyond the schema. Pure.
+"""Validate the ``host:`` part beyond the schema, and make a HostPolicy of it. Pure.
 
-PCI addresses, GUIDs and P_Keys as an admin may write them, in the form of the facts.
-
-Pure. Each function raises ValueError with a sentence where the text is none.
-
-The ``host:`` part as data, from what the file says after all checks. Pure.
-
-What a schema cannot say about ``host.interfaces``, and which rules never win.
-
-Pure, over the data as the file has it. A value of the wrong type is passed over
-here: the schema has refused it already.
+PCI addresses, GUIDs and P_Keys may be written in several ways; they are converted to
+the form that the facts have. The functions that validate work on the data of the file
+and skip values of the wrong type, which the schema refuses.
 """
 
 from __future__ import annotations
@@ -20,7 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.host.policy.diagnostics import KeyPath
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.model import (
     CONNECTED,
     DATAGRAM,
@@ -58,24 +52,35 @@ _PKEYS_ALLOWED = "allowed: 0x0001 to 0xffff, but not 0x8000"
 _DEFAULT_PKEY = 0xFFFF
 
 
+class FormError(ValueError):
+    """The text is not a PCI address, GUID or P_Key; ``sentence`` says why."""
+
+    def __init__(self, id: str, text: str) -> None:
+        super().__init__(text)
+        self.sentence = Sentence(id, text)
+
+
 def pci_address(text: str) -> str:
-    """Return a PCI address as ``0000:04:00.0``; ``04:00.0`` is in domain 0000, and so
-    is ``00000000:04:00.0``, the form of some tools.
+    """Return a PCI address as ``0000:04:00.0``.
+
+    ``04:00.0`` and ``00000000:04:00.0``, the form of some tools, are in domain 0000.
+    Raises FormError.
     """
-    found = _PCI.fullmatch(text.lower())
-    if found:
-        domain, bus, device, function = found.groups()
+    match = _PCI.fullmatch(text.lower())
+    if match:
+        domain, bus, device, function = match.groups()
         return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function}"
     sentence = f"{text!r} is not a PCI address; allowed: 0000:04:00.0 or 04:00.0"
     if _PCI_WITHOUT_FUNCTION.fullmatch(text.lower()):
-        sentence = f"{text!r} lacks the function; write {text}.0 for the first"
-    raise ValueError(sentence)
+        sentence = f"{text!r} lacks the function; write {text}.0 for the first one"
+    raise FormError("pci-address-invalid", sentence)
 
 
 def port_guid(text: str) -> str:
     """Return a GUID as ``0002:c903:00fb:1231``.
 
-    Taken are groups of four or of two hex digits, 16 hex digits, and numbers with 0x.
+    It may have groups of four or two hex digits, be 16 hex digits, or a number with 0x.
+    Raises FormError.
     """
     plain = text.lower()
     if _GUID_NUMBER.fullmatch(plain) or _GUID_GROUPS.fullmatch(plain):
@@ -89,34 +94,39 @@ def port_guid(text: str) -> str:
         if form.fullmatch(plain):
             guid = _in_groups(plain.replace(":", "")[-16:])
             sentence = f"{text!r} is {kind}; write the GUID at its end: {guid}"
-    raise ValueError(sentence)
+    raise FormError("guid-invalid", sentence)
 
 
 def pkey(text: str) -> str:
-    """Return a P_Key as ``0x8001``. Only hex with 0x is taken: 8001 could be either."""
+    """Return a P_Key as ``0x8001``.
+
+    Only hex with 0x is accepted: 8001 could be decimal. Raises FormError.
+    """
     plain = text.lower()
     if _PKEY.fullmatch(plain):
         value = f"0x{int(plain, 16):04x}"
         if partition(value) == 0:
-            raise ValueError(f"{text} is no partition; {_PKEYS_ALLOWED}")
+            sentence = f"{text} is not a partition; {_PKEYS_ALLOWED}"
+            raise FormError("pkey-invalid", sentence)
         return value
     sentence = f"{text!r} is not a P_Key; {_PKEYS_ALLOWED}"
     if _PKEY_DIGITS.fullmatch(plain):
         sentence = f"{text!r} is not a P_Key; write 0x{plain} if it is hex"
-    raise ValueError(sentence)
+    raise FormError("pkey-invalid", sentence)
 
 
 def child_pkey(text: str) -> str:
-    """Return the P_Key of a child that is made with ``text``: a full member's.
+    """Return the P_Key of a child that is created with ``text``: a full member's.
 
     The kernel sets bit 15 itself (drivers/infiniband/ulp/ipoib/ipoib_main.c,
-    create_child).
+    create_child). Raises FormError.
     """
     full = int(pkey(text), 16) | FULL_MEMBER
     if full == _DEFAULT_PKEY:
-        raise ValueError(
-            f"{text} is the default partition, which needs no child: "
-            "it is the base netdev's"
+        raise FormError(
+            "pkey-default-partition",
+            f"{text} is the default partition, which needs no child: the base netdev "
+            "is in it",
         )
     return f"0x{full:04x}"
 
@@ -125,7 +135,7 @@ def _in_groups(digits: str) -> str:
     return ":".join(digits[start : start + 4] for start in range(0, 16, 4))
 
 
-# How the parts of ``match`` that can be written in several ways become one form.
+# Convert the keys of ``match`` that can be written in several ways.
 NORMAL_FORM = {"pci": pci_address, "guid": port_guid, "pkey": pkey}
 
 
@@ -135,7 +145,7 @@ def interface_name(rule: Mapping[str, Any], number: int) -> str:
 
 
 def host_policy(host: Mapping[str, Any]) -> HostPolicy:
-    """Return the policy that a ``host:`` part without mistakes says."""
+    """Return the policy of a ``host:`` part without mistakes."""
     return HostPolicy(
         interfaces=tuple(
             _interface(rule, number)
@@ -166,10 +176,8 @@ def _options(modules: Mapping[str, Any]) -> Iterator[ModuleOption]:
             yield ModuleOption(kernel_name(module), kernel_name(name), value)
 
 
-Mistake = tuple[KeyPath, str]
-
-# IPoIB's header takes 4 bytes of the IB MTU (RFC 4391 section 6), which is 10240 at
-# most, on Omni-Path; 4096 elsewhere.
+# IPoIB's header takes 4 bytes of the IB MTU (RFC 4391 section 6). The largest IB MTU is
+# 10240 on Omni-Path, and 4096 elsewhere.
 _IPOIB_HEADER = 4
 _MAX_DATAGRAM_MTU = 10240 - _IPOIB_HEADER
 
@@ -177,7 +185,7 @@ _INFINIBAND_ONLY = ("transport_mode", "port_mtu", "pkey_children", "partitions")
 
 
 def host_mistakes(host: object) -> Iterator[Mistake]:
-    """Yield the place and the sentence of every mistake in the ``host:`` part."""
+    """Yield every mistake in the ``host:`` part."""
     if not isinstance(host, dict):
         return
     rules = host.get("interfaces")
@@ -189,7 +197,8 @@ def host_mistakes(host: object) -> Iterator[Mistake]:
         name = interface_name(rule, position + 1)
         first = numbers.setdefault(name, position + 1)
         if first != position + 1:
-            yield (*path, "name"), f"{name!r} is the name of interface {first} already"
+            sentence = f"{name!r} is already the name of interface {first}"
+            yield (*path, "name"), Sentence("name-repeated", sentence)
         match = rule.get("match")
         if match is None and "match" in rule:
             match = {}
@@ -203,8 +212,9 @@ def host_mistakes(host: object) -> Iterator[Mistake]:
 
 
 def never_winning_interfaces(host: HostPolicy) -> Iterator[Mistake]:
-    """Yield the interface rules that an earlier one certainly leaves nothing to, of the
-    first MOST_COMPARED.
+    """Yield the interface rules whose netdevs an earlier rule certainly names all.
+
+    Only the first MOST_COMPARED rules are compared.
     """
     rules = host.interfaces[:MOST_COMPARED]
     for position, later in enumerate(rules):
@@ -212,8 +222,11 @@ def never_winning_interfaces(host: HostPolicy) -> Iterator[Mistake]:
         if earlier is not None:
             yield (
                 ("host", "interfaces", position),
-                f"{later.name!r} never wins: {earlier.name!r} stands before it and "
-                "names all its netdevs; move it up, or remove it",
+                Sentence(
+                    "rule-never-wins",
+                    f"{later.name!r} never wins: {earlier.name!r} is before it and "
+                    "names all its netdevs; move it up, or remove it",
+                ),
             )
 
 
@@ -221,8 +234,11 @@ def _match_mistakes(match: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake
     if not match:
         yield (
             path,
-            "names nothing; write at least one key, such as link_layer: infiniband "
-            "for all InfiniBand ports",
+            Sentence(
+                "match-empty",
+                "names nothing; write at least one key, such as link_layer: infiniband "
+                "for all InfiniBand ports",
+            ),
         )
     device = match.get("device")
     if isinstance(device, str) and device:
@@ -237,14 +253,19 @@ def _match_mistakes(match: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake
                 yield (*path, key), mistake
 
 
-def _device_mistake(device: str) -> Optional[str]:
+def _device_mistake(device: str) -> Optional[Sentence]:
     port = re.fullmatch(r"([^/]+)/([0-9]+)", device)
     if port:
-        return f"{device!r} is a port; write device: {port[1]} and port: {port[2]}"
+        sentence = f"{device!r} is a port; write device: {port[1]} and port: {port[2]}"
+        return Sentence("device-is-port", sentence)
     if any(c == "/" or c.isspace() or not c.isprintable() for c in device):
-        return f"{device!r} has a character that no RDMA device's name has"
+        return Sentence(
+            "device-invalid",
+            f"{device!r} has a character that is not allowed in the name of an RDMA "
+            "device",
+        )
     if device.count("[") != device.count("]"):
-        return f"{device!r} has a bracket without its partner"
+        return Sentence("bracket-unmatched", f"{device!r} has an unmatched bracket")
     return glob_mistake(device)
 
 
@@ -256,7 +277,13 @@ def _layer_mistakes(
     places = [(*path, key) for key in _INFINIBAND_ONLY if rule.get(key)]
     places += [(*path, "match", key) for key in ("guid", "pkey") if match.get(key)]
     for place in places:
-        yield place, "is for InfiniBand, and match names Ethernet ports; remove it"
+        yield (
+            place,
+            Sentence(
+                "key-not-for-ethernet",
+                "is for InfiniBand, but match names Ethernet ports; remove it",
+            ),
+        )
 
 
 def _children_mistakes(
@@ -266,8 +293,11 @@ def _children_mistakes(
     if children and rule.get("partitions") == FOLLOW:
         yield (
             (*path, "partitions"),
-            f"{FOLLOW} makes the children of all partitions that the port is in; "
-            "remove it, or pkey_children",
+            Sentence(
+                "children-given-twice",
+                f"{FOLLOW} creates the children of all partitions of the port; "
+                "remove it, or pkey_children",
+            ),
         )
     own = match.get("pkey") if isinstance(match, dict) else None
     if not isinstance(own, str) or _refusal(pkey, own):
@@ -285,12 +315,19 @@ def _children_mistakes(
         if first != position + 1:
             yield (
                 place,
-                f"{text} is the partition of pkey_children[{first}] already",
+                Sentence(
+                    "pkey-repeated",
+                    f"{text} is the same partition as pkey_children[{first}]",
+                ),
             )
         elif own is not None and partition(pkey(own)) == partition(text):
             yield (
                 place,
-                f"{text} is the P_Key of match; a netdev has no child with its own",
+                Sentence(
+                    "pkey-of-match",
+                    f"{text} is the P_Key of match; a netdev cannot have a child with "
+                    "its own P_Key",
+                ),
             )
 
 
@@ -301,22 +338,31 @@ def _mode_mistakes(rule: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
     if mode == CONNECTED and rule.get("tso") == ON:
         yield (
             (*path, "tso"),
-            "connected mode has no TSO; write auto, or transport_mode: datagram",
+            Sentence(
+                "tso-in-connected-mode",
+                "connected mode has no TSO; write auto, or transport_mode: datagram",
+            ),
         )
     if mode != DATAGRAM or not isinstance(mtu, int) or isinstance(mtu, bool):
         return
     if mtu > _MAX_DATAGRAM_MTU:
         yield (
             (*path, "mtu"),
-            f"{mtu} is too much for datagram mode, which carries 4092 at most "
-            f"({_MAX_DATAGRAM_MTU} on Omni-Path); write auto, or transport_mode: "
-            "connected",
+            Sentence(
+                "mtu-too-large",
+                f"{mtu} is too large for datagram mode, whose limit is 4092 "
+                f"({_MAX_DATAGRAM_MTU} on Omni-Path); write auto, or transport_mode: "
+                "connected",
+            ),
         )
     elif isinstance(port_mtu, int) and mtu > port_mtu - _IPOIB_HEADER:
         yield (
             (*path, "mtu"),
-            f"{mtu} is too much for datagram mode with port_mtu: {port_mtu}, which "
-            f"carries {port_mtu - _IPOIB_HEADER}; write auto or less",
+            Sentence(
+                "mtu-too-large",
+                f"{mtu} is too large for datagram mode with port_mtu: {port_mtu}, "
+                f"whose limit is {port_mtu - _IPOIB_HEADER}; write auto or less",
+            ),
         )
 
 
@@ -342,7 +388,7 @@ def _names_all_of(earlier: InterfaceRule, later: InterfaceRule) -> bool:
 def _names_all_devices_of(earlier: Optional[str], later: Optional[str]) -> bool:
     if earlier in {None, "*", later}:
         return True
-    # Of two globs that differ nothing is certain.
+    # Two different globs cannot be compared.
     return (
         earlier is not None
         and later is not None
@@ -351,9 +397,9 @@ def _names_all_devices_of(earlier: Optional[str], later: Optional[str]) -> bool:
     )
 
 
-def _refusal(form: Callable[[str], str], text: str) -> Optional[str]:
+def _refusal(form: Callable[[str], str], text: str) -> Optional[Sentence]:
     try:
         form(text)
-    except ValueError as error:
-        return str(error)
+    except FormError as error:
+        return error.sentence
     return None

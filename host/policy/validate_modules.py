@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a schema cannot say about modules and their options. Pure, over the data as the
-file has it; a value of the wrong type is passed over, the schema has refused it.
+"""Validate kernel modules and their options beyond the schema. Pure.
+
+The functions work on the data of the file and skip values of the wrong type, which the
+schema refuses.
 """
 
 from __future__ import annotations
@@ -9,28 +11,29 @@ import re
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from ovirt_rdma.host.policy.diagnostics import KeyPath
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
 _OPTION = re.compile(r"[A-Za-z0-9_-]+")
-# modprobe joins lines at a backslash, and the kernel takes quotes off and ends a
-# value at a blank (lib/cmdline.c, next_arg).
+# modprobe joins lines at a backslash. The kernel removes quotes and ends a value at a
+# blank (lib/cmdline.c, next_arg).
 _VALUE = re.compile(r"[!-~]+")
 _MEANT_OTHERWISE = re.compile(r"[\"'\\]")
-# A longer text is refused by the kernel (kernel/params.c, param_set_charp).
+# The kernel refuses a longer text (kernel/params.c, param_set_charp).
 _MAX_VALUE = 1024
 
-# Aliases (net/sunrpc/xprtrdma/module.c): never seen as loaded, only the module is.
+# Aliases (net/sunrpc/xprtrdma/module.c): only the module itself is seen as loaded.
 _MODULE_OF = {"xprtrdma": "rpcrdma", "svcrdma": "rpcrdma", "rpcrdma6": "rpcrdma"}
 
 
 def kernel_name(text: str) -> str:
-    """Return a module's or an option's name as the kernel has it: with ``_`` for -."""
+    """Return the name of a module or option as in the kernel: with ``_`` for ``-``."""
     return text.replace("-", "_")
 
 
-def module_mistakes(modules: object) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the place and the sentence of every mistake in ``host.modules``."""
+def module_mistakes(modules: object) -> Iterator[Mistake]:
+    """Yield every mistake in ``host.modules``."""
     numbers: dict[str, int] = {}
     for position, text in enumerate(modules if isinstance(modules, list) else []):
         if not isinstance(text, str) or not text:
@@ -43,11 +46,12 @@ def module_mistakes(modules: object) -> Iterator[tuple[KeyPath, str]]:
         name = kernel_name(text)
         first = numbers.setdefault(name, position + 1)
         if first != position + 1:
-            yield path, f"{name} is modules[{first}] already"
+            sentence = f"{name} is already in the list, as modules[{first}]"
+            yield path, Sentence("module-repeated", sentence)
 
 
-def module_option_mistakes(options: object) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the place and the sentence of every mistake in ``host.module_options``."""
+def module_option_mistakes(options: object) -> Iterator[Mistake]:
+    """Yield every mistake in ``host.module_options``."""
     written: dict[str, str] = {}
     for module, values in _items(options):
         path: KeyPath = ("host", "module_options", module)
@@ -59,8 +63,11 @@ def module_option_mistakes(options: object) -> Iterator[tuple[KeyPath, str]]:
             if not _OPTION.fullmatch(name):
                 yield (
                     (*path, name),
-                    f"{name!r} is not an option's name; "
-                    "allowed: letters, digits, '_', '-'",
+                    Sentence(
+                        "option-name-invalid",
+                        f"{name!r} is not an option's name; "
+                        "allowed: letters, digits, '_', '-'",
+                    ),
                 )
             else:
                 twice = _twice(name, names)
@@ -71,33 +78,42 @@ def module_option_mistakes(options: object) -> Iterator[tuple[KeyPath, str]]:
                 yield (*path, name), mistake
 
 
-def _module_mistake(text: str) -> Optional[str]:
+def _module_mistake(text: str) -> Optional[Sentence]:
     file = re.fullmatch(r"(.+?)\.ko(\.\w+)?", text)
     if file:
-        return f"{text!r} is a file; write the module's name: {file[1]}"
+        sentence = f"{text!r} is a file; write the module's name: {file[1]}"
+        return Sentence("module-name-is-file", sentence)
     if not _MODULE.fullmatch(text):
-        return f"{text!r} is not a module's name; allowed: letters, digits, '_', '-'"
+        return Sentence(
+            "module-name-invalid",
+            f"{text!r} is not a module's name; allowed: letters, digits, '_', '-'",
+        )
     module = _MODULE_OF.get(text)
     if module:
-        return f"{text} is another name of the module {module}; write {module}"
+        sentence = f"{text} is an alias of the module {module}; write {module}"
+        return Sentence("module-name-is-alias", sentence)
     return None
 
 
-def _twice(text: str, written: dict[str, str]) -> Optional[str]:
+def _twice(text: str, written: dict[str, str]) -> Optional[Sentence]:
     first = written.setdefault(kernel_name(text), text)
-    return None if first == text else f"is the same as {first}, which is given already"
+    if first == text:
+        return None
+    return Sentence("key-repeated", f"is the same as {first}, which is already given")
 
 
-def _value_mistake(value: str) -> Optional[str]:
+def _value_mistake(value: str) -> Optional[Sentence]:
     if not value:
         return None
     if not _VALUE.fullmatch(value) or _MEANT_OTHERWISE.search(value):
-        return (
-            f"{value!r} cannot be a module option here; allowed: one line of ASCII "
-            "without blanks, quotes and backslashes"
+        return Sentence(
+            "option-value-invalid",
+            f"{value!r} is not allowed as the value of a module option; allowed: one "
+            "line of ASCII without blanks, quotes and backslashes",
         )
     if len(value) > _MAX_VALUE:
-        return f"is too long; allowed: {_MAX_VALUE} characters"
+        sentence = f"is too long; allowed: {_MAX_VALUE} characters"
+        return Sentence("option-value-too-long", sentence)
     return None
 
 

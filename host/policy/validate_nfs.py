@@ -1,16 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Validate the ``nfs:`` part beyond the schema. Pure.
+"""Validate the ``nfs:`` part beyond the schema: servers, paths, globs, options. Pure.
 
-What a glob may not say, as fnmatch reads it. Pure.
-
-Which mount options a policy may carry. Pure.
-
-What a rule's ``server:`` may be, and which of two patterns names more. Pure.
-
-What a schema cannot say about the ``nfs:`` part, and which rules never win.
-
-Pure, over the data as the file has it. A value of the wrong type is passed over
-here: the schema has refused it already.
+It also finds rules that never win. The functions work on the data of the file and
+skip values of the wrong type, which the schema refuses.
 """
 
 from __future__ import annotations
@@ -21,8 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy.diagnostics import KeyPath
+from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.model import (
     TRANSPORTS,
     NfsRule,
@@ -33,37 +26,38 @@ from ovirt_rdma.host.policy.model import (
     server_match,
 )
 
-# A set of characters: a ] that comes first is one of them.
+# A set of characters; a ] at its start belongs to it.
 _SET = re.compile(r"\[!?(\]?[^]]*)\]")
 _RANGE = re.compile(r"(.)-(.)", re.DOTALL)
 
 
-def glob_mistake(glob: str) -> Optional[str]:
-    """Return a sentence where a range such as ``[z-a]`` ends before it begins.
+def glob_mistake(glob: str) -> Optional[Sentence]:
+    """Return a sentence if a range such as ``[z-a]`` ends before it begins.
 
-    On Python 3.9 fnmatch cannot read it at all, later ones match nothing.
+    fnmatch of Python 3.9 raises an error for it; later versions match nothing.
     """
     for characters in _SET.findall(glob):
         for first, last in _RANGE.findall(characters):
             if first > last:
-                return (
-                    f"{glob!r} has a range that ends before it begins: {first}-{last}"
+                return Sentence(
+                    "glob-range-invalid",
+                    f"{glob!r} has a range that ends before it begins: {first}-{last}",
                 )
     return None
 
 
-_BY_TRANSPORT = "say it with transport:"
-_BY_PORT = "say it with port:"
+_BY_TRANSPORT = "use the key transport"
+_BY_PORT = "use the key port"
 _BY_PROGRAM = "ovirt-rdma sets it for every export that a rule names"
 _BY_DOMAIN = (
     "set it in the storage domain (NFS version, retransmissions, timeout), "
     "the engine sends it"
 )
-_BY_MOUNT = "mount.nfs finds it out"
+_BY_MOUNT = "mount.nfs determines it"
 _BY_ENGINE = "it is a field of the engine's storage connection"
 
-# What owns an option that a policy must not carry. The engine's words are its
-# NFS_MANAGED_OPTIONS (ConnectStorageToVdsCommand).
+# Options that a policy must not have, and where each is set instead. The engine's are
+# its NFS_MANAGED_OPTIONS (ConnectStorageToVdsCommand).
 _OWNED_ELSEWHERE = {
     **dict.fromkeys(
         ("proto", "rdma", "rdma6", "tcp", "tcp6", "udp", "udp6"), _BY_TRANSPORT
@@ -82,31 +76,40 @@ _VERSION_WORD = re.compile(r"v[2-4](\.\d+)?")
 _MAX_NCONNECT = 16
 
 
-def option_mistakes(options: str) -> Iterator[str]:
-    """Yield a sentence for everything in ``options`` that a policy may not say."""
+def option_mistakes(options: str) -> Iterator[Sentence]:
+    """Yield a sentence for each option that is malformed or not for a policy."""
     if not options:
         return
     if options.count('"') % 2:
-        yield "has a quote without its partner"
+        yield Sentence("quote-unmatched", "has an unmatched quote")
     seen: set[str] = set()
     for item in options.split(","):
         name, _, value = item.partition("=")
         if not item:
-            yield "has an empty item; write a,b with single commas between options"
+            yield Sentence(
+                "option-empty",
+                "has an empty item; write a,b with single commas between options",
+            )
             continue
         if any(c.isspace() or not c.isprintable() for c in item):
-            yield f"{item!r} has a blank in it; write a,b without blanks"
+            sentence = f"{item!r} has a blank in it; write a,b without blanks"
+            yield Sentence("option-has-blank", sentence)
             continue
         if name in seen:
-            yield f"{name} is given twice, and only the last would count"
+            sentence = f"{name} is given twice, and only the last one would be used"
+            yield Sentence("option-repeated", sentence)
         seen.add(name)
         owner = _OWNED_ELSEWHERE.get(name)
         if _VERSION_WORD.fullmatch(name):
             owner = _BY_DOMAIN
         if owner:
-            yield f"{name} is not for a policy; {owner}"
+            sentence = f"{name} is not allowed in a policy; {owner}"
+            yield Sentence("option-not-for-policy", sentence)
         elif name == "nconnect" and not _is_connection_count(value):
-            yield f"{item} is out of range; allowed: nconnect=1 to {_MAX_NCONNECT}"
+            yield Sentence(
+                "value-out-of-range",
+                f"{item} is out of range; allowed: nconnect=1 to {_MAX_NCONNECT}",
+            )
 
 
 def _is_connection_count(text: str) -> bool:
@@ -118,11 +121,12 @@ _DIGITS_AND_DOTS = re.compile(r"[0-9.]+")
 _NAME_OR_GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
 
-def server_mistake(server: str) -> Optional[str]:
-    """Return a sentence where no export's server can be meant by ``server``."""
+def server_mistake(server: str) -> Optional[Sentence]:
+    """Return a sentence if ``server`` cannot match the server of any export."""
     if "%" in server and network_of(server) is not None:
         address = server.partition("%")[0]
-        return f"{server!r} has a zone; write {address}, it names every zone's"
+        sentence = f"{server!r} has a zone; write {address}, which matches every zone"
+        return Sentence("server-has-zone", sentence)
     if network_of(server) is not None:
         return None
     return _export_mistake(server) or _number_mistake(server) or _name_mistake(server)
@@ -131,7 +135,7 @@ def server_mistake(server: str) -> Optional[str]:
 def names_all_servers_of(earlier: str, later: str) -> bool:
     """Whether ``earlier`` certainly names every server that ``later`` names.
 
-    Two globs that differ are never certain.
+    Two different globs cannot be compared.
     """
     if earlier == "*":
         return True
@@ -148,54 +152,62 @@ def names_all_servers_of(earlier: str, later: str) -> bool:
     return bool(server_match(earlier, Export(later, "/")))
 
 
-def _export_mistake(server: str) -> Optional[str]:
+def _export_mistake(server: str) -> Optional[Sentence]:
     if ":/" in server:
         name, _, path = server.partition(":/")
-        return f"{server!r} is a whole export; write server: {name} and path: /{path}"
+        return Sentence(
+            "server-is-export",
+            f"{server!r} is a whole export; write server: {name} and path: /{path}",
+        )
     inner = server[1:-1]
     if server.startswith("[") and server.endswith("]") and ":" in inner:
-        return f"{server!r} has brackets; write the address without them: {inner}"
+        sentence = f"{server!r} has brackets; write the address without them: {inner}"
+        return Sentence("server-in-brackets", sentence)
     return None
 
 
-def _number_mistake(server: str) -> Optional[str]:
+def _number_mistake(server: str) -> Optional[Sentence]:
     if "/" in server:
         try:
-            meant = ipaddress.ip_network(server, strict=False)
+            network = ipaddress.ip_network(server, strict=False)
         except ValueError:
-            return f"{server!r} is not a network; allowed: 10.20.0.0/24, fd00::/64"
+            sentence = f"{server!r} is not a network; allowed: 10.20.0.0/24, fd00::/64"
+            return Sentence("server-invalid", sentence)
         address = server.partition("/")[0]
-        return (
+        return Sentence(
+            "server-address-in-network",
             f"{server!r} is an address inside a network; "
-            f"write {meant} for the network or {address} for the address"
+            f"write {network} for the network or {address} for the address",
         )
     if ":" in server:
-        return (
+        return Sentence(
+            "server-invalid",
             f"{server!r} is not an IPv6 address; allowed: an address such as fd00::1 "
-            "or a network such as fd00::/64 (no globs in IPv6)"
+            "or a network such as fd00::/64 (no globs in IPv6)",
         )
     if _DIGITS_AND_DOTS.fullmatch(server):
-        return (
+        return Sentence(
+            "server-invalid",
             f"{server!r} is not an IPv4 address; allowed: an address, "
-            "a network such as 10.20.0.0/24 or a glob such as 10.20.*"
+            "a network such as 10.20.0.0/24 or a glob such as 10.20.*",
         )
     return None
 
 
-def _name_mistake(server: str) -> Optional[str]:
+def _name_mistake(server: str) -> Optional[Sentence]:
     if not _NAME_OR_GLOB.fullmatch(server):
-        return (
-            f"{server!r} has a character that no host name has; allowed: letters, "
-            "digits, '.', '-', '_' and the glob characters * ? [ ]"
+        return Sentence(
+            "server-invalid",
+            f"{server!r} has a character that is not allowed in a host name; allowed: "
+            "letters, digits, '.', '-', '_' and the glob characters * ? [ ]",
         )
     if server.count("[") != server.count("]"):
-        return f"{server!r} has a bracket without its partner"
+        return Sentence("bracket-unmatched", f"{server!r} has an unmatched bracket")
     return glob_mistake(server)
 
 
-Mistake = tuple[KeyPath, str]
-
-# Looking for rules that never win takes the square of their number: 1.5 s for these.
+# The time to find rules that never win grows with the square of their number: 1.5 s for
+# this many.
 MOST_COMPARED = 1000
 
 
@@ -205,7 +217,7 @@ def rule_name(rule: Mapping[str, Any], number: int) -> str:
 
 
 def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
-    """Yield the place and the sentence of every mistake in the ``nfs:`` part."""
+    """Yield every mistake in the ``nfs:`` part."""
     if not isinstance(nfs, dict):
         return
     defaults = _mapping(nfs.get("defaults"))
@@ -219,19 +231,24 @@ def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
         name = rule_name(item, position + 1)
         first = numbers.setdefault(name, position + 1)
         if first != position + 1:
-            yield (*path, "name"), f"{name!r} is the name of rule {first} already"
+            sentence = f"{name!r} is already the name of rule {first}"
+            yield (*path, "name"), Sentence("name-repeated", sentence)
         if "transport" not in item and "transport" not in defaults:
             yield (
                 (*path, "transport"),
-                "is missing here and in nfs.defaults; allowed: "
-                + ", ".join(TRANSPORTS),
+                Sentence(
+                    "key-missing",
+                    "is missing here and in nfs.defaults; allowed: "
+                    + ", ".join(TRANSPORTS),
+                ),
             )
         yield from _rule_mistakes(item, path)
 
 
 def never_winning(policy: Policy) -> Iterator[Mistake]:
-    """Yield the rules that an earlier rule certainly leaves nothing to; each of the
-    first MOST_COMPARED is held against all before it.
+    """Yield the rules whose exports an earlier rule certainly names all.
+
+    Each of the first MOST_COMPARED rules is compared with all before it.
     """
     rules = policy.nfs.rules[:MOST_COMPARED]
     for position, later in enumerate(rules):
@@ -239,8 +256,11 @@ def never_winning(policy: Policy) -> Iterator[Mistake]:
         if earlier is not None:
             yield (
                 ("nfs", "rules", position),
-                f"{later.name!r} never wins: {earlier.name!r} stands before it and "
-                "names all its exports; move it up, or remove it",
+                Sentence(
+                    "rule-never-wins",
+                    f"{later.name!r} never wins: {earlier.name!r} is before it and "
+                    "names all its exports; move it up, or remove it",
+                ),
             )
 
 
@@ -265,21 +285,23 @@ def _options_mistakes(keys: Mapping[str, Any], path: KeyPath) -> Iterator[Mistak
             yield (*path, "options"), sentence
 
 
-def _path_mistake(glob: str) -> Optional[str]:
+def _path_mistake(glob: str) -> Optional[Sentence]:
     if glob[0] != "/" and not is_glob(glob[0]):
-        return f"{glob!r} names no export: a path starts with /"
+        sentence = f"{glob!r} names no export: a path starts with /"
+        return Sentence("path-not-absolute", sentence)
     mistake = glob_mistake(glob)
     if mistake:
         return mistake
     normal = posixpath.normpath(glob)
     normal = "/" + normal.lstrip("/") if glob[0] == "/" else normal
     if normal != glob:
-        return f"{glob!r} names no export: exports are normalised; write {normal}"
+        sentence = f"{glob!r} names no export: exports are normalised; write {normal}"
+        return Sentence("path-not-normalised", sentence)
     return None
 
 
 def _names_all_of(earlier: NfsRule, later: NfsRule) -> bool:
-    # A glob names more than its own text; of two that differ nothing is certain.
+    # A glob names more than its own text. Two different globs cannot be compared.
     if is_glob(later.path):
         paths = earlier.path in {"*", later.path}
     else:

@@ -1,16 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""YAML text with source positions and diagnostics.
+"""Read YAML text as plain data, with the line and the original text of every value.
 
-Values of a policy file that count as they are written, whatever YAML makes of them.
-
-YAML 1.1 takes ``pci: 04:00.0`` for the number 240 and ``tso: on`` for true. Where the
-schema says ``as_written``, the value is the text that stands in the file. Elsewhere a
-number that YAML takes for another one (``mtu: 02044`` is 1060) is a mistake.
-
-YAML text as plain data in which every value knows its line.
-
-Only plain YAML: aliases, tags and repeated keys are mistakes here, because
-each makes a policy mean something else than what it looks like.
+YAML 1.1 reads ``pci: 04:00.0`` as the number 240 and ``tso: on`` as true. Where the
+schema has ``as_written``, the value is the text from the file. Elsewhere a number that
+YAML reads as another one (``mtu: 02044`` is 1060) is a mistake. Aliases, tags and
+repeated keys are mistakes too: with them a policy does not mean what it shows.
 """
 
 from __future__ import annotations
@@ -22,19 +16,20 @@ from typing import Any, Optional
 
 import yaml
 
-from ovirt_rdma.host.policy.diagnostics import KeyPath, Remark, key_text
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake, Remark, key_text
 
-# Octal, hexadecimal and base 60 are left out, and 2_044.
+# Not octal, hexadecimal, base 60 or 2_044.
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
 
 
 def as_written(
     data: Any, schema: dict[str, Any], texts: dict[KeyPath, str], path: KeyPath = ()
 ) -> Any:
-    """Return ``data`` with its texts from the file where ``schema`` wants them.
+    """Return ``data`` with the text from the file for each ``as_written`` value.
 
-    ``texts`` says how each value is written. Nothing stays nothing: a key without a
-    value is not an empty text.
+    ``texts`` has the text of each value. A key without a value keeps None, which is not
+    an empty text.
     """
     if schema.get("as_written"):
         return data if data is None else texts.get(path, data)
@@ -56,9 +51,9 @@ def as_written(
 
 def misread_numbers(
     data: Any, texts: dict[KeyPath, str], path: KeyPath = ()
-) -> Iterator[tuple[KeyPath, str]]:
-    """Yield place and sentence of each number in ``data`` that is not written in
-    decimal; ``texts`` says how each is written.
+) -> Iterator[Mistake]:
+    """Yield a mistake for each number in ``data`` that is not written in decimal;
+    ``texts`` has the text of each value.
     """
     if isinstance(data, dict):
         for key, value in data.items():
@@ -69,7 +64,8 @@ def misread_numbers(
     elif isinstance(data, (int, float)) and not isinstance(data, bool):
         text = texts[path]
         if not _DECIMAL.fullmatch(text):
-            yield path, f"{text} is {data} to YAML; write the number in plain decimal"
+            sentence = f"YAML reads {text} as {data}; write the number in plain decimal"
+            yield path, Sentence("number-misread", sentence)
 
 
 _QUOTES = "a value that starts with *, & or ! needs quotes"
@@ -77,8 +73,10 @@ _QUOTES = "a value that starts with *, & or ! needs quotes"
 
 @dataclass
 class YamlDocument:
-    """``data`` is None for an empty document. ``lines`` and ``texts`` say for each
-    value where its key (or list item) starts and, for scalars, how it is written.
+    """A YAML document; ``data`` is None for an empty one.
+
+    ``lines`` has the line where the key or list item of each value starts, ``texts``
+    the text of each scalar.
     """
 
     data: Any = None
@@ -87,29 +85,33 @@ class YamlDocument:
     mistakes: list[Remark] = field(default_factory=list)
 
     def line(self, path: KeyPath) -> int:
-        """Return the line of ``path``, or of what contains it where it is absent."""
+        """Return the line of ``path``; if it is absent, that of its nearest parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def read_yaml(text: str) -> YamlDocument:
-    """Read one YAML document; never raises, what is wrong is in ``mistakes``.
+    """Read one YAML document. Never raises; the errors are in ``mistakes``.
 
-    After a mistake of syntax there is no data; after others there is, without
-    the keys concerned, so that the rest can be judged too.
+    After a syntax error there is no data. After other mistakes the data lacks the keys
+    concerned, so that the rest can be validated.
     """
     document = YamlDocument()
     try:
         node = _composed(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        sentence = f"the character U+{error.character:04X} is not allowed in YAML"
+        sentence = Sentence(
+            "yaml-character-invalid",
+            f"the character U+{error.character:04X} is not allowed in YAML",
+        )
         document.mistakes.append(Remark(line, "", sentence))
     except yaml.MarkedYAMLError as error:
         document.mistakes.append(_syntax_mistake(error))
     except RecursionError:
-        document.mistakes.append(Remark(None, "", "it is nested too deeply"))
+        sentence = Sentence("yaml-too-deep", "it is nested too deeply")
+        document.mistakes.append(Remark(None, "", sentence))
     else:
         if node is not None:
             document.data = _value(node, (), document)
@@ -121,14 +123,14 @@ def _composed(text: str) -> Optional[yaml.Node]:
     try:
         return loader.get_single_node()
     except (ValueError, OverflowError):
-        # PyYAML's int() and chr(), of "\UFFFFFFFF" and of %YAML with 5000 digits.
+        # From int() and chr() in PyYAML: "\UFFFFFFFF", or %YAML with 5000 digits.
         raise yaml.scanner.ScannerError(
             None, None, "a number is too large", loader.get_mark()
         ) from None
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Composes nodes without aliases and without explicit tags."""
+    """Compose nodes; refuse aliases and explicit tags."""
 
     def compose_node(
         self, parent: Optional[yaml.Node], index: Any
@@ -145,19 +147,20 @@ class _PlainLoader(yaml.SafeLoader):
 def _syntax_mistake(error: yaml.MarkedYAMLError) -> Remark:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
-    sentence = f"not valid YAML: {error.problem or error.context}"
+    id, sentence = "yaml-invalid", f"not valid YAML: {error.problem or error.context}"
     if isinstance(error, yaml.composer.ComposerError):
         if error.context:
+            id = "yaml-second-document"
             sentence = "a second YAML document starts here; allowed: one"
         else:
-            sentence = str(error.problem)
+            id, sentence = "yaml-alias-or-tag", str(error.problem)
     elif error.context == "while scanning an alias":
         sentence += f"; {_QUOTES}"
     elif error.problem == "mapping values are not allowed here":
         sentence += "; check the indentation, and quote a value with a colon at its end"
     elif error.problem and "cannot start any token" in error.problem:
-        sentence += "; indent with blanks only, and quote a value that starts so"
-    return Remark(line, "", sentence)
+        sentence += "; indent with blanks only, and quote a value that starts with it"
+    return Remark(line, "", Sentence(id, sentence))
 
 
 def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
@@ -173,9 +176,12 @@ def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
     try:
         return yaml.constructor.SafeConstructor().construct_object(node)
     except (ValueError, OverflowError, yaml.constructor.ConstructorError):
-        # YAML 1.1 takes 2001-13-45 for a date, 0b_ for a number, 1:1:1.5 for one to
-        # the base 60 (however long), = for a default.
-        sentence = f"{node.value!r} is not plain text in YAML; write it in quotes"
+        # YAML 1.1 reads 2001-13-45 as a date, 0b_ as a number, 1:1:1.5 as a number to
+        # the base 60 (of any length), = as a default.
+        sentence = Sentence(
+            "value-not-plain",
+            f"{node.value!r} is not plain text in YAML; write it in quotes",
+        )
         document.mistakes.append(Remark(document.line(path), key_text(path), sentence))
         return node.value
 
@@ -188,16 +194,21 @@ def _mapping(
         line = key_node.start_mark.line + 1
         if key_node.tag != "tag:yaml.org,2002:str":
             shown = f"the key {key_node.value}" if _is_scalar(key_node) else "a key"
-            sentence = f"{shown} is not text; write it in quotes"
+            sentence = Sentence(
+                "key-not-text", f"{shown} is not text; write it in quotes"
+            )
             document.mistakes.append(Remark(line, key_text(path), sentence))
             continue
-        here = (*path, key_node.value)
+        key_path = (*path, key_node.value)
         if key_node.value in data:
-            sentence = f"is given twice, first in line {document.lines[here]}"
-            document.mistakes.append(Remark(line, key_text(here), sentence))
+            sentence = Sentence(
+                "key-repeated",
+                f"is given twice, first in line {document.lines[key_path]}",
+            )
+            document.mistakes.append(Remark(line, key_text(key_path), sentence))
             continue
-        document.lines[here] = line
-        data[key_node.value] = _value(value_node, here, document)
+        document.lines[key_path] = line
+        data[key_node.value] = _value(value_node, key_path, document)
     return data
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Running the tools that know what no file tells, such as ``ip`` and ``rdma``."""
+"""Run the host's tools, such as ``ip`` and ``rdma``, with a timeout."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 Runner = Callable[[Sequence[str]], str]
-"""Runs an argument vector, returns its stdout, or raises CommandFailed."""
+"""Runs an argument vector; returns its stdout or raises CommandFailed."""
 
 TIMEOUT_S = 5.0
-# For a killed command to go; one that waits in the kernel, as for the lock that all
-# netdevs share, goes only when that comes back.
+# Wait this long for a killed command. One that waits in the kernel, for example for the
+# lock that all netdevs share, ends only after that wait.
 _GONE_S = 0.5
-# Never the caller's PATH: the reader also runs as root, inside vdsmd.
+# Never the caller's PATH: this also runs as root and inside vdsmd.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
 class CommandFailed(Exception):
-    """The command gave no result; ``str()`` is its own last words, or why it did
-    not run. ``returncode`` is None where it did not run or did not end.
+    """The command failed; ``str()`` is the last line of its stderr, or why it did not
+    start. ``returncode`` is None if it did not start or did not end.
     """
 
-    def __init__(self, words: str, returncode: Optional[int] = None) -> None:
-        super().__init__(words)
+    def __init__(self, reason: str, returncode: Optional[int] = None) -> None:
+        super().__init__(reason)
         self.returncode = returncode
 
 
 class NoAnswer(CommandFailed):
-    """The command did not end in time and was killed."""
+    """The command did not end before the timeout and was killed."""
 
 
 class NotInstalled(CommandFailed):
@@ -42,12 +42,12 @@ def run_command(
     argv: Sequence[str], timeout_s: float = TIMEOUT_S, *, own_session: bool = False
 ) -> str:
     """Run ``argv`` with a fixed environment for at most ``timeout_s`` seconds. With
-    ``own_session`` a terminal's Ctrl-C and hang-up do not reach it.
+    ``own_session``, Ctrl-C and the hang-up of a terminal do not reach it.
 
-    Returns stdout; raises CommandFailed, or NoAnswer at the time limit. The output
-    may hold any bytes, so they are decoded with surrogateescape.
+    Returns stdout. Raises CommandFailed, or NoAnswer after the timeout. The output may
+    have any bytes and is decoded with surrogateescape.
     """
-    import subprocess  # noqa: PLC0415  (what only parses facts need not pay for it)
+    import subprocess  # noqa: PLC0415  (code that only parses facts does not need it)
 
     try:
         process = subprocess.Popen(
@@ -70,17 +70,17 @@ def run_command(
             raise NoAnswer(f"no answer within {timeout_s:g} s") from None
         raise
     if process.returncode:
-        words = err.decode("utf-8", "surrogateescape").strip()
-        last = words.splitlines()[-1] if words else f"exit status {process.returncode}"
+        text = err.decode("utf-8", "surrogateescape").strip()
+        last = text.splitlines()[-1] if text else f"exit status {process.returncode}"
         raise CommandFailed(last, process.returncode)
     return out.decode("utf-8", "surrogateescape")
 
 
 def _end(process: Popen[bytes]) -> None:
-    """Kill a process, and wait for it no longer than _GONE_S (``subprocess.run`` would
-    wait for ever).
+    """Kill a process and wait for it for _GONE_S at most (``subprocess.run`` would wait
+    without limit).
     """
-    import contextlib  # noqa: PLC0415  (subprocess has it)
+    import contextlib  # noqa: PLC0415  (subprocess imports it)
     import subprocess  # noqa: PLC0415
 
     process.kill()

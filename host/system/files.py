@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Write files atomically, and remove what a killed write left.
+"""Write files atomically, and remove unfinished files of killed writes.
 
-Write a file so that a reader sees the old content or the new, never a part; and take
-away what such a write left that was killed.
-
-A file that is being written stands beside its place, locked by its writer (flock(2)).
-The lock ends with the process, so one that is not locked has no writer any more; a
-process id or an age would not tell that.
-
-Make a folder together with what we put into it, so that it is never seen empty.
+A reader sees the old content or the new, never a part. The new file is written beside
+the old one, and its writer locks it (flock(2)). The lock ends with the process, so an
+unlocked file has no writer any more; a process id or an age could not prove that. A
+folder can be created together with its content, so that it is never seen empty.
 """
 
 from __future__ import annotations
@@ -24,23 +20,23 @@ import tempfile
 from pathlib import Path
 from typing import Callable
 
-# No name that an editor gives, or a person to a copy; and none that ends in .conf.
+# Editors and people do not use this suffix, and it does not end in .conf.
 _SUFFIX = ".ovirt-rdma"
 # The eight characters are tempfile's.
 _UNFINISHED = re.compile(r"\.(.+)\.[a-z0-9_]{8}" + re.escape(_SUFFIX), re.DOTALL)
 
 
 class NotDurable(OSError):
-    """The file is written and in its place, but the disk has not confirmed the folder's
-    entry: after a power cut the earlier file may be there again.
+    """The file was replaced, but the entry of the folder may not be on disk: after a
+    power cut the earlier file may be back.
     """
 
     def __init__(self, error: OSError) -> None:
-        words = (
-            "it is in its place now, but may be the earlier one after a power cut: "
+        reason = (
+            "it was replaced, but the earlier one may be back after a power cut: "
             f"{error.strerror or error}"
         )
-        super().__init__(error.errno, words, error.filename)
+        super().__init__(error.errno, reason, error.filename)
 
 
 def write_atomically(
@@ -48,11 +44,11 @@ def write_atomically(
 ) -> None:
     """Replace ``path`` by a file with ``data`` and the permission bits ``mode``.
 
-    The bits are set whatever the umask is. Data and directory entry are on disk
-    when this returns. On failure the old file is untouched, nothing is left
-    beside it, and the OSError is raised; NotDurable alone comes after the change. A
-    symlink at ``path`` is replaced. Without ``replace``, FileExistsError is raised
-    where there is something already. What killed writes left in the folder goes.
+    The umask is ignored. Data and directory entry are on disk on return. After a
+    failure the old file is unchanged, nothing is left beside it, and the OSError is
+    raised; only NotDurable is raised after the change. A symlink at ``path`` is
+    replaced. Without ``replace``, FileExistsError is raised if ``path`` exists.
+    Unfinished files of killed writes in the folder are removed.
     """
     remove_unfinished(path.parent)
     descriptor, temporary = _locked_beside(path)
@@ -82,10 +78,10 @@ def _locked_beside(path: Path) -> tuple[int, Path]:
         descriptor, name = tempfile.mkstemp(_SUFFIX, f".{path.name}.", path.parent)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # somebody is about to remove it as left over
+        except BlockingIOError:  # another process is removing it as unfinished
             os.close(descriptor)
             continue
-        except OSError:  # no locks here, so nobody can take it for left over either
+        except OSError:  # without locks nobody removes unfinished files either
             pass
         if os.fstat(descriptor).st_nlink:
             return descriptor, Path(name)
@@ -93,8 +89,8 @@ def _locked_beside(path: Path) -> tuple[int, Path]:
 
 
 def unfinished_files(path: Path) -> list[Path]:
-    """Return what stands beside ``path`` of a :func:`write_atomically` that was killed,
-    or is at work.
+    """Return the files beside ``path`` of a :func:`write_atomically` that was killed or
+    is still running.
     """
     if not path.parent.is_dir():
         return []
@@ -104,8 +100,10 @@ def unfinished_files(path: Path) -> list[Path]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed writes of this user left in ``folder``: regular files with our
-    kind of name. Never raises; what cannot be removed stays.
+    """Remove unfinished files of killed writes of this user in ``folder``.
+
+    Only regular files with our form of name are removed. Never raises; a file that
+    cannot be removed stays.
     """
     with contextlib.suppress(OSError):
         for path in _unfinished(folder):
@@ -123,15 +121,15 @@ def _unfinished(folder: Path) -> list[Path]:
 
 
 def _target(name: str) -> str:
-    found = _UNFINISHED.fullmatch(name)
-    return found[1] if found else ""
+    match = _UNFINISHED.fullmatch(name)
+    return match[1] if match else ""
 
 
 def _remove_if_left_over(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = os.fstat(descriptor)
-        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
     finally:
@@ -139,7 +137,7 @@ def _remove_if_left_over(path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Put the entries of ``directory`` on disk: files made, renamed or removed."""
+    """Write the entries of ``directory`` to disk: created, renamed, removed files."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -148,35 +146,35 @@ def sync_directory(directory: Path) -> None:
 
 
 def how_to_mend(error: OSError, path: Path) -> str:
-    """Return what to do where ``path`` cannot be written because of ``error``."""
+    """Return the fix for ``error`` from an attempt to write ``path``."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return "run this command as root"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"make room on the file system of {path.parent}"
+        return f"free space on the file system of {path.parent}"
     if error.errno == errno.EROFS:
         return f"the file system of {path.parent} is read-only: make it writable"
     if error.errno == errno.EIO:
-        return f"the disk of {path.parent} fails: look into journalctl -k"
-    return f"look at {path.parent}: it should be a folder that root may write to"
+        return f"check the disk of {path.parent}, which has errors: journalctl -k"
+    return f"check {path.parent}: it must be a folder that root can write to"
 
 
 def unfinished(folder: Path) -> Path:
-    """Return where ``folder`` is while it is being made; a kill leaves it there."""
+    """Return the path of ``folder`` while it is created; a killed run leaves it."""
     return folder.with_name(f".{folder.name}.ovirt-rdma")
 
 
 def make_in_folder(path: Path, make: Callable[[Path], None]) -> None:
-    """Call ``make`` to make something at ``path``; its folder, if there is none, comes
-    with it at once.
+    """Call ``make`` to create ``path``, atomically together with its folder if the
+    folder is missing.
     """
     folder = path.parent
     if folder.is_dir():
         make(path)
         return
-    fresh = unfinished(folder)
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    fresh.chmod(0o755)
-    make(fresh / path.name)
-    fresh.rename(folder)
+    temporary = unfinished(folder)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    temporary.chmod(0o755)
+    make(temporary / path.name)
+    temporary.rename(folder)
     sync_directory(folder.parent)

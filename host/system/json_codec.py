@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read JSON strictly; dataclasses to JSON and back.
+"""Read JSON strictly, and convert frozen dataclasses to JSON values and back.
 
-Reading JSON that others wrote, strictly: whatever is wrong with it is a sentence.
-
-Frozen dataclasses as JSON values and back, strictly: facts files, plan files.
-
-Fields are strings, numbers, booleans, Optional, ``tuple[X, ...]`` and dataclasses.
+Facts files and plan files are read with it; each error is a sentence. Fields are
+strings, numbers, booleans, Optional, ``tuple[X, ...]`` and dataclasses.
 """
 
 from __future__ import annotations
@@ -31,19 +28,19 @@ from typing import (
 
 from ovirt_rdma.host.system.safe_file import read_named
 
-# More than any 64-bit number has. Python refuses 4301 digits, but not everywhere, and
-# what is computed of 4300 of them.
+# More digits than any 64-bit number has. Python's own limit is 4300 digits, but not for
+# all operations.
 _MOST_DIGITS = 20
 
 
 class UnreadableJson(Exception):
-    """The file gives no JSON value; the text goes on from the file's name.
+    """The file has no valid JSON value; the text is a clause after the file's name.
 
-    ``is_file`` says whether it could be read at all.
+    ``is_file`` is false if the file could not be read.
     """
 
-    def __init__(self, words: str, *, is_file: bool = True) -> None:
-        super().__init__(words)
+    def __init__(self, reason: str, *, is_file: bool = True) -> None:
+        super().__init__(reason)
         self.is_file = is_file
 
 
@@ -56,16 +53,18 @@ def read_json(
     try:
         text = read(path).decode("utf-8")
     except OSError as e:
-        words = f"cannot be read: {e.strerror or e}"
-        raise UnreadableJson(words, is_file=False) from None
+        reason = f"cannot be read: {e.strerror or e}"
+        raise UnreadableJson(reason, is_file=False) from None
     except UnicodeDecodeError as e:
         raise UnreadableJson(f"is not JSON: byte {e.start} is not UTF-8") from None
     return json_value(text)
 
 
 def json_value(text: str) -> object:
-    """Return the value in JSON text. Raises UnreadableJson, also for what RFC 8259 does
-    not have (NaN) or leaves open: a key given twice, a number too large.
+    """Return the value in JSON text.
+
+    Raises UnreadableJson, also for NaN, which RFC 8259 does not have, and for what it
+    leaves open: repeated keys and very large numbers.
     """
     try:
         value: object = json.loads(
@@ -85,14 +84,14 @@ def json_value(text: str) -> object:
 
 def _whole(digits: str) -> int:
     if len(digits.lstrip("-")) > _MOST_DIGITS:
-        raise UnreadableJson("has a number too long")
+        raise UnreadableJson("has a number with too many digits")
     return int(digits)
 
 
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise UnreadableJson("has a number too large")
+        raise UnreadableJson("has a number that is too large")
     return value
 
 
@@ -101,22 +100,22 @@ def _no_number(word: str) -> NoReturn:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise UnreadableJson("has a key twice in one object")
-    return found
+    return values
 
 
 _Record = TypeVar("_Record")
 
 Check = Callable[[Any, Mapping[str, Any]], tuple[str, str]]
-"""Gets a dataclass and its values; returns a key and what is wrong with its value, or
-two empty texts.
+"""Gets a dataclass and its values; returns a key and the mistake in its value, or two
+empty texts.
 """
 
 
 class WrongRecord(ValueError):
-    """The data is not what the dataclass asks for; the text says where, and what."""
+    """The data does not match the dataclass; the text says where and how."""
 
 
 def plain(value: Any) -> Any:
@@ -130,9 +129,9 @@ def plain(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """Turns JSON values into what a dataclass's type hints ask for.
+    """Convert JSON values to dataclasses according to their type hints.
 
-    ``noun`` is what sentences call the whole: ``the facts``.
+    ``noun`` names the data in sentences: ``the facts``.
     """
 
     noun: str
@@ -141,8 +140,8 @@ class Records:
     def read(self, cls: type[_Record], data: object) -> _Record:
         """Return ``data`` as a ``cls``.
 
-        Raises WrongRecord with the key path of the first thing that is wrong: a
-        missing or unknown key, a wrong type.
+        Raises WrongRecord with the key path of the first missing or unknown key, or
+        value of the wrong type.
         """
         return cast("_Record", self._instance(cls, data, ""))
 
@@ -152,7 +151,7 @@ class Records:
         hints = _hints(cls)
         for key in data:
             if key not in hints:
-                _refuse(_join(path, key), f"is no key of {self.noun}")
+                _refuse(_join(path, key), f"is not a key of {self.noun}")
         for key in hints:
             if key not in data:
                 _refuse(_join(path, key), "is missing")
@@ -161,9 +160,9 @@ class Records:
             key: self._value(hint, data[key], before + key)
             for key, hint in hints.items()
         }
-        odd, words = self.check(cls, values)
-        if words:
-            _refuse(_join(path, odd), words)
+        wrong_key, mistake = self.check(cls, values)
+        if mistake:
+            _refuse(_join(path, wrong_key), mistake)
         return cls(**values)
 
     def _value(self, hint: Any, data: object, path: str) -> object:
@@ -183,7 +182,7 @@ class Records:
 
 
 def kind(value: object) -> str:
-    """Return what JSON calls the kind of a value: ``an object``."""
+    """Return the JSON type of a value: ``an object``."""
     if value is None:
         return "null"
     if isinstance(value, (dict, Mapping)):
@@ -199,9 +198,9 @@ def _scalar(hint: Any, data: object, path: str) -> object:
     if isinstance(data, bool) and hint is not bool:  # an int to Python, not to JSON
         _refuse(path, f"is true or false, not {_WANTED[hint]}")
     if hint is float and isinstance(data, (int, float)):
-        # JSON has no limit for numbers, Python reads 1e999 as infinite.
+        # JSON has no limit for numbers; Python reads 1e999 as infinite.
         if not abs(data) <= sys.float_info.max:
-            _refuse(path, "is a number too large")
+            _refuse(path, "is too large")
         return float(data)
     if not isinstance(data, hint):
         _refuse(path, f"is {kind(data)}, not {_WANTED[hint]}")
@@ -214,8 +213,8 @@ def _refuse(path: str, what: str) -> NoReturn:
 
 @functools.cache
 def _form(hint: Any) -> tuple[Any, Any]:
-    """Return Union, tuple, object or None, and what is in it: of Optional[X] and
-    ``tuple[X, ...]`` X, of a dataclass itself, of anything else too.
+    """Return Union, tuple, object or None, and the inner type: X of Optional[X] and
+    ``tuple[X, ...]``, otherwise the type itself.
     """
     origin = get_origin(hint)
     if origin is Union:

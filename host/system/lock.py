@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The lock of the host, and who holds it.
+"""Let only one run at a time change the host, and report which run has the lock.
 
-Who holds the lock of the host: what a run leaves in the lock file, and whether that
-is still so.
+Commands that only read do not take the lock. The lock ends with its process. The file
+stays, because after a removal two runs could lock two files of the same name.
 
-What the file says is believed only where the process with that id and start time has
-the lock in truth, as /proc tells (proc(5), /proc/pid/stat and /proc/pid/fdinfo). So
-what a run has left there that ended, or was killed, does no harm.
-
-One run at a time: what changes the host holds a lock while it does.
-
-What only reads never takes it. The lock ends with its process, however that ends;
-the file stays, because removing it would let two runs lock two files of one name.
+A run writes its name and process into the file. That is used only if the process with
+this id and start time really has the lock according to /proc (proc(5), /proc/pid/stat
+and /proc/pid/fdinfo), so the text of a run that has ended or was killed does no harm.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ from ovirt_rdma.host.system.safe_file import read_file
 # ruff: noqa: PTH116, PTH208
 
 
-# Always as long: what is written over needs no new room on a full file system.
+# A fixed length: overwriting needs no space on a full file system.
 _LENGTH = 1024
 _LONGEST_BY = 100
 # proc(5): the fields of stat that follow the name in parentheses.
@@ -44,9 +39,11 @@ _STOPPED = (b"T", b"t")
 
 @dataclass(frozen=True)
 class Holder:
-    """The process ``pid``, started ``start`` clock ticks after the boot, that took the
-    lock ``since`` seconds after 1970 UTC to do ``by``. ``stopped``: by a signal, as
-    Ctrl-Z does, or by a debugger.
+    """The process that has the lock.
+
+    ``pid`` started ``start`` clock ticks after the boot and took the lock ``since``
+    seconds after 1970 UTC, for ``by``. ``stopped``: by a signal such as Ctrl-Z's, or by
+    a debugger.
     """
 
     pid: int
@@ -62,8 +59,9 @@ class Holder:
 
 
 def note_holder(descriptor: int, by: str) -> None:
-    """Leave in the lock file, which is open at ``descriptor``, that this process has
-    the lock, for ``by``. That it cannot be written is no reason not to go on.
+    """Write this process and ``by`` into the lock file, open at ``descriptor``.
+
+    Errors are ignored: the lock does not need the text.
     """
     try:
         _, start = _process(os.getpid())
@@ -80,27 +78,28 @@ def note_holder(descriptor: int, by: str) -> None:
 
 
 def holder_of(root: Union[str, Path]) -> Optional[Holder]:
-    """Return who holds the lock of the host below ``root``; None where nobody does, or
-    it cannot be told, as without root's rights.
+    """Return the process that has the lock of the host below ``root``.
+
+    None if there is none, or if it is unknown, for example without root's rights.
     """
     path = under(root, RUN_LOCK)
     try:
-        noted = json.loads(read_file(path, 2 * _LENGTH))
-        found = _holder(noted)
-        state, start = _process(found.pid)
-        if start != found.start or not _has_lock(found.pid, os.stat(path)):
+        content = json.loads(read_file(path, 2 * _LENGTH))
+        holder = _holder(content)
+        state, start = _process(holder.pid)
+        if start != holder.start or not _has_lock(holder.pid, os.stat(path)):
             return None
     except (OSError, ValueError, RecursionError):
         return None
     stopped = state in _STOPPED
-    return Holder(found.pid, found.start, found.by, found.since, stopped)
+    return Holder(holder.pid, holder.start, holder.by, holder.since, stopped)
 
 
-def _holder(noted: Any) -> Holder:
-    if not isinstance(noted, dict):
+def _holder(content: Any) -> Holder:
+    if not isinstance(content, dict):
         raise ValueError("not an object")
-    pid, start, since = (noted.get(key) for key in ("pid", "start", "since"))
-    by = noted.get("by")
+    pid, start, since = (content.get(key) for key in ("pid", "start", "since"))
+    by = content.get("by")
     for number in (pid, start, since):
         if type(number) is not int or not 0 <= number < 1 << 40:
             raise ValueError("not a number")
@@ -113,7 +112,7 @@ def _process(pid: int) -> tuple[bytes, int]:
     """Return state and start time of a process. Raises OSError, ValueError."""
     fields = read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) <= _START:
-        raise ValueError("another form of stat")
+        raise ValueError("stat has too few fields")
     return fields[_STATE], int(fields[_START])
 
 
@@ -121,30 +120,30 @@ def _has_lock(pid: int, lock: os.stat_result) -> bool:
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
             same = os.path.samestat(os.stat(f"/proc/{pid}/fd/{name}"), lock)
-            # It has a line for each lock of this very descriptor.
+            # fdinfo has a line for each lock of this descriptor.
             if same and b"FLOCK" in read_file(f"/proc/{pid}/fdinfo/{name}"):
                 return True
         except OSError:
-            continue  # closed meanwhile
+            continue  # closed in the meantime
     return False
 
 
-_LOOK_AGAIN_S = 0.1
-_MAKE_ROOM = "make room on the file system of {folder}"
+_RETRY_S = 0.1
+_FREE_SPACE = "free space on the file system of {folder}"
 _FIXES = {
     errno.EACCES: "become root",
     errno.EPERM: "become root",
-    errno.ENOSPC: _MAKE_ROOM,
-    errno.EDQUOT: _MAKE_ROOM,
-    errno.EROFS: "mount the file system of {folder} for writing",
-    errno.ELOOP: "remove the symbolic link, which is none of ours",
+    errno.ENOSPC: _FREE_SPACE,
+    errno.EDQUOT: _FREE_SPACE,
+    errno.EROFS: "mount the file system of {folder} writable",
+    errno.ELOOP: "remove the symbolic link, which ovirt-rdma-host did not create",
     # flock(2): out of memory for lock records.
-    errno.ENOLCK: "see why the kernel has no memory for locks",
+    errno.ENOLCK: "find out why the kernel has no memory for locks",
 }
 
 
 class LockHeld(Problem):
-    """Another run is at work; nothing was changed."""
+    """Another run has the lock; nothing was changed."""
 
     exit_code = 75
 
@@ -153,19 +152,19 @@ class LockHeld(Problem):
 def one_run(
     root: Union[str, Path], wait_s: float = 0.0, *, by: str = "a run"
 ) -> Iterator[None]:
-    """Hold the lock of the host below ``root``, for ``by``, a verb or the name of a
-    hook, which others are told; the lock's folder is made if need be.
+    """Hold the lock of the host below ``root``, and create its folder if necessary.
 
-    Raises LockHeld where another run holds it for longer than ``wait_s`` seconds, and
-    Problem where the file cannot be made, opened or locked.
+    ``by``, a verb or the name of a hook, is shown to other runs. Raises LockHeld if
+    another run holds the lock for longer than ``wait_s`` seconds, and Problem if the
+    file cannot be created, opened or locked.
     """
-    until = time.monotonic() + wait_s
+    deadline = time.monotonic() + wait_s
     path = under(root, RUN_LOCK)
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.parent.chmod(0o755)
-        # Root's alone: whoever can open the file can hold the lock for ever.
+        # Only for root: a process that can open the file could keep the lock.
         descriptor = os.open(
             path,
             os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
@@ -175,7 +174,7 @@ def one_run(
         raise _unusable(path, "opened", error) from error
     try:
         while not _taken(descriptor, path):
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 holder = holder_of(root)
                 raise LockHeld(
                     "host-lock-held",
@@ -183,7 +182,7 @@ def one_run(
                     + (f": {holder}" if holder else ""),
                     "wait until it has ended, then run this command again",
                 )
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_RETRY_S)
         note_holder(descriptor, by)
         yield
     finally:
@@ -200,10 +199,10 @@ def _taken(descriptor: int, path: Path) -> bool:
     return True
 
 
-def _unusable(path: Path, done: str, error: OSError) -> Problem:
-    fix = _FIXES.get(error.errno or 0, "see to {folder}, and to the kernel's log")
+def _unusable(path: Path, action: str, error: OSError) -> Problem:
+    fix = _FIXES.get(error.errno or 0, "check {folder} and the kernel's log")
     return Problem(
         "host-lock-unusable",
-        f"{path} cannot be {done}: {error.strerror or error}; nothing was changed",
+        f"{path} cannot be {action}: {error.strerror or error}; nothing was changed",
         f"{fix.format(folder=path.parent)}, then run this command again",
     )

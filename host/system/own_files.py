@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The text of the configuration files that are ours: modules-load.d and modprobe.d.
-Pure.
+"""Make the text of our configuration files in modules-load.d and modprobe.d. Pure.
 
-The first line says whose the file is and in which form it was written. A file without
-it is somebody else's and stays as it is; so does one with a line ``# mine``, by which
-an admin takes the file over (the idea is VDSM's: ``# VDSM PRIVATE`` in multipath.conf).
+The first line says that the file is ours, and the revision of its form. A file without
+it is foreign and is never changed. Nor is a file with a line ``# mine``, which an admin
+adds to take the file over (as ``# VDSM PRIVATE`` in VDSM's multipath.conf).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ MODULES_LOAD = "/etc/modules-load.d/ovirt-rdma.conf"
 MODPROBE = "/etc/modprobe.d/ovirt-rdma.conf"
 OWN_FILES = (MODPROBE, MODULES_LOAD)
 
-# Counts up when what we write into a file changes its form.
+# Increased when the form of the files changes.
 REVISION = 1
 _HEADER = "# ovirt-rdma revision "
 _MINE = "# mine"
@@ -32,9 +31,9 @@ def own_text(lines: Sequence[str]) -> str:
 
 
 def why_not_ours(path: str, text: Optional[str]) -> str:
-    """Say why the file ``path``, which is there, is not ours to write; else "".
+    """Return why the existing file ``path`` must not be written by us, or "".
 
-    ``text`` is None where it could not be read.
+    ``text`` is its content, None if it could not be read.
     """
     if text is None:
         return f"{path} cannot be read"
@@ -42,5 +41,5 @@ def why_not_ours(path: str, text: Optional[str]) -> str:
     if any(" ".join(line.split()).lower() == _MINE for line in lines):
         return f"{path} has a line {_MINE!r}: it is left alone"
     if not lines or not lines[0].startswith(_HEADER):
-        return f"{path} is not from ovirt-rdma: its first line is not ours"
+        return f"{path} is not from ovirt-rdma, judging by its first line"
     return ""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Text of others made fit for a terminal or a log: what would steer it is shown."""
+"""Make foreign text safe for a terminal or a log: control characters are escaped."""
 
 from __future__ import annotations
 
-# What str.isprintable takes for printable and no terminal shows: the rest of Unicode's
-# Default_Ignorable_Code_Point (DerivedCoreProperties.txt, 15.0), which are letters and
-# marks without a shape. A name with one of them looks like another name.
-_UNSEEN = frozenset(
+# Printable for str.isprintable but invisible on a terminal: the rest of Unicode's
+# Default_Ignorable_Code_Point (DerivedCoreProperties.txt, 15.0), letters and marks
+# without a shape. A name with one of them looks like another name.
+_INVISIBLE = frozenset(
     chr(code)
     for first, last in (
         (0x034F, 0x034F),
@@ -23,16 +23,17 @@ _UNSEEN = frozenset(
 
 
 def printable(text: str) -> str:
-    """Return ``text`` on one line, with an escape (``\\x1b``) in place of what would
-    not print or would steer a terminal: C0 and C1 codes, DEL, line separators, what
-    changes the direction of writing, what cannot be seen, and surrogates, as which
-    bytes that are no UTF-8 arrive.
+    """Return ``text`` on one line, with escapes such as ``\\x1b``.
+
+    Escaped are C0 and C1 codes, DEL, line separators, characters that change the
+    writing direction, invisible ones, and surrogates, which stand for bytes that are
+    not UTF-8.
     """
     if text.isascii() and text.isprintable():
         return text
     return "".join(
         c
-        if c.isprintable() and c not in _UNSEEN
+        if c.isprintable() and c not in _INVISIBLE
         else c.encode("unicode_escape").decode("ascii")
         for c in text
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The one place where files are opened for reading: whatever stands at a path, a read
-ends, in bounded memory, and says in one sentence why it gives nothing.
+"""Open files for reading, safely: the only module that does.
 
-Only regular files are read, which those of /proc and /sys are too. Opening one never
-waits: not for the other end of a pipe, nor for a lease to be given up (open(2),
-O_NONBLOCK). What is refused is an OSError whose ``strerror`` is a clause.
+Whatever is at a path, a read ends and uses limited memory. Only regular files are read,
+which includes those of /proc and /sys. An open never waits, neither for the other end
+of a pipe nor for a lease (open(2), O_NONBLOCK). Refusals are OSErrors whose
+``strerror`` is a clause.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Union
 
-# The largest that a hypervisor has are kernel configurations, udev databases and mount
+# The largest files of a hypervisor are kernel configurations, udev databases and mount
 # tables, each well below 1 MB.
 MOST_BYTES = 16 << 20
-# What VDSM's user may write: its records of networks and our marks have some hundred
-# bytes an entry.
+# For files that the user vdsm can write: VDSM's records of networks and our marks have
+# some hundred bytes per entry.
 MOST_BYTES_OF_OTHERS = 1 << 20
-# Folders that VDSM's user may write. A port takes at most 4094 VLAN networks.
+# For folders that the user vdsm can write. A port has at most 4094 VLAN networks.
 MOST_NAMES_OF_OTHERS = 4096
-# A person may name any file: a dump of a host's facts has some megabytes.
+# For files that a person names: a dump of a host's facts has some megabytes.
 MOST_BYTES_NAMED = 256 << 20
 
-# Names and links on the way to a file; VDSM's have five.
+# Names and links in a path; those of VDSM have five.
 _MOST_STEPS = 40
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK = 1 << 16
@@ -44,18 +44,18 @@ Name = Union[str, "os.PathLike[str]"]
 
 
 def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
-    """Return the bytes of a regular file below folders that are root's; links are
-    followed, as there they are an admin's. One to /dev/null, by which systemd, udev and
-    modprobe.d are told to take no such file, is empty.
+    """Return the bytes of a regular file in folders that only root can write.
 
-    Raises OSError: where there is none, for what is no regular file, and for one of
-    more than ``most`` bytes. IsADirectoryError for a folder.
+    Links are followed, because an admin made them. A link to /dev/null, which disables
+    a file for systemd, udev and modprobe.d, is empty. Raises OSError if there is no
+    file, if it is not regular, or has more than ``most`` bytes; IsADirectoryError for a
+    folder.
     """
     descriptor = os.open(path, _FLAGS)
     try:
-        found = os.fstat(descriptor)
-        if not _is_null(found):
-            _refuse_odd(found)
+        status = os.fstat(descriptor)
+        if not _is_null(status):
+            _refuse_odd(status)
         return _bytes(descriptor, most)
     finally:
         os.close(descriptor)
@@ -64,13 +64,15 @@ def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
 def read_file_of_others(
     folder: str, path: str, most: int = MOST_BYTES_OF_OTHERS
 ) -> bytes:
-    """Return the bytes of a regular file below ``folder``, in which others than root
-    may put what they like; nothing outside of it is ever opened. Raises as
-    :func:`read_file`, and for a symbolic link, or one on the way that leads out.
+    """Return the bytes of a regular file below ``folder``, which others than root can
+    write. Nothing outside of it is ever opened.
+
+    Raises as :func:`read_file`, and for a symbolic link, or a link in the path that
+    leads out of ``folder``.
     """
     with _place(folder, path) as place:
         _refuse_odd(os.fstat(place))
-        # The very file that was looked at, whatever has its name by now.
+        # The file that was checked, even if another one has its name by now.
         return read_file(f"/proc/self/fd/{place}", most)
 
 
@@ -79,21 +81,21 @@ def names_of_others(
 ) -> list[str]:
     """Return the sorted names in the folder ``path``, which is ``folder`` or below it.
 
-    Raises OSError: also where ``path`` leads out, or has more than ``most`` names.
+    Raises OSError, also if ``path`` leads out of it or has more than ``most`` names.
     """
     with _place(folder, path) as place:
         if stat.S_ISLNK(os.fstat(place).st_mode):
             raise OSError(errno.ENOTDIR, "it is a symbolic link, not a folder")
         with os.scandir(f"/proc/self/fd/{place}") as inside:
-            found = sorted(entry.name for entry in islice(inside, most + 1))
-    if len(found) > most:
+            names = sorted(entry.name for entry in islice(inside, most + 1))
+    if len(names) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} names")
-    return found
+    return names
 
 
 def read_named(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
-    """Return the bytes of what a person has named on the command line, which may be a
-    pipe: ``<(ssh host ...)``. Raises OSError, also for more than ``most`` bytes.
+    """Return the bytes of a file from the command line, which may be a pipe:
+    ``<(ssh host ...)``. Raises OSError, also for more than ``most`` bytes.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -103,8 +105,8 @@ def read_named(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
 
 
 def is_there(folder: str, path: str) -> bool:
-    """Whether ``path``, below the folder of others ``folder``, is there; also where it
-    is refused by what reads it.
+    """Whether ``path`` below ``folder``, which others than root can write, exists. True
+    also if it would be refused on reading.
     """
     try:
         with _place(folder, path):
@@ -117,33 +119,33 @@ def is_there(folder: str, path: str) -> bool:
 
 @contextmanager
 def _place(folder: str, path: str) -> Iterator[int]:
-    """Give a descriptor of ``path`` that opens nothing yet (open(2), O_PATH): to open
-    a device may do something, a watchdog's arms it.
+    """Yield a descriptor of ``path`` that does not open it (open(2), O_PATH): opening a
+    device can have an effect, for example arm a watchdog.
 
-    The way is gone name by name, so that a link that leads out is never followed, not
-    even to a server that does not answer. The links below are VDSM's own:
+    The path is resolved name by name, so that a link that leads out of ``folder`` is
+    never followed, not even to a server that does not respond. VDSM has links inside:
     ``netconf -> /var/lib/vdsm/staging/netconf.Xy3`` (network/netconfpersistence.py).
     """
     todo = _names(path[len(folder) :])
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
-    here = base = opened[0]
+    current = base = opened[0]
     try:
         while todo:
             name = todo.pop(0)
             flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-            opened.append(os.open(name, flags, dir_fd=here))
+            opened.append(os.open(name, flags, dir_fd=current))
             if len(opened) > _MOST_STEPS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             if not todo or not stat.S_ISLNK(os.fstat(opened[-1]).st_mode):
-                here = opened[-1]
+                current = opened[-1]
                 continue
             target = os.readlink("", dir_fd=opened[-1])
             if target.startswith(f"{folder}/"):
-                here, target = base, target[len(folder) :]
+                current, target = base, target[len(folder) :]
             elif target.startswith("/"):
                 raise _leads_out()
             todo = _names(target) + todo
-        yield here
+        yield current
     finally:
         for descriptor in opened:
             os.close(descriptor)
@@ -160,13 +162,13 @@ def _leads_out() -> OSError:
     return OSError(errno.ELOOP, "a symbolic link leads out of its folder")
 
 
-def _is_null(found: os.stat_result) -> bool:
+def _is_null(status: os.stat_result) -> bool:
     # Linux, Documentation/admin-guide/devices.txt
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(1, 3)
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3)
 
 
-def _refuse_odd(found: os.stat_result) -> None:
-    kind = stat.S_IFMT(found.st_mode)
+def _refuse_odd(status: os.stat_result) -> None:
+    kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if kind != stat.S_IFREG:
@@ -175,7 +177,7 @@ def _refuse_odd(found: os.stat_result) -> None:
 
 
 def _bytes(descriptor: int, most: int) -> bytes:
-    # Not by its size, which files of /proc do not have.
+    # The size is not used: files of /proc have none.
     parts: list[bytes] = []
     left = most
     while True:

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Signals while the host is changed, and in services.
+"""Handle signals during runs and in services.
 
-Signals while the host is being changed: asked to end, a run first finishes the act
-in hand; a lost terminal stops nothing.
-
-What ends a loop that runs as a service: SIGTERM or SIGINT, also one that came while
-a run held signals to finish what it had in hand.
+A run that is asked to end first finishes its present change; the loss of its terminal
+does not stop it. A service ends its loop at SIGTERM or SIGINT, even if a run delayed
+the signal.
 """
 
 from __future__ import annotations
@@ -20,27 +18,30 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Optional, Protocol
 
-_NOTED = (signal.SIGINT, signal.SIGTERM)
-# The tools that a run starts inherit this, and so outlive the terminal too.
+_DELAYED = (signal.SIGINT, signal.SIGTERM)
+# The tools that a run starts inherit this, so the loss of the terminal does not end
+# them either.
 _IGNORED = (signal.SIGHUP, signal.SIGPIPE)
 
 
 @dataclass
 class Signals:
-    """``asked`` is the name of the signal that asked the run to end, or ""."""
+    """``asked`` is the name of the signal that asks the run to end, or ""."""
 
     asked: str = ""
 
     def note(self, number: int, frame: Optional[FrameType]) -> None:
-        """Take a signal."""
+        """Record a signal."""
         self.asked = signal.Signals(number).name
 
 
 @contextmanager
 def held_signals(*, end_after: bool = False) -> Iterator[Signals]:
-    """Note SIGINT and SIGTERM instead of ending, and ignore SIGHUP and SIGPIPE; all is
-    as before afterwards. ``end_after``: what was noted is then sent again, for what
-    was held up and not stopped. Outside the main thread signals are not ours to take.
+    """Record SIGINT and SIGTERM, and ignore SIGHUP and SIGPIPE, until the end of the
+    block; then the earlier handlers are set again.
+
+    ``end_after``: a recorded signal is then sent again, so that it ends the process.
+    Does nothing outside the main thread, which alone can handle signals.
     """
     signals = Signals()
     if threading.current_thread() is not threading.main_thread():
@@ -48,14 +49,14 @@ def held_signals(*, end_after: bool = False) -> Iterator[Signals]:
         return
     earlier = {}
     try:
-        for number in _NOTED:
+        for number in _DELAYED:
             earlier[number] = signal.signal(number, signals.note)
         for number in _IGNORED:
             earlier[number] = signal.signal(number, signal.SIG_IGN)
         yield signals
     finally:
         for number, handler in earlier.items():
-            # None: a handler that was not set from Python, and cannot be.
+            # None: a handler that was not set by Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
     if end_after and signals.asked:
         signal.raise_signal(signal.Signals[signals.asked])
@@ -65,19 +66,17 @@ _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop(Protocol):
-    """Says when a loop is to end."""
+    """Decides when a loop ends."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait, at most ``seconds``; return whether to end, at once where that is so
-        already.
-        """
+        """Wait for ``seconds`` at most; return True as soon as the loop must end."""
 
 
 class StopSignal:
-    """A Stop by signals, in a ``with`` in the main thread.
+    """A Stop for SIGTERM and SIGINT, used with ``with`` in the main thread.
 
-    Python writes each signal to a pipe, whichever handler is in force: so one that a
-    run has taken for itself is not lost either.
+    Python writes each signal to a pipe whatever its handler, so a signal that a run has
+    delayed is not lost.
     """
 
     def __init__(self) -> None:
@@ -94,7 +93,7 @@ class StopSignal:
             self._write, warn_on_full_buffer=False
         )
         for number in _ENDS:
-            self._earlier[number] = signal.signal(number, _noted)
+            self._earlier[number] = signal.signal(number, _ignored)
         return self
 
     def __exit__(
@@ -116,5 +115,5 @@ class StopSignal:
         return self._asked
 
 
-def _noted(number: int, frame: Optional[FrameType]) -> None:
-    """The pipe has it."""
+def _ignored(number: int, frame: Optional[FrameType]) -> None:
+    """Do nothing; the signal is in the pipe."""

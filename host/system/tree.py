@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # ruff: noqa: PTH112, PTH115, PTH119, PTH208
-"""/proc, /sys and /lib below a root folder, read so that nothing there can raise, wait,
-or fill the memory.
+"""Read /proc, /sys and other folders below a root, without exceptions, waits or large
+memory use.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from ovirt_rdma.host.system.safe_file import (
 )
 
 Problems = Optional[list[str]]
-"""Where sentences about what could not be read go; None drops them."""
+"""Receives sentences about files that could not be read; None drops them."""
 
 
 class FileTree:
     """The files of one host. Paths are absolute on that host: ``/sys/class/net``.
 
-    Kernel text may hold any bytes; they survive as surrogateescape.
+    Kernel text may have any bytes; they are kept by surrogateescape.
     """
 
     def __init__(self, root: Union[str, Path]) -> None:
         self.root = Path(root)
-        # Paths as text: a host may have 10,000 files to read, and a Path takes longer
-        # to make than a file of /sys to read.
+        # Paths are strings: a host may have 10,000 files to read, and to create a Path
+        # takes longer than to read a file of /sys.
         self._prefix = str(self.root).rstrip("/")
 
     def data(
         self, path: str, problems: Problems = None, *, others: str = ""
     ) -> Optional[bytes]:
-        """Return the bytes of a file, or None with a sentence in ``problems``.
-        ``others`` is the folder on the way to it that others than root may write, if
-        there is one.
+        """Return the bytes of a file, or None and a sentence in ``problems``.
+
+        ``others`` is the folder in its path that others than root can write, if any.
         """
         try:
             if others:
                 return read_file_of_others(self._below(others), self._below(path))
             return read_file(self._below(path))
         except (OSError, ValueError) as e:  # ValueError: a NUL in the name
-            _say(problems, path, e)
+            _report(problems, path, e)
             return None
 
     def text(self, path: str, problems: Problems = None) -> Optional[str]:
         """Return a file's text without surrounding white space.
 
-        None, with a sentence in ``problems``, where it is unreadable or empty.
+        If it is unreadable or empty: None, and a sentence in ``problems``.
         """
         data = self.data(path, problems)
         if data is None:
@@ -64,15 +64,16 @@ class FileTree:
     def names(
         self, folder: str, problems: Problems = None, *, others: str = ""
     ) -> list[str]:
-        """Return the sorted names in a folder; none where it is unreadable. ``others``
-        as for :meth:`data`.
+        """Return the sorted names in a folder; none if it is unreadable.
+
+        ``others`` as for :meth:`data`.
         """
         try:
             if others:
                 return names_of_others(self._below(others), self._below(folder))
             return sorted(os.listdir(self._below(folder)))
         except (OSError, ValueError) as e:
-            _say(problems, folder, e)
+            _report(problems, folder, e)
             return []
 
     def has(self, path: str, *, others: str) -> bool:
@@ -87,15 +88,15 @@ class FileTree:
             return False
 
     def real_path(self, link: str) -> Optional[Path]:
-        """Return where a link leads in the end, or None where it leads nowhere."""
+        """Return the final target of a link, or None if it does not exist."""
         try:
             return Path(self._below(link)).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):  # RuntimeError: a loop, < 3.13
             return None
 
     def link_name(self, link: str) -> Optional[str]:
-        """Return the last name in a link, as ``mlx5_core`` of ``.../driver``; None for
-        what is no link.
+        """Return the last name in a link, such as ``mlx5_core`` of ``.../driver``; None
+        if it is not a link.
         """
         try:
             return os.path.basename(os.readlink(self._below(link)))
@@ -106,7 +107,7 @@ class FileTree:
         return f"{self._prefix}/{path.lstrip('/')}"
 
 
-def _say(problems: Problems, path: str, error: Exception) -> None:
+def _report(problems: Problems, path: str, error: Exception) -> None:
     if problems is not None:
-        words = error.strerror if isinstance(error, OSError) else None
-        problems.append(f"{path} cannot be read: {words or error}")
+        reason = error.strerror if isinstance(error, OSError) else None
+        problems.append(f"{path} cannot be read: {reason or error}")

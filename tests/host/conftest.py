@@ -10,5 +10,5 @@ __all__ = ["loaded_vdsm"]
 
 @pytest.fixture
 def host(tmp_path):
-    """A host with nothing but ``lo``."""
+    """A host that has only ``lo``."""
     return FakeRoot(tmp_path)

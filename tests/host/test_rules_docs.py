@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/rules.md has every rule, in the words of ``explain``.
+"""docs/rules.md has every rule, with the text of ``explain``.
 
-WRITE_GOLDEN=1 writes the part of it that is made from the rules.
+WRITE_GOLDEN=1 writes the generated part of it.
 """
 
 import os
@@ -50,5 +50,5 @@ def _chapter(rule: Rule) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a paragraph on one line, with nothing in it that Markdown would take."""
+    """Return a paragraph on one line, with Markdown's characters escaped."""
     return re.sub(r"([<*`|])", r"\\\1", " ".join(text.split()))

@@ -162,7 +162,7 @@ def test_an_unreadable_policy_is_followed_by_its_copy(
     assert vdsmd.about().nfs_class == OURS
     made_by, line = vdsmd.syslog()
     assert made_by == MADE_BY
-    assert "cannot be read: Permission denied; its copy counts: policy sha256:" in line
+    assert "cannot be read: Permission denied; its copy is used: policy sha256:" in line
     assert outcome.statuses == [0], outcome
     assert "mounted over rdma, proven" in outcome.log[-1]
     assert vdsmd.disconnect({"connection": one_guest.export}).statuses == [0]

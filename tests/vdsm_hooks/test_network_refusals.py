@@ -32,8 +32,8 @@ REFUSED = {
     ),
     "VLAN": (
         setup({"storage": network("ib0", vlan=7)}),
-        "network storage: ib0 is InfiniBand, which takes no VLAN: clear the network's "
-        "VLAN tag (a P_Key child like ib0.8001 does the same)",
+        "network storage: ib0 is InfiniBand, which does not support VLANs: clear the "
+        "network's VLAN tag (a P_Key child such as ib0.8001 does the same)",
     ),
     "Open vSwitch": (
         setup({"storage": network("ib0", switch="ovs", bridged=True)}),
@@ -43,18 +43,18 @@ REFUSED = {
     "bond without options": (
         setup({}, {"bond0": {"nics": ["ib0", "ib1"], "switch": "legacy"}}),
         "bond bond0: ib0, ib1 are InfiniBand, which can only be bonded in mode "
-        "active-backup (1), and this would be balance-rr, VDSM's default: choose the "
+        "active-backup (1), but the mode is balance-rr, VDSM's default: choose the "
         "custom bonding mode 'mode=1 miimon=100'",
     ),
     "bond by number": (
         setup({}, {"bond0": {"nics": ["ib0"], "options": "miimon=100 mode=4"}}),
         "bond bond0: ib0 is InfiniBand, which can only be bonded in mode active-backup "
-        "(1), and this would be 4: choose the custom bonding mode 'mode=1 miimon=100'",
+        "(1), but the mode is 4: choose the custom bonding mode 'mode=1 miimon=100'",
     ),
     "mixed bond": (
         setup({}, {"bond0": {"nics": ["eth0", "ib0"], "options": _AB}}),
-        "bond bond0: ib0 is InfiniBand and eth0 not, and no bond can have both: take "
-        "one kind out",
+        "bond bond0: ib0 is InfiniBand and eth0 is not; a bond cannot have both: "
+        "remove one kind",
     ),
     "VM network on a bond": (
         setup(
@@ -66,24 +66,25 @@ REFUSED = {
     ),
     "MTU of connected mode": (
         setup({"storage": network("ib0", mtu=65520)}),
-        "network storage: MTU 65520 is more than ib0 carries in datagram mode (no "
-        "datagram is that large): lower the network's MTU, or set its ipoib_mode to "
-        "connected where the adapter can",
+        "network storage: MTU 65520 is too large for ib0 in datagram mode (at most "
+        "10236 bytes): lower the network's MTU, or set its ipoib_mode to connected if "
+        "the adapter supports it",
     ),
     "MTU of nothing": (
         setup({"storage": network("ib2", mtu=65521)}),
-        "network storage: MTU 65521 is more than ib2 can ever carry: InfiniBand's most "
-        "is 65520",
+        "network storage: MTU 65521 is too large for ib2: the limit of InfiniBand is "
+        "65520 bytes",
     ),
     "bad mode": (
         setup({"storage": network("ib0", custom={"ipoib_mode": "Connected"})}),
-        "network storage: ipoib_mode is 'Connected', and can be auto, datagram, "
+        "network storage: ipoib_mode 'Connected' is invalid; allowed: auto, datagram, "
         "connected",
     ),
     "two things": (
         setup({"storage": network("ib0", bridged=True, vlan=7)}),
-        "network storage: ib0 is InfiniBand, which takes no VLAN: clear the network's "
-        "VLAN tag (a P_Key child like ib0.8001 does the same) (and 1 more)",
+        "network storage: ib0 is InfiniBand, which does not support VLANs: clear the "
+        "network's VLAN tag (a P_Key child such as ib0.8001 does the same) (and 1 "
+        "more)",
     ),
 }
 
@@ -154,7 +155,7 @@ def test_without_the_marker_nothing_is_refused(vdsm, host):
             ("ib0", "ib1"),
             "802.3ad",
             "bond bond0: ib0, ib1 are InfiniBand, which can only be bonded in mode "
-            "active-backup (1), and this would be 802.3ad: choose the custom bonding "
+            "active-backup (1), but the mode is 802.3ad: choose the custom bonding "
             "mode 'mode=1 miimon=100'\n",
         ),
         (("eth0", "eth1"), "802.3ad", None),

@@ -117,5 +117,5 @@ def test_auto_that_comes_to_datagram_does_not_carry_all(vdsm, host, hook_error):
     with pytest.raises(hook_error) as caught:
         vdsm.before_network_setup(asking("auto", mtu=65520))
     assert caught.value.value[0].startswith(
-        b"network storage: MTU 65520 is more than ib0 carries in datagram mode"
+        b"network storage: MTU 65520 is too large for ib0 in datagram mode"
     )

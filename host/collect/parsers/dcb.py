@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``dcb -j`` of iproute2 prints, as facts. Pure.
+"""Parse the output of ``dcb -j`` of iproute2. Pure.
 
 The forms are those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c).
 """
@@ -11,9 +11,9 @@ from typing import Any, Optional
 
 
 def pfc_priorities(text: str) -> Optional[tuple[int, ...]]:
-    """Return the priorities with PFC on, from ``dcb -j pfc show dev NETDEV``.
+    """Return the priorities with PFC enabled, from ``dcb -j pfc show dev NETDEV``.
 
-    Raises ValueError where the text has no such table.
+    Raises ValueError if the text has no such table.
     """
     table = _object(text).get("prio_pfc")
     if not isinstance(table, list) or not all(isinstance(on, bool) for on in table):
@@ -24,19 +24,19 @@ def pfc_priorities(text: str) -> Optional[tuple[int, ...]]:
 def has_dscp_priorities(text: str) -> bool:
     """Whether ``dcb -j app show dev NETDEV`` has an entry for a DSCP value.
 
-    Raises ValueError where the text is something else.
+    Raises ValueError if the text has another form.
     """
     table = _object(text).get("dscp_prio", [])
     if not isinstance(table, list):
-        raise ValueError("dscp_prio is no table")
+        raise ValueError("dscp_prio is not a table")
     return bool(table)
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")
+        value = json.loads(text or "{}")
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError("not an object")
-    return found
+    return value

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The marks of degraded mounts as JSON, as vdsmd leaves them in /run. Pure."""
+"""Convert the marks of degraded mounts, which vdsmd writes to /run, to JSON and back.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ def to_json(marks: Iterable[DegradedMark]) -> bytes:
 def from_json(data: bytes) -> tuple[DegradedMark, ...]:
     """Return the marks in ``data``.
 
-    Raises ValueError with the reason where it is not what :func:`to_json` makes.
+    Raises ValueError with the reason if it is not a result of :func:`to_json`.
     """
     try:
         whole = json.loads(data.decode("utf-8"))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(whole, dict) or whole.get("kind") != KIND:
-        raise ValueError("it does not hold marks of mounts")
+        raise ValueError("it does not have marks of mounts")
     version = whole.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ValueError(
@@ -59,11 +62,11 @@ def _mark(entry: Any, number: int) -> DegradedMark:
             continue
         good = _is_finite(value) if name == "mounted_s" else isinstance(value, str)
         if not good:
-            raise ValueError(f"mark {number} has a {name} of a wrong type")
+            raise ValueError(f"mark {number} has a {name} of the wrong type")
     return DegradedMark(**entry)
 
 
 def _is_finite(value: object) -> bool:
-    # JSON has no limit for numbers, and Python's reader takes NaN and Infinity.
+    # JSON has no limit for numbers, and Python reads NaN and Infinity too.
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``ethtool -k`` and ``ethtool -a`` print, as facts. Pure.
+"""Parse the output of ``ethtool -k`` and ``ethtool -a``. Pure.
 
 The forms are those of ethtool 6.1 (netlink/features.c, netlink/pause.c).
 """
@@ -11,8 +11,8 @@ from typing import Optional
 
 from ovirt_rdma.host.facts.devices import Offload
 
-# Some features stand there by ethtool's own old name; the kernel's (and that of
-# ``ethtool -K``, which takes both) is the value.
+# ethtool prints some features by old names of its own. The values are the kernel's
+# names, which ``ethtool -K`` accepts too.
 KEPT = {
     "rx-checksumming": "rx-checksum",
     "generic-receive-offload": "rx-gro",
@@ -34,21 +34,21 @@ _PAUSE = re.compile(r"^(RX|TX):\s+(on|off)$", re.MULTILINE)
 def features(text: str) -> dict[str, tuple[Offload, ...]]:
     """Return the offloads of each netdev that ``ethtool -k '*'`` shows.
 
-    Kept are those of TCP, checksums and receiving, by the kernel's names; a line in
-    another form is left out.
+    Only those in KEPT are returned, by the kernel's names. Lines of another form are
+    ignored.
     """
-    found: dict[str, tuple[Offload, ...]] = {}
+    offloads_of: dict[str, tuple[Offload, ...]] = {}
     for block in f"\n{text}".split(f"\n{_OF}")[1:]:
         head, *lines = block.split("\n")
         if head.endswith(":"):
             offloads = (_offload(line) for line in lines)
-            found[head[:-1]] = tuple(one for one in offloads if one)
-    return found
+            offloads_of[head[:-1]] = tuple(offload for offload in offloads if offload)
+    return offloads_of
 
 
 def pause(text: str) -> tuple[Optional[bool], Optional[bool]]:
-    """Return whether pause frames are on, received and sent, as ``ethtool -a`` shows;
-    None for what it does not show.
+    """Return if pause frames are enabled, received and sent, from ``ethtool -a``; None
+    for a value that is missing.
     """
     shown = {side: state == "on" for side, state in _PAUSE.findall(text)}
     return shown.get("RX"), shown.get("TX")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``ip -j`` and ``rdma -j`` print, as facts. Pure.
+"""Parse the output of ``ip -j`` and ``rdma -j``. Pure.
 
-Forms are those of iproute2 5.18 to 7.1; keys that are not needed are not looked at.
+The forms are those of iproute2 5.18 to 7.1; other keys are ignored.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ovirt_rdma.host.facts.model import UNKNOWN, CmId, Route
 
 Row = dict[str, Any]
 
-# Route types with which ip says, at exit status 0, that there is no way.
-_NO_WAY = ("unreachable", "prohibit", "blackhole", "throw")
+# Route types that mean, with exit status 0, that there is no route.
+_NO_ROUTE = ("unreachable", "prohibit", "blackhole", "throw")
 IPOIB_MODES = ("datagram", "connected")
 _PKEY = re.compile(r"0x[0-9a-f]{4}")
 _UMCAST = {"0000": False, "0001": True}
@@ -25,8 +25,8 @@ _UMCAST = {"0000": False, "0001": True}
 
 @dataclass(frozen=True)
 class IpLink:
-    """What ``ip -j -d addr show`` knows of a netdev: the kind of a virtual one and
-    the addresses as ``10.0.0.1/24``.
+    """A netdev in ``ip -j -d addr show``: the kind of a virtual netdev, and addresses
+    such as ``10.0.0.1/24``.
     """
 
     kind: Optional[str] = None
@@ -35,8 +35,8 @@ class IpLink:
 
 @dataclass(frozen=True)
 class IpoibLink:
-    """What ``ip -j -d link show type ipoib`` knows of an IPoIB netdev: ``pkey`` as
-    ``0x8001``, ``mode`` as ``datagram``, ``parent`` of a P_Key child.
+    """An IPoIB netdev in ``ip -j -d link show type ipoib``: ``pkey`` such as
+    ``0x8001``, ``mode`` such as ``datagram``, ``parent`` of a P_Key child.
     """
 
     pkey: Optional[str] = None
@@ -48,24 +48,24 @@ class IpoibLink:
 def rows(text: str) -> list[Row]:
     """Return the objects in a tool's JSON array; no text is an empty array.
 
-    Raises ValueError where it is something else.
+    Raises ValueError for other text.
     """
     if not text.strip():
         return []
     try:
-        found = json.loads(text)
+        entries = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not isinstance(found, list):
+    if not isinstance(entries, list):
         raise ValueError("not an array")
-    # ip prints an empty object for each link that it filtered out.
-    return [row for row in found if isinstance(row, dict) and row]
+    # ip prints an empty object for each link that it has filtered out.
+    return [row for row in entries if isinstance(row, dict) and row]
 
 
-def links(found: list[Row]) -> dict[str, IpLink]:
-    """Return netdev names with what ``ip -j -d addr show`` says of them."""
+def links(entries: list[Row]) -> dict[str, IpLink]:
+    """Return the netdevs of ``ip -j -d addr show`` by name."""
     result = {}
-    for row in found:
+    for row in entries:
         name = _text(row, "ifname")
         info = row.get("linkinfo")
         addresses = row.get("addr_info")
@@ -77,14 +77,14 @@ def links(found: list[Row]) -> dict[str, IpLink]:
     return result
 
 
-def ipoib_links(found: list[Row]) -> dict[str, IpoibLink]:
-    """Return netdev names with what ``ip -j -d link show type ipoib`` says of them.
+def ipoib_links(entries: list[Row]) -> dict[str, IpoibLink]:
+    """Return the netdevs of ``ip -j -d link show type ipoib`` by name.
 
     The kernel names the parent as the link of a child. The keys are those of
     iproute2's ip/iplink_ipoib.c, which calls the P_Key ``key``.
     """
     result = {}
-    for row in found:
+    for row in entries:
         name = _text(row, "ifname")
         info = row.get("linkinfo")
         data = info.get("info_data") if isinstance(info, dict) else None
@@ -101,10 +101,10 @@ def ipoib_links(found: list[Row]) -> dict[str, IpoibLink]:
     return result
 
 
-def route(destination: str, found: list[Row]) -> Optional[Route]:
-    """Return the route that ``ip -j route get`` shows, or None where it shows none."""
-    for row in found:
-        if _text(row, "type") in _NO_WAY:
+def route(destination: str, entries: list[Row]) -> Optional[Route]:
+    """Return the route that ``ip -j route get`` shows, or None if there is none."""
+    for row in entries:
+        if _text(row, "type") in _NO_ROUTE:
             return Route(destination, problem=f"{row['type']} route")
         via = row.get("via")  # an IPv6 gateway for an IPv4 destination
         netdev = _text(row, "dev")
@@ -119,7 +119,7 @@ def route(destination: str, found: list[Row]) -> Optional[Route]:
     return None
 
 
-def cm_ids(found: list[Row]) -> tuple[CmId, ...]:
+def cm_ids(entries: list[Row]) -> tuple[CmId, ...]:
     """Return the CM ids that ``rdma -j resource show cm_id`` lists, in its order."""
     return tuple(
         CmId(
@@ -129,15 +129,15 @@ def cm_ids(found: list[Row]) -> tuple[CmId, ...]:
             source=_endpoint(_text(row, "src-addr")),
             destination=_endpoint(_text(row, "dst-addr")),
         )
-        for row in found
+        for row in entries
     )
 
 
 def _owner(row: Row) -> str:
     """Return ``[rpcrdma]`` for the kernel's own ids.
 
-    The tool puts the brackets in its plain text only; in JSON the kernel's ids are
-    those without a ``pid``.
+    The tool prints the brackets in plain text only; in JSON the kernel's ids are those
+    without a ``pid``.
     """
     name = _text(row, "comm")
     if name is None:
@@ -148,7 +148,7 @@ def _owner(row: Row) -> str:
 
 
 def _endpoint(text: Optional[str]) -> Optional[str]:
-    """Put the brackets round an IPv6 address that the tool leaves out."""
+    """Add the brackets around an IPv6 address, which the tool leaves out."""
     if text is None:
         return None
     address, colon, port = text.rpartition(":")
@@ -157,16 +157,16 @@ def _endpoint(text: Optional[str]) -> Optional[str]:
     return text
 
 
-def _addresses(found: list[Any]) -> tuple[str, ...]:
+def _addresses(entries: list[Any]) -> tuple[str, ...]:
     return tuple(
         f"{row['local']}/{row['prefixlen']}"
-        for row in found
+        for row in entries
         if isinstance(row, dict) and _text(row, "local") and "prefixlen" in row
     )
 
 
 def _address(row: Row, key: str) -> Optional[str]:
-    """Return an IP address; None for any other text, which nobody could use."""
+    """Return an IP address; None for any other text."""
     text = _text(row, key)
     try:
         ipaddress.ip_address(text or "")

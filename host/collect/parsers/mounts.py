@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Parse mountinfo and mountstats, and join them into NFS mounts.
+"""Parse mountinfo and mountstats, and join them by mount point into NFS mounts. Pure.
 
-/proc/self/mountinfo as entries. Pure (proc(5); fs/proc_namespace.c).
-
-The transports and ages in /proc/self/mountstats. Pure (fs/nfs/super.c,
-net/sunrpc).
-
-NFS mounts: mountinfo joined with mountstats by mount point. Pure.
+mountinfo has the mounts (proc(5); fs/proc_namespace.c), mountstats their transports and
+ages (fs/nfs/super.c, net/sunrpc).
 """
 
 from __future__ import annotations
@@ -25,8 +21,8 @@ _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 
 @dataclass(frozen=True)
 class MountEntry:
-    """One mount, escapes resolved; ``options`` as /proc/mounts joins them: those of
-    the mount, then those of the file system.
+    """One mount, with escapes resolved; ``options`` as in /proc/mounts: those of the
+    mount, then those of the file system.
     """
 
     mountpoint: str
@@ -36,11 +32,12 @@ class MountEntry:
 
 
 def parse_mountinfo(data: bytes) -> tuple[list[MountEntry], list[str]]:
-    """Return the entries in the kernel's order, and a sentence for each line that is
-    none; any bytes are accepted.
+    """Return the entries in the kernel's order, and a sentence for each invalid line.
+
+    Any bytes are accepted.
     """
     entries, problems = [], []
-    # Not splitlines(): names may hold a carriage return or a form feed.
+    # Not splitlines(): names may have a carriage return or a form feed.
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line:
             continue
@@ -53,7 +50,7 @@ def parse_mountinfo(data: bytes) -> tuple[list[MountEntry], list[str]]:
 
 
 def visible(entries: list[MountEntry]) -> list[MountEntry]:
-    """Return what is seen at each mount point: of stacked mounts the last one."""
+    """Return the visible mount of each mount point: the last of stacked mounts."""
     last: dict[str, MountEntry] = {}
     for entry in entries:
         last.pop(entry.mountpoint, None)
@@ -64,17 +61,17 @@ def visible(entries: list[MountEntry]) -> list[MountEntry]:
 def unescape(field: bytes) -> str:
     r"""Return a field of mountinfo or mountstats as text; ``\040`` is a space.
 
-    Bytes that are not UTF-8 survive as surrogateescape.
+    Bytes that are not UTF-8 are kept by surrogateescape.
     """
     plain = _OCTAL.sub(lambda match: bytes([int(match.group(1), 8)]), field)
     return plain.decode("utf-8", "surrogateescape")
 
 
 def normalised_source(source: str) -> str:
-    """Return ``server:/path`` with doubled and trailing slashes gone.
+    """Return ``server:/path`` without doubled and trailing slashes.
 
-    As VDSM does it (lib/vdsm/storage/fileUtils.py, normalize_path); a source of
-    another form is returned as it is.
+    VDSM does the same (lib/vdsm/storage/fileUtils.py, normalize_path). A source of
+    another form is returned unchanged.
     """
     closing = "]:" if source.startswith("[") else ":"
     server, colon, path = source.partition(closing)
@@ -124,23 +121,23 @@ def parse_mountstats(
 ) -> tuple[dict[str, tuple[MountTransport, ...]], list[str]]:
     """Return the transports of each mount point that has any, and sentences.
 
-    A mount point has one ``xprt:`` line a connection (nconnect). Protocol names and
-    numbers of counters differ between kernels and are taken as they come; lines
-    that mean nothing here are passed over. Counters that are no numbers leave the
-    transport without counters, with a sentence. Any bytes are accepted; of mounts
-    stacked on one mount point the last one counts.
+    A mount point has one ``xprt:`` line per connection (nconnect). Protocol names and
+    the number of counters differ between kernels; all are accepted. Other lines are
+    ignored. If a counter is not a number, the transport has no counters, and there is a
+    sentence. Any bytes are accepted. Of mounts stacked on one mount point the last one
+    is used.
     """
-    found: dict[str, list[MountTransport]] = {}
+    transports: dict[str, list[MountTransport]] = {}
     problems: list[str] = []
-    here: Optional[str] = None
+    mountpoint: Optional[str] = None
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.startswith((b"device ", b"no device ")):
-            here = _mountpoint(line.split(b" "))
-            if here is not None:
-                found[here] = []
+            mountpoint = _mountpoint(line.split(b" "))
+            if mountpoint is not None:
+                transports[mountpoint] = []
             continue
         words = line.split()
-        if here is None or not words or words[0] != b"xprt:":
+        if mountpoint is None or not words or words[0] != b"xprt:":
             continue
         where = f"{MOUNTSTATS} line {number}"
         if len(words) == 1:
@@ -148,37 +145,38 @@ def parse_mountstats(
             continue
         counters = words[2:]
         if not all(word.isdigit() and len(word) <= _DIGITS for word in counters):
-            problems.append(f"{where} has a counter that is no number: not counted")
+            problems.append(f"{where} has a counter that is not a number: ignored")
             counters = []
         protocol = words[1].decode("utf-8", "surrogateescape")
-        found[here].append(MountTransport(protocol, tuple(map(int, counters))))
-    return {key: tuple(value) for key, value in found.items() if value}, problems
+        transport = MountTransport(protocol, tuple(map(int, counters)))
+        transports[mountpoint].append(transport)
+    return {key: tuple(value) for key, value in transports.items() if value}, problems
 
 
 def parse_ages(data: bytes) -> dict[str, int]:
-    """Return the seconds since each mount was made (``age:``), where it says so.
+    """Return the seconds since each mount was made, from its ``age:`` line.
 
-    Any bytes are accepted; of mounts stacked on one mount point the last one counts.
+    Any bytes are accepted. Of mounts stacked on one mount point the last one is used.
     """
     ages: dict[str, int] = {}
-    here: Optional[str] = None
+    mountpoint: Optional[str] = None
     for line in data.split(b"\n"):
         if line.startswith((b"device ", b"no device ")):
-            here = _mountpoint(line.split(b" "))
-            if here is not None:
-                ages.pop(here, None)
+            mountpoint = _mountpoint(line.split(b" "))
+            if mountpoint is not None:
+                ages.pop(mountpoint, None)
             continue
         words = line.split()
-        if here is None or len(words) != 2 or words[0] != b"age:":
+        if mountpoint is None or len(words) != 2 or words[0] != b"age:":
             continue
         if words[1].isdigit() and len(words[1]) <= _DIGITS:
-            ages[here] = int(words[1])
+            ages[mountpoint] = int(words[1])
     return ages
 
 
 def _mountpoint(words: list[bytes]) -> Optional[str]:
-    """Read ``device SOURCE mounted on PATH with fstype TYPE [...]``; the source is
-    one word, for the kernel escapes spaces.
+    """Read ``device SOURCE mounted on PATH with fstype TYPE [...]``; the source is one
+    word, because the kernel escapes spaces.
     """
     if words[2:4] != [b"mounted", b"on"] or words[5:7] != [b"with", b"fstype"]:
         return None
@@ -191,10 +189,10 @@ NFS_TYPES = ("nfs", "nfs4")
 def nfs_mounts(
     mountinfo: bytes, mountstats: bytes, problems: list[str]
 ) -> tuple[NfsMount, ...]:
-    """Return the NFS mounts that are seen, in the kernel's order.
+    """Return the visible NFS mounts, in the kernel's order.
 
-    Takes the two files as read; lines that cannot be understood get a sentence in
-    ``problems`` and do not hide the others.
+    The arguments are the contents of the two files. Invalid lines get a sentence in
+    ``problems``; the others are used.
     """
     entries, odd_mounts = parse_mountinfo(mountinfo)
     transports, odd_stats = parse_mountstats(mountstats)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``nmcli -t`` prints, as data. Pure.
+"""Parse the output of ``nmcli -t``. Pure.
 
-The forms are those of NetworkManager 1.42 to 1.56 (src/nmcli/utils.c): in a table
-the fields of a line are separated by colons, and a colon or backslash of a value has
-a backslash before it; profiles are lines ``SETTING.PROPERTY:VALUE`` without escapes,
-with an empty line between two profiles.
+The forms are those of NetworkManager 1.42 to 1.56 (src/nmcli/utils.c). In a table, the
+fields of a line are separated by colons, and a backslash escapes a colon or backslash
+in a value. Profiles are lines ``SETTING.PROPERTY:VALUE`` without escapes, with an empty
+line between two profiles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 
 from ovirt_rdma.host.facts.devices import Property
 
-# What nmcli shows among the properties, but is no setting, or nobody's business.
+# nmcli shows these among the properties, but they are not settings.
 _LEFT_OUT = ("connection.timestamp", "connection.read-only")
 _SECRET = "password"  # noqa: S105  (Wake-on-LAN's is shown without --show-secrets)
 _PROPERTY = re.compile(r"([a-z0-9-]+\.[A-Za-z0-9_.-]+):(.+)")
@@ -27,18 +27,18 @@ def table(text: str, columns: int) -> list[tuple[str, ...]]:
 
 def fields(line: str) -> tuple[str, ...]:
     """Return the fields of a line of a table: ``a:b`` is two, ``a\\:b`` is one."""
-    found = [""]
+    parts = [""]
     escaped = False
     for character in line:
         if character == "\\" and not escaped:
             escaped = True
             continue
         if character == ":" and not escaped:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += character
+            parts[-1] += character
         escaped = False
-    return tuple(found)
+    return tuple(parts)
 
 
 def profiles(text: str) -> dict[str, tuple[Property, ...]]:
@@ -46,15 +46,15 @@ def profiles(text: str) -> dict[str, tuple[Property, ...]]:
 
     Secrets are left out, and so is the time of the last activation.
     """
-    found = {}
+    properties = {}
     for block in text.split("\n\n"):
         matches = map(_PROPERTY.fullmatch, block.split("\n"))
         shown = {match[1]: match[2] for match in matches if match}
         uuid = shown.get("connection.uuid")
         if uuid:
-            found[uuid] = tuple(
+            properties[uuid] = tuple(
                 Property(name, value)
                 for name, value in shown.items()
                 if name not in _LEFT_OUT and _SECRET not in name
             )
-    return found
+    return properties

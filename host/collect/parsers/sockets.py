@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""TCP connections in the kernel's own table, /proc/net/tcp and tcp6. Pure.
+"""Parse the kernel's table of TCP connections, /proc/net/tcp and tcp6. Pure.
 
 The text is that of get_tcp4_sock() in net/ipv4/tcp_ipv4.c and of get_tcp6_sock().
 """
@@ -29,18 +29,18 @@ class Connection:
 
 
 def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
-    """Return the established connections, and how many lines were not understood."""
-    found = []
-    odd = 0
-    for line in data.split(b"\n")[1:]:  # below the headings
+    """Return the established connections, and the number of invalid lines."""
+    connections = []
+    invalid = 0
+    for line in data.split(b"\n")[1:]:  # without the headings
         if not line.strip():
             continue
         match = _LINE.fullmatch(line)
         if not match:
-            odd += 1
+            invalid += 1
         elif match.group(5) == _ESTABLISHED:
             local, local_port, remote, remote_port, _ = match.groups()
-            found.append(
+            connections.append(
                 Connection(
                     _address(local),
                     int(local_port, 16),
@@ -48,14 +48,14 @@ def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
                     int(remote_port, 16),
                 )
             )
-    return tuple(found), odd
+    return tuple(connections), invalid
 
 
 def plain_address(text: str) -> str:
-    """Return an IP address in the one form in which addresses can be compared.
+    """Return an IP address in a normal form, for comparison.
 
-    IPv4 mapped into IPv6 becomes IPv4, a scope (``%eth0``) is left out, and what is
-    no address stays as it is.
+    IPv4 mapped into IPv6 becomes IPv4, and a scope (``%eth0``) is removed. Other text
+    is returned unchanged.
     """
     try:
         address = ipaddress.ip_address(text.partition("%")[0])

@@ -74,7 +74,7 @@ def test_refusals(host):
     other = under(host.root, ENABLED)
     other.parent.mkdir(parents=True)
     other.write_text("of somebody else\n")
-    host("disable").refused(4, f"{ENABLED} is there already and is not ours")
+    host("disable").refused(4, f"{ENABLED} exists already")
     assert other.read_text() == "of somebody else\n"
 
 
@@ -114,7 +114,7 @@ policy    none loaded
 changes   none held
 degraded  none
 Enabled, but the running vdsmd is stock.
-fix: systemctl restart vdsmd; if it stays stock, the launcher has said why: \
+fix: systemctl restart vdsmd; if it stays stock, the launcher has logged why: \
 journalctl -t vdsmd
 No policy is loaded, so NFS mounts are stock.
 fix: ovirt-rdma-host policy load
@@ -143,7 +143,7 @@ def test_status_of_a_half_installed_package_and_a_broken_policy(installed):
     shown = installed("status")
     assert shown.code == 3
     assert "package   incomplete, missing: launcher\n" in shown.out
-    assert "the stored policy is broken" in shown.out
+    assert "the stored policy is invalid" in shown.out
     assert "fix: load the policy again: ovirt-rdma-host policy load\n" in shown.out
     assert f"{LAUNCHER} is missing.\nfix: install ovirt-rdma-host" in shown.out
 
@@ -155,8 +155,8 @@ def test_status_tells_of_a_vdsm_conf_that_goes_around_the_policy(installed):
     conf.write_text("[irs]\nnfs_mount_options = soft,nosharecache,vers=3\n")
     assert installed("status").out.endswith(
         "vdsm.conf sets the deprecated nfs_mount_options (soft,nosharecache,vers=3): "
-        "where the engine sends no NFS version, timeout or retransmissions, VDSM "
-        "mounts with these options alone, and no rule of the policy counts.\n"
+        "if the engine sends no NFS version, timeout or retransmissions, VDSM mounts "
+        "with these options only, and ignores the policy.\n"
         "fix: remove it (grep -r nfs_mount_options /etc/vdsm /run/vdsm /usr/lib/vdsm), "
         "restart vdsmd, and set the NFS version in the storage connection\n"
     )
@@ -220,7 +220,7 @@ def in_mode_nfsmount(site):
 
 def test_mode_nfsmount_cannot_be_turned_on(site):
     site("enable", "--mode", "nfsmount").refused(
-        2, "mode nfsmount was removed: leave out --mode"
+        2, "mode nfsmount was removed", "fix: leave out --mode"
     )
     assert not under(site.root, ENABLED).exists()
 
@@ -228,7 +228,9 @@ def test_mode_nfsmount_cannot_be_turned_on(site):
 def test_status_of_mode_nfsmount(in_mode_nfsmount):
     lines = in_mode_nfsmount("status").out.splitlines()
     assert lines[0] == "enabled   yes, mode nfsmount"
-    assert any("Mode nfsmount of an earlier version is on" in line for line in lines)
+    assert any(
+        "Mode nfsmount of an earlier version is enabled" in line for line in lines
+    )
     assert any(line.startswith("fix: ovirt-rdma-host disable, then") for line in lines)
     document = in_mode_nfsmount("status", "-o", "json").document
     assert document["schema_version"] == 2
@@ -237,7 +239,9 @@ def test_status_of_mode_nfsmount(in_mode_nfsmount):
         "nfsmount",
         "ours",
     )
-    in_mode_nfsmount("enable").refused(4, "mode nfsmount is on", "fix: ovirt-rdma-")
+    in_mode_nfsmount("enable").refused(
+        4, "mode nfsmount is enabled", "fix: ovirt-rdma-"
+    )
     assert in_mode_nfsmount("disable").out.endswith("Now disabled.\n")
     assert in_mode_nfsmount("enable").code == 0
 

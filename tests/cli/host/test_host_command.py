@@ -174,7 +174,7 @@ def test_broken_facts(host, verb, text, sentence):
 
 
 BROKEN_POLICIES = [
-    (b"version: 2\n", ":1: version: 2 is not known; allowed: 1"),
+    (b"version: 2\n", ":1: version: 2 is unknown; allowed: 1"),
     (b"version: 1\nnfs: [1\n", ":3: not valid YAML"),
     (b"version: 1\n# \xff\n", ":2: the byte 0xff is not UTF-8"),
     (
@@ -219,7 +219,7 @@ def test_broken_stored_policy(host, verb):
     path.parent.mkdir(parents=True)
     path.write_text("{")
     host(*verb.split()).refused(
-        1, "the stored policy is broken", "fix: load the policy again"
+        1, "the stored policy is invalid", "fix: load the policy again"
     )
 
 

@@ -97,7 +97,10 @@ def test_marks_that_cannot_be_read_are_no_secret(host, policy):
     root.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")
     root.write("/run/ovirt-rdma/mounts/degraded.json", "{")
     result = host("nfs", "list", "--policy", policy("prefer-rdma"))
-    assert "note: /run/ovirt-rdma/mounts/degraded.json is of no use: " in result.err
+    assert (
+        "note: /run/ovirt-rdma/mounts/degraded.json is invalid and is ignored: "
+        in result.err
+    )
     assert "since 2023-11-14 23:13:18 UTC, for a reason that is not" in result.out
 
 

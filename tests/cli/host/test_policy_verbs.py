@@ -67,7 +67,9 @@ def test_check_names_all_mistakes(host, written):
     assert lines[2] == f"{path} is not in order: 2 mistakes."
     document = host("policy", "check", "-o", "json")
     assert document.code == 3
-    assert [error["line"] for error in document.document["errors"]] == [4, 5]
+    errors = document.document["errors"]
+    assert [error["line"] for error in errors] == [4, 5]
+    assert [error["id"] for error in errors] == ["key-missing", "key-unknown"]
 
 
 def test_check_that_cannot_be_done(host, written):
@@ -229,9 +231,9 @@ def test_mistakes_of_the_host_part_are_named(host, written):
     path = written("version: 1\nhost: {interfaces: [{match: {name: ib0}}]}\n")
     result = host("policy", "check")
     assert result.code == 3
-    assert result.out.startswith(
-        f"{path}:2: host.interfaces[1].match.name: a netdev is not matched by its name"
-    )
+    assert result.out.startswith(f"{path}:2: host.interfaces[1].match.name: ")
+    document = host("policy", "check", "-o", "json").document
+    assert [error["id"] for error in document["errors"]] == ["match-by-name"]
 
 
 @pytest.mark.parametrize("text", [None, "", "version: 1\n"])
@@ -257,13 +259,13 @@ def test_a_broken_policy_is_shown_by_its_copy_and_said(host, written):
     stored.write_bytes(bytes(len(stored.read_bytes())))
     result = host("policy", "show")
     assert result.code == 0
-    assert result.err.startswith(f"warning: {stored}: the stored policy is broken: ")
-    assert "; its copy counts: policy sha256:" in result.err
+    assert result.err.startswith(f"warning: {stored}: the stored policy is invalid: ")
+    assert "; its copy is used: policy sha256:" in result.err
     assert ", of the copy)." in result.out
     shown = json.loads(host("policy", "show", "-o", "json").out)
     assert shown["nfs"] == good["nfs"]
     under(host.root, POLICY_COPY).unlink()
-    host("policy", "show").refused(1, "the stored policy is broken")
+    host("policy", "show").refused(1, "the stored policy is invalid")
     assert host("policy", "load").code == 0
     assert (host("policy", "show").code, host("policy", "show").err) == (0, "")
 
@@ -285,7 +287,7 @@ def test_a_policy_in_force_that_may_not_outlast_a_power_cut_is_no_failure(
     assert result.code == 0
     assert "is in force now: " in result.out
     assert "warning: " in result.err
-    assert "may be the earlier one after a power cut: Input/output error" in result.err
+    assert "may be back after a power cut: Input/output error" in result.err
     written(RULES)
     document = json.loads(host("policy", "load", "-o", "json").out)
     assert document["changed"]
@@ -295,7 +297,7 @@ def test_a_policy_in_force_that_may_not_outlast_a_power_cut_is_no_failure(
 @pytest.mark.parametrize(
     ("number", "fix"),
     [
-        (errno.ENOSPC, "make room on the file system of "),
+        (errno.ENOSPC, "free space on the file system of "),
         (errno.EROFS, "is read-only: make it writable"),
         (errno.EACCES, "run this command as root"),
     ],
@@ -314,14 +316,14 @@ def test_what_to_do_where_a_policy_cannot_be_stored_fits(
 
 
 class TestWhoseFile:
-    """Root puts into force only what nobody else could have written."""
+    """Root loads only a file that nobody else could have written."""
 
     def check(self, host, path, what, fix):
         where = f"ovirt-rdma-host: {path}: "
         result = host("policy", "load", path)
-        result.refused(1, where + what + ", so it is not put into force", fix)
+        result.refused(1, where + what + ", so it is not loaded", fix)
         assert not under(host.root, POLICY_JSON).exists()
-        # Looking is allowed.
+        # check and show are allowed.
         assert host("policy", "check", path).code == 0
         assert host("policy", "show", "--policy", path).code == 0
 
@@ -329,8 +331,8 @@ class TestWhoseFile:
     def test_a_file_that_others_may_write_to(self, host, written, mode):
         path = written(ONE)
         Path(path).chmod(mode)
-        what = f"may be written to by others (mode {mode:04o})"
-        self.check(host, path, what, f"then: chmod go-w {path}")
+        what = f"can be written by other users (mode {mode:04o})"
+        self.check(host, path, what, f"run: chmod go-w {path}")
         Path(path).chmod(0o644)
         assert host("policy", "load", path).code == 0
 
@@ -345,14 +347,14 @@ class TestWhoseFile:
 
         monkeypatch.setattr(os, "fstat", vdsms)
         what = "belongs to the user 36, not to root"
-        self.check(host, path, what, f"then: chown root {path}")
+        self.check(host, path, what, f"run: chown root {path}")
 
     def test_a_folder_that_others_may_write_to(self, host, written):
         path = written(ONE)
         folder = Path(path).parent
         folder.chmod(0o777)
-        what = f"its folder {folder} may be written to by others (mode 0777)"
-        self.check(host, path, what, f"then: chmod go-w {folder}")
+        what = f"its folder {folder} can be written by other users (mode 0777)"
+        self.check(host, path, what, f"run: chmod go-w {folder}")
         folder.chmod(0o1777)
         assert host("policy", "load", path).code == 0
 
@@ -363,8 +365,8 @@ class TestWhoseFile:
         link = under(host.root, "/etc/ovirt-rdma/policy.yaml")
         link.parent.mkdir(parents=True)
         link.symlink_to(path)
-        what = f"its folder {folder} may be written to by others (mode 0775)"
-        self.check(host, str(link), what, f"then: chmod go-w {folder}")
+        what = f"its folder {folder} can be written by other users (mode 0775)"
+        self.check(host, str(link), what, f"run: chmod go-w {folder}")
 
     def test_what_is_piped_in_is_of_who_runs_it(self, host):
         read_end, write_end = os.pipe()

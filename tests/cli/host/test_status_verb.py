@@ -75,7 +75,7 @@ def test_what_cannot_be_judged_is_not_called_good(degraded):
     assert "degraded  not known: the stored policy cannot be used\n" in shown.out
     assert (
         "The stored policy cannot be used; a vdsmd that starts now mounts NFS as "
-        "stock, also what requires RDMA.\n"
+        "stock, even where the policy requires RDMA.\n"
         "fix: load the policy again: ovirt-rdma-host policy load\n"
     ) in " ".join(shown.out.split(" "))
     document = degraded("status", "-o", "json").document
@@ -90,7 +90,7 @@ def test_a_broken_policy_fails_and_its_copy_counts(degraded):
     shown = degraded("status")
     assert shown.code == 3
     assert "; its copy counts: 1 NFS rule from " in shown.out
-    assert "The stored policy cannot be used; its copy counts for NFS mounts." in (
+    assert "The stored policy cannot be used; its copy is used for NFS mounts." in (
         shown.out
     )
     assert "fix: load the policy again: ovirt-rdma-host policy load\n" in shown.out
@@ -100,14 +100,14 @@ def test_a_broken_policy_fails_and_its_copy_counts(degraded):
     policy = result.document["policy"]
     assert policy["digest"] == good.document["policy"]["digest"]
     assert policy["loaded"]
-    assert "the stored policy is broken" in policy["problem"]
+    assert "the stored policy is invalid" in policy["problem"]
 
 
 def test_a_copy_that_is_missing_is_told_of(degraded):
     under(degraded.root, POLICY_COPY).unlink()
     shown = degraded("status")
     assert shown.code == 0
-    assert f"{POLICY_COPY}, which counts where {POLICY_JSON} is broken, is missing" in (
+    assert f"{POLICY_COPY}, which replaces a damaged {POLICY_JSON}, is missing" in (
         " ".join(shown.out.split())
     )
     document = degraded("status", "-o", "json").document

@@ -125,7 +125,7 @@ def damaged(tmp_path, change):
     [
         (lambda d: d.update(schema_version=2), "unknown schema version 2"),
         (lambda d: d.pop("schema_version"), "schema_version is missing"),
-        (lambda d: d.update(more=1), "more is no key of the boot settings"),
+        (lambda d: d.update(more=1), "more is not a key of the boot settings"),
         (lambda d: d["settings"][0].pop("place"), r"settings\[0\].place is missing"),
         (lambda d: d["settings"].append(3), r"settings\[1\] is a number"),
         (

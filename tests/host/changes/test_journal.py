@@ -154,7 +154,7 @@ def test_a_torn_tail_of_zeros_is_cut_off(journal):
         (b'{"record":"wish","run":1}', "has a record 'wish', which this version"),
         (b'{"record":["a"],"run":1}', "which this version does not know"),
         (b'{"record":"end","run":"1"}', "line 10: outcome is missing"),
-        (b'{"record":"end","run":1,"x":1}', "line 10: x is no key of the journal"),
+        (b'{"record":"end","run":1,"x":1}', "line 10: x is not a key of the journal"),
         (
             b'{"record":"begin","schema_version":2,"new":1}',
             "line 10: was written by a newer version (schema 2)",

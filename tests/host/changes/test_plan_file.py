@@ -138,7 +138,7 @@ def changed(*path, to):
         (changed("kind", to="facts"), "kind is 'facts', not 'plan'"),
         (changed("kind", to=None), "kind is missing, not 'plan'"),
         (changed("hostname", to=None), "hostname is missing"),
-        (changed("more", to=1), "more is no key of the plan"),
+        (changed("more", to=1), "more is not a key of the plan"),
         (changed("steps", to={}), "steps is an object, not an array"),
         (changed("steps", 0, to=1), "steps[0] is a number, not an object"),
         (changed("steps", 1, "id", to=None), "steps[1].id is None"),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the kernel and ibv_devinfo tell of adapters, ports and connections, real and
-broken: never raising, and facts that can be read back.
+"""Valid and broken text about adapters, ports and connections, of kernel and
+ibv_devinfo: reading it never raises, and the facts survive JSON.
 
-Many examples: make fuzz.
+``make fuzz`` runs many more examples.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ BYTES = st.sampled_from(
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    """One for all examples, because making it takes most of an example's time."""
+    """One for all examples, because its creation takes most of an example's time."""
     made = FakeRoot(tmp_path_factory.mktemp("host"))
     made.adapter(HCA, "0x028000", numa_node=0, max_vfs=8)
     made.mlx4_port(HCA, 1, "ib")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Configuration files of modules, kernel, udev and systemd, broken: never raising,
-and what is good in them is found.
+"""Broken configuration files of modules, kernel, udev and systemd: reading them never
+raises, and their valid parts are used.
 
-Many examples: make fuzz.
+``make fuzz`` runs many more examples.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def comes_back(**parts):
 
 
 def printable(problems):
-    """Whether all sentences are single lines that any terminal takes."""
+    """Whether all sentences are single lines that any terminal can print."""
     return all(sentence.isprintable() for sentence in problems)
 
 

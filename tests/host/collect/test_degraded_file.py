@@ -46,17 +46,17 @@ def changed(**keys):
         (b"", "Expecting value"),
         (b"\xff", "decode"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"{}", "does not hold marks"),
-        (b"[]", "does not hold marks"),
+        (b"{}", "does not have marks"),
+        (b"[]", "does not have marks"),
         (to_json([]).replace(b": 1", b": 2"), "schema version is 2"),
         (to_json([]).replace(b"[]", b"{}"), "mounts is not a list"),
         (changed(colour=1), "mark 1 does not have the keys of a mark"),
         (to_json([MARK]).replace(b'"export"', b'"what"'), "does not have the keys"),
-        (changed(reason=None), "mark 1 has a reason of a wrong type"),
-        (changed(mounted_s="1"), "mark 1 has a mounted_s of a wrong type"),
-        (changed(mounted_s=True), "mark 1 has a mounted_s of a wrong type"),
-        (changed(mounted_s=float("nan")), "mark 1 has a mounted_s of a wrong type"),
-        (changed(mounted_s=10**400), "mark 1 has a mounted_s of a wrong type"),
+        (changed(reason=None), "mark 1 has a reason of the wrong type"),
+        (changed(mounted_s="1"), "mark 1 has a mounted_s of the wrong type"),
+        (changed(mounted_s=True), "mark 1 has a mounted_s of the wrong type"),
+        (changed(mounted_s=float("nan")), "mark 1 has a mounted_s of the wrong type"),
+        (changed(mounted_s=10**400), "mark 1 has a mounted_s of the wrong type"),
     ],
 )
 def test_what_is_no_such_file(data, words):
@@ -80,7 +80,7 @@ def test_the_host_is_read_with_its_marks(tmp_path):
     root.write(DEGRADED_JSON, "{")
     facts = root.reader().facts()
     assert facts.degraded_marks == ()
-    assert facts.problems[0].startswith(f"{DEGRADED_JSON} is of no use: ")
+    assert facts.problems[0].startswith(f"{DEGRADED_JSON} is invalid and is ignored: ")
     root.unreadable(DEGRADED_JSON)
     assert "cannot be read" in root.reader().facts().problems[0]
 

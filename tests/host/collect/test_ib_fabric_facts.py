@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decisions on facts that were read off a real kernel with InfiniBand, in the lab
+"""Decisions on facts of a real kernel with InfiniBand, from the lab
 (tests/lab/test_ib_facts_lab.py writes them).
 """
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the kernel and its tools print, real and broken: read exactly, never raising.
+"""Valid and broken text of the kernel and its tools: it is read exactly and never
+raises.
 
-Many examples: make fuzz.
+``make fuzz`` runs many more examples.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SENTENCE = "is not a mount entry"
 
 
 def joined(lines):
-    """All of a file's lines, and each by itself: what a change is made to."""
+    """All lines of a file, and each line separately, for changes."""
     return [*lines, b"\n".join(lines) + b"\n"]
 
 
@@ -169,7 +170,7 @@ VALUES = st.sampled_from(
 
 @st.composite
 def answers(draw, samples):
-    """A tool's answer with up to three values changed, or its text broken."""
+    """A tool's output with up to three changed values, or broken text."""
     if draw(st.booleans()):
         return draw(mutated(samples, JSON))
     rows = json.loads(draw(st.sampled_from(samples)))
@@ -185,7 +186,7 @@ def answers(draw, samples):
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    """One for all examples, because making it takes most of an example's time."""
+    """One for all examples, because its creation takes most of an example's time."""
     return soft_roce(tmp_path_factory.mktemp("host"))
 
 

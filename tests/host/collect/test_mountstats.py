@@ -52,7 +52,7 @@ def test_counters_that_are_no_numbers_leave_the_protocol(odd):
     found, problems = parse_mountstats(DEVICE + b"\n" + line)
     assert found == {"/mnt/a": (MountTransport("rdma", ()),)}
     assert problems == [
-        "/proc/self/mountstats line 2 has a counter that is no number: not counted"
+        "/proc/self/mountstats line 2 has a counter that is not a number: ignored"
     ]
 
 
@@ -95,7 +95,7 @@ def test_escapes_and_bytes_that_are_not_utf8():
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_a_valid_section_survives_any_bytes_around_it(before, after):
     found, _ = parse_mountstats(before + b"\n" + SECTION + b"\n" + after)
-    # What follows can be more lines of the same section.
+    # The text after it can be more lines of the same section.
     assert found["/mnt/a"][0] == FOUND["/mnt/a"][0]
 
 

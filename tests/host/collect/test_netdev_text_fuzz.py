@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ethtool, dcb, nmcli, ip, VDSM and sysfs tell of netdevs, real and broken: read
-exactly, never raising.
+"""Valid and broken text about netdevs, of ethtool, dcb, nmcli, ip, VDSM and sysfs: it
+is read exactly and never raises.
 
-Many examples: make fuzz.
+``make fuzz`` runs many more examples.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_odd_ipoib_links_have_known_values_only(text):
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    """One for all examples, because making it takes most of an example's time."""
+    """One for all examples, because its creation takes most of an example's time."""
     made = FakeRoot(tmp_path_factory.mktemp("host"))
     hca = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
     made.rdma_device("mlx4_0", pci=hca)

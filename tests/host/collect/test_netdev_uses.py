@@ -64,7 +64,7 @@ NFS = "nas:/data at /rhev/nas"
     [
         ("10.0.0.1", {"routes": (Route("10.0.0.1", "ib0", "10.0.0.2"),)}, ["ib0"]),
         ("192.0.2.9", {"routes": (Route("192.0.2.9", "ib1"),)}, ["ib1"]),
-        # No ip to ask: the smallest network that the server is in.
+        # Without ip: the smallest network that contains the server.
         ("10.1.7.7", {}, ["ib0.8001"]),
         (
             "10.1.7.7",
@@ -78,7 +78,7 @@ NFS = "nas:/data at /rhev/nas"
             {"routes": (Route("fe80::1%3", "ib0"), Route("fe80::1%4", "ib1"))},
             ["ib1"],
         ),
-        # The connection knows better than today's route.
+        # The connection is more precise than the present route.
         (
             "10.0.0.1",
             {
@@ -121,9 +121,7 @@ def test_a_server_on_this_host_uses_no_link(host):
 def test_a_netdev_that_cannot_be_told_is_a_sentence(host, address):
     found, problems = uses(host, nfs_mounts=(mount(address),))
     assert not found
-    assert problems == [
-        "it cannot be told which netdev nas:/data at /rhev/nas (nfs) goes over"
-    ]
+    assert problems == ["the netdev that nas:/data at /rhev/nas (nfs) uses is unknown"]
 
 
 # Block storage
@@ -155,7 +153,7 @@ def test_a_netdev_that_cannot_be_told_is_a_sentence(host, address):
             "ib0",
             "iqn.2016-06.org:data at [fd00:0000:0000:0000:0000:0000:0000:0001]:3260",
         ),
-        # Its connection is down: it will come back the same way.
+        # Its connection is down: it will be restored the same way.
         ({"address": None}, "ib0", "iqn.2016-06.org:data at 10.0.0.1:3260"),
     ],
 )
@@ -176,11 +174,10 @@ def test_the_route_tells_the_way_to_block_storage_behind_a_gateway(host):
         ("eth0", "nqn.2014-08.org:data at 10.9.9.9:4420"),
         ("eth0", "nqn.2014-08.org:data at 10.9.9.8"),
     }
-    assert [p for p in facts.problems if "cannot be told" in p] == [
-        "it cannot be told which netdev iqn.2016-06.org:data at nas.example.org:3260 "
-        "(iscsi) goes over",
-        "it cannot be told which netdev nqn.2014-08.org:data at [fe80::1]:4420 (nvme) "
-        "goes over",
+    assert [p for p in facts.problems if "is unknown" in p] == [
+        "the netdev that iqn.2016-06.org:data at nas.example.org:3260 (iscsi) uses is "
+        "unknown",
+        "the netdev that nqn.2014-08.org:data at [fe80::1]:4420 (nvme) uses is unknown",
     ]
 
 
@@ -190,8 +187,7 @@ def test_an_iscsi_session_that_cannot_be_placed_is_a_sentence(host):
     found, problems = uses(host)
     assert [use.netdev for use in found] == ["ib0"]
     assert problems == [
-        "it cannot be told which netdev iqn.2016-06.org:data at 10.9.9.9:3260 (iscsi) "
-        "goes over"
+        "the netdev that iqn.2016-06.org:data at 10.9.9.9:3260 (iscsi) uses is unknown"
     ]
 
 
@@ -244,7 +240,7 @@ def test_an_odd_nvme_address_is_a_sentence(host, address):
     host.nvme_controller(0, address)
     found, problems = uses(host)
     assert not found
-    assert problems[-1].startswith("it cannot be told which netdev nqn.2014-08.org")
+    assert problems[-1].startswith("the netdev that nqn.2014-08.org")
 
 
 # The engine's networks
@@ -301,7 +297,7 @@ def test_libvirt_on_the_host_itself_is_no_migration(host):
 
 
 def test_migration_ports_alone_are_no_migration(host):
-    """Linux gives them to clients too: 32768 to 60999."""
+    """Linux uses these ports for clients too: 32768 to 60999."""
     host.tcp_connections(("10.0.0.2", 49160, "10.0.0.1", 3260))
     assert uses(host) == ((), [])
 
@@ -321,7 +317,7 @@ def test_the_table_of_connections():
 def test_lines_that_are_no_connection_are_counted(host):
     host.tcp_table("tcp", ["headings", "   0: 0200000A:C000", "x"])
     host.tcp_table("tcp6", ["headings"])
-    assert uses(host) == ((), ["/proc/net/tcp has 2 lines that are no connection"])
+    assert uses(host) == ((), ["/proc/net/tcp has 2 lines that are not connections"])
 
 
 def test_a_table_that_cannot_be_read_is_a_sentence(host):

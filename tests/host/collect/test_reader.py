@@ -110,11 +110,11 @@ def test_routes_to_what_is_asked_for_and_to_mounted_servers(tmp_path):
         Route("192.0.2.9", problem="Network is unreachable"),
         Route("10.0.0.1", "eth0", "10.0.0.2"),
     )
-    assert facts.problems == ("no route is known to 'nas': not an IP address",)
+    assert facts.problems == ("the route to 'nas' is unknown: not an IP address",)
 
 
 def test_uptime_is_of_the_moment_when_mounts_were_read(tmp_path):
-    # With the mounts' ages it tells when they were made; asking for routes takes time.
+    # With the ages of mounts it gives their start times; the routes take time.
     host = soft_roce(tmp_path)
     host.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")
     before = host.reader().uptime()
@@ -212,10 +212,10 @@ def test_a_tool_that_gives_no_answer_is_not_asked_for_ever(host):
     assert asked == ["ip -j -d addr show", "ip -j route get 10.0.0.8"]
     for sentence in (
         "ip -j -d addr show failed: no answer within 5 s",
-        "ip -j route get 10.0.0.9 failed: not asked, as ip gave no answer before",
+        "ip -j route get 10.0.0.9 failed: not run, because ip has timed out before",
     ):
         assert sentence in facts.problems
-    # That goes for one snapshot; the next one asks again.
+    # This applies to one snapshot; the next one runs the tool again.
     host.reader().facts()
     assert len([argv for argv in host.runner.ran if argv[0] == "ip"]) > 2
 

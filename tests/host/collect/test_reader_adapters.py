@@ -143,4 +143,4 @@ def test_a_function_that_goes_away_is_left_out(host):
     link.symlink_to("../../../devices/nowhere")
     found, problems = adapters(host)
     assert [adapter.pci.address for adapter in found] == [CX6.address]
-    assert problems == ["PCI device 0000:04:00.0 went away while it was being read"]
+    assert problems == ["PCI device 0000:04:00.0 disappeared during the read"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where modules come from, their options, and what loads them."""
+"""Modules: their files, their options, and the lines that load them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTION = "options mlx4_core log_num_mtt=24"
 
 
 def details(host):
-    """The modules and what could not be read of them."""
+    """The modules, and sentences about what could not be read."""
     problems: list[str] = []
     modules = host.reader().modules(problems)
     tree = FileTree(host.path)
@@ -177,10 +177,10 @@ def test_other_files_do_not_count(host, name):
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("option mlx4_core x=1", "it has no command 'option'"),
+        ("option mlx4_core x=1", "there is no command 'option'"),
         ("options mlx4_core", "nothing follows options mlx4_core"),
         ("install rpcrdma \t", "nothing follows install rpcrdma"),
-        ("blacklist", "blacklist of no module"),
+        ("blacklist", "blacklist names no module"),
     ],
 )
 def test_a_line_that_modprobe_ignores_gets_a_sentence(host, line, sentence):
@@ -196,9 +196,7 @@ def test_a_folder_in_the_place_of_a_file(host):
     host.unreadable("/etc/modprobe.d/x.conf")
     host.modprobe_d("x", OPTION, folder="/usr/lib")
     assert told(host) == [("options", "mlx4_core", "log_num_mtt=24")]
-    assert details(host)[1] == (
-        "/etc/modprobe.d/x.conf is a folder, so nothing in it counts",
-    )
+    assert details(host)[1] == ("/etc/modprobe.d/x.conf is a folder, so it is ignored",)
 
 
 def test_bytes_that_are_no_text_hide_no_line():
@@ -281,6 +279,6 @@ def test_a_line_with_options_loads_nothing():
         LoadLine("x.conf", 3, "rpcrdma")
     ]
     assert problems == [
-        "x.conf line 1 loads nothing: 'ib_ipoib debug=1' is no module's name",
-        r"x.conf line 2 loads nothing: '\udcff' is no module's name",
+        "x.conf line 1 is ignored: 'ib_ipoib debug=1' is not a module's name",
+        r"x.conf line 2 is ignored: '\udcff' is not a module's name",
     ]

@@ -189,7 +189,7 @@ def test_a_route_that_cannot_be_told_is_not_a_missing_route(host, output, proble
 def test_only_addresses_are_asked_for(host, name):
     problems: list[str] = []
     assert host.reader().route(name, problems) is None
-    assert problems == [f"no route is known to {name!r}: not an IP address"]
+    assert problems == [f"the route to {name!r} is unknown: not an IP address"]
     assert not host.runner.ran
 
 

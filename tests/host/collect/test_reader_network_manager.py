@@ -20,7 +20,7 @@ NIC = Pci("0000:00:03.0", "0x1af4", "0x1041", "virtio_net")
 
 @pytest.fixture
 def ib0(host):
-    """An HCA with ib0 and its child, eth0, and NetworkManager, which runs."""
+    """An HCA with ib0 and its child, eth0, and NetworkManager, which is running."""
     host.rdma_device("mlx4_0", pci=HCA)
     host.rdma_port("mlx4_0")
     host.ipoib("ib0", pci=HCA)
@@ -174,7 +174,7 @@ def test_an_nmcli_that_tells_no_state(ib0, text):
     problems: list[str] = []
     assert read(ib0, problems) is None
     assert len(problems) == 1
-    assert "does not tell NetworkManager's state" in problems[0]
+    assert "does not print NetworkManager's state" in problems[0]
 
 
 def test_what_fails_is_said_and_the_rest_is_complete(ib0):

@@ -55,10 +55,10 @@ def test_no_mtu_and_an_empty_nic_are_unknown(host):
         ("{", "Expecting"),
         ("[]", "not an object"),
         ("null", "not an object"),
-        ('{"nic": 7}', "nic is no text"),
-        ('{"nic": "ib0", "mtu": "big"}', "mtu is no number"),
-        ('{"nic": "ib0", "mtu": true}', "mtu is no number"),
-        ('{"nic": "ib0", "vlan": 1.5}', "vlan is no number"),
+        ('{"nic": 7}', "nic is not a text"),
+        ('{"nic": "ib0", "mtu": "big"}', "mtu is not a number"),
+        ('{"nic": "ib0", "mtu": true}', "mtu is not a number"),
+        ('{"nic": "ib0", "vlan": 1.5}', "vlan is not a number"),
         ("[" * 99999, "nested too deeply"),
         ("9" * 9999, ""),
         ("\udcff", "utf-8"),
@@ -70,7 +70,7 @@ def test_a_file_of_something_else_is_said(host, text, words):
     problems: list[str] = []
     assert [network.name for network in read(host, problems)] == ["storage"]
     assert len(problems) == 1
-    assert "/netconf/nets/odd is no network of VDSM's: " in problems[0]
+    assert "/netconf/nets/odd is not a network of VDSM: " in problems[0]
     assert words in problems[0]
     assert "\n" not in problems[0]
 
@@ -85,7 +85,7 @@ def test_an_unreadable_file_is_said(host):
 
 
 def test_one_file_of_many_names_is_read_so_often_and_no_more(host):
-    """Links cost who makes them nothing; facts would have each of the texts."""
+    """Links cost no space, but facts would have each of the texts."""
     host.ovirt_network("n000", nic="x" * 1_000_000)
     first = host.path / STAGING.lstrip("/") / "n000"
     for number in range(1, 100):
@@ -95,8 +95,8 @@ def test_one_file_of_many_names_is_read_so_often_and_no_more(host):
         "n000", "n001", "n002", "n003",
     ]  # fmt: skip
     assert problems == [
-        f"{STAGING} has more than 4194304 bytes of networks: from n004 on they are not "
-        "read"
+        f"{STAGING} has more than 4194304 bytes of networks: those from n004 on are "
+        "not read"
     ]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Our own configuration files, as they are read and written."""
+"""Reading and writing our own configuration files."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_file_that_cannot_be_read(tmp_path):
         ("# ovirt-rdma revision 0\nnvme_rdma\n", ""),  # of an earlier version
         (own_text(["nvme_rdma"]) + "# mine\n", "left alone"),
         ("# mine\n", "left alone"),
-        ("nvme_rdma\n" + own_text([]), "first line is not ours"),
-        ("", "first line is not ours"),
+        ("nvme_rdma\n" + own_text([]), "is not from ovirt-rdma"),
+        ("", "is not from ovirt-rdma"),
         (None, "cannot be read"),
     ],
 )

@@ -72,7 +72,7 @@ def test_an_infiniband_hca(hca):
     up, down = device.ports
     assert (up.lid, up.sm_lid, up.guid) == (5, 1, "0002:c903:00fb:1231")
     assert (up.max_mtu, up.active_mtu) == (4096, 2048)
-    # In the order of the table, without what is empty.
+    # In the order of the table, without empty entries.
     assert up.pkeys == (PKey(0, "0xffff"), PKey(2, "0x8001"), PKey(3, "0x0002"))
     assert (down.lid, down.sm_lid, down.active_mtu) == (0, 0, None)
     assert up.default_gid_type is None
@@ -200,7 +200,7 @@ def test_a_tool_that_always_fails_is_not_asked_for_ever(hca):
         hca.runner.answer(f"ibv_devinfo -d {device}", failure)
     _, problems = detailed(hca)
     assert len(problems) == 4
-    assert "was not asked about 7 more RDMA devices" in problems[-1]
+    assert "was not run for 7 more RDMA devices" in problems[-1]
 
 
 def test_omni_path_shows_verbs_less_than_it_has(tmp_path):
@@ -296,4 +296,4 @@ def test_a_device_that_goes_away_is_left_out(hca):
     tools = Tools(hca.runner, str(hca.path))
     found = with_port_details(FileTree(hca.path), tools, devices, problems)
     assert [device.name for device in found] == ["mlx5_9"]
-    assert problems == ["RDMA device mlx4_0 went away while it was being read"]
+    assert problems == ["RDMA device mlx4_0 disappeared during the read"]

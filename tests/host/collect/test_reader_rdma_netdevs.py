@@ -230,7 +230,7 @@ def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports):
 
     tools = Tools(two_ports.runner, "/")
     found = with_rdma_details(Gone(two_ports.path), tools, *before, problems)
-    assert problems == ["netdev ib0 went away while it was being read"]
+    assert problems == ["netdev ib0 disappeared during the read"]
     assert {n.name: n for n in found}["ib1"].ipoib is not None
 
 
@@ -475,7 +475,7 @@ def test_an_odd_answer_of_dcb_is_said(roce, text):
     dcb = read(roce, problems)["ens1"].dcb
     assert (dcb.pfc_priorities, dcb.trust) == (None, "pcp")
     assert len(problems) == 1
-    assert problems[0].startswith("dcb -j pfc show dev ens1 printed something else: ")
+    assert problems[0].startswith("dcb -j pfc show dev ens1 printed unexpected text: ")
 
 
 def test_a_failure_of_dcb_is_said(roce):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is installed and configured: distribution, packages, kernel, units, stacks."""
+"""Installed and configured software: distribution, packages, kernel, units, stacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.hypervisor
 
 
 def software(host, problems=None):
-    """What is read, and nothing else is run than what was prepared."""
+    """The software that is read; only the prepared commands may be run."""
     problems = [] if problems is None else problems
     tools = Tools(host.runner, str(host.path))
     return read_software(FileTree(host.path), tools, EL9_KERNEL, problems)
@@ -39,7 +39,7 @@ def test_a_host_with_nothing_of_it(host):
     problems: list[str] = []
     assert software(host, problems) == Software()
     assert problems == [
-        "the distribution is not known: there is no /etc/os-release or "
+        "the distribution is unknown: there is no /etc/os-release or "
         "/usr/lib/os-release"
     ]
     assert not [argv for argv in host.runner.ran if argv[0] == "systemctl"]
@@ -116,9 +116,9 @@ def test_odd_lines_of_os_release(host):
     problems: list[str] = []
     assert software(host, problems).distribution == "rocky"
     assert problems == [
-        "/etc/os-release line 4 is no assignment: 'A=\"b'",
-        r"/etc/os-release line 5 is no assignment: '\udcff'",
-        "/etc/os-release line 6 is no assignment: 'PLATFORM_ID=a b'",
+        "/etc/os-release line 4 is not an assignment: 'A=\"b'",
+        r"/etc/os-release line 5 is not an assignment: '\udcff'",
+        "/etc/os-release line 6 is not an assignment: 'PLATFORM_ID=a b'",
     ]
 
 
@@ -207,7 +207,7 @@ def test_a_configuration_without_any_of_ours_is_one(host):
         (b"", "cannot be unpacked: it ends too early"),
         (gzip.compress(b"CONFIG_INFINIBAND=y\n")[:-9], "it ends too early"),
         (gzip.compress(bytes(MAX_BYTES + 1)), "it is far too large"),
-        (gzip.compress(b"hello\n"), "is no kernel configuration"),
+        (gzip.compress(b"hello\n"), "is not a kernel configuration"),
     ],
 )
 def test_a_packed_configuration_that_is_of_no_use(host, packed, sentence):
@@ -224,7 +224,7 @@ def test_a_garbled_configuration_gives_way_to_the_next(host):
     host.kernel_config(packed=True, INFINIBAND="m")
     problems: list[str] = []
     assert software(host, problems).kernel_config == (KernelOption("INFINIBAND", "m"),)
-    assert problems == [f"/boot/config-{EL9_KERNEL} is no kernel configuration"]
+    assert problems == [f"/boot/config-{EL9_KERNEL} is not a kernel configuration"]
 
 
 # Units

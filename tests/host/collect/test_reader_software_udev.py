@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Lines of udev rules that set something of an IPoIB netdev."""
+"""Lines of udev rules that set a property of IPoIB netdevs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODE = f'{ADDED}, ATTR{{type}}=="32", ATTR{{mode}}="connected"'
 
 
 def udev_lines(host, problems=None):
-    """What is read of the host's rules."""
+    """The lines that are read from the host's rules."""
     return read_udev_lines(FileTree(host.path), [] if problems is None else problems)
 
 
@@ -99,6 +99,4 @@ def test_a_file_that_cannot_be_read_hides_no_other(host):
     assert udev_lines(host, problems) == (
         UdevLine("/etc/udev/rules.d/20-y.rules", 2, MODE),
     )
-    assert problems == [
-        "/etc/udev/rules.d/10-x.rules is a folder, so nothing in it counts"
-    ]
+    assert problems == ["/etc/udev/rules.d/10-x.rules is a folder, so it is ignored"]

@@ -22,7 +22,7 @@ def irs(options):
 
 @pytest.fixture
 def read(tmp_path):
-    """Write files below a root; return what VDSM takes from them."""
+    """Write files below a root; return the options that VDSM would use."""
     root = tmp_path / "root[1]"
 
     def written(files):
@@ -61,7 +61,7 @@ def read(tmp_path):
         ({f"{ADMIN}/50.conf.rpmsave": irs("a")}, "soft,nosharecache"),
         ({f"{ADMIN}/.50.conf": irs("a")}, "soft,nosharecache"),
         ({f"{ADMIN}/x/50.conf": irs("a")}, "soft,nosharecache"),
-        # No file, so VDSM passes over it.
+        # Not a file, so VDSM ignores it.
         ({f"{CONF}/x": "", f"{ADMIN}/50.conf": irs("b")}, "b"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_broken_file_is_a_sentence(read, path, text):
 
 
 def test_what_vdsms_user_may_write_does_not_grow_without_end(read):
-    """To VDSM itself these 900 bytes are the largest of texts: 20 to the 7th names."""
+    """VDSM itself would expand these 900 bytes to 20 to the power of 7 names."""
     names = ["nfs_mount_options", *(f"a{number}" for number in range(7))]
     lines = [f"{name} = {20 * f'%({of})s'}" for name, of in zip(names, names[1:])]
     with bounded():

@@ -14,11 +14,11 @@ from support.fakes.fake_enablement import (
     policy_of,
     rdma_rule,
 )
+from support.problems import problem
 
 from ovirt_rdma.host.enablement.apply import (
     LOADED,
     PACKAGE,
-    EnablementFailed,
     disable,
     enable,
 )
@@ -99,23 +99,22 @@ class TestEnable:
         assert host.tree() == before
 
 
-def refused(host, verb="enable"):
-    """The sentence of a refusal that changed nothing."""
+def expect_refusal(host, id, *arguments, verb="enable"):
+    """Expect a refusal that names ``arguments`` and changes nothing."""
     before = host.tree()
-    with pytest.raises(EnablementRefused) as caught:
+    with problem(id, *arguments) as caught:
         getattr(host, verb)()
     assert caught.value.exit_code == 4
     assert caught.value.fix
     assert host.tree() == before
     assert host.commands == []
-    return str(caught.value)
 
 
 class TestRefusals:
     @pytest.mark.parametrize("path", [LAUNCHER, DROPIN_SOURCE])
     def test_a_package_that_is_not_whole(self, host, path):
         host.remove(path)
-        assert refused(host) == f"{path} is missing"
+        expect_refusal(host, "own-file-missing", path)
 
     @pytest.mark.parametrize("verb", ["enable", "disable"])
     @pytest.mark.parametrize("path", [ENABLED, FOLDER_NOTE, DROPIN_LINK])
@@ -129,11 +128,11 @@ class TestRefusals:
             under(host.root, path).mkdir(parents=True)
         else:
             host.link(path, "/dev/null" if kind == "link" else "/nowhere")
-        assert refused(host, verb) == f"{path} is there already and is not ours"
+        expect_refusal(host, "file-not-ours", path, verb=verb)
 
     def test_a_drop_in_folder_that_is_a_symlink(self, host):
         host.link(DROPIN_DIRECTORY, "/usr/lib/systemd/system/vdsmd.service.d")
-        assert refused(host) == f"{DROPIN_DIRECTORY} is there already and is not ours"
+        expect_refusal(host, "file-not-ours", DROPIN_DIRECTORY)
 
     @pytest.mark.parametrize(
         "path",
@@ -148,10 +147,7 @@ class TestRefusals:
     )
     def test_another_drop_in_that_replaces_execstart(self, host, path, text):
         host.write(path, text)
-        assert refused(host) == (
-            f"{path} replaces vdsmd's ExecStart too, and systemd lets only one drop-in "
-            "do that"
-        )
+        expect_refusal(host, "drop-in-conflict", path, "ExecStart")
 
     @pytest.mark.parametrize(
         ("name", "text"),
@@ -267,7 +263,7 @@ def test_after_any_runs_disable_restores_and_enable_completes(
     assert host.tree() == stock
     host.enable(mode)
     enabled = host.tree()
-    # Lose any of our own things: enable again mends it, disable takes the rest.
+    # Remove any of our files: enable restores it, disable removes the others.
     ours = {"vdsmd": [DROPIN_LINK], "host": []}
     host.remove(data.draw(st.sampled_from([ENABLED, *ours[mode]])))
     if data.draw(st.booleans()):
@@ -281,11 +277,8 @@ def test_a_systemctl_that_fails_is_a_sentence_and_the_next_run_completes(host):
     def fail(_):
         raise CommandFailed("Failed to connect to bus")
 
-    with pytest.raises(EnablementFailed) as caught:
+    with problem("enablement-step-failed", "systemd", "Failed to connect to bus"):
         enable(host.root, run=fail)
-    assert str(caught.value) == (
-        "cannot make systemd read its units again: Failed to connect to bus"
-    )
     assert ids(host.enable()) == ["reload-systemd", "write-marker"]
 
 
@@ -295,11 +288,10 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(host, monkeypatch):
 
     under(host.root, RUN_LOCK).parent.mkdir(parents=True)
     monkeypatch.setattr(type(host.root), "mkdir", refuse)
-    with pytest.raises(EnablementFailed) as caught:
+    with problem(
+        "enablement-step-failed", DROPIN_LINK, DROPIN_SOURCE, "Permission denied"
+    ):
         host.enable()
-    assert str(caught.value) == (
-        f"cannot link {DROPIN_LINK} to {DROPIN_SOURCE}: Permission denied"
-    )
 
 
 ADAPTER = "/usr/libexec/vdsm/daemonAdapter"
@@ -331,7 +323,7 @@ class TestRestart:
 
 
 class TestModeHost:
-    """The marker alone: what VDSM's hooks look for."""
+    """Mode host has only the marker, which VDSM's hooks check."""
 
     def test_nothing_but_the_marker_is_made_and_nothing_restarted(self, host):
         before = host.tree()
@@ -459,7 +451,7 @@ class TestStatus:
         assert self.advice(host) == (
             Advice(
                 "Enabled, but the running vdsmd is stock",
-                "systemctl restart vdsmd; if it stays stock, the launcher has said "
+                "systemctl restart vdsmd; if it stays stock, the launcher has logged "
                 "why: journalctl -t vdsmd",
             ),
             Advice(
@@ -472,7 +464,7 @@ class TestStatus:
         host.process(700, *OURS)
         assert self.advice(host) == (
             Advice(
-                "Not enabled, but the running vdsmd came through the launcher",
+                "Not enabled, but the running vdsmd was started by the launcher",
                 "systemctl restart vdsmd",
             ),
         )
@@ -480,7 +472,7 @@ class TestStatus:
     def test_half_enabled(self, host):
         host.write(ENABLED, marker_text("vdsmd"))
         assert self.advice(host)[0] == Advice(
-            f"{ENABLED} is there and {DROPIN_LINK} is not: an enable or disable was "
+            f"{ENABLED} exists and {DROPIN_LINK} does not: an enable or disable was "
             "interrupted",
             "run it again: ovirt-rdma-host enable --mode vdsmd, or disable",
         )
@@ -518,7 +510,7 @@ class TestStatus:
         host.write(POLICY_JSON, "{")
         status = read_status(host.root)
         assert not status.policy.loaded
-        assert "the stored policy is broken" in status.policy.problem
+        assert "the stored policy is invalid" in status.policy.problem
         assert "ovirt-rdma-host policy load" in status.advice[0].fix
 
 
@@ -528,7 +520,7 @@ SERVICE = "system_u:system_r:unconfined_service_t:s0"
 
 
 class TestSELinux:
-    """vdsmd through a drop-in that takes it out of its domain, as the first one did."""
+    """vdsmd is in another SELinux domain, because of a drop-in like our first one."""
 
     @pytest.fixture
     def wrong(self, host):
@@ -550,7 +542,7 @@ class TestSELinux:
     def test_status_says_it_and_what_to_do(self, wrong):
         (advice,) = self.advice(wrong)
         assert f"vdsmd runs in the SELinux context {SERVICE}" in advice.sentence
-        assert f"not as supervdsmd in {VIRTD}: when storage" in advice.sentence
+        assert f"not as supervdsmd in {VIRTD}: if storage" in advice.sentence
         assert advice.fix.startswith("systemctl daemon-reload, then systemctl restart")
 
     def test_another_level_alone_counts(self, wrong):
@@ -559,12 +551,12 @@ class TestSELinux:
 
     def test_stock_by_way_of_the_old_dropin_counts(self, wrong):
         self.run(wrong, 700, SERVICE, STOCK)
-        assert any("SELinux context" in one.sentence for one in self.advice(wrong))
+        assert any("SELinux context" in a.sentence for a in self.advice(wrong))
 
     def test_permissive_says_that_nothing_comes_of_it_yet(self, wrong):
         wrong.write("/sys/fs/selinux/enforce", "0")
         (advice,) = self.advice(wrong)
-        assert "nothing comes of it while SELinux is permissive" in advice.sentence
+        assert "no effect while SELinux is permissive" in advice.sentence
 
     def test_off_is_nothing_to_say(self, wrong):
         wrong.remove("/sys/fs/selinux/enforce")
@@ -572,7 +564,7 @@ class TestSELinux:
 
     @pytest.mark.parametrize("context", [VIRTD, SERVICE])
     def test_the_same_context_is_right_whichever_it_is(self, wrong, context):
-        """Before May 2022 stock vdsmd is no virtd_t either."""
+        """Before May 2022 stock vdsmd is not in virtd_t either."""
         self.run(wrong, 699, context, SUPERVDSMD)
         self.run(wrong, 700, context, OURS)
         assert self.advice(wrong) == ()
@@ -580,7 +572,7 @@ class TestSELinux:
     @pytest.mark.parametrize("pid", [699, 700])
     def test_one_that_does_not_run_is_nothing_to_say(self, wrong, pid):
         wrong.remove(f"/proc/{pid}/cmdline")
-        assert not any("SELinux" in one.sentence for one in self.advice(wrong))
+        assert not any("SELinux" in a.sentence for a in self.advice(wrong))
 
     def test_without_us_it_is_not_ours_to_judge(self, wrong):
         wrong.disable()
@@ -606,7 +598,7 @@ HOOK = "/usr/libexec/vdsm/hooks/before_network_setup/50_ovirt_rdma"
 
 
 class TestFapolicyd:
-    """It trusts what RPMs own, and what trust files name."""
+    """fapolicyd trusts files that an RPM owns or a trust file names."""
 
     @pytest.fixture
     def fapolicyd(self, host):
@@ -626,17 +618,16 @@ class TestFapolicyd:
     def test_what_is_not_trusted_is_refused(self, fapolicyd, mode, path):
         fapolicyd.trusted.remove(path)
         before = fapolicyd.tree()
-        with pytest.raises(EnablementRefused) as caught:
+        with problem("fapolicyd-untrusted", f"does not trust {path}: ") as caught:
             fapolicyd.enable(mode)
-        assert f"does not trust {path}: VDSM could not start" in str(caught.value)
         add = f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
         assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
         assert fapolicyd.tree() == before
 
     def test_what_the_launcher_loads_has_to_be_trusted_too(self, fapolicyd):
-        """vdsm's user may open no Python that is not."""
+        """The user vdsm may open only trusted Python files."""
         fapolicyd.trusted.remove(LOADED)
-        with pytest.raises(EnablementRefused) as caught:
+        with problem("fapolicyd-untrusted") as caught:
             fapolicyd.enable()
         add = f"fapolicyd-cli --file add {PACKAGE} --trust-file ovirt-rdma"
         assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""enable and disable of mode vdsmd interrupted at every step, and run again."""
+"""Interrupt enable and disable of mode vdsmd at every step, and run them again."""
 
 from __future__ import annotations
 
@@ -51,30 +51,32 @@ def make_host(root: Path) -> Host:
 
 
 def prepare(host: Host, verb: str) -> None:
-    """Bring the host to where the run begins."""
+    """Bring the host to the state before the run."""
     if verb == "disable":
         host.enable()
     host.commands.clear()
 
 
 def check_between(host: Host) -> None:
-    """Stock VDSM, or a whole launcher, starts; status says what is half done."""
+    """vdsmd starts as stock or through a complete launcher; status names the rest."""
     state = read_state(host.root)
     assert state.link in {ABSENT, OURS}
     link = under(host.root, DROPIN_LINK)
     if link.is_symlink():
         assert str(link.readlink()) == DROPIN_SOURCE
     status = read_status(host.root)
-    said = [advice for advice in status.advice if "was interrupted" in advice.sentence]
+    advice = [
+        advice for advice in status.advice if "was interrupted" in advice.sentence
+    ]
     marked = state.marker == OURS
-    there = state.link == OURS
-    assert len(said) == (marked != there)
-    assert (status.enabled.mode is not None) == (marked and there)
+    linked = state.link == OURS
+    assert len(advice) == (marked != linked)
+    assert (status.enabled.mode is not None) == (marked and linked)
 
 
 @pytest.fixture
 def wanted(tmp_path_factory):
-    """The trees of a host never enabled, and enabled without any trouble."""
+    """The trees of a host that was never enabled, and of one after enable."""
     host = make_host(tmp_path_factory.mktemp("undisturbed"))
     never = host.tree()
     host.enable()
@@ -82,7 +84,7 @@ def wanted(tmp_path_factory):
 
 
 def without_dates(tree):
-    """The tree but for policy.json, which says when it was loaded."""
+    """The tree without policy.json, which has the time when it was loaded."""
     return {path: what for path, what in tree.items() if "policy.json" not in path}
 
 
@@ -119,7 +121,7 @@ def test_a_process_that_is_killed(tmp_path, wanted, verb, done, then):
 
 
 def complete(host: Host, then: str, wanted) -> None:
-    """Run ``then``: as if nothing had happened, systemd knows, and that is all."""
+    """Run ``then``: it completes the work, and systemd has read its units."""
     never, enabled = wanted
     before = without_dates(host.tree())
     host.commands.clear()
@@ -140,7 +142,7 @@ def complete(host: Host, then: str, wanted) -> None:
 
 
 def test_a_folder_that_was_being_made(tmp_path, wanted):
-    """Killed between making a folder and moving it to its place."""
+    """Killed between the creation of a folder and its move to its place."""
     host = make_host(tmp_path)
     place = under(tmp_path, DROPIN_DIRECTORY)
     host.write(
@@ -151,7 +153,7 @@ def test_a_folder_that_was_being_made(tmp_path, wanted):
 
 
 def kill_at_rename(number: int) -> None:
-    """Kill this process in place of the rename, or replace, after ``number`` ones."""
+    """Kill this process instead of a rename or replace, after ``number`` of them."""
     calls = []
 
     def counted(real):
@@ -170,7 +172,7 @@ def kill_at_rename(number: int) -> None:
 @pytest.mark.parametrize("then", ["enable", "disable"])
 @pytest.mark.parametrize("there", [True, False], ids=["folder", "no-folder"])
 def test_a_kill_within_a_step(tmp_path_factory, there, then):
-    """Killed before each rename; a folder that is there takes fewer of them."""
+    """Killed before each rename; an existing folder needs fewer of them."""
 
     def fresh():
         host = make_host(tmp_path_factory.mktemp("host"))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hosts on which an earlier version turned mode nfsmount on.
+"""Hosts on which an earlier version enabled mode nfsmount.
 
-``tests/data/hosts-in-mode-nfsmount.json`` holds what that version, at commit 68ac580,
-added to a host: each path with its text, None for a folder. Some of its runs were
-killed.
+``tests/data/hosts-in-mode-nfsmount.json`` has the files that that version, at commit
+68ac580, added to a host: each path with its text, None for a folder. Some of its runs
+were killed.
 """
 
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.fakes.fake_enablement import Host, killed_at_step, rdma_rule
+from support.problems import problem
 
 from ovirt_rdma.host.enablement.state import MODES, EnablementRefused
 from ovirt_rdma.host.enablement.status import read_status
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.hypervisor
 DATA = Path(__file__).parents[2] / "data" / "hosts-in-mode-nfsmount.json"
 WRITTEN = json.loads(DATA.read_text(encoding="utf-8"))
 OTHER = f"{NFSMOUNT_DIRECTORY}/other.conf"
-# Of these the file is in its place, or the marker is.
+# The cases in which the file or the marker exists.
 ON = [case for case in WRITTEN if {NFSMOUNT_FILE, ENABLED} & {*WRITTEN[case]}]
 # disable takes four steps, and one more for each thing that a killed run left.
 MOST_STEPS = 6
@@ -45,7 +46,7 @@ def host(tmp_path):
 
 
 def bring_to(host, case):
-    """Make the host what the earlier version made it; return its tree before."""
+    """Add the files of the earlier version; return the tree before."""
     if "folder there before" in case:
         host.write(OTHER, "# mine\n")
     before = host.tree()
@@ -64,7 +65,7 @@ def ids(result):
 
 
 def edit(host, more=b"rsize=4096\n# \xff\n"):
-    """Append the operator's lines to the file; return the whole."""
+    """Append lines of the operator to the file; return the whole text."""
     path = under(host.root, NFSMOUNT_FILE)
     path.write_bytes(path.read_bytes() + more)
     return path.read_bytes()
@@ -122,8 +123,9 @@ class TestDisable:
         bring_to(host, "enabled")
         edit(host)
         host.write(NFSMOUNT_SAVED, "earlier")
-        sentence = str(refused(host, host.disable))
-        assert f"{NFSMOUNT_SAVED}, which is there already" in sentence
+        refusal = refused(host, host.disable)
+        assert refusal.id == "nfsmount-conf-edited"
+        assert NFSMOUNT_SAVED in str(refusal)
 
     @pytest.mark.parametrize("case", WRITTEN)
     def test_files_that_others_have_written_since_stay(self, host, case):
@@ -147,8 +149,9 @@ class TestDisable:
             host.link(NFSMOUNT_FILE, "/nowhere")
         else:
             under(host.root, NFSMOUNT_FILE).mkdir()
-        sentence = str(refused(host, host.disable))
-        assert sentence == f"{NFSMOUNT_FILE} is there already and is not ours"
+        refusal = refused(host, host.disable)
+        assert refusal.id == "file-not-ours"
+        assert NFSMOUNT_FILE in str(refusal)
 
     @pytest.mark.parametrize(
         "change",
@@ -180,9 +183,10 @@ class TestEnable:
     @pytest.mark.parametrize("case", ["enabled", "enable killed after step 2"])
     def test_is_refused_until_disable(self, host, mode, case):
         before = bring_to(host, case)
-        problem = refused(host, lambda: host.enable(mode))
-        assert str(problem) == "mode nfsmount is on, and only one mode can be"
-        first, then = problem.fix.split(", then ")
+        refusal = refused(host, lambda: host.enable(mode))
+        assert refusal.id == "other-mode-enabled"
+        assert "mode nfsmount" in str(refusal)
+        first, then = refusal.fix.split(", then ")
         assert first == "ovirt-rdma-host disable"
         assert then == f"ovirt-rdma-host enable --mode {mode}"
         host.disable()
@@ -195,11 +199,11 @@ class TestEnable:
         if case:
             bring_to(host, case)
         before = host.tree()
-        with pytest.raises(UsageProblem) as caught:
+        with problem("mode-removed", "mode nfsmount", "--mode") as caught:
             host.enable("nfsmount")
-        assert str(caught.value).startswith("mode nfsmount was removed: leave out ")
-        assert "ovirt-rdma domain convert NAME --to rdma --engine-options" in str(
-            caught.value
+        assert isinstance(caught.value, UsageProblem)
+        assert "ovirt-rdma domain convert NAME --to rdma --engine-options" in (
+            caught.value.fix
         )
         assert host.tree() == before
 
@@ -212,18 +216,18 @@ class TestEnable:
 
 
 class TestStatus:
-    def told(self, host):
+    def advice(self, host):
         advice = read_status(host.root).advice
-        return [one for one in advice if "Mode nfsmount" in one.sentence]
+        return [a for a in advice if "Mode nfsmount" in a.sentence]
 
     @pytest.mark.parametrize("case", ON)
     def test_it_tells_the_mode_and_what_to_do(self, host, case):
         bring_to(host, case)
-        (advice,) = self.told(host)
+        (advice,) = self.advice(host)
         assert NFSMOUNT_FILE in advice.sentence
         assert advice.fix.startswith("ovirt-rdma-host disable, then ")
         host.disable()
-        assert self.told(host) == []
+        assert self.advice(host) == []
 
     def test_the_mode_is_named(self, host):
         assert read_status(host.root).enabled.conf == "absent"
@@ -233,10 +237,10 @@ class TestStatus:
         edit(host)
         enabled = read_status(host.root).enabled
         assert (enabled.mode, enabled.conf) == ("nfsmount", "edited")
-        assert len(self.told(host)) == 1
+        assert len(self.advice(host)) == 1
         host.remove(ENABLED)
         assert read_status(host.root).enabled.mode is None
-        assert len(self.told(host)) == 1
+        assert len(self.advice(host)) == 1
 
     def test_a_policy_that_is_not_loaded_or_broken(self, host):
         bring_to(host, "enabled")

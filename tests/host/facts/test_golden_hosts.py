@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whole hosts: what is read of each, and what follows from that and a policy.
+"""Whole hosts: their facts, and the decision for each with a policy.
 
 tests/data/hosts/NAME has the facts, a policy and the decision; WRITE_GOLDEN=1 writes
-facts and decision anew after a wanted change. Read them before you commit them.
+facts and decision again after an intended change. Read them before you commit them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def in_file(name: str, file: str) -> Path:
 
 
 def shown(decision: Decision) -> str:
-    """Return a decision as it is kept: every field that says something."""
+    """Return a decision as in the file: every field that is not empty."""
     outcomes = {
         "findings": [_said(finding) for finding in decision.findings],
         "steps": [{"id": step.id, **_said(step)} for step in decision.steps],
@@ -86,7 +86,7 @@ def test_an_empty_policy_changes_nothing(facts):
 
 
 def test_nothing_is_said_twice(name, facts, policy):
-    """Neither a finding nor a step comes a second time."""
+    """No finding and no step is repeated."""
     for decision in (decide(facts, policy), decide(facts, Policy())):
         for outcomes in (decision.findings, decision.steps):
             assert len(set(outcomes)) == len(outcomes)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whatever a network request looks like, it is looked at without an exception; and what
-the quick modules say again is what the rules say.
-"""
+"""No network request raises an exception, and copied constants match the rules."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ def test_no_request_is_too_odd(data, limits):
     if request is None:
         return
     links = {n: LINKS[n] for n in request.netdevs if n in LINKS}
-    links |= {n: LINKS[n] for one in tuple(links.values()) for n in one.members}
+    links |= {n: LINKS[n] for link in tuple(links.values()) for n in link.members}
     text = refusal(request, links, limits)
     assert "\n" not in text
     assert set(in_question(request, links)) <= set(links)
@@ -77,7 +75,7 @@ def test_no_request_is_too_odd(data, limits):
         assert (text, wanted_modes(request, links)) == ("", ())
     assert not any(n.mode == "auto" for n in without_auto(request).networks)
     if not text:
-        # What may be with an MTU not known may be refused, never the other way round.
+        # Unknown limits must not lead to a refusal.
         assert refusal(request, links) == ""
 
 

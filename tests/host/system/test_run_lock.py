@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One run at a time changes a host; what only reads is never kept waiting."""
+"""Only one run at a time changes a host; commands that only read never wait."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_nobody_but_root_can_hold_it(host):
         os.umask(before)
     path = under(host.root, RUN_LOCK)
     assert path.stat().st_mode & 0o777 == 0o600
-    # vdsmd has its marks of mounts in there.
+    # The folder has vdsmd's marks of mounts too.
     assert path.parent.stat().st_mode & 0o777 == 0o755
 
 
@@ -100,9 +100,9 @@ def test_a_lock_that_cannot_be_opened_is_a_sentence(host):
 @pytest.mark.parametrize(
     ("number", "fix"),
     [
-        (errno.ENOLCK, "see why the kernel has no memory for locks"),
-        (errno.ENOSPC, "make room on the file system of {folder}"),
-        (errno.EIO, "see to {folder}, and to the kernel's log"),
+        (errno.ENOLCK, "find out why the kernel has no memory for locks"),
+        (errno.ENOSPC, "free space on the file system of {folder}"),
+        (errno.EIO, "check {folder} and the kernel's log"),
     ],
 )
 def test_a_lock_that_cannot_be_taken_is_a_sentence(host, monkeypatch, number, fix):
@@ -125,7 +125,7 @@ def test_a_lock_that_cannot_be_taken_is_a_sentence(host, monkeypatch, number, fi
     ("number", "fix"),
     [
         (errno.EROFS, "mount the file system of "),
-        (errno.ENOSPC, "make room on the file system of "),
+        (errno.ENOSPC, "free space on the file system of "),
         (errno.EACCES, "become root"),
     ],
 )
@@ -163,7 +163,7 @@ class TestHolder:
             assert (holder.pid, holder.by) == (os.getpid(), "policy load")
             assert str(holder).startswith(f"policy load (process {os.getpid()}, since")
             assert not holder.stopped
-        # What it has left there says nothing.
+        # The text that it has left is ignored.
         assert under(host.root, RUN_LOCK).stat().st_size
         assert holder_of(host.root) is None
 
@@ -179,7 +179,7 @@ class TestHolder:
         os.waitpid(child, os.WUNTRACED)
         try:
             assert holder_of(host.root) is None
-            # Nor where it has the file open, to wait for the lock.
+            # Also while it has the file open and waits for the lock.
             with under(host.root, RUN_LOCK).open("rb"):
                 assert holder_of(host.root) is None
             with pytest.raises(LockHeld), one_run(host.root):

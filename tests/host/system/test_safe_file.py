@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whatever stands at a path, a read ends, and says why it gives nothing."""
+"""A read of any path ends, and an error says why there is no content."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ODD = [kind for kind in KINDS if kind != "deep"]
 
 @pytest.fixture
 def theirs(tmp_path):
-    """A folder that others may write, beside one of ours."""
+    """A folder that others can write, beside one of ours."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     (tmp_path / "ours").mkdir()
@@ -108,14 +108,14 @@ def test_a_lease_of_somebody_elses_is_not_waited_for(theirs):
         "signal.signal(signal.SIGIO, signal.SIG_IGN)\n"
         f"fd = os.open({str(path)!r}, os.O_RDWR)\n"
         "fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n"
-        "print('held', flush=True)\n"
+        "print('leased', flush=True)\n"
         "sys.stdin.read()\n"
     )
     other = subprocess.Popen(
         [sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
-        assert other.stdout.readline() == b"held\n"
+        assert other.stdout.readline() == b"leased\n"
         for call in ((read_file, path), (read_file_of_others, str(theirs), str(path))):
             assert why_not(*call) == "Resource temporarily unavailable"
     finally:
@@ -137,7 +137,7 @@ def test_no_link_on_the_way_leads_out(theirs, tmp_path, target):
 
 
 def test_vdsms_own_links_are_followed(theirs):
-    """network/netconfpersistence.py makes them with an absolute target."""
+    """network/netconfpersistence.py creates them with an absolute target."""
     (theirs / "staging/netconf.Xy3/nets").mkdir(parents=True)
     (theirs / "staging/netconf.Xy3/nets/a").write_text("{}")
     link = theirs / "staging/netconf"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A service ends at once when it is asked to, and never loses that."""
+"""A service ends as soon as it gets a signal, and never loses one."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _forbidden(host):
 @pytest.mark.parametrize(
     "damage, words",
     [
-        (_broken, "the stored policy is broken"),
+        (_broken, "the stored policy is invalid"),
         (_other_schema, "its schema version is 99"),
         (_folder, "cannot be read: Is a directory"),
         (_forbidden, "cannot be read: Permission denied"),

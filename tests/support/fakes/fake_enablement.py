@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A fake host on which modes are turned on and off: a root folder and its tools."""
+"""A fake host for enable and disable: a root folder and its tools."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Host:
         self.write(f"/proc/{pid}/cmdline", "\0".join(argv) + "\0")
 
     def tree(self):
-        """Everything below the root but the run lock: what is where, with content."""
+        """Everything below the root except the run lock: path to kind and content."""
         return {
             str(path.relative_to(self.root)): (
                 ("link", str(path.readlink()))
@@ -112,7 +112,7 @@ def _up_to(path, root):
 
 
 def run_until(run, done, end):
-    """Call ``run``, and ``end`` in place of its step after ``done`` ones."""
+    """Call ``run``; after ``done`` steps call ``end`` instead of the next."""
     carry_out = apply._carry_out_step
     steps = []
 
