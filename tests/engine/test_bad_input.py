@@ -157,8 +157,8 @@ WRONG_NAMES = [
     ("policy push policy.yaml --hosts 'x*,h9'", 2, "called 'x*' or 'h9'"),
     (CREATE.replace("dc1", "dc2"), 2, "no data center 'dc2'", "did you mean dc1?"),
     (f"{CREATE} --host host1", 2, "no host 'host1'", "host01"),
-    (CREATE.replace("new", "data1", 1), 3, "there is a domain data1 already"),
-    (CREATE.replace("new", "'a b'", 1), 3, "a domain's name has ASCII letters"),
+    (CREATE.replace("new", "data1", 1), 3, "the domain data1 already exists"),
+    (CREATE.replace("new", "'a b'", 1), 3, "ASCII letters", "not ' '"),
     (CREATE.replace("new", "''", 1), 3, "1 to 50 characters, this has 0"),
     (CONVERT.replace("data1", "dta1"), 2, "no storage domain 'dta1'", "data1?"),
     (CONVERT.replace("data1", "block1"), 4, "block1"),
@@ -214,7 +214,7 @@ def test_ambiguous_names(asked):
         ("nas", 3, "has no server before a colon"),
         ("nas:exports", 3, "is not absolute"),
         ("'nas:/with blank'", 3, "ASCII without blanks"),
-        ("nfs1.example.com:/exports/data1", 3, "the domain data1 already"),
+        ("nfs1.example.com:/exports/data1", 3, "of the domain data1"),
     ],
 )
 def test_exports_that_are_none(asked, export, code, said):
@@ -234,7 +234,7 @@ def test_an_ipv6_export_is_created_with_brackets(asked):
     [
         ("vers=3", "the engine refuses vers"),
         ("timeo=5,retrans=2", "the engine refuses timeo"),
-        ("proto=tcp", "ask for tcp, not for RDMA"),
+        ("proto=tcp", "request tcp, not RDMA"),
         ("hard,soft", "contradict each other"),
         ("x" * 500, "stores at most 500"),
     ],
@@ -598,8 +598,9 @@ FOR_GOOD = [
 WAYS = (
     "by hand: ",
     "not taken back",
+    "not rolled back",
     "may have done it",
-    "was put on it; that is not verified",
+    "was attached; that could not be verified",
     "it stands still where it is; the same command goes on",
 )
 
@@ -679,7 +680,7 @@ def test_all_that_is_left_is_named(asked):
     (row,) = [c for c in asked.world.connections.values() if c.export == NEW]
     found.refused(
         1,
-        "put new into maintenance and detach it",
+        "move new to maintenance and detach it",
         f"remove the domain new, and on the server the folder {domain_id(asked)}",
         f"remove the storage connection {row.id}",
     )
