@@ -117,27 +117,27 @@ def test_transport_of_a_row_is_the_option_that_wins(options, transport):
             "",
             (None, "it is in mode nfsmount of an earlier version"),
         ),
-        (report(), "", (None, "the host did not tell its status")),
-        (report(status={"enabled": 7}), "", (None, "its status does not say")),
+        (report(), "", (None, "the host did not report its status")),
+        (report(status={"enabled": 7}), "", (None, "its status does not show")),
         (
             report(status=status(rules("tcp"))),
             "",
-            (None, "its policy.yaml did not come along"),
+            (None, "its report has no policy.yaml"),
         ),
         (
             report(status=status(rules("tcp")), policy_text=rules("require-rdma")),
             "",
-            (None, "it has another policy loaded than in its policy.yaml"),
+            (None, "its loaded policy is not the one in its policy.yaml"),
         ),
         (
             report(status=status(rules("tcp")), policy_text="nfs: ["),
             "",
-            (None, "its policy.yaml is broken: policy.yaml:"),
+            (None, "its policy.yaml is invalid: policy.yaml:"),
         ),
         (
             report(status=status(rules("tcp"), problem="it is broken")),
             "",
-            (None, "the policy that it has loaded is broken"),
+            (None, "its loaded policy is invalid"),
         ),
         # RDMA in the connection counts all the same.
         (report(), RDMA_ROW, ("rdma", CONNECTION)),
@@ -317,7 +317,7 @@ def test_rows_of_the_list():
         (
             OnHost("hv1", "rdma", "rule 'nas'", "rdma"),
             OnHost("hv2", "tcp", CONNECTION, "tcp"),
-            OnHost("hv3", None, "the host did not tell its status", "unknown"),
+            OnHost("hv3", None, "the host did not report its status", "unknown"),
         ),
     )
     assert rows[0].in_use == {"rdma": 1, "tcp": 1, "unknown": 1}
