@@ -505,7 +505,7 @@ SAID = {
     "empty": (Status(500, empty=True), "HTTP 500"),
     "other HTML": (Status(200, html=True), "is not an engine's API"),
     "no type": (NoContentType(), "no Content-Type"),
-    "conflict": (Conflict(), "Something else is going on"),
+    "conflict": (Conflict(), "Another operation is running"),
 }
 PASSING = ("down", "proxy", "cut")
 # All of the API, and not the login.

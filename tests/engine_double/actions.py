@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine's action behind each request that changes something, and what becomes of
-a job that a request names with the query word JobId.
+"""Map each changing request to the engine's action, and handle the job that a request
+names with the query parameter JobId.
 """
 
 from __future__ import annotations

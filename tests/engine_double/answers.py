@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a handler of the double answers with, and its form on the wire.
+"""Define the answers of the double's handlers, and write them as XML.
 
-The text is ovirtsdk4's own writer's; links, which it does not write, are put in after
-the start tag.
+ovirtsdk4's own writer makes the text; it writes no links, which are inserted after the
+start tag.
 """
 
 from __future__ import annotations

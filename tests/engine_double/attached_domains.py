@@ -52,7 +52,7 @@ NO_WORDS = behaviour(
 TWICE = behaviour(
     "ATTACH-11",
     "Attaching lets each host mount the domain twice, first for itself and then for "
-    "the activation: a host that cannot is told of twice.",
+    "the activation: a host that cannot is reported twice.",
     f"{_ATTACH}:135",
     f"{_ACTIVATE}:113",
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the engine checks of the bonds in a setupnetworks call."""
+"""Check the bonds in a setupnetworks call, as the engine does."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_new(
     nics: Sequence[SimNic],
     attachments: Sequence[SimAttachment],
 ) -> None:
-    """New and changed bonds; ``attachments`` are all as they are to be."""
+    """New and changed bonds; ``attachments`` are all attachments after the call."""
     used = Counter(port for bond in made for port in bond.ports)
     for bond in made:
         if not bond.bond_mode:

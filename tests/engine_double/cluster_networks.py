@@ -31,7 +31,7 @@ MANAGEMENT_STAYS = behaviour(
 )
 REQUIRED = behaviour(
     "NET-11",
-    "A network that is put into a cluster is required, unless that is said.",
+    "A network that is added to a cluster is required, unless the request says no.",
     "common/businessentities/network/NetworkCluster.java:27-29",
 )
 ONCE = behaviour(

@@ -50,8 +50,8 @@ EDITABLE = behaviour(
 )
 ROW_ONLY = behaviour(
     "CONN-12",
-    "A change without a host changes the row only: no host is told, and the domain "
-    "keeps its status.",
+    "A change without a host changes only the row: no host is informed, and the "
+    "domain keeps its status.",
     f"{_UPDATE}:219-224",
     f"{_UPDATE}:242-254",
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""POST /storagedomains: a domain is made, or one that lies there is imported."""
+"""Handle POST /storagedomains: make a domain, or import one that the export holds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""For what the engine refuses to attach, detach, activate or deactivate a domain."""
+"""Refuse to attach, detach, activate or deactivate a domain, as the engine does."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The disks of a storage domain: what marks the hosted engine's, whatever its name."""
+"""Serve the disks of a storage domain, by which the hosted engine's is recognized."""
 
 from __future__ import annotations
 

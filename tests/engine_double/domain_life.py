@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a domain's status goes on, and what becomes of the hosts on the way.
+"""Move domains to their next status, with the effects on hosts.
 
 Each behaviour below names its source in the engine.
 """
@@ -71,7 +71,7 @@ NO_ID = behaviour(
 UNKNOWN = behaviour(
     "ATTACH-09",
     "When the engine restarts during the OVF update, the domain is unknown, with event "
-    "1009, until its hosts have told of it.",
+    "1009, until its hosts have reported it.",
     f"{_WITH_UPDATE}:81",
     f"{_WITH_UPDATE}:171-174",
 )
@@ -254,7 +254,7 @@ def lose_ovf_updates(world: World) -> None:
 
 
 def _shown_as_unknown(world: World, domain: SimDomain) -> None:
-    """Until its hosts have told of the domain, which makes it active."""
+    """Wait until its hosts have reported the domain, which makes it active."""
 
     def seen() -> None:
         domain.status = "active"

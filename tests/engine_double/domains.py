@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""/storagedomains: domains as such, without a status, and removing them.
+"""Serve /storagedomains: domains without a status, and their removal.
 
-Beside it the virtual machines, which may be in a domain's way.
+The virtual machines, which may prevent that, are here too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double itself: a server, what it has seen, and what tests do to it."""
+"""Run the double of the engine: a server, its record of requests, and its faults."""
 
 from __future__ import annotations
 

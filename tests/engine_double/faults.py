@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Faults that a test lets happen to chosen requests.
+"""Make chosen requests of a test fail.
 
     double.fail_next("POST", "/hosts/.*/activate", DropConnection(applied=True))
 
-What the SDK makes of each is tried in tests/engine/api/test_session.py.
+tests/engine/api/test_session.py has the SDK's reaction to each fault.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNAUTHORIZED = (
 
 
 class Fault:
-    """What becomes of a request. ``applied``: after the engine has carried it out."""
+    """The fault of one request. ``applied``: the engine has carried the request out."""
 
     applied = False
 
@@ -39,7 +39,7 @@ class Fault:
 class Conflict(Fault):
     """409 with a message."""
 
-    message: str = "Cannot do that now. Something else is going on."
+    message: str = "Cannot do that now. Another operation is running."
 
     def answer(self) -> Optional[Answer]:
         return fault(409, self.message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a host comes up: by activation, by the engine's autorecovery, and after a reboot.
+"""Bring hosts up: by activation, by the engine's autorecovery, and after a reboot.
 
 The engine shows a host as up, and only then connects its storage: HostMonitoring.java
 and InitVdsOnUpCommand.java.
@@ -66,9 +66,9 @@ NOTHING = behaviour(
     "bll/InitVdsOnUpCommand.java:294-299",
 )
 
-# What a host that comes up is held to, with (world, host, correlation id): gives the
-# sentence for which it becomes non_operational, or "". Networks and features enter
-# theirs.
+# Requirements for a host that comes up, called with (world, host, correlation id): each
+# returns the reason why the host becomes non_operational, or "". Networks and features
+# add theirs.
 ON_UP: list[Callable[[World, SimHost, Optional[str]], str]] = []
 # Called when a host lost what was not saved.
 ON_REBOOT: list[Callable[[World, SimHost], None]] = []
@@ -219,7 +219,7 @@ def reboot(world: World, host: SimHost) -> None:
     """The host restarts by itself: VMs, mounts and what was not saved are gone.
 
     A host that was in maintenance comes back to it; another goes through
-    non_responsive to up, mounting everything anew.
+    non_responsive to up, and mounts everything again.
     """
     with world.lock:
         host.mounts.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The nics of the double's hosts and the networks on them, as the API shows them."""
+"""Serve the NICs of the double's hosts and the networks on them."""
 
 from __future__ import annotations
 

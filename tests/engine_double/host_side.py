@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What VDSM and nmstate on a simulated host make of a network set-up.
+"""Carry out a network set-up on a simulated host, as VDSM and nmstate do.
 
-Their rules, which are not the engine's: an IPoIB nic takes no bridge, no VLAN tag, and
-no bond but active-backup; an MTU has to fit the device.
+Their rules are not the engine's: an IPoIB NIC supports no bridge, no VLAN tag, and only
+the bond mode active-backup; the device must support the MTU.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def delete_completed(world: World) -> None:
 
 
 def restart(world: World) -> None:
-    """What becomes of jobs when the engine starts."""
+    """End jobs as the engine does when it starts."""
     for job in jobs_of(world).values():
         if job.status != STARTED or not world.does(RESTART):
             continue

@@ -178,7 +178,7 @@ def _others(world: World, host: SimHost) -> list[SimHost]:
 
 
 def _wait_empty(world: World, host: SimHost) -> None:
-    """Go on to maintenance when no virtual machine is left; else try again."""
+    """Enter maintenance when no virtual machine is left; else try again."""
 
     def migrated() -> None:
         connect_storage(world, host)
@@ -198,7 +198,7 @@ def _wait_empty(world: World, host: SimHost) -> None:
 
 
 def _migrate(world: World, host: SimHost) -> None:
-    """Let those go whose migration has begun, but for the stuck ones."""
+    """Let those leave whose migration has begun, except those that hang."""
     others = _others(world, host)
     for number, name in enumerate(host.more.pop("leaving", [])):
         if name not in host.vms:

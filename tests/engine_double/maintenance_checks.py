@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""For what the engine refuses to bring a host to maintenance, in its order.
+"""Refuse to move a host to maintenance for the engine's reasons, in its order.
 
 MaintenanceNumberOfVdssCommand.java of ovirt-engine 4.5.7, validate.
 """

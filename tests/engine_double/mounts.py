@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a simulated host does when the engine tells it to connect or disconnect.
+"""Connect and disconnect the storage of a simulated host.
 
-A host mounts by its own policy where the add-on and a policy that names the export
-are on it, otherwise by the engine's row, as stock VDSM does (the keys that
-lib/vdsm/storage/storageServer.py reads, 4.50.7, lines 1037-1056). What comes of it is
-the kernel's: NFS 4 mounts of one server with the same minor version share one
-connection, so that the first one's transport is that of all. Stock VDSM does not look;
-the add-on takes a mount back that breaks require-rdma.
+A host with the add-on and a policy that names the export mounts by that policy,
+otherwise by the engine's storage connection, as stock VDSM does (the keys that
+lib/vdsm/storage/storageServer.py reads, 4.50.7, lines 1037-1056). The kernel decides
+the result: NFS 4 mounts of one server with the same minor version share one connection,
+so that all have the transport of the first. Stock VDSM does not check that; the add-on
+unmounts what violates require-rdma.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HOST_FIRST = behaviour(
 TOGETHER = behaviour(
     "EVENT-24",
     "One event 188 names all domains that a host could not mount in one call, with "
-    "commas; a host that comes up is called for the master, and then for each kind.",
+    "commas; a host that comes up is asked for the master, and then for each kind.",
     f"{_CALL}:82-104",
     "bll/storage/pool/ConnectHostToStoragePoolServersCommand.java:90-98",
 )
@@ -114,7 +114,7 @@ def transport_of(
 
 
 def nfs_version(connection: Optional[SimConnection]) -> str:
-    """``3``, ``4.1``; mount.nfs takes the highest where no minor version is told."""
+    """``3``, ``4.1``; mount.nfs uses the highest if no minor version is given."""
     told = (connection.nfs_version or "") if connection else ""
     for option in ((connection.mount_options or "") if connection else "").split(","):
         name, _, value = option.strip().partition("=")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the engine checks of a setupnetworks call before it asks the host.
+"""Check a setupnetworks call as the engine does before it asks the host.
 
 HTTP codes by EngineMessage.java; the wording is ours. Bonds are in bond_checks.
 """

@@ -21,7 +21,7 @@ from engine_double.world import SimNetwork, World, new_id
 
 @dataclass
 class Wanted:
-    """Nics and attachments as they are to be, and what the call is about.
+    """NICs and attachments after the call, and the parts of the call.
 
     ``fresh`` are the ids of attachments to set up, ``left`` of nics that one was taken
     from.
@@ -35,7 +35,7 @@ class Wanted:
 
 @dataclass
 class Asked:
-    """An attachment that a call names: as it was, and as it is to be.
+    """An attachment that a call names: before the call and after it.
 
     What the host or the engine does not have is None, until the checks are over.
     """
@@ -158,7 +158,7 @@ def _network(world: World, host: SimHost, sent: Any) -> Optional[SimNetwork]:
 
 
 def _as_asked(host: SimHost, asked: Asked) -> SimAttachment:
-    """The attachment as it is to be; what the call does not say stays."""
+    """Return the attachment after the call; what the call does not name stays."""
     sent, network, nic = asked.sent, asked.network, asked.nic
     assert network is not None and nic is not None
     if asked.before is None:
@@ -187,7 +187,7 @@ def _removed(action: Any, world: World, host: SimHost, wanted: Wanted) -> list[s
 def _attached(
     changed: Sequence[Asked], wanted: Wanted, gone: Sequence[str]
 ) -> list[SimAttachment]:
-    """All attachments as they are to be."""
+    """Return all attachments after the call."""
     mine = [each.one for each in changed if each.one]
     new = {one.id for one in mine} | set(gone)
     return [*[one for one in wanted.attachments if one.id not in new], *mine]

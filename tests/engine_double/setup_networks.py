@@ -22,7 +22,7 @@ from engine_double.world import World
 _SETUP = "bll/network/host/HostSetupNetworksCommand.java"
 ROLLED_BACK = behaviour(
     "NET-51",
-    "A set-up after which the engine does not reach the host is taken back, unless "
+    "A set-up after which the engine does not reach the host is rolled back, unless "
     "check_connectivity is false: 400.",
     "restapi/resource/BackendHostResource.java:336-338",
     f"{_SETUP}:350-355",
@@ -43,8 +43,8 @@ COMMITTED = behaviour(
 )
 ONLY_SET_UP = behaviour(
     "NET-54",
-    "A set-up says anew which required networks are operational, of those only that it "
-    "puts on the host, not of those that it takes off.",
+    "A set-up determines again which required networks are operational, only of those "
+    "that it attaches to the host, not of those that it removes.",
     f"{_SETUP}:938-949",
     f"{_SETUP}:969-970",
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The storage pool manager: who is it, and what is shown while it moves."""
+"""Choose the storage pool manager, and show its status while it moves."""
 
 from __future__ import annotations
 

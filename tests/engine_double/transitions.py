@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What goes on by itself in an engine, without a clock: by being looked at."""
+"""Advance the engine's own transitions without a clock, each time they are read."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class After:
 class Transitions:
     """The stages that are still before each object, by its id.
 
-    An object goes on to its next stage when it has been shown ``reads_per_stage``
-    times, or when a test says so.
+    An object enters its next stage after it has been read ``reads_per_stage`` times,
+    or when a test says so.
     """
 
     def __init__(self, reads_per_stage: int = 1) -> None:
@@ -52,7 +52,7 @@ class Transitions:
                 self.advance(name)
 
     def advance(self, name: str = "") -> None:
-        """Let ``name`` go on by one stage; without a name, everything."""
+        """Advance ``name`` by one stage; without a name, everything."""
         for which in [name] if name else list(self._stages):
             stages = self._stages.get(which)
             if stages is None:

@@ -158,7 +158,7 @@ def host_view(world: World, found: SimHost) -> types.Host:
         ),
         summary=_vm_summary(world, found),
         update_available=False,
-        # Only with all_content in a list of the engine; taken back there.
+        # In a list, the engine shows it only with all_content; removed there.
         hosted_engine=hosted if found.hosted_engine else None,
         os=types.OperatingSystem(
             type="RHEL", version=types.Version(full_version="9.4 - 1.0.el9", major=9)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is true of the double's engine and its hosts: plain data that tests may change.
+"""Define the state of the double's engine and hosts: plain data that tests may change.
 
-The handlers act on it; nothing here knows of HTTP. Networks have their fields here and
+The handlers work on it; this module does not use HTTP. The fields of networks are here,
 their rules in networks.py and setup_networks.py.
 """
 
@@ -69,7 +69,7 @@ class SimClusterNetwork:
     network: str
     required: bool = False
     usages: set[str] = field(default_factory=set)
-    # Whether all hosts that are up have it; only then is a host held to it.
+    # Whether all hosts that are up have it; only then a host must have it.
     operational: bool = True
 
 
@@ -162,13 +162,13 @@ class SimExport:
 class World:
     """Everything the engine knows, and everything that is so on its hosts.
 
-    ``reads_per_stage``: a status that goes on to another one does so after it has been
-    shown so many times. ``connecting_reads``: a host is shown as up so many times
-    before its storage is connected, and as in maintenance before it is disconnected.
+    ``reads_per_stage``: the number of reads after which a status changes to the next.
+    ``connecting_reads``: the number of reads for which a host is shown as up before its
+    storage is connected, and as in maintenance before it is disconnected.
     ``retry_reads``: after so many showings the engine tries again to get a host to
     maintenance. ``seconds`` is the engine's clock, which only tests move. ``lock`` is
-    held while a request is served; tests that change something while requests are
-    under way take it too. ``meanwhile`` is called with an object's id while the engine
+    locked while a request is served; tests that change something while requests are
+    under way lock it too. ``meanwhile`` is called with an object's id while the engine
     carries out what it answers only afterwards; others can ask it then.
     """
 
@@ -248,13 +248,13 @@ class World:
     # -- time
 
     def advance(self, stages: int = 1) -> None:
-        """Let everything that is under way go on by so many stages."""
+        """Advance all transitions by this number of stages."""
         with self.lock:
             for _ in range(stages):
                 self.transitions.advance()
 
     def settle(self) -> None:
-        """Let everything that is under way come to its end, or get stuck."""
+        """Let all transitions come to their end, or to a state that stays."""
         with self.lock:
             for _ in range(20):
                 self.transitions.advance()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two answers to the same request held against each other: the engine's, recorded, and
-the double's. Pure, but for the ids that are learned.
+"""Compare two answers to the same request: the engine's, recorded, and the double's.
+Pure, except for the ids that it learns.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A recording on disk: ``exchanges.jsonl``, a line an exchange, and ``manifest.json``.
+"""Read and write recordings: ``exchanges.jsonl``, one line per exchange, and
+``manifest.json``.
 
 The format is in docs/engine-double.md, "Recorded answers".
 """

@@ -38,7 +38,7 @@ KNOWN = (
         ".*",
         ".*",
         "a status that lasts seconds falls between two polls of an engine, while the "
-        "double goes on by being read",
+        "double advances when it is read",
     ),
     Known(
         "SPM",

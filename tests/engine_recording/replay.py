@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Sends a recording's requests to a double of the same world, and lists what differs.
 
-What goes on by itself in an engine goes on in the double by being read. So between two
-changes the statuses that each object went through are compared, not each answer; and
-the double is read on until it is where the engine was.
+An engine advances by itself, the double when it is read. So between two changes the
+sequence of statuses of each object is compared, not each answer; and the double is read
+until it has reached the engine's state.
 """
 
 from __future__ import annotations

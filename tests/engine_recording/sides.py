@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What engine and double showed in the course of a run: statuses and events."""
+"""Collect the statuses and events that engine and double showed during a run."""
 
 from __future__ import annotations
 

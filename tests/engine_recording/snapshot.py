@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What an engine has at the begin of a recording: the lists that a world is made from.
+"""Read, at the beginning of a recording, the lists from which a world is made.
 
-They are asked for as any client does, and so recorded as any exchange.
+They are read as any client does, and so recorded like any exchange.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _TOKENS = ("access_token", "refresh_token", "id_token")
 
 
 class Secrets:
-    """The secrets of a run: those told beforehand, and the tokens that it gets."""
+    """The secrets of a run: those given beforehand, and the tokens that it gets."""
 
     def __init__(self, passwords: Iterable[str] = (), place: str = "") -> None:
         self._passwords = [one for one in passwords if one]

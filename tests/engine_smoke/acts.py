@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a smoke run does, in order. An act raises Skipped where the site cannot run it,
-and anything else where the verb did not do what it says.
+"""List the acts of a smoke run, in order. An act raises Skipped if the site cannot run
+it, and any other exception if the verb did not do its work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Answers that verbs meet seldom: refusals, jobs and events, asked for on what is ours.
 
-Recorded, they are what the engine's double is held against.
+Their recordings are compared with the engine's double.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def clean_up(site: Site) -> None:
 
 
 def _revert(site: Site) -> None:
-    """Take back what a killed conversion left half way."""
+    """Revert a conversion that was killed half way."""
     if not any(one.is_file() for one in site.notes.states.rglob("*.json")):
         return
     there = {domain.name for domain in site.now().domains}

@@ -30,7 +30,7 @@ CLEAN_UP = "cleaning up"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an act; ``why`` for those that are not done."""
+    """The result of an act; ``why`` is the reason if it is not done."""
 
     act: str
     outcome: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the operator of a smoke run wants, from variables OVIRT_RDMA_TEST_*.
+"""Read the settings of a smoke run from the variables OVIRT_RDMA_TEST_*.
 
 URL, USERNAME, PASSWORD, CAFILE  the engine, as OVIRT_URL and its like
 ALLOW_CHANGES=1   without it nothing is touched

@@ -182,7 +182,7 @@ def test_activation_waits_for_the_disconnecting(engine: Engine) -> None:
     engine.row("data2").update(row(mount_options="proto=rdma"), force=True)
     engine.host("host02").activate()
     engine.world.settle()
-    # It was mounted anew: the old mount did not stay.
+    # It was mounted again: the old mount did not stay.
     assert engine.mounted("data2")["host02"] == "rdma"
 
 

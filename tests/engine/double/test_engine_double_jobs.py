@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's jobs: who ends them, and what becomes of ended ones."""
+"""End jobs of the engine's double, and delete ended ones."""
 
 from __future__ import annotations
 

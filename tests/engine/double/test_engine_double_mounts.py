@@ -24,7 +24,7 @@ def world() -> World:
 @pytest.mark.parametrize(
     ("stands", "addon", "rule", "options", "got"),
     [
-        # Stock VDSM asks for it, and does not look at what comes of it.
+        # Stock VDSM requests it, and does not check the result.
         ("tcp", False, None, "proto=rdma", "tcp"),
         ("rdma", False, None, "", "rdma"),
         ("tcp", True, "prefer-rdma", "", "tcp"),

@@ -289,7 +289,7 @@ def test_a_host_that_is_cut_off_rolls_back(system, world):
     world.host("host01").cut_off = True
     refused(400, "Reverting back to last known", attach, system, world)
     assert storage_on(system, world) is None
-    # Without the check it is done, and the host is gone: nobody tells.
+    # Without the check it is done, and the host is lost without a message.
     refused(
         400, r'Fault detail is "\[\]"', attach, system, world, check_connectivity=False
     )
@@ -591,7 +591,7 @@ def test_a_host_without_a_required_network_comes_up_non_operational(system, worl
         attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
     networks = cluster_of(system, world).networks_service()
     row = networks.network_service(made.id)
-    # Not all hosts that are up have it: nobody is held to it yet.
+    # Not all hosts that are up have it: no host must have it yet.
     required = types.Network(required=True)
     assert row.update(required).status == types.NetworkStatus.NON_OPERATIONAL
     host = world.host("host03")
@@ -618,7 +618,7 @@ def test_a_host_that_loses_a_required_network_is_non_operational(system, world):
     host_of(system, world).setup_networks(removed_network_attachments=[gone])
     assert world.host("host01").status == "non_operational"
     assert 519 in world.log.codes()
-    # It is no host that is up any more; the next one is held to it all the same.
+    # The host is no longer up; the next one must have it all the same.
     row = cluster_of(system, world).networks_service().network_service(made.id)
     gone = types.NetworkAttachment(id=storage_on(system, world, "host02").id)
     host_of(system, world, "host02").setup_networks(removed_network_attachments=[gone])

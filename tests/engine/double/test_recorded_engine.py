@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What engines answered, recorded, against what the double answers to the same.
+"""Compare the recorded answers of engines with those of the double.
 
 Recordings are folders in tests/data/recorded, and in ../shared/recorded beside the
 repository; docs/engine-double.md, "Recorded answers", tells how one is made.
