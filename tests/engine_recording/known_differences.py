@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Differences between engine and double that are known and do not matter, and why."""
+"""List the known differences of engine and double that do not matter, with reasons."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ LISTS += ("storageconnections", "vms", "jobs", "events?max=1", OPTION)
 
 
 def take(proxy: RecordingProxy, settings: Settings) -> dict[str, Any]:
-    """Record the snapshot; ``settings`` lead to the proxy. Returns the manifest's
-    part about it.
+    """Record the snapshot; ``settings`` have the address of the proxy. Return the
+    manifest's part about it.
     """
     proxy.part = SNAPSHOT
     token = log_in(settings)

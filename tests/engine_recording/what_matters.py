@@ -64,11 +64,11 @@ NESTED = {
     "job": ("steps",),
 }
 
-# Elements that are empty words: an engine may show them, or leave them out.
+# Elements that may be empty: an engine may show them, or leave them out.
 EMPTY = ("", "0")
 
-# Words of faults that the product tells apart, as one kind each; the rest is for
-# people. Both sides are looked at with the same patterns.
+# Messages of faults that the product distinguishes, one kind each; the others are for
+# people. The same patterns are used for both sides.
 FAULT_WORDS = {
     "locked": r"Related operation .*in progress|FAILED_OBJECT_LOCKED",
     "passing": r"wait for operation to complete|[Tt]ry again later|try later",
