@@ -52,13 +52,13 @@ class Behaviour:
 
 BEHAVIOURS: dict[str, Behaviour] = {}
 
-# Ids of what no world that is made from now on does: of tests that show what a kinder
-# engine would hide.
+# Ids of behaviours that new worlds do not have: for tests which show that a kinder
+# engine would hide a mistake.
 left_out: set[str] = set()
 
 
 def behaviour(id: str, says: str, *sources: str) -> Behaviour:
-    """Enter a behaviour; raises ValueError for an id twice, or without a source."""
+    """Register a behaviour; raises ValueError for a duplicate id or no source."""
     if id in BEHAVIOURS or not sources:
         raise ValueError(f"{id} is in the table already, or has no source")
     made = BEHAVIOURS[id] = Behaviour(id, says, sources)

@@ -62,7 +62,7 @@ def check_new(
     nics: Sequence[SimNic],
     attachments: Sequence[SimAttachment],
 ) -> None:
-    """New and changed bonds; ``attachments`` are all attachments after the call."""
+    """Check new and changed bonds; ``attachments`` are all those after the call."""
     used = Counter(port for bond in made for port in bond.ports)
     for bond in made:
         if not bond.bond_mode:
@@ -124,7 +124,7 @@ def removed(
     nics: Sequence[SimNic],
     attachments: Sequence[SimAttachment],
 ) -> list[SimNic]:
-    """The bonds that a call removes, by their ids or names."""
+    """Return the bonds that a call removes, by their ids or names."""
     gone = []
     for sent in action.removed_bonds or []:
         found = next((n for n in nics if n.id == sent.id or n.name == sent.name), None)
@@ -144,7 +144,7 @@ def removed(
 def check_modes(
     world: World, nics: Sequence[SimNic], attachments: Sequence[SimAttachment]
 ) -> None:
-    """The modes of bonds that carry networks for virtual machines."""
+    """Check the modes of bonds with networks for virtual machines."""
     modes = {nic.id: nic.bond_mode or "4" for nic in nics if nic.ports}
     for one in attachments:
         network = world.networks[one.network]

@@ -189,10 +189,10 @@ def _incomplete(*missing: str) -> Refusal:
 
 
 def _check_add(call: Call, row: SimConnection, host: SimHost) -> Optional[str]:
-    """What is refused beforehand; gives the id of the domain to import, if any."""
+    """Check the request; return the id of the domain to import, if any."""
     world, body = call.world, call.body
     there = world.export(row.export).domain
-    # The engine looks for domains on what the host has mounted by now.
+    # The engine searches for domains on the mounts that the host has now.
     seen = row.export in host.mounts or not world.does(NOT_EMPTY)
     existing = there if there and seen and there not in world.domains else None
     if existing and not world.does(IMPORTED):

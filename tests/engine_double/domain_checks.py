@@ -187,7 +187,7 @@ def check_deactivation(world: World, domain: SimDomain) -> None:
 def _tasks(
     world: World, domain: SimDomain, others: list[SimDomain]
 ) -> Optional[list[str]]:
-    # Without an SPM nobody knows of tasks.
+    # Without an SPM, tasks are unknown.
     if world.spm_of(domain.data_center) is None or domain.type == "iso":
         return None
     tasks = list(domain.tasks)

@@ -157,7 +157,7 @@ def _format(
 
 
 def vm_view(world: World, name: str) -> types.Vm:
-    """A running VM; the world knows it by its name."""
+    """Return a running VM, which has only a name in the world."""
     found = new_id(f"vm {name}")
     view = types.Vm(id=found, name=name, status=types.VmStatus.UP)
     affinity = types.VmAffinity.MIGRATABLE

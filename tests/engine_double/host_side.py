@@ -36,7 +36,7 @@ def apply(
     fresh: set[str],
     left: set[str],
 ) -> None:
-    """Bring ``nics`` to what the attachments want, or raise as VDSM would.
+    """Change ``nics`` as the attachments request, or raise as VDSM would.
 
     ``fresh`` are the ids of the attachments that the call is about, ``left`` of the
     nics that a network was taken from; everything else on the host stays as it is, also

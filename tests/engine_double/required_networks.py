@@ -71,7 +71,7 @@ def has(host: SimHost, network: str) -> bool:
 
 
 def missing_networks(world: World, host: SimHost) -> list[str]:
-    """The names of the networks for whose lack a host becomes non_operational."""
+    """Return the names of missing networks that make a host non_operational."""
     rows = world.clusters[host.cluster].networks.values()
     return [
         world.networks[row.network].name
@@ -81,13 +81,13 @@ def missing_networks(world: World, host: SimHost) -> list[str]:
 
 
 def host_goes(world: World, host: SimHost) -> None:
-    """``host`` is on its way to maintenance, for a user."""
+    """Update the networks when ``host`` moves to maintenance for a user."""
     if world.does(AT_MAINTENANCE):
         set_operational(world, world.clusters[host.cluster])
 
 
 def comply(world: World, host: SimHost, correlation_id: Optional[str]) -> str:
-    """Hold a host that comes up to its cluster's networks; gives what it lacks."""
+    """Check a host that comes up for its cluster's networks; return what is missing."""
     if host.status not in ("up", "non_operational") and world.does(ANEW):
         set_operational(world, world.clusters[host.cluster])
     missing = missing_networks(world, host)

@@ -133,7 +133,7 @@ def synchronise(world: World, host: SimHost, attachments: set[str]) -> None:
 
 
 def lose_uncommitted(world: World, host: SimHost) -> None:
-    """What a boot does: the networks are as they were committed last."""
+    """Restore the networks as of the last commit, as a boot does."""
     before = host.more.pop(_COMMITTED, None)
     if before is not None:
         host.nics, host.attachments = before
@@ -179,7 +179,7 @@ def _carry_out(
 
 
 def free(world: World, host: SimHost, nic: str) -> None:
-    """Take what the engine does not know from a nic, and commit."""
+    """Remove from a NIC what the engine does not know, and commit."""
     wanted = network_request.as_it_is(host)
     wanted.left = {nic}
     _carry_out(world, host, wanted, check=True, commit=True)

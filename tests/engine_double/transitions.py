@@ -12,14 +12,14 @@ Stage = Callable[[], object]
 
 @dataclass(frozen=True)
 class After:
-    """A stage that comes after so many showings, whatever ``reads_per_stage`` is."""
+    """A stage that begins after this number of reads, not after ``reads_per_stage``."""
 
     reads: int
     stage: Stage
 
 
 class Transitions:
-    """The stages that are still before each object, by its id.
+    """The future stages of each object, by its id.
 
     An object enters its next stage after it has been read ``reads_per_stage`` times,
     or when a test says so.
@@ -31,7 +31,7 @@ class Transitions:
         self._reads: dict[str, int] = {}
 
     def begin(self, name: str, *stages: Union[Stage, After]) -> None:
-        """Let ``name`` go through ``stages``; what was before it is forgotten."""
+        """Let ``name`` go through ``stages``, instead of its earlier ones."""
         self._stages[name] = [
             one if isinstance(one, After) else After(self.reads_per_stage, one)
             for one in stages
@@ -59,6 +59,6 @@ class Transitions:
                 continue
             self._reads[which] = 0
             stages.pop(0).stage()
-            # A stage may have begun another way, which then has its own stages.
+            # A stage may have begun other stages.
             if self._stages.get(which) is stages and not stages:
                 del self._stages[which]

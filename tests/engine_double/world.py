@@ -160,14 +160,14 @@ class SimExport:
 
 
 class World:
-    """Everything the engine knows, and everything that is so on its hosts.
+    """All data of the engine, and the real state of its hosts.
 
     ``reads_per_stage``: the number of reads after which a status changes to the next.
     ``connecting_reads``: the number of reads for which a host is shown as up before its
     storage is connected, and as in maintenance before it is disconnected.
-    ``retry_reads``: after so many showings the engine tries again to get a host to
-    maintenance. ``seconds`` is the engine's clock, which only tests move. ``lock`` is
-    locked while a request is served; tests that change something while requests are
+    ``retry_reads``: the number of reads after which the engine tries again to move a
+    host to maintenance. ``seconds`` is the engine's clock; only tests move it. ``lock``
+    is locked while a request is served; tests that change something while requests are
     under way lock it too. ``meanwhile`` is called with an object's id while the engine
     carries out what it answers only afterwards; others can ask it then.
     """
@@ -195,11 +195,11 @@ class World:
         # Ids of behaviours that this engine does not have: see does().
         self.kind: set[str] = set(behaviours.left_out)
         self._own_ids = 0
-        # What the other modules of the double keep: {module: data}.
+        # Data of the other modules of the double: {module: data}.
         self.more: dict[str, Any] = {}
 
     def does(self, behaviour: Behaviour) -> bool:
-        """Whether this engine behaves so; an engine as it is does everything."""
+        """Whether this engine has the behaviour; by default it has all."""
         return behaviour.id not in self.kind
 
     # -- by name, for tests
@@ -224,7 +224,7 @@ class World:
         return self.connections[self.domain(domain).connection or ""]
 
     def export(self, name: str) -> SimExport:
-        """The export ``SERVER:/PATH``; one that nobody mentioned works."""
+        """Return the export ``SERVER:/PATH``; by default it works."""
         return self.exports.setdefault(name, SimExport(name))
 
     # -- what belongs together
@@ -260,7 +260,7 @@ class World:
                 self.transitions.advance()
 
     def let_others_look(self, name: str) -> None:
-        """Call ``meanwhile``; the lock, which this thread holds once, is free then."""
+        """Call ``meanwhile`` without the lock, which this thread has locked once."""
         if self.meanwhile is None:
             return
         self.lock.release()
@@ -271,7 +271,7 @@ class World:
 
     @property
     def seconds(self) -> float:
-        """The engine's clock; it stands unless a test moves it."""
+        """The engine's clock; only tests move it."""
         return self.log.seconds
 
     @seconds.setter
@@ -286,12 +286,12 @@ class World:
         return self.log.first_time + datetime.timedelta(seconds=self.seconds)
 
     def own_correlation_id(self) -> str:
-        """One that the engine makes for what no request asked for."""
+        """Return one of the engine's own, for work without a request."""
         self._own_ids += 1
         return f"{0x5B0F2C00 + self._own_ids:x}"
 
     def domain_monitoring_times_out(self) -> None:
-        """Let hosts go down that have not seen an active domain for too long."""
+        """Make hosts non-operational that have long not seen an active domain."""
         from engine_double.domain_life import monitoring_times_out
 
         with self.lock:
