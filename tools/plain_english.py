@@ -50,7 +50,9 @@ HABITS = (
     Habit(r"so many \w+ at", "the number of ... to process in parallel"),
     Habit(r"(?:anew|afresh)\b", "again; for a mount: remount; for a file: regenerate"),
     Habit(r"of no use\b", "invalid, and ignored"),
-    Habit(r"(?<!-)(?:un)?told\b", "reported, shown, known; 'cannot be told': is unknown"),
+    Habit(
+        r"(?<!-)(?:un)?told\b", "reported, shown, known; 'cannot be told': is unknown"
+    ),
     Habit(r"(?:stick|sticks|stuck)\b", "the value is accepted, or is not accepted"),
     Habit(r"held against\b", "compared with"),
     Habit(r"(?<!lock\s)(?<!lock\sis\s)held\b(?! by)", "applied, can be reverted, kept"),
