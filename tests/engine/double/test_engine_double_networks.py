@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's networks and features, through the real SDK."""
+"""Test the double's networks and features with the real SDK."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def test_a_host_that_is_cut_off_rolls_back(system, world):
 @pytest.mark.parametrize("seconds", [0, 121])
 def test_the_connectivity_timeout_has_a_range(system, world, seconds):
     network(system, world)
-    # Looked at before the host's status.
+    # The check comes before that of the host's status.
     world.host("host01").status = "down"
     refused(400, "timeout", attach, system, world, connectivity_timeout=seconds)
 
@@ -774,7 +774,7 @@ def test_any_update_of_a_cluster_wipes_its_features(system, world):
     cluster.features = {made.id, other.id}
     service.feature_service(made.id).remove()
     assert service.list() == []
-    # One that is not enabled is no mistake, and takes the others with it too.
+    # One that is not enabled is no error, and disables the others too.
     cluster.features = {other.id}
     service.feature_service(made.id).remove()
     assert service.list() == []
@@ -799,7 +799,7 @@ def test_a_feature_that_hosts_lack(system, world):
     refused(400, "active hosts", add, wanted)
     for host in world.hosts.values():
         host.features = {"NFS_RDMA"}
-    # It goes by the name that is sent, the data base by the id.
+    # The command uses the name that is sent, the database the id.
     refused(400, "active hosts", add, types.ClusterFeature(id=made.id))
     unknown = "11111111-2222-3333-4444-555555555555"
     wanted = types.ClusterFeature(id=unknown, name="NFS_RDMA")
