@@ -44,7 +44,7 @@ IN_USE = behaviour(
 )
 MODE_FOR_VMS = behaviour(
     "NET-46",
-    "A network for virtual machines wants a bond of mode 1 to 4: 400.",
+    "A network for virtual machines requires a bond of mode 1 to 4: 400.",
     f"{_VALIDATOR}:179-222",
     "common/businessentities/network/BondMode.java:1-90",
 )

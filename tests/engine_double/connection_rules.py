@@ -16,7 +16,7 @@ from engine_double.world import SimConnection, World, new_id
 _ROW = "bll/storage/connection"
 MOUNT_POINT = behaviour(
     "CONN-01",
-    "An NFS row wants SERVER:/PATH, without spaces, and IPv6 in brackets: 400.",
+    "An NFS row requires SERVER:/PATH, without spaces, and IPv6 in brackets: 400.",
     f"{_ROW}/ConnectStorageToVdsCommand.java:106-108",
     "common/validation/NfsMountPointConstraint.java:17-42",
 )
@@ -48,7 +48,7 @@ KNOWN_EXPORT = behaviour(
 )
 HOST_UP = behaviour(
     "CONN-06",
-    "A row that is added with a host wants that host Up, and that is looked at last: "
+    "A row that is added with a host requires that host Up, and that is checked last: "
     "409.",
     f"{_ROW}/AddStorageServerConnectionCommand.java:95-105",
 )

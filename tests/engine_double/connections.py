@@ -69,7 +69,7 @@ CHANGED_ANYWAY = behaviour(
 )
 TAKEN_AWAY = behaviour(
     "CONN-15",
-    "A change with a host takes the mount away from it again, be it the live one.",
+    "A change with a host unmounts the export there again, even a live mount.",
     f"{_UPDATE}:249-251",
     f"{_UPDATE}:316-327",
 )

@@ -28,7 +28,7 @@ COMPLETE = behaviour(
 )
 ROW_IN_USE = behaviour(
     "DOMAIN-22",
-    "A row that has a domain takes no second one: 409.",
+    "A row that has a domain accepts no second one: 409.",
     f"{_DOMAIN}/AddStorageDomainCommon.java:35-58",
 )
 NAME = behaviour(
@@ -72,7 +72,7 @@ WORDLESS = behaviour(
 )
 IMPORTED = behaviour(
     "DOMAIN-26",
-    "An add becomes an import, without a word, where the host has mounted the export "
+    "An add silently becomes an import if the host has mounted the export "
     "and a domain lies there that the engine does not know.",
     f"{_REST}:97-109",
     f"{_DOMAIN}/GetExistingStorageDomainListQuery.java:35-70",

@@ -25,7 +25,7 @@ _LIST = ("search", "max", "case_sensitive", "filter")
 _DOMAIN = "bll/storage/domain"
 REMOVAL_HOST = behaviour(
     "DOMAIN-31",
-    "The removal of a domain wants a host, and that Up: 400 without one, 409.",
+    "The removal of a domain requires a host, and that Up: 400 without one, 409.",
     "restapi/resource/BackendStorageDomainResource.java:134-139",
     f"{_DOMAIN}/RemoveStorageDomainCommand.java:124-138",
 )

@@ -55,7 +55,7 @@ HEADER_FIRST = behaviour(
 )
 NO_BODY = behaviour(
     "REST-03",
-    "What there is not is answered with 404 and no body.",
+    "A missing object is answered with 404 and no body.",
     "restapi/resource/BaseBackendResource.java:234-236",
 )
 UNAUTHORIZED_PAGE = behaviour(

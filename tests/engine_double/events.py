@@ -23,7 +23,7 @@ from engine_double.world import World
 _ADD = "bll/AddExternalEventCommand.java"
 ALL_WORDS = behaviour(
     "EVENT-01",
-    "An event of a client wants origin, severity, custom_id and description.",
+    "An event of a client requires origin, severity, custom_id and description.",
     "restapi/resource/BackendEventsResource.java:62-69",
 )
 OWN_ORIGIN = behaviour(

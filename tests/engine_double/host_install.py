@@ -27,7 +27,7 @@ STATUS = behaviour(
 )
 PASSWORD = behaviour(
     "HOST-24",
-    "An installation wants root's password, unless it says that it goes by the "
+    "An installation requires root's password, unless it says that it goes by the "
     "engine's key: 400.",
     f"{_VALIDATOR}:88-94",
     "common/action/VdsOperationActionParameters.java:79",

@@ -26,8 +26,8 @@ EXACT = behaviour(
 )
 BOTH_VERSIONS = behaviour(
     "NET-58",
-    "An attachment shows an assignment for IPv4 and one for IPv6, be it 'none' that "
-    "nobody asked for.",
+    "An attachment shows an assignment for IPv4 and one for IPv6, also the "
+    "method 'none' if none was requested.",
     "bll/network/host/IpConfigurationCompleter.java:14-34",
     "mapper/NetworkAttachmentMapper.java:191-209",
 )

@@ -48,7 +48,7 @@ CLEAR_LATER = behaviour(
 )
 DESCRIBED = behaviour(
     "JOB-10",
-    "A job wants a description; a step wants one, and a type.",
+    "A job requires a description; a step requires one, and a type.",
     "restapi/resource/BackendJobsResource.java:37-42",
     "restapi/resource/BackendStepsResource.java:38-46",
 )

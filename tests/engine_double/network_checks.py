@@ -62,7 +62,7 @@ IN_CLUSTER = behaviour(
 )
 ROLE_ADDRESS = behaviour(
     "NET-27",
-    "A network with a role in the cluster wants an address on the host: 409.",
+    "A network with a role in the cluster requires an address on the host: 409.",
     f"{_ATTACHMENT}:107-115",
 )
 NIC_THERE = behaviour(

@@ -22,7 +22,7 @@ from engine_double.world import SimDataCenter, SimNetwork, World, new_id
 _VALIDATOR = "bll/validator/NetworkValidator.java"
 COMPLETE = behaviour(
     "NET-01",
-    "A network that is added wants a name and a data center: 400, Incomplete "
+    "A network that is added requires a name and a data center: 400, Incomplete "
     "parameters; a data center of a name that there is not: 404 with a fault.",
     "restapi/resource/BackendNetworksResource.java:97-116",
 )
