@@ -59,11 +59,15 @@ def domain_there(
     domain = next((d for d in engine.domains if d.name == name), None)
     if domain is None:
         return None, []
-    its = domain.connection
-    wanted = replace(row, id=its.id if its else "")
-    same = its is not None and replace(its, timeo=None, retrans=None) == wanted
+    present = domain.connection
+    wanted = replace(row, id=present.id if present else "")
+    same = present is not None and replace(present, timeo=None, retrans=None) == wanted
     if not same or domain.type != "data":
-        has = f" ({its.export}, {its.mount_options or 'no options'})" if its else ""
+        has = (
+            f" ({present.export}, {present.mount_options or 'no options'})"
+            if present
+            else ""
+        )
         sentence = (
             f"the domain {name} already exists{has}; use another name, or convert the "
             f"existing one: ovirt-rdma domain convert {name}"
@@ -89,8 +93,8 @@ def left_over(
     """
     used = {d.connection.id for d in engine.domains if d.connection is not None}
     for known in engine.connections:
-        its = nfs_export(known)
-        if known.id in used or its is None or str(its) != str(export):
+        its_export = nfs_export(known)
+        if known.id in used or its_export is None or str(its_export) != str(export):
             continue
         if known == replace(row, id=known.id):
             return known, []

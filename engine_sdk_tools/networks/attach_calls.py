@@ -161,15 +161,15 @@ def attach_call(row: HostAttach, network: Network, connectivity_s: int) -> Call:
     attachment = _attachment(
         network, chosen.target, [row.address], row.properties, before
     )
-    words: dict[str, Any] = {"modified_network_attachments": [attachment]}
+    parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
     if chosen.new_bond:
-        words["modified_bonds"] = [_bond(chosen)]
+        parameters["modified_bonds"] = [_bond(chosen)]
     if before is not None and out_of_sync(before):
-        words["synchronized_network_attachments"] = [
+        parameters["synchronized_network_attachments"] = [
             types.NetworkAttachment(id=before.id)
         ]
     doing = f"attaching {network.name} to {chosen.target} of {row.host.name}"
-    return _setup(row.host, doing, words, connectivity_s)
+    return _setup(row.host, doing, parameters, connectivity_s)
 
 
 def back_call(
@@ -183,26 +183,26 @@ def back_call(
     attachment at present, if any. ``made_bond`` is a bond to remove as well.
     """
     host, before = row.host, row.before
-    words: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     if before is None:
         if now is not None:
             gone = types.NetworkAttachment(id=now.id)
-            words["removed_network_attachments"] = [gone]
+            parameters["removed_network_attachments"] = [gone]
         doing = f"removing {network.name} from {host.name} again"
     else:
         addresses = [ipaddress.ip_interface(text) for text in before.addresses]
         old = dict(before.properties)
-        words["modified_network_attachments"] = [
+        parameters["modified_network_attachments"] = [
             _attachment(network, row.before_nic or "", addresses, old, now)
         ]
         if now is not None and out_of_sync(now):
-            words["synchronized_network_attachments"] = [
+            parameters["synchronized_network_attachments"] = [
                 types.NetworkAttachment(id=now.id)
             ]
         doing = f"restoring {network.name} on {host.name}"
     if made_bond:
-        words["removed_bonds"] = [types.HostNic(name=made_bond)]
-    return _setup(host, doing, words, connectivity_s)
+        parameters["removed_bonds"] = [types.HostNic(name=made_bond)]
+    return _setup(host, doing, parameters, connectivity_s)
 
 
 def commit_call(host: Host) -> Call:
@@ -211,14 +211,16 @@ def commit_call(host: Host) -> Call:
     return Call(f"hosts/{host.id}", "commit_net_config", doing, {}, host.name)
 
 
-def _setup(host: Host, doing: str, words: dict[str, Any], connectivity_s: int) -> Call:
-    words = {
-        **words,
+def _setup(
+    host: Host, doing: str, parameters: dict[str, Any], connectivity_s: int
+) -> Call:
+    parameters = {
+        **parameters,
         "check_connectivity": True,
         "connectivity_timeout": connectivity_s,
         "commit_on_success": True,
     }
-    return Call(f"hosts/{host.id}", "setup_networks", doing, words, host.name)
+    return Call(f"hosts/{host.id}", "setup_networks", doing, parameters, host.name)
 
 
 def _attachment(

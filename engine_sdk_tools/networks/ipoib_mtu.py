@@ -60,33 +60,35 @@ def pci_of(facts: Facts) -> dict[str, str]:
     return addresses
 
 
-def _limit(view: View, one: Interface, mode: Optional[str]) -> NetdevMtu:
-    pci = one.device.pci.address if one.device.pci else None
-    now = one.netdev.ipoib.mode if one.netdev.ipoib else None
+def _limit(view: View, interface: Interface, mode: Optional[str]) -> NetdevMtu:
+    pci = interface.device.pci.address if interface.device.pci else None
+    now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
     wanted = mode if mode in (CONNECTED, DATAGRAM) else now
     mtu: Optional[int] = None
     because = "the host does not report the transport mode"
     if wanted == CONNECTED:
-        cannot = no_connected_mode(view, one)
+        cannot = no_connected_mode(view, interface)
         if not cannot:
             because = "it is in connected mode"
             if now != CONNECTED:
                 because = "connected mode is requested"
-            return NetdevMtu(one.name, CONNECTED_MTU, because, pci, one.is_child)
-        mtu, _ = _datagram(view, one)
+            return NetdevMtu(
+                interface.name, CONNECTED_MTU, because, pci, interface.is_child
+            )
+        mtu, _ = _datagram(view, interface)
         because = f"connected mode is not possible: {cannot}"
-        return NetdevMtu(one.name, mtu, because, pci, one.is_child, cannot)
+        return NetdevMtu(interface.name, mtu, because, pci, interface.is_child, cannot)
     if wanted == DATAGRAM:
-        mtu, because = _datagram(view, one)
-    return NetdevMtu(one.name, mtu, because, pci, one.is_child)
+        mtu, because = _datagram(view, interface)
+    return NetdevMtu(interface.name, mtu, because, pci, interface.is_child)
 
 
-def _datagram(view: View, one: Interface) -> tuple[Optional[int], str]:
-    limit = datagram_limit(one)
+def _datagram(view: View, interface: Interface) -> tuple[Optional[int], str]:
+    limit = datagram_limit(interface)
     if limit is None:
         return None, "neither port nor link report their MTU (ibv_devinfo)"
-    mtu = one.netdev.mtu
-    if mtu in GROUP_MTUS and mtu < limit.mtu and _stays_below(view, one):
+    mtu = interface.netdev.mtu
+    if mtu in GROUP_MTUS and mtu < limit.mtu and _stays_below(view, interface):
         return mtu, (
             "the subnet manager's broadcast group allows no more, although "
             f"{limit.because}"
@@ -94,15 +96,15 @@ def _datagram(view: View, one: Interface) -> tuple[Optional[int], str]:
     return limit.mtu, f"in datagram mode, {limit.because}"
 
 
-def _stays_below(view: View, one: Interface) -> bool:
+def _stays_below(view: View, interface: Interface) -> bool:
     """Whether the netdev's present MTU, one that a broadcast group can have, differs
     from that of its profile and network: then it is the group's MTU.
     """
-    now = one.netdev.ipoib.mode if one.netdev.ipoib else None
-    if now != DATAGRAM or one.netdev.carrier is False:
+    now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
+    if now != DATAGRAM or interface.netdev.carrier is False:
         return False
-    kept = settings_of(view, one).value(MTU) or ""
+    kept = settings_of(view, interface).value(MTU) or ""
     asked = [int(kept)] if kept.isdecimal() else []
-    if one.network and one.network.mtu:
-        asked.append(one.network.mtu)
-    return one.netdev.mtu not in asked
+    if interface.network and interface.network.mtu:
+        asked.append(interface.network.mtu)
+    return interface.netdev.mtu not in asked
