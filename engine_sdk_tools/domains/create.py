@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Create a storage domain, and undo it where a part fails.
+"""Carry out ``domain create``, and roll it back if a part of it fails.
 
-Taking back a domain that was just made: maintenance, detached, removed, and its
-connection with it; in the order in which the engine allows it.
-
-``domain create``, carried out: connection, domain, attachment, until it is active;
-its transport proven on hosts that tell; all taken back where a part fails.
+The run makes the connection, creates the domain, attaches it, waits until it is active
+and proves its transport on the hosts that can be asked. A rollback follows the order
+that the engine allows: maintenance, detach, remove the domain, then the connection.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ _DOWN = ("maintenance", "unattached")
 
 
 class Made(Protocol):
-    """What a run made."""
+    """The objects that a run has made."""
 
     connection: str
     domain: str
@@ -51,13 +49,13 @@ class Made(Protocol):
 
 
 class _Stopped(Exception):
-    """What follows cannot be done."""
+    """A part of the rollback failed, so that the parts after it are not possible."""
 
 
 def undo_domain(
     session: Session, plan: DomainPlan, made: Made, listener: Listener
 ) -> Undone:
-    """Take back what was made; never raises for what cannot be: that is told."""
+    """Roll back what was made. Never raises: the result names what is left."""
     return _Undo(session, plan, made, listener).run()
 
 
@@ -77,7 +75,7 @@ class _Undo:
         todo: list[tuple[Callable[[], None], str]] = []
         if made.attached:
             domain = plan.domain.id if plan.domain else made.domain
-            by_hand = f"put {name} into maintenance and detach it from {center}"
+            by_hand = f"move {name} to maintenance and detach it from {center}"
             todo.append((partial(self._detach, domain, by_hand), by_hand))
         if made.domain:
             by_hand = (
@@ -86,7 +84,7 @@ class _Undo:
             )
             todo.append((partial(self._remove, made.domain, by_hand), by_hand))
         if made.connection:
-            # Removing the domain has removed it too, as a rule.
+            # As a rule, the engine has removed it with the domain.
             call = Call(
                 f"storageconnections/{made.connection}",
                 "remove",
@@ -95,19 +93,19 @@ class _Undo:
                 name,
             )
             by_hand = f"remove the storage connection {made.connection}"
-            todo.append((partial(self._act, call, by_hand), by_hand))
-        for number, (act, _) in enumerate(todo, 1):
+            todo.append((partial(self._perform, call, by_hand), by_hand))
+        for number, (step, _) in enumerate(todo, 1):
             try:
-                act()
+                step()
             except _Stopped:
-                # What was to follow is left too.
+                # The steps after it are left too.
                 self._by_hand += [by_hand for _, by_hand in todo[number:]]
                 break
         for host in made.fell:
             doing = f"activating {host.name} again"
             call = Call(f"hosts/{host.id}", "activate", doing, {}, host.name)
             try:
-                self._act(call, f"activate {host.name}")
+                self._perform(call, f"activate {host.name}")
             except _Stopped:
                 continue
         return Undone(tuple(self._done), tuple(self._left), tuple(self._by_hand))
@@ -117,30 +115,30 @@ class _Undo:
         name = self._plan.name
         read = Read(path, f"reading {name}", "get")
         try:
-            found = self._session.read(read)
+            attached = self._session.read(read)
         except EngineProblem as error:
             if error.kind == MISSING:
                 return
             self._stop(error, by_hand)
-        if _word(found) not in _DOWN:
-            doing = f"putting {name} into maintenance again"
-            self._act(Call(path, "deactivate", doing, {}, name), by_hand)
+        if _status(attached) not in _DOWN:
+            doing = f"moving {name} to maintenance again"
+            self._perform(Call(path, "deactivate", doing, {}, name), by_hand)
             try:
                 self._session.wait_until(read, _is_down, doing, MAINTENANCE_S)
             except EngineProblem as error:
                 self._stop(error, by_hand)
         doing = f"detaching {name} again"
-        self._act(Call(path, "remove", doing, {}, name), by_hand)
+        self._perform(Call(path, "remove", doing, {}, name), by_hand)
 
     def _remove(self, domain: str, by_hand: str) -> None:
         plan = self._plan
-        # With its folder on the export, which is ours alone: it cannot be an import.
-        words = {"host": plan.host.name, "format": True}
+        # Its folder on the export goes too. It is ours: it cannot be an import.
+        parameters = {"host": plan.host.name, "format": True}
         doing = f"removing the domain {plan.name} again"
-        call = Call(f"storagedomains/{domain}", "remove", doing, words, plan.name)
-        self._act(call, by_hand)
+        call = Call(f"storagedomains/{domain}", "remove", doing, parameters, plan.name)
+        self._perform(call, by_hand)
 
-    def _act(self, call: Call, by_hand: str) -> None:
+    def _perform(self, call: Call, by_hand: str) -> None:
         self._listener.begin(call.doing, call.about)
         try:
             self._session.perform(call)
@@ -153,36 +151,36 @@ class _Undo:
         self._done.append(call.doing)
 
     def _stop(self, error: EngineProblem, by_hand: str) -> None:
-        self._left.append(f"not taken back: {error}")
+        self._left.append(f"not rolled back: {error}")
         self._by_hand.append(by_hand)
         raise _Stopped from error
 
 
-def _word(found: Any) -> str:
-    return str(getattr(found.status, "value", ""))
+def _status(domain: Any) -> str:
+    return str(getattr(domain.status, "value", ""))
 
 
-def _is_down(found: Any) -> Optional[bool]:
-    return True if _word(found) in _DOWN else None
+def _is_down(domain: Any) -> Optional[bool]:
+    return True if _status(domain) in _DOWN else None
 
 
-# The attachment mounts on every host; VDSM gives a mount up to 3 minutes or so.
+# The attachment mounts the domain on every host; VDSM gives a mount about 3 minutes.
 ACTIVE_S = 900.0
-# Where the answer to the attachment was lost, the engine may be between attaching and
+# If the answer to the attachment was lost, the engine may be between attaching and
 # activating: then it shows maintenance too, for a moment.
 SETTLED_S = 60.0
 _ACTIVE = "active"
-# What the activation that belongs to the attachment leaves where it fails; the engine
-# does not try again (AttachStorageDomainToPoolCommand.java:221).
+# The statuses after a failed activation during the attachment; the engine does not try
+# again (AttachStorageDomainToPoolCommand.java:221).
 _NOT_ACTIVATED = ("maintenance", "inactive")
 
-_LOOK_THERE = "'ovirt-rdma-host nfs check' on the host says what is missing"
+_CHECK_HOST = "run 'ovirt-rdma-host nfs check' on the host: it shows what is missing"
 
 
 @dataclass(frozen=True)
 class DomainMade:
-    """``made`` is False where there was nothing to do. ``hosts`` are all that were up,
-    with what is known of each.
+    """The result; ``made`` is False if there was nothing to do. ``hosts`` are all hosts
+    that were up.
     """
 
     id: str
@@ -192,13 +190,13 @@ class DomainMade:
 
     @property
     def not_verified(self) -> tuple[str, ...]:
-        """The hosts of which nobody knows whether they have mounted it."""
+        """The hosts for which it is unknown whether they have mounted the domain."""
         return not_verified(self.hosts)
 
     @property
     def exit_code(self) -> int:
-        """5 where the domain is active, and a host has it over another transport or
-        not at all.
+        """5 if the domain is active, but not mounted on a host, or over another
+        transport there; else 0.
         """
         wrong = [
             host
@@ -210,7 +208,9 @@ class DomainMade:
 
 @dataclass
 class Traces:
-    """What this run has made so far, by id; ``fell`` are hosts that it took down."""
+    """The ids of what the run has made so far; ``fell`` are hosts that became
+    non-operational because of it.
+    """
 
     connection: str = ""
     domain: str = ""
@@ -221,37 +221,40 @@ class Traces:
 def create_domain(
     session: Session, door: Optional[HostDoor], plan: DomainPlan, listener: Listener
 ) -> DomainMade:
-    """Do what ``plan`` says; prove the transport where ``door`` leads to hosts.
+    """Carry out ``plan``; prove the transport on the hosts if there is a ``door``.
 
-    Raises Problem where a part failed, after what was made is gone again; its message
-    says what is not.
+    Raises Problem if a part failed, after the rollback; the message names what could
+    not be rolled back.
     """
     listener.plan((plan.name,), len(plan.calls) + 2)
     run = _Run(session, plan, listener)
     if plan.nothing:
-        there = run.look(door)
-        return DomainMade(run.domain, plan.transport, False, there.hosts)
+        mounted = run.look(door)
+        return DomainMade(run.domain, plan.transport, False, mounted.hosts)
     events = MountEvents(session, plan.name, plan.row.export)
     try:
         run.make()
         run.activate()
-        there = run.look(door, events)
-        run.traces.fell = there.fell
-        if there.failed:
-            raise EngineProblem(
-                "domain-not-created", "; ".join(there.failed), BROKEN, fix=_LOOK_THERE
-            )
+        mounted = run.look(door, events)
+        run.traces.fell = mounted.fell
+        if mounted.failed:
+            reason = "; ".join(mounted.failed)
+            raise EngineProblem("domain-not-mounted", reason, BROKEN, fix=_CHECK_HOST)
     except Problem as error:
-        told = _with_events(events, error)
+        explained = _with_events(events, error)
         undone = undo_domain(session, plan, run.traces, listener)
-        raise undone.told(told) from error
+        raise undone.told(explained) from error
     if events.problem:
-        listener.note(f"no event can tell of hosts that failed: {events.problem}")
-    return DomainMade(run.domain, plan.transport, True, there.hosts)
+        listener.note(
+            f"the engine's events on failed mounts are unknown: {events.problem}"
+        )
+    return DomainMade(run.domain, plan.transport, True, mounted.hosts)
 
 
 class _Run:
-    """The parts of it, each told to the listener; ``domain`` is its id, once known."""
+    """The parts of a run, each reported to the listener; ``domain`` is the domain's id,
+    once known.
+    """
 
     def __init__(self, session: Session, plan: DomainPlan, listener: Listener) -> None:
         self._session, self._plan, self._listener = session, plan, listener
@@ -259,7 +262,7 @@ class _Run:
         self.domain = plan.domain.id if plan.domain else ""
 
     def make(self) -> None:
-        """Make the connection and the domain, as far as they are not there."""
+        """Make the connection and the domain, unless they exist."""
         plan = self._plan
         if self.domain:
             return
@@ -273,9 +276,9 @@ class _Run:
         self.traces.domain = self.domain
 
     def activate(self) -> None:
-        """Attach it, unless it is, and wait until it is active.
+        """Attach the domain, unless it is attached, and wait until it is active.
 
-        Raises EngineProblem where the engine has given up on its activation.
+        Raises EngineProblem if the activation has failed for good.
         """
         answered = not self._plan.attached and self._attached()
         plan = self._plan
@@ -286,8 +289,10 @@ class _Run:
         read = Read(path, f"reading {plan.name}", "get")
         status = self._session.wait_until(read, final, doing, ACTIVE_S)
         if status != _ACTIVE:
-            shown = status_words(status)
-            sentence = f"{plan.name} is attached, but not activated: it is {shown}"
+            sentence = (
+                f"{plan.name} is attached, but could not be activated: it is "
+                f"{status_words(status)}"
+            )
             self._listener.end(doing, plan.name, sentence)
             raise EngineProblem("domain-not-active", sentence, BROKEN)
         self._listener.end(doing, plan.name)
@@ -295,10 +300,10 @@ class _Run:
     def look(
         self, door: Optional[HostDoor], events: Optional[MountEvents] = None
     ) -> Mounted:
-        """Look whether the hosts have it; ``events`` as for hosts_mounted."""
+        """Check whether the hosts have mounted it; ``events`` as for hosts_mounted."""
         plan = self._plan
         doing = f"proving {plan.name} on its hosts"
-        found = Domain(
+        domain = Domain(
             self.domain,
             plan.name,
             "data",
@@ -308,13 +313,13 @@ class _Run:
             connection=plan.row,
         )
         self._listener.begin(doing, plan.name)
-        there = hosts_mounted(self._session, door, plan.hosts, found, events)
-        self._listener.end(doing, plan.name, "; ".join(there.failed))
-        return there
+        mounted = hosts_mounted(self._session, door, plan.hosts, domain, events)
+        self._listener.end(doing, plan.name, "; ".join(mounted.failed))
+        return mounted
 
     def _made(self, call: Call, look: Callable[[], str]) -> str:
-        """Make something; return its id, which ``look`` finds where the answer to it
-        was lost.
+        """Perform ``call``; return the id of the new object, which ``look`` finds if
+        the answer was lost.
         """
         self._listener.begin(call.doing, call.about)
         try:
@@ -325,18 +330,18 @@ class _Run:
         return made
 
     def _attached(self) -> bool:
-        """Attach; return whether the engine has answered: then it has tried to
-        activate too.
+        """Attach the domain; return whether the engine has answered. If so, it has
+        tried to activate the domain too.
         """
         call = self._plan.attaching(self.domain)
         self._listener.begin(call.doing, call.about)
-        # From here on it may be attached, whatever the answer.
+        # From here on the domain may be attached, whatever the answer.
         self.traces.attached = True
         answered = True
         try:
             self._session.perform(call)
         except LostAnswer as error:
-            # If it is not, waiting for it to be active tells.
+            # The wait for an active domain will show if it is not attached.
             self._listener.note(str(error))
             answered = False
         self._listener.end(call.doing, call.about)
@@ -344,16 +349,16 @@ class _Run:
 
 
 class _Final:
-    """Tells a domain's status once it does not change by itself any more: active, or
-    not active and seen so for ``settled_s``.
+    """Return a domain's status when it is final: active, or for ``settled_s`` one of
+    _NOT_ACTIVATED; else None.
     """
 
     def __init__(self, clock: Callable[[], float], settled_s: float) -> None:
         self._clock, self._settled_s = clock, settled_s
         self._since: Optional[float] = None
 
-    def __call__(self, found: Any) -> Optional[str]:
-        status = str(getattr(found.status, "value", ""))
+    def __call__(self, domain: Any) -> Optional[str]:
+        status = _status(domain)
         if status not in _NOT_ACTIVATED:
             self._since = None
             return status if status == _ACTIVE else None
@@ -364,26 +369,25 @@ class _Final:
 
 
 def _row_like(session: Session, plan: DomainPlan) -> str:
-    """Return the id of the row that was made although the answer was lost."""
+    """Return the id of the connection that equals the plan's, "" if there is none."""
     read = Read("storageconnections", "reading the storage connections")
-    for one in session.read(read):
-        row = connection_of(one)
+    for connection in session.read(read):
+        row = connection_of(connection)
         if row is not None and row == replace(plan.row, id=row.id):
             return row.id
     return ""
 
 
 def _domain_named(session: Session, name: str) -> str:
-    for one in session.read(Read("storagedomains", "reading the storage domains")):
-        if one.name == name:
-            return str(one.id)
+    for domain in session.read(Read("storagedomains", "reading the storage domains")):
+        if domain.name == name:
+            return str(domain.id)
     return ""
 
 
 def _with_events(events: MountEvents, error: Problem) -> Problem:
-    """Return ``error`` with what the engine and the hosts said of it in the events."""
-    said = events.said()
-    if not said:
+    """Return ``error`` with the sentences of the engine's events on it."""
+    sentences = events.said()
+    if not sentences:
         return error
-    lines = "\n".join(said)
-    return Problem(error.id, f"{error}\n{lines}", error.fix)
+    return Problem(error.id, "\n".join([str(error), *sentences]), error.fix)

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Plan the creation of a storage domain. Pure.
+"""Plan ``domain create``: check the request, and make the engine's requests. Pure.
 
-What is there of a domain that is asked for, as an earlier run leaves it. Pure.
-
-``domain create``, planned: the checks before, and what the engine is asked for.
-Pure.
-
-The engine's add turns into an import, without a word, where the export holds a domain
-already, and no call tells before (the search for unregistered domains is for block
-storage only). So the connection is made first, without a host: then VDSM refuses an
-export that is not empty (nfsSD, ``_preCreateValidation``). And the domain is asked for
-with an id of our own, which the engine forgets for a new domain and does not find for
-one that is there (AddExistingFileStorageDomainCommand): both ways it cannot be an
-import.
+The plan continues an interrupted run. If the export already holds a domain, the engine
+silently imports it instead of creating one, and no call shows that beforehand (the
+search for unregistered domains is for block storage only). Two measures prevent an
+import. The connection is made first, without a host: then VDSM refuses an export that
+is not empty (nfsSD, ``_preCreateValidation``). And the request has a domain id of our
+own, which the engine ignores for a new domain and does not find for an existing one
+(AddExistingFileStorageDomainCommand).
 """
 
 from __future__ import annotations
@@ -47,69 +42,81 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.engine_sdk_tools.names import listed, pick
 from ovirt_rdma.engine_sdk_tools.refusals import check
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.storage.proof import RDMA
 
-# Statuses of a domain that is active, or will be by itself.
+# Statuses of a domain that is active, or becomes active by itself.
 _UNDER_WAY = ("active", "locked", "activating", "unknown", None)
 
 
 def domain_there(
     engine: Engine, name: str, row: StorageConnection, center: DataCenter
-) -> tuple[Optional[Domain], list[str]]:
-    """Return what is there of the domain from an earlier run, or what is against the
-    name.
+) -> tuple[Optional[Domain], list[Sentence]]:
+    """Return the domain that an earlier run has made, if any, or why ``name`` cannot be
+    used.
     """
-    found = next((d for d in engine.domains if d.name == name), None)
-    if found is None:
+    domain = next((d for d in engine.domains if d.name == name), None)
+    if domain is None:
         return None, []
-    its = found.connection
-    wanted = replace(row, id=its.id if its else "")
-    same = its is not None and replace(its, timeo=None, retrans=None) == wanted
-    if not same or found.type != "data":
-        has = f" ({its.export}, {its.mount_options or 'no options'})" if its else ""
-        return None, [
-            f"there is a domain {name} already{has}; choose another name, or change "
-            f"it: ovirt-rdma domain convert {name}"
-        ]
-    if found.data_center not in (None, center.id):
-        return None, [f"the domain {name} is attached to another data center"]
-    if found.data_center is not None and found.status not in _UNDER_WAY:
-        shown = status_words(found.status)
-        return None, [f"the domain {name} is there and {shown}: activate it"]
-    return found, []
+    present = domain.connection
+    wanted = replace(row, id=present.id if present else "")
+    same = present is not None and replace(present, timeo=None, retrans=None) == wanted
+    if not same or domain.type != "data":
+        has = (
+            f" ({present.export}, {present.mount_options or 'no options'})"
+            if present
+            else ""
+        )
+        sentence = (
+            f"the domain {name} already exists{has}; use another name, or convert the "
+            f"existing one: ovirt-rdma domain convert {name}"
+        )
+        return None, [Sentence("domain-exists", sentence)]
+    if domain.data_center not in (None, center.id):
+        sentence = f"the domain {name} is attached to another data center"
+        return None, [Sentence("domain-in-other-data-center", sentence)]
+    if domain.data_center is not None and domain.status not in _UNDER_WAY:
+        sentence = (
+            f"the domain {name} already exists and is {status_words(domain.status)}: "
+            "activate it"
+        )
+        return None, [Sentence("domain-not-active", sentence)]
+    return domain, []
 
 
 def left_over(
     engine: Engine, export: Export, row: StorageConnection
-) -> tuple[StorageConnection, list[str]]:
-    """Return the row with the id of a connection without a domain, as a run that was
-    interrupted leaves it, or why that one cannot be used.
+) -> tuple[StorageConnection, list[Sentence]]:
+    """Return ``row`` with the id of a connection without a domain, which an interrupted
+    run leaves, if there is one, or why it cannot be used.
     """
     used = {d.connection.id for d in engine.domains if d.connection is not None}
-    for one in engine.connections:
-        its = nfs_export(one)
-        if one.id in used or its is None or str(its) != str(export):
+    for known in engine.connections:
+        its_export = nfs_export(known)
+        if known.id in used or its_export is None or str(its_export) != str(export):
             continue
-        if one == replace(row, id=one.id):
-            return one, []
-        return row, [
-            f"the engine has a connection to {one.export} without a domain, with "
-            f"{one.nfs_version or 'no version'} and "
-            f"{one.mount_options or 'no mount options'}: remove it first (id {one.id})"
-        ]
+        if known == replace(row, id=known.id):
+            return known, []
+        sentence = (
+            f"the engine has a connection to {known.export} without a domain, with "
+            f"{known.nfs_version or 'no version'} and "
+            f"{known.mount_options or 'no mount options'}: remove it first (id "
+            f"{known.id})"
+        )
+        return row, [Sentence("connection-left-over", sentence)]
     return row, []
 
 
 _READY = ("up", "uninitialized")
-# Stands for an id that only the engine knows, in what --dry-run shows.
+# --dry-run shows it in place of an id that only the engine knows.
 NEW = "NEW"
 
 
 @dataclass(frozen=True)
 class DomainRequest:
-    """What is asked for. ``nfs_version`` as people write it: ``4.2``. ``host`` is the
-    one that creates it, None: the SPM, or one that is up.
+    """The arguments of ``domain create``. ``nfs_version`` as people write it: ``4.2``.
+    ``host`` creates the domain; None: the SPM, or else a host that is up.
     """
 
     name: str
@@ -123,11 +130,11 @@ class DomainRequest:
 
 @dataclass(frozen=True)
 class DomainPlan:
-    """What has to be done. ``row`` is the connection as it is to be; its id is that of
-    one that an earlier run left, or "". ``domain`` is what is there of the domain.
+    """The plan. ``row`` is the requested connection; its id is that of one that an
+    earlier run left, or "". ``domain`` is the existing domain, if any.
 
-    ``hosts`` are those that mount it now; ``mark`` the id that makes an import
-    impossible. ``warnings`` are sentences.
+    ``hosts`` are those that will mount it; ``mark`` is the id that prevents an import.
+    ``warnings`` are sentences.
     """
 
     name: str
@@ -142,17 +149,17 @@ class DomainPlan:
 
     @property
     def attached(self) -> bool:
-        """Whether it is attached already."""
+        """Whether the domain is already attached."""
         return self.domain is not None and self.domain.data_center is not None
 
     @property
     def nothing(self) -> bool:
-        """Whether it is there, and active."""
+        """Whether there is nothing to do: the domain is active."""
         return self.attached and bool(self.domain and self.domain.status == "active")
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """What would be asked of the engine."""
+        """The requests to the engine, in their order."""
         calls = []
         if self.domain is None:
             if not self.row.id:
@@ -163,7 +170,7 @@ class DomainPlan:
         return tuple(calls)
 
     def connecting(self) -> Call:
-        """The call that makes the connection; nothing is mounted by it."""
+        """Return the call that makes the connection; it mounts nothing."""
         row = self.row
         connection = types.StorageConnection(
             type=types.StorageType.NFS,
@@ -174,11 +181,11 @@ class DomainPlan:
         if row.mount_options:
             connection.mount_options = row.mount_options
         doing = f"making the storage connection to {row.export}"
-        words = {"connection": connection}
-        return Call("storageconnections", "add", doing, words, self.name)
+        body = {"connection": connection}
+        return Call("storageconnections", "add", doing, body, self.name)
 
     def adding(self, connection: str) -> Call:
-        """The call that creates the domain on the storage."""
+        """Return the call that creates the domain on the storage."""
         domain = types.StorageDomain(
             id=self.mark,
             name=self.name,
@@ -186,67 +193,68 @@ class DomainPlan:
             host=types.Host(id=self.host.id),
             storage=types.HostStorage(id=connection, type=types.StorageType.NFS),
         )
-        doing = f"creating the domain {self.name} by {self.host.name}"
-        words = {"storage_domain": domain}
-        return Call("storagedomains", "add", doing, words, self.name)
+        doing = f"creating the domain {self.name} on {self.host.name}"
+        body = {"storage_domain": domain}
+        return Call("storagedomains", "add", doing, body, self.name)
 
     def attaching(self, domain: str) -> Call:
-        """The call that attaches the domain, which activates it too."""
+        """Return the call that attaches the domain and activates it."""
         doing = f"attaching {self.name} to {self.data_center.name}"
         path = f"datacenters/{self.data_center.id}/storagedomains"
-        words = {"storage_domain": types.StorageDomain(id=domain)}
-        return Call(path, "add", doing, words, self.name)
+        body = {"storage_domain": types.StorageDomain(id=domain)}
+        return Call(path, "add", doing, body, self.name)
 
 
 def plan_domain_create(
     engine: Engine, reports: Mapping[str, HostReport], request: DomainRequest
 ) -> DomainPlan:
-    """Return what has to be done for ``request``.
+    """Return the plan for ``request``.
 
-    Raises Problem for names that do not exist, and ChecksFailed with everything that
-    is against it.
+    Raises Problem for names that do not exist, and ChecksFailed with every reason
+    against the request.
     """
     center = pick("data center", request.data_center, engine.data_centers)
     hosts = engine.hosts_of(center.id)
-    against = list(name_problems(request.name))
+    refusals = list(name_problems(request.name))
     export, problems = read_export(request.export)
-    against += problems
-    against += _data_center_problems(center)
+    refusals += problems
+    refusals += _data_center_problems(center)
     up = tuple(host for host in hosts if host.status == "up")
     host, problem = _creator(request, hosts, up, center)
-    against += problem
+    refusals += problem
     version = NFS_VERSIONS.get(request.nfs_version)
     if version is None:
         allowed = ", ".join(NFS_VERSIONS)
-        against.append(f"NFS version {request.nfs_version!r}; allowed: {allowed}")
+        sentence = f"unknown NFS version {request.nfs_version!r}; allowed: {allowed}"
+        refusals.append(Sentence("nfs-version-unknown", sentence))
     if export is None or version is None or host is None:
-        check(against)
-        raise AssertionError("each of them is a sentence")
+        check(refusals)
+        raise AssertionError("each of them is a refusal")
     options, problems = options_for(export, request.transport, request.mount_options)
-    against += problems
+    refusals += problems
     address = address_of(export)
     row = StorageConnection("", "nfs", address, export.path, version, options)
     domain, problems = domain_there(engine, request.name, row, center)
-    against += problems
+    refusals += problems
     if domain is None:
-        against += known_already(engine, export, request.name)
+        refusals += known_already(engine, export, request.name)
         row, problems = left_over(engine, export, row)
-        against += problems
+        refusals += problems
     elif domain.connection is not None:
         row = domain.connection
     offenders, warnings = host_problems(up, reports, export, row, request.transport)
-    against += offenders
+    refusals += offenders
     fix = ""
     if domain is None or domain.data_center is None:
         others = [d for d in engine.domains if d.data_center == center.id]
         shared = sharing(row, others, up, reports, request.transport)
-        against += shared.offenders
+        refusals += shared.offenders
         warnings += shared.warnings
         fix = shared.fix if shared.offenders else ""
-    check(against, fix)
-    away = [one.name for one in hosts if one.status != "up"]
+    check(refusals, fix)
+    away = [host.name for host in hosts if host.status != "up"]
     if away:
-        warnings.append(f"not up, so not checked: {listed(away)}")
+        warnings.append(f"not checked, because not up: {listed(away)}")
     return DomainPlan(
         request.name,
         center,
@@ -260,12 +268,12 @@ def plan_domain_create(
     )
 
 
-def _data_center_problems(center: DataCenter) -> Iterator[str]:
+def _data_center_problems(center: DataCenter) -> Iterator[Sentence]:
     if center.status not in _READY:
-        shown = status_words(center.status)
-        yield (
-            f"data center {center.name} is {shown}; a domain can be attached when it "
-            "is up"
+        yield Sentence(
+            "data-center-status",
+            f"data center {center.name} is {status_words(center.status)}; it must be "
+            "up to attach a domain",
         )
 
 
@@ -274,14 +282,18 @@ def _creator(
     hosts: Sequence[Host],
     up: Sequence[Host],
     center: DataCenter,
-) -> tuple[Optional[Host], list[str]]:
+) -> tuple[Optional[Host], list[Sentence]]:
     if request.host is not None:
         host = pick("host", request.host, hosts)
         if host.status == "up":
             return host, []
-        shown = status_words(host.status)
-        return None, [f"{host.name} is {shown}; a host that is up has to create it"]
+        sentence = (
+            f"{host.name} is {status_words(host.status)}; the host that creates the "
+            "domain must be up"
+        )
+        return None, [Sentence("host-status", sentence)]
     spm = next((host for host in up if host.spm == "spm"), None)
     if spm or up:
         return spm or up[0], []
-    return None, [f"no host of data center {center.name} is up, and one has to create"]
+    sentence = f"no host of data center {center.name} is up; one must create the domain"
+    return None, [Sentence("no-host-up", sentence)]

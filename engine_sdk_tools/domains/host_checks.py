@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is against hosts that a new domain will be mounted on, by their facts. Pure."""
+"""Check, by their facts, the hosts that will mount a new domain. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host, StorageConnection
 from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.storage.proof import RDMA
@@ -23,9 +24,10 @@ def host_problems(
     export: Export,
     row: StorageConnection,
     transport: str,
-) -> tuple[list[str], list[str]]:
-    """Return what is against the hosts that will mount it, and warnings."""
-    offenders, silent = [], []
+) -> tuple[list[Sentence], list[str]]:
+    """Return why hosts that are ``up`` cannot mount the domain, and warnings."""
+    offenders: list[Sentence] = []
+    silent = []
     for host in up:
         report = reports.get(host.name)
         if report is None or report.facts is None:
@@ -33,24 +35,28 @@ def host_problems(
             continue
         asked = asked_for(row, policy_of(report))
         if asked.transport not in (None, transport):
-            offenders.append(
-                f"{host.name}: {asked.by} of its policy asks for {asked.transport} for "
-                f"{export}, not for {transport}"
+            sentence = (
+                f"{host.name}: {asked.by} of its policy requests {asked.transport} for "
+                f"{export}, not {transport}"
             )
+            offenders.append(Sentence("policy-other-transport", sentence))
         elif transport == RDMA:
             offenders += _not_ready(host, report.facts, export)
     warnings = []
     if silent and transport == RDMA:
         warnings.append(
-            f"nothing is known of {listed(silent)}: only the engine's events can tell "
-            "of a host that cannot mount it; then all is taken back"
+            f"no report from {listed(silent)}: if such a host cannot mount the domain, "
+            "only the engine's events show it; then everything is rolled back"
         )
     if row_transport(row) != transport and not offenders and not silent:
-        warnings.append(f"the policies on the hosts make it {transport}")
+        warnings.append(
+            f"the mount options do not request {transport}; the hosts use it because "
+            "of their policies"
+        )
     return offenders, warnings
 
 
-def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[str]:
+def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[Sentence]:
     head = f"{host.name} is not ready for RDMA"
     failed = [
         step
@@ -59,22 +65,23 @@ def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[str]:
     ]
     for step in failed:
         fix = f" ({step.fix})" if step.fix else ""
-        yield f"{head}: {step.detail}{fix}"
+        yield Sentence("host-not-ready", f"{head}: {step.detail}{fix}")
     ports = [port for device in facts.rdma_devices for port in device.ports]
     if not failed and all(port.state != ACTIVE for port in ports):
-        yield f"{head}: none of its RDMA ports is ACTIVE (ibstat; rdma link)"
+        sentence = f"{head}: none of its RDMA ports is ACTIVE (ibstat; rdma link)"
+        yield Sentence("host-not-ready", sentence)
 
 
 def _route(facts: Facts, export: Export) -> Optional[Route]:
-    """Return the route to the server, where the facts have it: they know servers of
-    present mounts only, by address.
+    """Return the route to the server, if the facts have it: they have only the servers
+    of present mounts, by address.
     """
     known = server_addresses(facts, export)
     return next((r for r in facts.routes if r.destination in known), None)
 
 
 def server_addresses(facts: Facts, export: Export) -> set[str]:
-    """Return the addresses of the export's server, as far as the facts have them."""
+    """Return the addresses of the export's server that the facts have."""
     known = {str(export.address)} if export.address else set()
     for mount in facts.nfs_mounts:
         server = mount.source.rpartition(":/")[0].strip("[]")

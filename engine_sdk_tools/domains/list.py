@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The file domains of an engine, a row each: what ``domain list`` shows. Pure."""
+"""Make the rows of ``domain list``: the file domains of an engine. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from ovirt_rdma.engine_sdk_tools.names import (
 
 @dataclass(frozen=True)
 class OnHost:
-    """A domain on one host: ``asked`` for (``rdma``, ``tcp``; None: not known) ``by``
-    whom, and ``in_use``: a transport, ``not mounted``, ``unproven`` or ``unknown``.
+    """A domain on one host: the requested transport (``rdma``, ``tcp``; None: unknown),
+    ``by`` what it is requested, and ``in_use``: a transport, ``not mounted``,
+    ``unproven`` or ``unknown``.
     """
 
     host: str
@@ -39,8 +40,8 @@ class OnHost:
 
 @dataclass(frozen=True)
 class DomainRow:
-    """A domain; ``by_row`` is the transport that the engine's row asks for, None where
-    it is not NFS. ``hosts`` are those of its data center that were asked.
+    """A domain; ``by_row`` is the transport that its storage connection requests, None
+    if it is not NFS. ``hosts`` are those of its data center that were asked.
     """
 
     domain: Domain
@@ -50,13 +51,13 @@ class DomainRow:
 
     @property
     def asked(self) -> dict[str, int]:
-        """How many hosts are asked for which transport (``rdma``, ``unknown``)."""
-        return _counted(one.asked or "unknown" for one in self.hosts)
+        """Number of hosts by requested transport (``rdma``, ``unknown``)."""
+        return _counted(host.asked or "unknown" for host in self.hosts)
 
     @property
     def in_use(self) -> dict[str, int]:
-        """How many hosts use which transport."""
-        return _counted(one.in_use for one in self.hosts)
+        """Number of hosts by transport in use."""
+        return _counted(host.in_use for host in self.hosts)
 
 
 def file_domains(engine: Engine, data_center: Optional[str] = None) -> list[Domain]:
@@ -72,29 +73,29 @@ def file_domains(engine: Engine, data_center: Optional[str] = None) -> list[Doma
 def domains_to_verify(
     engine: Engine, names: Sequence[str], data_center: Optional[str] = None
 ) -> list[Domain]:
-    """Return the domains of ``names``, each once; without names all that are NFS and
-    attached. ``data_center`` is a name or id.
+    """Return the domains of ``names``, each once; without names, all NFS domains that
+    are attached. ``data_center`` is a name or id.
 
-    Raises NameProblem for a wrong name, and for one whose domain no host can mount
-    over RDMA or TCP.
+    Raises NameProblem for an unknown name, and for a domain that is not NFS or not
+    attached.
     """
     if not names:
         center = None
         if data_center is not None:
             center = data_center_named(engine, data_center).id
         every = file_domains(engine, center)
-        return [one for one in every if verifiable(one) and one.data_center]
+        return [domain for domain in every if verifiable(domain) and domain.data_center]
     chosen = [domain_named(engine, name, data_center) for name in names]
     odd = [
-        f"{one.name} is on {one.storage_type or 'unknown storage'}, not NFS: it has no "
-        "transport to prove"
-        if not verifiable(one)
-        else f"{one.name} is in no data center: no host mounts it"
-        for one in chosen
-        if not verifiable(one) or not one.data_center
+        f"{domain.name} is on {domain.storage_type or 'unknown storage'}, not NFS: it "
+        "has no transport to prove"
+        if not verifiable(domain)
+        else f"{domain.name} is in no data center: no host mounts it"
+        for domain in chosen
+        if not verifiable(domain) or not domain.data_center
     ]
     if odd:
-        raise NameProblem("domain-not-nfs", "\n".join(odd), "leave it out")
+        raise NameProblem("domain-not-verifiable", "\n".join(odd), "leave it out")
     return list(dict.fromkeys(chosen))
 
 
@@ -103,23 +104,23 @@ def domain_rows(
     domains: Sequence[Domain],
     reports: Iterable[tuple[Host, HostReport]],
 ) -> tuple[DomainRow, ...]:
-    """Return a row for each of ``domains``. Of each report no more than a word for
-    each domain is kept, so ``reports`` may come one by one.
+    """Return a row for each of ``domains``. Reports are not kept, only their result for
+    each domain, so ``reports`` can be an iterator over many hosts.
     """
-    centers = {one.id: one.name for one in engine.data_centers}
-    clusters = {one.id: one.data_center for one in engine.clusters}
-    found: dict[tuple[str, Optional[str]], list[OnHost]] = {}
+    centers = {center.id: center.name for center in engine.data_centers}
+    clusters = {cluster.id: cluster.data_center for cluster in engine.clusters}
+    hosts: dict[tuple[str, Optional[str]], list[OnHost]] = {}
     for host, report in reports:
         center = clusters.get(host.cluster)
-        mine = [d for d in domains if d.data_center and d.data_center == center]
-        for domain, used in zip(mine, look(host, report, mine)):
-            found.setdefault((domain.id, center), []).append(_on_host(used))
+        inside = [d for d in domains if d.data_center and d.data_center == center]
+        for domain, used in zip(inside, look(host, report, inside)):
+            hosts.setdefault((domain.id, center), []).append(_on_host(used))
     return tuple(
         DomainRow(
             domain,
             centers.get(domain.data_center or ""),
             _by_row(domain),
-            tuple(found.get((domain.id, domain.data_center), ())),
+            tuple(hosts.get((domain.id, domain.data_center), ())),
         )
         for domain in domains
     )

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Find out whether hosts have mounted a new domain.
+"""Determine whether hosts have mounted a new domain, and over which transport.
 
-What the engine's events say of one domain's mounts.
+The engine's status shows it too late: the activation of a domain that is not the master
+succeeds as soon as one host has mounted it, and a host without it stays up until the
+domain monitoring makes it non-operational (RefreshPoolSingleAsyncOperation.java:55-88,
+IrsProxyImpl.java:1550). So the hosts are asked, and the engine's events are read.
 
-VDSM's answer to a mount is in two events, and the engine gives neither a correlation
-id: 996 has VDSM's words for the connection, and no host; 188 has the host, and the
-domains by name (StorageHelperBase.java:181-193, ConnectStorageServerVDSCommand.java:
-99-102). That a domain could not be activated after it was attached is 967, with a
-correlation id of the engine's own (AttachStorageDomainToPoolCommand.java:282-289). So
-they are known by their place, after what was the newest before, and by what they name.
-
-Whether the hosts have mounted a domain that was just made, and over what.
-
-The engine itself tells too late: the activation of a domain that is not the master
-goes well as soon as one host has it, and a host without it stays up until the domain
-monitoring takes it down (RefreshPoolSingleAsyncOperation.java:55-88,
-IrsProxyImpl.java:1550). So hosts are asked, and the events are read.
+VDSM's answer to a mount is in two events, both without a correlation id: 996 has VDSM's
+message for the connection, and no host; 188 has the host, and the domains by name
+(StorageHelperBase.java:181-193, ConnectStorageServerVDSCommand.java:99-102). Event 967
+reports that an attached domain could not be activated, with a correlation id of the
+engine's own (AttachStorageDomainToPoolCommand.java:282-289). So events are matched by
+their names, among those after the newest one before the change.
 """
 
 from __future__ import annotations
@@ -45,9 +41,10 @@ _BAD = ("error", "alert")
 
 
 class MountEvents:
-    """The events on the mounts of ``domain``, a name, on ``export``: those after the
-    one with the id ``after``, or from its making on. ``problem`` says why there are
-    none, where they cannot be read.
+    """The events on mounts of ``domain`` (a name) with ``export``, after the event with
+    the id ``after``, or after the construction of this object.
+
+    ``problem`` is the reason if they cannot be read.
     """
 
     def __init__(
@@ -58,7 +55,7 @@ class MountEvents:
         after: Optional[int] = None,
     ) -> None:
         self._session = session
-        # Whole names: not data1 in data10, nor in old-data1.
+        # Match whole names: not data1 in data10 or old-data1.
         self._export = re.compile(rf"{re.escape(export)}(?![\w./-])")
         self._domain = re.compile(rf"(?<![\w-]){re.escape(domain)}(?![\w-])")
         self._after = after or 0
@@ -70,20 +67,20 @@ class MountEvents:
                 self.problem = str(error)
 
     def failed_hosts(self) -> dict[str, str]:
-        """Return the hosts that could not mount it: their names by id."""
-        found = {}
+        """Return the hosts that could not mount the domain: their names by id."""
+        hosts = {}
         for event in reversed(self._since()):
             host = event.host
             if event.code == _CONNECTION_FAILED and host is not None and host.id:
                 name = host.name or host.id
-                said = (event.description or "").replace(name, "", 1)
-                if self._domain.search(_after_words(said)):
-                    found[str(host.id)] = str(name)
-        return found
+                text = (event.description or "").replace(name, "", 1)
+                if self._domain.search(_domain_names(text)):
+                    hosts[str(host.id)] = str(name)
+        return hosts
 
     def said(self) -> tuple[str, ...]:
-        """Return what the events say went wrong, each sentence once, the first first:
-        of the mounts, and of what this session asked for.
+        """Return the events on failed mounts and on failed requests of this session,
+        each sentence once, the oldest first.
         """
         sentences = [
             str(event.description)
@@ -104,7 +101,7 @@ class MountEvents:
         return ours and severity in _BAD
 
     def _since(self) -> list[Any]:
-        """The events since then, the oldest first."""
+        """Return the events, the oldest first."""
         if self.problem:
             return []
         try:
@@ -114,20 +111,20 @@ class MountEvents:
             return []
 
 
-def _after_words(text: str) -> str:
-    """Return the names of domains in event 188: what comes after its fixed words, which
-    may be names of domains too (AuditLogMessages.properties:525).
+def _domain_names(text: str) -> str:
+    """Return the end of event 188, with the names of domains. Words of its fixed
+    beginning may be names of domains too (AuditLogMessages.properties:525).
     """
     return text.rpartition(" Storage Domains ")[2]
 
 
-# So long a host may take before a mount that is not there counts: the engine has its
-# answer by then, but a host that was busy may be asked again by the engine itself.
+# Wait this long before a missing mount counts: the engine has the host's answer by
+# then, but may repeat its request to a host that was busy.
 MOUNT_S = 60.0
 _AGAIN_S = 10.0
-# What becomes of a host that nobody knows of (0000_config.sql:645).
+# What the engine does with a host that cannot mount the domain (0000_config.sql:645).
 LATER = (
-    "the engine would take a host that cannot mount it down after some 5 minutes "
+    "a host that cannot mount it becomes non-operational after about 5 minutes "
     "(StorageDomainFailureTimeoutInMinutes)"
 )
 _UP, _DOWN = "up", "non_operational"
@@ -135,8 +132,8 @@ _UP, _DOWN = "up", "non_operational"
 
 @dataclass(frozen=True)
 class ProvenHost:
-    """A host's transport, ``rdma`` or ``tcp``; None: not proven, the sentence says
-    why. ``mounted`` is None where nobody knows.
+    """A host's transport, ``rdma`` or ``tcp``; None if unproven, with the reason in
+    ``sentence``. ``mounted`` is None if unknown.
     """
 
     host: str
@@ -148,8 +145,8 @@ class ProvenHost:
 
 @dataclass(frozen=True)
 class Mounted:
-    """``hosts`` have what is known of each. ``fell`` are those that were up and went
-    non-operational; ``failed`` are sentences on those that do not have the domain.
+    """The result for all ``hosts``. ``fell`` are those that were up and became
+    non-operational; ``failed`` are sentences on those that did not mount the domain.
     """
 
     hosts: tuple[ProvenHost, ...]
@@ -164,14 +161,13 @@ def hosts_mounted(
     domain: Domain,
     events: Optional[MountEvents] = None,
 ) -> Mounted:
-    """Say of each of ``hosts``, which were up, whether it has ``domain``.
+    """Determine which of ``hosts``, all of which were up, have mounted ``domain``.
 
-    ``events`` are those since before it was attached; None where it has been there
-    for long. A host that tells that it has not just mounted it, and of which no event
-    says so, is asked again for MOUNT_S.
+    ``events`` are those since before it was attached; None for a domain of an earlier
+    run. A host without the mount and without an event is asked again for MOUNT_S.
     """
     named = events.failed_hosts() if events else {}
-    now = _as_they_are(session, hosts)
+    now = _with_status(session, hosts)
     reports = _Reports(door, domain)
     reports.ask(now)
     until = session.clock() + MOUNT_S
@@ -180,7 +176,7 @@ def hosts_mounted(
         if not slow:
             break
         session.sleep(_AGAIN_S)
-        now = _as_they_are(session, hosts)
+        now = _with_status(session, hosts)
         ids = {host.id for host in slow}
         reports.ask([host for host in now if host.id in ids])
     fell = tuple(host for host in now if host.status == _DOWN)
@@ -189,25 +185,25 @@ def hosts_mounted(
 
 
 def not_verified(hosts: Sequence[ProvenHost]) -> tuple[str, ...]:
-    """Return the names of the hosts of which nobody knows whether they have it."""
+    """Return the names of the hosts for which ``mounted`` is unknown."""
     return tuple(host.host for host in hosts if host.mounted is None)
 
 
 def what_is_open(hosts: Sequence[ProvenHost]) -> str:
-    """Say of which hosts that is not known and what may come of it; "" for none."""
+    """Return a sentence on hosts for which ``mounted`` is unknown; "" for none."""
     names = not_verified(hosts)
     return f"not verified on {listed(names)}: {LATER}" if names else ""
 
 
 class _Reports:
-    """What hosts told of the domain; ``known`` by id."""
+    """The hosts' own reports on the domain; ``known`` is by the id of the host."""
 
     def __init__(self, door: Optional[HostDoor], domain: Domain) -> None:
         self._door, self._domain = door, domain
         self.known: dict[str, ProvenHost] = {}
 
     def ask(self, hosts: Sequence[Host]) -> None:
-        for host, report in self._told(hosts):
+        for host, report in self._reports(hosts):
             used = look(host, report, [self._domain])[0]
             cell = used.cell
             self.known[host.id] = ProvenHost(
@@ -215,25 +211,25 @@ class _Reports:
             )
 
     def without(self, host: Host) -> bool:
-        """Whether the host is up and has told that it does not have the domain."""
+        """Whether the host is up and reports that it has not mounted the domain."""
         return host.status == _UP and self.known[host.id].mounted is False
 
-    def _told(self, hosts: Sequence[Host]) -> Iterator[tuple[Host, HostReport]]:
+    def _reports(self, hosts: Sequence[Host]) -> Iterator[tuple[Host, HostReport]]:
         if self._door is None:
             return ((host, _not_asked(host)) for host in hosts)
         return reports_of(hosts, self._door)
 
 
 def _not_asked(host: Host) -> HostReport:
-    fix = "let the command reach the hosts over SSH, to have it proven"
+    fix = "allow access to the hosts over SSH, to prove the transport"
     return HostReport(host.name, problem="the host was not asked", fix=fix)
 
 
-def _as_they_are(session: Session, hosts: Sequence[Host]) -> list[Host]:
-    """Return ``hosts`` with the status that the engine shows now."""
+def _with_status(session: Session, hosts: Sequence[Host]) -> list[Host]:
+    """Return ``hosts`` with their present status."""
     status = {
-        one.id: str(getattr(one.status, "value", "")) or None
-        for one in session.read(Read("hosts", "reading the hosts"))
+        host.id: str(getattr(host.status, "value", "")) or None
+        for host in session.read(Read("hosts", "reading the hosts"))
     }
     return [replace(host, status=status.get(host.id)) for host in hosts]
 
@@ -249,17 +245,20 @@ def _failed(
     down = {host.id for host in fell}
     if fell:
         names = listed([host.name for host in fell])
-        yield f"{names} could not mount {export} and went non-operational"
-    # What a host shows is newer than an event: the engine connects twice.
-    has = {i for i, told in reports.known.items() if told.mounted}
-    said = [name for i, name in named.items() if i not in down | has]
-    if said:
-        yield f"{listed(said)} could not mount {export}, as the engine's events say"
+        yield f"{names} could not mount {export} and became non-operational"
+    # A host's report is newer than an event: the engine connects twice.
+    mounted = {i for i, host in reports.known.items() if host.mounted}
+    by_event = [name for i, name in named.items() if i not in down | mounted]
+    if by_event:
+        yield (
+            f"{listed(by_event)} could not mount {export}, according to the engine's "
+            "events"
+        )
     without = [
         host.name for host in hosts if reports.without(host) and host.id not in named
     ]
     if without:
         yield (
-            f"{listed(without)} did not mount {export}, although the engine shows "
-            f"{domain.name} active"
+            f"{listed(without)} did not mount {export}, although {domain.name} is "
+            "active in the engine"
         )

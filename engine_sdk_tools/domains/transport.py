@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Compare the transport that a domain should use with the one in use. Pure.
+"""Compare, for each host and domain, the requested transport with the one in use. Pure.
 
-Which transport is asked for a domain, by the engine's row or by a host's policy, and
-which of a host's mounts is that domain's. Pure.
-
-Over what each host should reach each domain, and over what it does. Pure.
-
-What is asked for comes from the policy in force on the host, or from the engine's
-connection row where no rule names the export; what is in use from the kernel's signals
-in the host's facts. No data is no proof: such a cell is unknown.
+The requested transport comes from the policy in force on the host, or from the engine's
+storage connection if no rule names the export. The one in use comes from the kernel's
+signals in the host's facts. Without data there is no proof: such a cell is unknown.
 """
 
 from __future__ import annotations
@@ -48,16 +43,16 @@ from ovirt_rdma.storage.mount_options import MountOptions
 from ovirt_rdma.storage.proof import RDMA, Proof, prove
 from ovirt_rdma.storage.review import MountReview, review_all
 
-# All hosts mount the same few exports.
+# Exports to keep parsed: all hosts mount the same few.
 _KEPT = 1024
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for: ``rdma``, ``tcp``, or None where it cannot be told.
+    """The requested transport: ``rdma``, ``tcp``, or None if unknown.
 
-    ``by`` says by whom: "rule 'nas'", "the engine's row". ``preferred``: TCP will do
-    for mounting, but is not what is wanted (prefer-rdma).
+    ``by`` names what requests it: "rule 'nas'", "the storage connection".
+    ``preferred``: a mount over TCP succeeds, but is degraded (prefer-rdma).
     """
 
     transport: Optional[str]
@@ -66,9 +61,9 @@ class Asked:
 
 
 def nfs_export(connection: Optional[StorageConnection]) -> Optional[Export]:
-    """Return a row's NFS export; None for one that is not NFS or makes none.
+    """Return the NFS export of a connection; None if it is not NFS, or not valid.
 
-    PosixFS counts where its file system is NFS.
+    PosixFS counts if its file system is NFS.
     """
     if connection is None or connection.address is None or connection.path is None:
         return None
@@ -82,9 +77,9 @@ def nfs_export(connection: Optional[StorageConnection]) -> Optional[Export]:
 
 
 def export_at(address: Optional[str], path: str) -> Export:
-    """Return the export of a row's address and path. Raises ExportProblem.
+    """Return the export of a connection's address and path. Raises ExportProblem.
 
-    The engine keeps an IPv6 address in brackets, or without.
+    The engine stores an IPv6 address with or without brackets.
     """
     server = address or ""
     if server.count(":") > 1 and not server.startswith("["):
@@ -93,25 +88,26 @@ def export_at(address: Optional[str], path: str) -> Export:
 
 
 def row_transport(connection: StorageConnection) -> str:
-    """Return the transport that the row's mount options give: ``rdma`` or ``tcp``,
-    which is mount.nfs's own choice where they name none (nfs(5), proto=).
+    """Return the transport of the connection's mount options: ``rdma`` or ``tcp``, the
+    default of mount.nfs (nfs(5), proto=).
     """
     return RDMA if MountOptions.parse(connection.mount_options).wants_rdma else TCP
 
 
 def asked_for(connection: StorageConnection, force: InForce) -> Asked:
-    """Say which transport a host should use for the domain of ``connection``.
+    """Return the transport that a host should use for the domain of ``connection``.
 
-    Rules are for NFS domains only: VDSM mounts PosixFS by a class of its own, which the
-    add-on leaves alone.
+    Rules are for NFS domains only: VDSM mounts PosixFS with a class of its own, which
+    the add-on does not change.
     """
     by_row = row_transport(connection)
     export = nfs_export(connection)
-    row = Asked(by_row, "the engine's row")
+    row = Asked(by_row, "the storage connection")
     if export is None or connection.type != "nfs":
         return row
     if force.policy is None:
-        # A rule could still say otherwise, but nothing less than RDMA is a promise.
+        # A rule of the unknown policy may request another transport. RDMA in the
+        # connection is a request all the same, TCP is only the default.
         return row if by_row == RDMA else Asked(None, force.reason)
     match = rule_for(force.policy, export)
     if match is None:
@@ -123,8 +119,8 @@ def asked_for(connection: StorageConnection, force: InForce) -> Asked:
 
 
 def passed_by(connection: StorageConnection, force: InForce) -> Optional[NfsRule]:
-    """Return the rule that names the export of a PosixFS domain, wants another
-    transport than its row, and does not cover it; None where there is no such.
+    """Return the rule that names the export of a PosixFS domain and has no effect on
+    it, although it requests another transport than the connection; else None.
     """
     export = nfs_export(connection)
     if export is None or connection.type == "nfs" or force.enabled != MODE_VDSMD:
@@ -137,8 +133,8 @@ def passed_by(connection: StorageConnection, force: InForce) -> Optional[NfsRule
 
 
 class Mounts:
-    """A host's NFS mounts, found by their exports: each source is read once, for a host
-    may have thousands.
+    """A host's NFS mounts by export. Each source is parsed only once: a host may have
+    thousands.
     """
 
     def __init__(self, mounts: Iterable[NfsMount]) -> None:
@@ -151,19 +147,19 @@ class Mounts:
             self._by_export.setdefault(key, []).append(mount)
 
     def of(self, export: Export) -> Optional[NfsMount]:
-        """Return the mount of ``export``, VDSM's before anybody else's."""
-        found = self._by_export.get(_key(export), [])
-        return self.vdsms(export) or (found[0] if found else None)
+        """Return the mount of ``export``; of several, VDSM's."""
+        mounts = self._by_export.get(_key(export), [])
+        return self.vdsms(export) or (mounts[0] if mounts else None)
 
     def vdsms(self, export: Export) -> Optional[NfsMount]:
         """Return VDSM's own mount of ``export``, or None."""
-        found = self._by_export.get(_key(export), [])
+        mounts = self._by_export.get(_key(export), [])
         folder = f"{VDSM_MOUNTS}/"
-        return next((m for m in found if m.mountpoint.startswith(folder)), None)
+        return next((m for m in mounts if m.mountpoint.startswith(folder)), None)
 
 
 def _key(export: Export) -> tuple[str, str]:
-    """Return what is one for an export, however its server is written."""
+    """Return a key that is equal for all notations of the server."""
     address = export.address
     server = export.server.rstrip(".").lower() if address is None else str(address)
     return server, export.path
@@ -176,17 +172,17 @@ def _parsed(text: str) -> Export:
 
 KIND = "domains"
 # Statuses in which the engine has a host or a domain connected. A domain that no host
-# reaches is inactive, or unknown where there is no host to tell.
+# reaches is inactive, or unknown if no host is up.
 _CONNECTED = ("up", "non_operational")
 _MOUNTED = ("active", "unknown", "inactive", "mixed")
 
 
 @dataclass(frozen=True)
 class InUse:
-    """A domain on a host: ``transport`` is proven, None for not mounted or unproven.
+    """A domain on a host: ``transport`` is proven; None if not mounted or unproven.
 
-    ``host`` is the engine's name of it. ``mounted`` is None where nothing is known of
-    the host. ``cell`` is what a matrix shows.
+    ``host`` is its name in the engine. ``mounted`` is None if there is no report from
+    the host. ``cell`` is for the matrix.
     """
 
     host: str
@@ -199,30 +195,30 @@ class InUse:
 
 
 def look(host: Host, report: HostReport, domains: Sequence[Domain]) -> list[InUse]:
-    """Say for each of ``domains``, which are of the host's data center, over what the
-    host reaches it.
+    """Return the transport in use for each of ``domains``, which are those of the
+    host's data center.
     """
-    return judged(report, lambda its: _looks(host, its, domains))
+    return judged(report, lambda report: _in_use(host, report, domains))
 
 
-def _looks(host: Host, report: HostReport, domains: Sequence[Domain]) -> list[InUse]:
+def _in_use(host: Host, report: HostReport, domains: Sequence[Domain]) -> list[InUse]:
     force, facts = policy_of(report), report.facts
-    mounts = Mounts(facts.nfs_mounts if facts else ())
+    host_mounts = Mounts(facts.nfs_mounts if facts else ())
     exports = [nfs_export(domain.connection) for domain in domains]
-    theirs = [mounts.of(export) if export else None for export in exports]
+    mounts = [host_mounts.of(export) if export else None for export in exports]
     reviews: dict[str, MountReview] = {}
     if facts is not None and force.policy is not None:
-        found = review_all(facts, force.policy, [m for m in theirs if m is not None])
+        found = review_all(facts, force.policy, [m for m in mounts if m is not None])
         reviews = {review.mount.mountpoint: review for review in found}
     return [
-        _look(
+        _domain_in_use(
             host,
             report,
             domain,
             force,
             (mount, reviews.get(mount.mountpoint)) if mount else None,
         )
-        for domain, mount in zip(domains, theirs)
+        for domain, mount in zip(domains, mounts)
     ]
 
 
@@ -230,10 +226,10 @@ def row_of(
     engine: Engine, host: Host, report: HostReport, domains: Sequence[Domain]
 ) -> tuple[Cell, ...]:
     """Return a host's row of the matrix: a cell for each of ``domains``."""
-    mine = [domain for domain in domains if _reaches(engine, host, domain)]
+    inside = [domain for domain in domains if _in_data_center(engine, host, domain)]
     cells = {
         (domain.id, domain.data_center): used.cell
-        for domain, used in zip(mine, look(host, report, mine))
+        for domain, used in zip(inside, look(host, report, inside))
     }
     nothing = Cell(NONE, "-", source="engine")
     return tuple(cells.get((d.id, d.data_center), nothing) for d in domains)
@@ -271,49 +267,43 @@ def verify(
     domains: Sequence[Domain],
 ) -> Matrix:
     """Return the proof per host and domain; a host without a report is unknown."""
-    told = {report.host: report for report in reports}
-    return matrix_of(
-        engine,
-        [
-            (
-                host,
-                row_of(engine, host, told.get(host.name) or no_report(host), domains),
-            )
-            for host in hosts
-        ],
-        domains,
-    )
+    by_name = {report.host: report for report in reports}
+    rows = []
+    for host in hosts:
+        report = by_name.get(host.name) or no_report(host)
+        rows.append((host, row_of(engine, host, report, domains)))
+    return matrix_of(engine, rows, domains)
 
 
 def no_report(host: Host) -> HostReport:
-    """What stands for a host that nobody asked."""
+    """Return the report of a host that was not asked."""
     return HostReport(
         host.name,
-        problem="nothing is known of the host: it was not asked",
-        fix="let the command reach the host over SSH, or give --facts-dir",
+        problem="the host was not asked",
+        fix="allow access to the host over SSH, or give --facts-dir",
     )
 
 
 def verifiable(domain: Domain) -> bool:
-    """Whether the domain has a transport at all: NFS, or PosixFS on NFS."""
+    """Whether the domain has a transport: NFS, or PosixFS on NFS."""
     return nfs_export(domain.connection) is not None
 
 
-def _reaches(engine: Engine, host: Host, domain: Domain) -> bool:
+def _in_data_center(engine: Engine, host: Host, domain: Domain) -> bool:
     if domain.data_center is None:
         return False
     its = next((c.data_center for c in engine.clusters if c.id == host.cluster), None)
     return its == domain.data_center
 
 
-def _look(
+def _domain_in_use(
     host: Host,
     report: HostReport,
     domain: Domain,
     force: InForce,
-    its: Optional[tuple[NfsMount, Optional[MountReview]]],
+    found: Optional[tuple[NfsMount, Optional[MountReview]]],
 ) -> InUse:
-    """``its`` is the host's mount of the domain, None where it has none."""
+    """Judge a domain by the host's mount of it; ``found`` is None if it has none."""
     connection = domain.connection
     if connection is None or nfs_export(connection) is None:
         cell = Cell(
@@ -323,15 +313,15 @@ def _look(
     asked = asked_for(connection, force)
     facts = report.facts
     if facts is None:
-        problem = report.problem or "nothing is known of the host"
+        problem = report.problem or "no report from the host"
         return InUse(host.name, asked, Cell(UNKNOWN, "unknown", problem, report.fix))
-    if its is None:
+    if found is None:
         unread = next((p for p in facts.problems if MOUNTINFO in p), "")
         if unread:
-            sentence = f"its mounts are not known: {unread}"
+            sentence = f"the host's mounts are unknown: {unread}"
             return InUse(host.name, asked, Cell(UNKNOWN, "unknown", sentence))
         return InUse(host.name, asked, _not_mounted(host, domain, asked), False)
-    mount, review = its
+    mount, review = found
     proof = prove(mount, facts.cm_ids)
     if connection.type != "nfs":
         review = None
@@ -342,20 +332,20 @@ def _look(
 def _not_mounted(host: Host, domain: Domain, asked: Asked) -> Cell:
     expected = host.status in _CONNECTED and domain.status in _MOUNTED
     if not expected:
-        at_rest, its = host.name, host.status
+        name, status = host.name, host.status
         if host.status in _CONNECTED:
-            at_rest, its = domain.name, domain.status
-        sentence = f"{domain.name} is not mounted: {at_rest} is {status_words(its)}"
+            name, status = domain.name, domain.status
+        sentence = f"{domain.name} is not mounted: {name} is {status_words(status)}"
         return Cell(NONE, "not mounted", sentence, source="both")
     sentence = (
         f"{domain.name} is not mounted, although the host is "
         f"{status_words(host.status)} and the domain {status_words(domain.status)}"
     )
     fix = (
-        "look for the error in /var/log/vdsm/vdsm.log there; activating the host again "
-        "connects its storage"
+        "look for the error in /var/log/vdsm/vdsm.log on the host; to connect its "
+        "storage again, move it to maintenance and activate it"
     )
-    # The engine does not take a host down for an ISO or export domain.
+    # A host stays up without an ISO or export domain.
     verdict = FAIL if domain.type == "data" or asked.transport == RDMA else WARN
     return Cell(verdict, "not mounted", sentence, fix, "both")
 
@@ -373,16 +363,16 @@ def _mounted(
         return Cell(UNKNOWN, "unproven", sentence, review.fix if review else "")
     if asked.transport is None:
         if proof.transport == RDMA:
-            return Cell(OK, RDMA, f"{runs}; what the policy asks is not known")
-        sentence = f"{runs}; whether RDMA is asked for is not known: {asked.by}"
-        fix = "ovirt-rdma-host status -o json on the host tells which policy is loaded"
+            return Cell(OK, RDMA, f"{runs}; the policy on the host is unknown")
+        sentence = f"{runs}; the requested transport is unknown: {asked.by}"
+        fix = "ovirt-rdma-host status -o json on the host shows which policy is loaded"
         return Cell(UNKNOWN, proof.transport, sentence, fix)
     if proof.transport == asked.transport:
-        return Cell(OK, proof.transport, f"{runs}, as {asked.by} asks")
+        return Cell(OK, proof.transport, f"{runs}, as requested by {asked.by}")
     why = f"; {review.reason}" if review and review.reason else ""
     if asked.transport == RDMA:
-        wants = "prefers RDMA" if asked.preferred else "asks for RDMA"
+        wants = "prefers RDMA" if asked.preferred else "requests RDMA"
         return Cell(FAIL, proof.transport, f"{runs}, but {asked.by} {wants}{why}", heal)
     return Cell(
-        WARN, proof.transport, f"{runs}, but {asked.by} asks for TCP{why}", heal
+        WARN, proof.transport, f"{runs}, but {asked.by} requests TCP{why}", heal
     )

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Domains of one server that share the kernel's one connection on a host, so that a new
-one gets the transport which is there. Pure.
+"""Find domains that share a connection of the kernel, and so the transport. Pure.
 
-That is so for NFS 4 with the same minor version: :mod:`ovirt_rdma.storage.trunking`.
-What a host has mounted only its report proves; by the engine's rows it may be so,
-because hosts follow their policies. From 4.1 on a server is the same by its other
-addresses too, which only the mount finds out.
+A host uses one connection for all NFS 4 mounts of a server with the same minor version
+(:mod:`ovirt_rdma.storage.trunking`). A new domain then gets the transport of the mounts
+that the host already has. Only the host's report proves these; the engine's storage
+connections are no proof, because hosts follow their policies. Since NFS 4.1, a server
+is the same by its other addresses too, which only the mount shows.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, StorageConnection
 from ovirt_rdma.engine_sdk_tools.names import listed
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.storage.proof import RDMA
 from ovirt_rdma.storage.trunking import REMOUNT, InTheWay, because, in_the_way
 
-# By the API's words; for any other, host and server agree on a version.
+# By the API's names; for any other name, host and server negotiate the version.
 _VERSIONS = {"v3": "3", "v4_0": "4.0", "v4_1": "4.1", "v4_2": "4.2"}
-# The ways out, in this order; NFS 3 shares nothing.
+# Other versions to suggest, in this order; NFS 3 shares no connection.
 _OTHERS = ("v4_2", "v4_1", "v4_0")
 _MAY_SHARE = (
-    "the kernel uses one connection for all mounts of a server that have the same "
-    "NFS 4 minor version: the transport of the first that a host mounts is that of all"
+    "the kernel uses one connection for all mounts of a server with the same NFS 4 "
+    "minor version: all of them have the transport of the first mount on a host"
 )
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """What keeps a new domain off its transport: ``offenders`` are proven by what hosts
-    have mounted, ``warnings`` may come true, and end with the ways out that
-    ``fix`` has for the offenders.
+    """The reasons why a new domain would get another transport: ``offenders`` are
+    proven by mounts on hosts, ``warnings`` are possible, and end with ``fix``.
     """
 
-    offenders: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    offenders: tuple[Sentence, ...] = ()
+    warnings: tuple[Sentence, ...] = ()
     fix: str = ""
 
 
@@ -59,34 +59,34 @@ def sharing(
     reports: Mapping[str, HostReport],
     transport: str,
 ) -> Sharing:
-    """Say what keeps a new domain of ``row`` off ``transport`` on the hosts ``up``.
+    """Find what prevents ``transport`` for a new domain of ``row`` on the hosts ``up``.
 
     ``domains`` are the others of the data center.
     """
-    offenders: list[str] = []
-    maybe: dict[str, list[str]] = {}
-    standing: dict[str, NfsMount] = {}
+    offenders: list[Sentence] = []
+    possible: dict[str, list[str]] = {}
+    mounts: dict[str, NfsMount] = {}
     for host in up:
-        found = _on(reports.get(host.name), row, transport)
-        if found is None:
+        clash = _on(reports.get(host.name), row, transport)
+        if clash is None:
             continue
-        standing.update((mount.source, mount) for mount in found.mounts)
-        said = _keeping(found, row, domains, transport)
-        if found.certain:
-            offenders.append(f"{host.name}: {said}")
+        mounts.update((mount.source, mount) for mount in clash.mounts)
+        sentence = _preventing(clash, row, domains, transport)
+        if clash.certain:
+            offenders.append(Sentence("connection-shared", f"{host.name}: {sentence}"))
         else:
-            maybe.setdefault(said, []).append(host.name)
-    warnings = [f"{said} (on {listed(names)})" for said, names in maybe.items()]
-    sources = {source for source in map(_source, standing) if source is not None}
+            possible.setdefault(sentence, []).append(host.name)
+    warnings = [f"{text} (on {listed(names)})" for text, names in possible.items()]
+    sources = {source for source in map(_source, mounts) if source is not None}
     clashing = [domain for domain in domains if _export(domain) in sources]
     by_hand = sources - {_export(domain) for domain in clashing}
-    places = {m.mountpoint for s, m in standing.items() if _source(s) in by_hand}
+    places = {m.mountpoint for s, m in mounts.items() if _source(s) in by_hand}
     for domain in domains_beside(row, domains):
         names = [h.name for h in up if _asked(domain, reports.get(h.name)) != transport]
         if names and domain not in clashing:
             clashing.append(domain)
             warnings.append(
-                f"{domain.name} ({_export(domain)}) is not asked for over "
+                f"{domain.name} ({_export(domain)}) is not requested over "
                 f"{transport.upper()} on {listed(names)}, and {_MAY_SHARE}"
             )
     if not offenders and not warnings:
@@ -94,58 +94,60 @@ def sharing(
     first = _first(clashing, places, up, reports, transport)
     version = _free_version(row, domains, up, reports, transport)
     fix = "; or ".join([*first, f"--nfs-version {version}"])
-    return Sharing(tuple(offenders), tuple(f"{one}; {fix}" for one in warnings), fix)
+    with_fix = (Sentence("connection-may-be-shared", f"{w}; {fix}") for w in warnings)
+    return Sharing(tuple(offenders), tuple(with_fix), fix)
 
 
-def _keeping(
-    found: InTheWay, row: StorageConnection, domains: Sequence[Domain], transport: str
+def _preventing(
+    clash: InTheWay, row: StorageConnection, domains: Sequence[Domain], transport: str
 ) -> str:
     known = {_export(domain): domain.name for domain in domains if _export(domain)}
     names = [
         known.get(_source(mount.source)) or f"the mount at {mount.mountpoint}"
-        for mount in found.mounts
+        for mount in clash.mounts
     ]
-    keep = "keeps" if len(names) == 1 else "keep"
+    prevent = "prevents" if len(names) == 1 else "prevent"
     return (
-        f"{listed(names)} {keep if found.certain else 'may keep'} {row.export} off "
-        f"{transport.upper()}: {because(found.mounts)}"
+        f"{listed(names)} {prevent if clash.certain else 'may prevent'} "
+        f"{transport.upper()} for {row.export}: {because(clash.mounts)}"
     )
 
 
 def domains_beside(
     row: Optional[StorageConnection], domains: Iterable[Domain]
 ) -> Iterator[Domain]:
-    """Yield those of ``domains`` that share the connection of ``row``, or may."""
-    mine = nfs_export(row)
+    """Yield those of ``domains`` that share a connection with ``row``, or may."""
+    export = nfs_export(row)
     for domain in domains:
-        its = nfs_export(domain.connection)
-        if mine is None or its is None or its == mine:
+        other = nfs_export(domain.connection)
+        if export is None or other is None or other == export:
             continue
         versions = {_version(row), _version(domain.connection)}
-        same_server = its.server.lower() == mine.server.lower()
+        same_server = other.server.lower() == export.server.lower()
         if same_server and "3" not in versions and len(versions - {None}) < 2:
             yield domain
 
 
 def left_behind(
     domains: Sequence[Domain], going: Sequence[Domain], to: str
-) -> list[str]:
-    """Return a sentence for each of ``domains`` that the engine's row leaves over
-    another transport than ``to``, while ``going``, of the same connection and data
-    center, get it.
+) -> list[Sentence]:
+    """Return a sentence for each of ``domains`` whose storage connection requests
+    another transport than ``to``, while ``going``, which share a kernel connection and
+    the data center with it, are converted.
     """
     ids = {domain.id for domain in going}
-    found = []
-    for mine in going:
-        inside = [d for d in domains if d.data_center == mine.data_center]
-        for other in domains_beside(mine.connection, inside):
-            its = _asked(other, None)
-            if its != to and other.id not in ids:
-                found.append(
-                    f"{other.name} ({_export(other)}) is asked for over "
-                    f"{str(its).upper()} by the engine's row, and {_MAY_SHARE}"
+    sentences = []
+    for domain in going:
+        inside = [d for d in domains if d.data_center == domain.data_center]
+        for other in domains_beside(domain.connection, inside):
+            transport = _asked(other, None)
+            if transport != to and other.id not in ids:
+                sentence = (
+                    f"the storage connection of {other.name} ({_export(other)}) "
+                    f"requests {str(transport).upper()}, and {_MAY_SHARE}"
                 )
-    return list(dict.fromkeys(found))
+                sentences.append(Sentence("connection-may-be-shared", sentence))
+    return list(dict.fromkeys(sentences))
 
 
 def _first(
@@ -155,25 +157,25 @@ def _first(
     reports: Mapping[str, HostReport],
     transport: str,
 ) -> list[str]:
-    """Say what can be done first, so that all have the same transport."""
-    convert, anew = [], []
+    """Return the commands that give all domains the same transport."""
+    convert, remount = [], []
     for domain in clashing:
         if all(_asked(domain, reports.get(h.name)) == transport for h in up):
-            anew.append(domain.name)
+            remount.append(domain.name)
         # The hosted engine's domain cannot be converted from the engine.
         elif not domain.hosted_engine:
             convert.append(domain.name)
-    words = []
+    steps = []
     if convert:
         names = shlex.join(convert)
-        words.append(f"ovirt-rdma domain convert {names} --to {transport}")
-    if anew and transport == RDMA:
-        words.append(f"ovirt-rdma domain heal {shlex.join(anew)}")
-    elif anew:
-        words.append(f"for {', '.join(anew)}, {REMOUNT}")
+        steps.append(f"ovirt-rdma domain convert {names} --to {transport}")
+    if remount and transport == RDMA:
+        steps.append(f"ovirt-rdma domain heal {shlex.join(remount)}")
+    elif remount:
+        steps.append(f"for {', '.join(remount)}, {REMOUNT}")
     if places:
-        words.append(f"umount {' '.join(map(shlex.quote, sorted(places)))}")
-    return [f"first {' and '.join(words)}"] if words else []
+        steps.append(f"umount {' '.join(map(shlex.quote, sorted(places)))}")
+    return [f"first {' and '.join(steps)}"] if steps else []
 
 
 def _free_version(
@@ -183,24 +185,26 @@ def _free_version(
     reports: Mapping[str, HostReport],
     transport: str,
 ) -> str:
-    for word in _OTHERS:
-        mine = replace(row, nfs_version=word)
+    for version in _OTHERS:
+        other = replace(row, nfs_version=version)
         if (
-            word != row.nfs_version
-            and not any(_on(reports.get(h.name), mine, transport) for h in up)
+            version != row.nfs_version
+            and not any(_on(reports.get(h.name), other, transport) for h in up)
             and not any(
                 d.connection and row_transport(d.connection) != transport
-                for d in domains_beside(mine, domains)
+                for d in domains_beside(other, domains)
             )
         ):
-            return _VERSIONS[word]
+            return _VERSIONS[version]
     return "3"
 
 
 def _on(
     report: Optional[HostReport], row: StorageConnection, transport: str
 ) -> Optional[InTheWay]:
-    """Return what stands in the way of ``row`` on a host, as far as it is known."""
+    """Return the mounts on a host that clash with ``row``; None if there are none, or
+    no facts.
+    """
     export = nfs_export(row)
     if export is None or report is None or report.facts is None:
         return None
@@ -210,8 +214,8 @@ def _on(
 
 
 def _asked(domain: Domain, report: Optional[HostReport]) -> Optional[str]:
-    """Return the transport that a host uses for a domain; by the row, where the host's
-    policy is not known.
+    """Return the transport requested on a host for a domain; that of the storage
+    connection if the host's policy is unknown.
     """
     row = domain.connection
     if row is None:

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Cells of ``hosts check``. Pure.
+"""Make the cells of ``hosts check`` for one host. Pure.
 
-The cells of ``hosts check`` that look at one host alone. Pure.
-
-Whether a host can reach NFS servers over RDMA, as far as its facts tell. Pure.
-
-Facts know the way to servers that the host has mounts of, and no host is asked here:
-what only the server can answer stays open.
+The readiness for RDMA to NFS servers comes from the host's facts, which have routes
+only to servers of present mounts. No server is asked, so that what only the server can
+answer stays unknown.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ from ovirt_rdma.storage import readiness
 from ovirt_rdma.storage.proof import RDMA
 from ovirt_rdma.storage.readiness import ACTIVE
 
-NOT_TOLD = Cell(UNKNOWN, "unknown", "the host did not tell its status")
+NOT_TOLD = Cell(UNKNOWN, "unknown", "the host did not report its status")
 
 _DOWN = (
     "down",
@@ -64,7 +61,7 @@ _SENTENCES_SHOWN = 3
 
 
 def status_cell(host: Host) -> Cell:
-    """The engine's status of the host; only ``up`` is good."""
+    """Return the cell of the host's status in the engine; only ``up`` is good."""
     sentence = f"the host is {status_words(host.status)}"
     text = status_label(host.status)
     if host.status == "up":
@@ -78,14 +75,14 @@ def status_cell(host: Host) -> Cell:
 
 
 def package_cell(report: HostReport) -> Cell:
-    """Whether the add-on's files are there."""
+    """Return whether all files of the add-on exist."""
     files = part(report.status, "package")
     if not files:
         return untold(report)
-    missing = [name for name, there in files.items() if not there]
+    missing = [name for name, exists in files.items() if not exists]
     if not missing:
-        return Cell(OK, "complete", "the add-on's files are there")
-    fix = "install the package ovirt-rdma-host there"
+        return Cell(OK, "complete", "all files of the add-on exist")
+    fix = "install the package ovirt-rdma-host on the host"
     if len(missing) == len(files):
         return Cell(FAIL, "missing", "the add-on is not installed", fix)
     sentence = f"files of the add-on are missing: {', '.join(missing)}"
@@ -93,7 +90,7 @@ def package_cell(report: HostReport) -> Cell:
 
 
 def enabled_cell(report: HostReport) -> Cell:
-    """Whether the add-on is enabled, and in which mode."""
+    """Return whether the add-on is enabled, and in which mode."""
     if report.status is None:
         return untold(report)
     mode = part(report.status, "enabled").get("mode")
@@ -104,36 +101,36 @@ def enabled_cell(report: HostReport) -> Cell:
     return Cell(
         FAIL,
         "no",
-        "the add-on is not enabled: storage is mounted as stock",
+        "the add-on is not enabled: stock VDSM mounts the storage",
         "on the host: ovirt-rdma-host enable --restart-vdsmd",
     )
 
 
 def running_cell(host: Host, report: HostReport) -> Cell:
-    """Whether the running vdsmd is what the mode wants."""
+    """Return whether vdsmd is running, and in the mode that is enabled."""
     if report.status is None:
         return untold(report)
     running = part(report.status, "running")
     mode = part(report.status, "enabled").get("mode")
     if not running:
         verdict = FAIL if host.status == "up" else WARN
-        return Cell(verdict, "no", "vdsmd does not run", source="host")
+        return Cell(verdict, "no", "vdsmd is not running", source="host")
     launched = running.get("program") == BY_LAUNCHER
     text = "launcher" if launched else "stock"
     restart = "on the host: systemctl restart vdsmd"
     if launched and mode != MODE_VDSMD:
-        sentence = "vdsmd still runs our class, which is not enabled any more"
+        sentence = "vdsmd still uses the add-on, which is no longer enabled"
         return Cell(WARN, text, sentence, restart)
     if not launched and mode == MODE_VDSMD:
-        sentence = "vdsmd runs as stock, although mode vdsmd is enabled"
+        sentence = "stock vdsmd is running, although mode vdsmd is enabled"
         return Cell(FAIL, text, sentence, restart)
-    by = "by the launcher" if launched else "as stock"
-    return Cell(OK, text, f"vdsmd runs {by}")
+    started = "vdsmd was started by the launcher" if launched else "stock vdsmd runs"
+    return Cell(OK, text, started)
 
 
 def rules_cell(report: HostReport, policy: Optional[Policy]) -> Cell:
-    """What the rules of ``check`` and ``plan`` say of the host under ``policy``;
-    without one, under the empty policy, which still finds what is broken.
+    """Return the findings of the rules of ``check`` and ``plan`` under ``policy``, or
+    the empty policy, which still finds faults.
     """
     if report.facts is None:
         return untold(report)
@@ -141,26 +138,26 @@ def rules_cell(report: HostReport, policy: Optional[Policy]) -> Cell:
     failed = [f for f in decision.findings if f.verdict == base.FAIL]
     warned = [f for f in decision.findings if f.verdict == base.WARN]
     to_do = len(decision.to_do)
-    look = "on the host: ovirt-rdma-host check"
-    for found, verdict, noun in ((failed, FAIL, "fail"), (warned, WARN, "warn")):
-        if found:
-            says = [f"{f.rule}: {f.sentence}" for f in found[:_SENTENCES_SHOWN]]
-            more = len(found) - len(says)
-            says += [f"{more} more"] if more else []
-            fix = "on the host: ovirt-rdma-host apply" if to_do else found[0].fix
-            sentence = "; ".join(says)
-            return Cell(verdict, f"{len(found)} {noun}", sentence, fix or look)
+    see = "on the host: ovirt-rdma-host check"
+    for findings, verdict, noun in ((failed, FAIL, "fail"), (warned, WARN, "warn")):
+        if findings:
+            texts = [f"{f.rule}: {f.sentence}" for f in findings[:_SENTENCES_SHOWN]]
+            more = len(findings) - len(texts)
+            texts += [f"{more} more"] if more else []
+            fix = "on the host: ovirt-rdma-host apply" if to_do else findings[0].fix
+            sentence = "; ".join(texts)
+            return Cell(verdict, f"{len(findings)} {noun}", sentence, fix or see)
     if to_do:
         count = "1 step" if to_do == 1 else f"{to_do} steps"
-        sentence = f"it is not as its policy says: {count} to do"
+        sentence = f"the host does not match its policy: {count} to do"
         return Cell(
             WARN, f"{to_do} to do", sentence, "on the host: ovirt-rdma-host apply"
         )
-    return Cell(OK, "ok", "no rule finds anything")
+    return Cell(OK, "ok", "no rule fails or warns")
 
 
 def ports_cell(report: HostReport) -> Cell:
-    """Whether an RDMA port is ACTIVE."""
+    """Return whether an RDMA port is ACTIVE."""
     facts = report.facts
     if facts is None:
         return untold(report)
@@ -180,7 +177,7 @@ def ports_cell(report: HostReport) -> Cell:
 
 
 def untold(report: HostReport) -> Cell:
-    """A cell for what the host did not tell, with the reason."""
+    """Return the cell for data that the host did not report, with the reason."""
     return replace(
         NOT_TOLD, sentence=report.problem or NOT_TOLD.sentence, fix=report.fix
     )
@@ -190,9 +187,9 @@ _WORST_FIRST = (FAIL, UNKNOWN, WARN, NONE, OK)
 
 
 def route_to(facts: Facts, export: Export) -> Optional[Route]:
-    """Return the host's route to the export's server; None where facts have none.
+    """Return the host's route to the export's server; None if the facts have none.
 
-    A server's name is known by the address of a mount of it.
+    The address of a server's name comes from a mount of that server.
     """
     addresses = {str(export.address)} if export.address else set()
     if not addresses:
@@ -209,10 +206,10 @@ def local_readiness(facts: Facts, export: Export) -> readiness.Readiness:
 
 
 def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
-    """Say whether the host is ready for RDMA to the servers of ``rows``.
+    """Return whether the host is ready for RDMA to the servers of ``rows``.
 
-    Not ready is a failure where RDMA is asked for, and worth knowing elsewhere; what
-    cannot be told matters only where it is asked for.
+    Not ready is FAIL if RDMA is requested, else WARN. Unknown counts only if RDMA is
+    requested.
     """
     facts = report.facts
     if facts is None:
@@ -233,34 +230,34 @@ def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
     if not cells:
         return Cell(NONE, "-", "its data center has no NFS storage domain")
     ready = sum(cell.verdict == OK for cell in cells)
-    found = [*cells, *_passed(rows, force)]
-    worst = min(found, key=lambda cell: _WORST_FIRST.index(cell.verdict))
+    all_cells = [*cells, *_passed(rows, force)]
+    worst = min(all_cells, key=lambda cell: _WORST_FIRST.index(cell.verdict))
     return Cell(worst.verdict, f"{ready} of {len(cells)}", worst.sentence, worst.fix)
 
 
 def _passed(rows: Iterable[StorageConnection], force: InForce) -> Iterator[Cell]:
     fix = (
-        "say so in the mount options of its storage connection, or create an NFS "
-        "domain in its place"
+        "set the transport in the mount options of its storage connection, or create "
+        "an NFS domain instead"
     )
     for row in rows:
         rule = passed_by(row, force)
         if rule is not None:
             sentence = (
-                f"{rule.title} names {nfs_export(row)} and says {rule.transport}, but "
-                "no rule covers a PosixFS domain"
+                f"{rule.title} requests {rule.transport} for {nfs_export(row)}, but "
+                "rules have no effect on a PosixFS domain"
             )
             yield Cell(WARN, "PosixFS", sentence, fix)
 
 
-def _server_cell(found: readiness.Readiness, server: str, rdma: bool) -> Cell:
-    if found.verdict == readiness.READY:
-        return Cell(OK, server, f"ready for RDMA to {server}, as far as the host tells")
-    sentence = f"not ready for RDMA to {server}: {found.reason}"
-    if found.verdict == readiness.NOT_READY:
-        return Cell(FAIL if rdma else WARN, server, sentence, found.fix)
-    sentence = f"readiness for RDMA to {server} is not known: {found.reason}"
-    return Cell(UNKNOWN if rdma else NONE, server, sentence, found.fix)
+def _server_cell(ready: readiness.Readiness, server: str, rdma: bool) -> Cell:
+    if ready.verdict == readiness.READY:
+        return Cell(OK, server, f"ready for RDMA to {server}, by the host's own report")
+    sentence = f"not ready for RDMA to {server}: {ready.reason}"
+    if ready.verdict == readiness.NOT_READY:
+        return Cell(FAIL if rdma else WARN, server, sentence, ready.fix)
+    sentence = f"readiness for RDMA to {server} is unknown: {ready.reason}"
+    return Cell(UNKNOWN if rdma else NONE, server, sentence, ready.fix)
 
 
 def _server(source: str) -> Optional[str]:

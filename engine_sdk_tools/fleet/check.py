@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether hosts are ready for storage over RDMA, as a matrix. Pure.
+"""Make the matrix of ``hosts check``: readiness of hosts for storage over RDMA. Pure.
 
-What the engine says and what the host says stand in cells of their own: a host may be
-up and not ready, or ready and down.
+The engine's view and the host's own report are in separate cells: a host may be up and
+not ready, or ready and down.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ COLUMNS = (
     "nfs servers",
 )
 _POLICY = COLUMNS.index("policy")
-# Enough of a digest to tell two apart, without "sha256:".
+# Characters of a digest to show, without "sha256:": enough to distinguish policies.
 _SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What hosts are held against: the ``policy`` of the engine machine, where it has
-    one, and the ``checksums`` of our hooks, by point.
+    """What hosts are compared with: the ``policy`` of this machine, if any, and the
+    ``checksums`` of our hooks, by hook point.
     """
 
     policy: Optional[Policy]
@@ -64,7 +64,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class HostRow:
-    """A host's cells; ``digest`` is its policy's, ``told`` whether it gave a status."""
+    """A host's cells, the digest of its policy, and whether it reported a status."""
 
     host: Host
     cells: tuple[Cell, ...]
@@ -78,13 +78,12 @@ def row_of(
     wanted: Wanted,
     connections: Sequence[StorageConnection] = (),
 ) -> HostRow:
-    """Return a host's row, from what the engine knows of it and its report.
+    """Return a host's row, from the engine's data and its own report.
 
-    ``connections`` are those of its data center's domains.
-
-    The cell of the policy is left for :func:`check`, which knows the other hosts.
+    ``connections`` are those of its data center's domains. :func:`check`, which has all
+    hosts, fills the policy cell.
     """
-    return judged(report, lambda its: _row_of(host, its, wanted, connections))
+    return judged(report, lambda report: _row_of(host, report, wanted, connections))
 
 
 def _row_of(
@@ -132,8 +131,8 @@ def connections_of(engine: Engine, host: Host) -> tuple[StorageConnection, ...]:
 def check(engine: Engine, rows: Sequence[HostRow], wanted: Wanted) -> Matrix:
     """Return the matrix of the rows of :func:`row_of`.
 
-    A host whose policy is another one than ``wanted`` FAILs; without a wanted one, all
-    that differ from the policy that most hosts have, and all where there is no such.
+    A host with another policy than ``wanted`` FAILs. Without a wanted policy, hosts
+    FAIL whose policy differs from that of most hosts, or all if there is no majority.
     """
     reference = _reference(rows, wanted)
     cells = tuple(
@@ -155,8 +154,8 @@ def check(engine: Engine, rows: Sequence[HostRow], wanted: Wanted) -> Matrix:
 
 @dataclass(frozen=True)
 class _Reference:
-    """The digest that hosts should have, None for no policy, and whose that is; ``""``
-    where nobody's counts, because the hosts differ.
+    """The digest that hosts should have (None: no policy), and ``whose`` it is; "" if
+    there is no reference because the hosts differ.
     """
 
     digest: Optional[str]
@@ -180,7 +179,7 @@ def _policy_cell(row: HostRow, reference: _Reference) -> Cell:
         return Cell(OK, text, f"its policy is {reference.whose}")
     has = f"its policy is {row.digest}" if row.digest else "no policy is loaded"
     other = f"not {reference.whose}" if reference.whose else "and the hosts differ"
-    fix = "ovirt-rdma policy diff FILE --diff shows how, policy push mends it"
+    fix = "see the difference with ovirt-rdma policy diff FILE --diff, then policy push"
     return Cell(FAIL, text, f"{has}, {other}", fix)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The cluster's additional feature NFS_RDMA: what it would need, and what is set.
+"""Read the state of the additional cluster feature NFS_RDMA, and the next step for it.
 
-Only reads. Registering the feature takes SQL on the engine's database, and the engine's
-own API forgets it again; docs/gate.md has both.
+Changes nothing: the feature is registered by SQL in the engine's database, and the
+engine's own API can disable it again (docs/gate.md).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ DOCS = "docs/gate.md"
 
 
 class ReadsAll(Protocol):
-    """What reading needs of a session."""
+    """The part of a session that this module uses."""
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """Do ``reads`` in parallel; an exception stands for what is not there."""
+        """Do ``reads`` in parallel; the answer for a missing object is an exception."""
 
 
 @dataclass(frozen=True)
 class FeatureFacts:
-    """What the engine said: ``registered`` by cluster level, the ids of the features
-    called NFS_RDMA; ``enabled`` by cluster id, whether it is among the enabled ones.
+    """The engine's answers: ``registered`` has the ids of the features named NFS_RDMA,
+    by cluster level; ``enabled`` tells by cluster id if one of them is enabled.
 
-    None where the engine has no such level, or no such cluster any more.
+    None if the engine does not have the level, or no longer has the cluster.
     """
 
     registered: Mapping[str, Optional[tuple[str, ...]]]
@@ -41,12 +41,12 @@ class FeatureFacts:
 
 @dataclass(frozen=True)
 class Gate:
-    """The gate of a cluster.
+    """The feature in one cluster.
 
-    ``registered`` is None where the engine does not know the level, ``enabled`` where
-    it does not know the cluster any more. ``hooked`` are its hosts that have the hook
-    which reports the feature, of ``hosts``. ``next`` is what is missing before the
-    engine holds hosts to it, as a sentence; "" for nothing.
+    ``registered`` is None if the engine does not know the level, ``enabled`` if it no
+    longer has the cluster. ``hooked`` are those of ``hosts`` that have the hook which
+    reports the feature. ``next`` is the next step until the engine requires the feature
+    of hosts, a sentence; "" if there is none.
     """
 
     cluster: str
@@ -59,7 +59,7 @@ class Gate:
 
     @property
     def unhooked(self) -> tuple[str, ...]:
-        """The hosts that would become NonOperational."""
+        """The hosts without the hook, which would become non-operational."""
         return tuple(host for host in self.hosts if host not in self.hooked)
 
 
@@ -98,8 +98,8 @@ def gates(engine: Engine, features: FeatureFacts) -> tuple[Gate, ...]:
 
 def _gate(engine: Engine, cluster: Cluster, features: FeatureFacts) -> Gate:
     level = cluster.version or ""
-    found = features.registered.get(level)
-    registered = None if found is None else bool(found)
+    ids = features.registered.get(level)
+    registered = None if ids is None else bool(ids)
     enabled = features.enabled.get(cluster.id)
     hosts = [host for host in engine.hosts if host.cluster == cluster.id]
     hooked = tuple(
@@ -114,31 +114,31 @@ def _gate(engine: Engine, cluster: Cluster, features: FeatureFacts) -> Gate:
 
 def _next(gate: Gate) -> str:
     if gate.registered is None or gate.enabled is None:
-        return _not_there(gate)
+        return _missing(gate)
     if not gate.registered:
         return f"register it for cluster level {gate.level} by SQL ({DOCS})"
     if gate.unhooked:
         missing = len(gate.unhooked)
-        hosts = "1 host has" if missing == 1 else f"{missing} hosts have"
-        left = f"{hosts} not the hook that reports it"
+        hosts = "1 host does" if missing == 1 else f"{missing} hosts do"
+        without = f"{hosts} not have the hook installed"
         if gate.enabled:
-            return f"{left} and will become non-operational: install ovirt-rdma-host"
-        return f"{left}: install ovirt-rdma-host, then maintenance and activation"
+            return f"{without} and will become non-operational: install ovirt-rdma-host"
+        return f"{without}: install ovirt-rdma-host, then maintenance and activation"
     if not gate.enabled:
         return "enable it for the cluster in the administration portal"
     return ""
 
 
-def _not_there(gate: Gate) -> str:
-    """Say what the engine does not have: reading it gave 404."""
+def _missing(gate: Gate) -> str:
+    """Return a sentence on what the engine does not have: reading it gave 404."""
     if gate.registered is None:
         level = f"cluster level {gate.level}" if gate.level else "its cluster level"
-        return f"this engine does not know {level}, and so no features for it"
-    return "the engine does not have this cluster any more: look again"
+        return f"this engine does not know {level}, and has no features for it"
+    return "the engine no longer has this cluster: run the command again"
 
 
 def _ids(answer: Any) -> Optional[tuple[str, ...]]:
-    """The ids of the features that are called NFS_RDMA; None where nothing is there."""
+    """Return the ids of the features named NFS_RDMA; None for a missing object."""
     if isinstance(answer, Exception):
         return None
-    return tuple(one.id for one in answer if one.name == FEATURE)
+    return tuple(feature.id for feature in answer if feature.name == FEATURE)

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Compare and push one policy to many hosts.
+"""Compare the policies of hosts with a policy file, and push a policy to many hosts.
 
-Policies of hosts held against a policy file: drift, and what differs. Pure.
-
-One policy for many hosts: sent whole, loaded, and its digest read back.
-
-A host whose load fails keeps what it had: policy.yaml is replaced only when the host
-itself has found it in order.
+A push sends the whole file, loads it and verifies the digest. A host replaces its
+policy.yaml only if it has found the new one valid; if the load fails, it keeps the old.
 """
 
 from __future__ import annotations
@@ -41,18 +37,18 @@ DRIFT = "drift"
 UNKNOWN = "unknown"
 VERDICTS = (SAME, DRIFT, UNKNOWN)
 
-# difflib takes more than the product of both lengths; a policy of the 60,000 bytes that
-# can be sent has some 2,000 lines.
+# The time of difflib grows with the product of both lengths. A policy of 60,000 bytes,
+# the maximum, has about 2,000 lines.
 _MOST_LINES = 3000
 
 
 @dataclass(frozen=True)
 class PolicyDrift:
-    """A host's policy: ``digest`` of what is loaded, None for none or not known.
-    ``address`` is the engine's of the host.
+    """A host's policy: ``digest`` of the loaded one, None for none or unknown.
+    ``address`` is that of the host in the engine.
 
     ``diff`` are the lines of a unified diff from its policy.yaml to the file, empty
-    where they are alike or its policy.yaml is not known.
+    if they are equal or its policy.yaml is unknown.
     """
 
     host: str
@@ -67,19 +63,19 @@ class PolicyDrift:
 def compare(
     host: Host, report: HostReport, text: str, policy: Policy, where: str
 ) -> PolicyDrift:
-    """Hold what ``host`` has loaded against ``policy``, whose YAML is ``text`` and
-    which came from the file ``where``.
+    """Compare the loaded policy of ``host`` with ``policy``, which is ``text`` parsed,
+    from the file ``where``.
     """
-    found = judged(report, lambda its: _compared(host, its, text, policy, where))
-    return replace(found, address=host.address)
+    drift = judged(report, lambda report: _compare(host, report, text, policy, where))
+    return replace(drift, address=host.address)
 
 
-def _compared(
+def _compare(
     host: Host, report: HostReport, text: str, policy: Policy, where: str
 ) -> PolicyDrift:
     name, wanted = host.name, digest(policy)
     if report.status is None:
-        problem = report.problem or "the host did not tell its status"
+        problem = report.problem or "the host did not report its status"
         return PolicyDrift(name, UNKNOWN, problem, fix=report.fix)
     loaded = part(report.status, "policy")
     lines = _diff(report.policy_text, text, where)
@@ -107,11 +103,11 @@ def matrix_of(found: Sequence[PolicyDrift]) -> Matrix:
     verdicts = {SAME: OK, DRIFT: FAIL, UNKNOWN: NOT_KNOWN}
     return Matrix(
         KIND,
-        tuple(Axis(one.host, address=one.address) for one in found),
+        tuple(Axis(drift.host, address=drift.address) for drift in found),
         (Axis("policy"),),
         tuple(
-            (Cell(verdicts[one.verdict], one.verdict, one.sentence, one.fix),)
-            for one in found
+            (Cell(verdicts[drift.verdict], drift.verdict, drift.sentence, drift.fix),)
+            for drift in found
         ),
     )
 
@@ -139,11 +135,10 @@ AT_ONCE = 60
 
 @dataclass(frozen=True)
 class PolicyPushPlan:
-    """``text`` is the policy as YAML, ``digest`` what hosts have to show after it.
+    """``text`` is the policy as YAML, ``digest`` the one that hosts must have after it.
 
-    ``before`` has the digest that each host shows now, by its name: None for no policy,
-    and no entry for a host that nobody asked or that did not say. ``warnings`` are
-    what looks odd in the policy.
+    ``before`` has the present digest by the host's name: None for no policy, no entry
+    for a host that was not asked or did not answer. ``warnings`` are on the policy.
     """
 
     hosts: tuple[Host, ...]
@@ -154,7 +149,7 @@ class PolicyPushPlan:
     warnings: tuple[Remark, ...] = ()
 
     def change(self, host: Host) -> str:
-        """What the push means for a host: ``changed``, ``same`` or ``unknown``."""
+        """Return the effect on a host: ``changed``, ``same`` or ``unknown``."""
         if host.name not in self.before:
             return "unknown"
         return "same" if self.before[host.name] == self.digest else "changed"
@@ -162,14 +157,14 @@ class PolicyPushPlan:
 
 @dataclass(frozen=True)
 class PolicyPushResult:
-    """What became of it, by the host's name, in the plan's order."""
+    """The result by the host's name, in the plan's order."""
 
     pushed: dict[str, Pushed]
 
     @property
     def failed(self) -> tuple[Pushed, ...]:
-        """The hosts that do not show the digest that they should."""
-        return tuple(one for one in self.pushed.values() if one.problem)
+        """The hosts on which the push failed."""
+        return tuple(pushed for pushed in self.pushed.values() if pushed.problem)
 
 
 def plan_policy_push(
@@ -178,9 +173,9 @@ def plan_policy_push(
     where: str,
     reports: Optional[dict[str, HostReport]] = None,
 ) -> PolicyPushPlan:
-    """Validate ``text`` and say what it means for each of ``hosts``.
+    """Validate ``text`` and return its effect on each of ``hosts``.
 
-    ``where`` names the policy in sentences. Raises PolicyProblem with every mistake.
+    ``where`` names the policy in messages. Raises PolicyProblem with every mistake.
     """
     refuse_too_long(text, where)
     parsed = parse_policy(text, where)
@@ -213,42 +208,42 @@ def carry_out(
     listener: Optional[Listener] = None,
     job: Optional[Listener] = None,
 ) -> PolicyPushResult:
-    """Send the policy to the hosts, many at a time; all are tried.
+    """Send the policy to all hosts, AT_ONCE at a time.
 
-    ``listener`` is told of each host. ``job``, which a call to the engine a step costs,
-    of each round of hosts.
+    ``listener`` gets a step for each host. ``job``, which makes a request to the engine
+    for each step, gets one for each round of hosts.
     """
     listener = listener or Silent()
     job = job or Silent()
     listener.plan(tuple(host.name for host in plan.hosts), len(plan.hosts))
     pushed: dict[str, Pushed] = {}
     for start in range(0, len(plan.hosts), AT_ONCE):
-        some = plan.hosts[start : start + AT_ONCE]
-        step = f"push the policy to {', '.join(host.name for host in some)}"
+        hosts = plan.hosts[start : start + AT_ONCE]
+        step = f"push the policy to {', '.join(host.name for host in hosts)}"
         job.begin(step)
-        for host in some:
+        for host in hosts:
             listener.begin(_STEP, host.name)
-        answers = door.push_policy(some, plan.text)
-        for host in some:
-            one = _judged(host, answers.get(host.name), plan.digest)
-            pushed[host.name] = one
-            listener.end(_STEP, host.name, one.problem)
-        failed = [host.name for host in some if pushed[host.name].problem]
+        answers = door.push_policy(hosts, plan.text)
+        for host in hosts:
+            verified = _verified(host, answers.get(host.name), plan.digest)
+            pushed[host.name] = verified
+            listener.end(_STEP, host.name, verified.problem)
+        failed = [host.name for host in hosts if pushed[host.name].problem]
         job.end(step, problem=f"failed: {', '.join(failed)}" if failed else "")
     return PolicyPushResult(pushed)
 
 
-def _judged(host: Host, pushed: Optional[Pushed], wanted: str) -> Pushed:
-    """Hold the digest that the host shows against the one that was sent."""
+def _verified(host: Host, pushed: Optional[Pushed], wanted: str) -> Pushed:
+    """Compare the digest that the host reports with the one that was sent."""
     if pushed is None:
-        return Pushed(host.name, problem=f"nothing came back from {host.name}")
+        return Pushed(host.name, problem=f"no answer from {host.name}")
     if pushed.problem or pushed.digest == wanted:
         return pushed
-    shows = f"shows the policy {pushed.digest}" if pushed.digest else "shows none"
+    has = f"has the policy {pushed.digest}" if pushed.digest else "has no policy"
     return Pushed(
         host.name,
         pushed.digest,
         pushed.before,
-        f"{host.name} {shows} after the push, not {wanted}",
-        "is the same version of ovirt-rdma on the host and here?",
+        f"{host.name} {has} after the push, not {wanted}",
+        "install the same version of ovirt-rdma on the host and here",
     )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The way to hypervisors over SSH, by Ansible: their reports, and their policy.
+"""Access hypervisors over SSH with Ansible: read their reports, push their policy.
 
-A :class:`~ovirt_rdma.engine_sdk_tools.hosts.report.HostDoor`. Every host shows the key
-that the engine knows of it, or is not talked to. What a host lacks, its report says.
+This is a :class:`~ovirt_rdma.engine_sdk_tools.hosts.report.HostDoor`. A host must
+present the host key that the engine knows, or no connection is made. A report says what
+is missing on its host.
 """
 
 from __future__ import annotations
@@ -52,18 +53,18 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.paths import POLICY_YAML
 
-# A host reads its facts in some seconds; its tools have limits of their own.
+# A host reads its facts in a few seconds; its tools have limits of their own.
 COMMAND_LIMIT_S = 60
 HOST_LIMIT_S = 180.0
 
-# What came of a host: the script's stdout, or why there is none.
+# The outcome of a host: the script's stdout, or why there is none.
 _Outcome = tuple[str, Optional[Failure]]
 _Answer = TypeVar("_Answer", HostReport, Pushed)
 
 
 class AnsibleHosts:
-    """Hosts over SSH. ``forks`` are asked at once. Raises Problem where nobody can be
-    asked: no Ansible, an inventory that cannot be read.
+    """Hosts over SSH; ``forks`` is the number of hosts to ask in parallel. Raises
+    Problem if no host can be asked: no Ansible, or an inventory that cannot be read.
 
     ``run``, ``scan`` and ``clock`` are for tests.
     """
@@ -84,7 +85,7 @@ class AnsibleHosts:
         self._run = run or ansible_run.run_order
         self._scan = scan
         self._clock = clock
-        self._theirs: Optional[Mapping[str, Mapping[str, Any]]] = None
+        self._variables: Optional[Mapping[str, Mapping[str, Any]]] = None
 
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
@@ -102,12 +103,12 @@ class AnsibleHosts:
         text: Optional[str],
         done: Optional[HostDone] = None,
     ) -> dict[str, Pushed]:
-        """Put policy.yaml on each host, whole, and load it.
+        """Replace policy.yaml on each host, and load it.
 
-        None loads the empty policy and takes the file away. Where the host's check or
-        load fails, its earlier file is back. A text that is too long is sent to none,
-        and is a ``problem`` of each. A host that was lost in the middle has a
-        ``problem``, and ``before`` is then None although there may have been a file.
+        None loads the empty policy and removes the file. If the host's check or load
+        fails, its earlier file is restored. A text that is too long is sent to no host,
+        and is a ``problem`` of each. A host whose connection was lost has a
+        ``problem``; then ``before`` is None even if there was a file.
         """
         long = policy_too_long(text)
         if long:
@@ -116,7 +117,7 @@ class AnsibleHosts:
                 for host in hosts
             }
         raw = (text or "").encode("utf-8")
-        words = {
+        values = {
             "NEW": base64.b64encode(raw).decode("ascii"),
             "KEEP": "no" if text is None else "yes",
         }
@@ -124,7 +125,7 @@ class AnsibleHosts:
         def read(name: str, answer: str) -> Pushed:
             return pushed_of(name, read_told(answer))
 
-        return self._answers(hosts, _script("policy.sh", words), Pushed, read, done)
+        return self._answers(hosts, _script("policy.sh", values), Pushed, read, done)
 
     def _answers(
         self,
@@ -134,27 +135,27 @@ class AnsibleHosts:
         read: Callable[[str, str], _Answer],
         done: Optional[HostDone],
     ) -> dict[str, _Answer]:
-        """Return what each host answered to ``script``, as ``read`` has it."""
+        """Return each host's answer to ``script``, parsed by ``read``."""
 
         def answer(host: Host, text: str, failure: Optional[Failure]) -> _Answer:
             if failure is None:
                 try:
                     return read(host.name, text)
-                except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                except Exception as error:  # noqa: BLE001  (it concerns only this host)
                     failure = Failure(*bug_of(host.name, error))
             return kind(host.name, problem=failure.sentence, fix=failure.fix)
 
-        found = {}
+        answers = {}
         for host, (text, failure) in self._ask(hosts, script):
-            found[host.name] = answer(host, text, failure)
+            answers[host.name] = answer(host, text, failure)
             if done:
                 done(host.name)
-        return {host.name: found[host.name] for host in hosts}
+        return {host.name: answers[host.name] for host in hosts}
 
     def _ask(
         self, hosts: Sequence[Host], script: str
     ) -> Iterator[tuple[Host, _Outcome]]:
-        """Yield each host once, with what came of it, as it comes."""
+        """Yield each host once with its outcome, as soon as it is known."""
         asked = []
         for host in hosts:
             if is_address(host.address):
@@ -162,7 +163,7 @@ class AnsibleHosts:
             else:
                 yield host, ("", _odd_address(host))
         if asked:
-            # First what may fail for all of them.
+            # First, because this may fail for all of them.
             self._operators_variables()
             known = known_keys(asked, self._scan)
             for host in asked:
@@ -174,7 +175,7 @@ class AnsibleHosts:
     def _ask_known(
         self, hosts: Sequence[Host], keys_by_name: Mapping[str, HostKey], script: str
     ) -> Iterator[tuple[Host, _Outcome]]:
-        # Ansible never sees the engine's name of a host, which may be anything.
+        # Ansible gets an alias: a host's name in the engine may be any text.
         waiting = {f"host-{number}": host for number, host in enumerate(hosts)}
         if not waiting:
             return
@@ -183,12 +184,12 @@ class AnsibleHosts:
             for alias, host in waiting.items()
             if host.name in keys_by_name
         }
-        theirs = self._operators_variables()
+        variables = self._operators_variables()
         with ansible_run.private_folder() as folder:
             file = str(Path(folder) / "known_hosts")
             order = Order(
                 script,
-                inventory_of(waiting, keys, self._access, file, theirs),
+                inventory_of(waiting, keys, self._access, file, variables),
                 {"known_hosts": known_hosts_text(keys)},
                 self._forks,
                 self._host_limit_s,
@@ -199,34 +200,35 @@ class AnsibleHosts:
                 host, by_engine = waiting.pop(alias), alias in keys
                 try:
                     outcome = _outcome(host, kind, text, by_engine)
-                except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                except Exception as error:  # noqa: BLE001  (it concerns only this host)
                     outcome = "", Failure(*bug_of(host.name, error))
                 yield host, outcome
         for host in waiting.values():
             yield host, ("", in_words(host, "no answer"))
 
     def _operators_variables(self) -> Mapping[str, Mapping[str, Any]]:
-        if self._theirs is None:
+        if self._variables is None:
             path = self._access.inventory
-            self._theirs = read_inventory(path) if path else {}
-        return self._theirs
+            self._variables = read_inventory(path) if path else {}
+        return self._variables
 
 
 def _outcome(host: Host, kind: str, text: str, by_engine: bool) -> _Outcome:
     if len(text) >= MOST_SENT:
         return "", Failure(
             f"{host.name} sent more than {MOST_SENT // 1_000_000} MB",
-            "see by hand what it prints: ssh HOST ovirt-rdma-host facts -o json",
+            "run it by hand and see what it prints: ssh HOST ovirt-rdma-host facts "
+            "-o json",
         )
-    # A script that was ended in the middle has said something too.
+    # A script that was killed may have sent answers before.
     if kind == OK or (kind == FAILED and read_told(text)):
         return text, None
     return "", in_words(host, text, key_of_engine=by_engine)
 
 
 def _script(name: str, more: Optional[Mapping[str, str]] = None) -> str:
-    words = {"LIMIT_S": str(COMMAND_LIMIT_S), "POLICY": POLICY_YAML, **(more or {})}
-    lines = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
+    values = {"LIMIT_S": str(COMMAND_LIMIT_S), "POLICY": POLICY_YAML, **(more or {})}
+    lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
     parts = [(PLAYBOOKS / part).read_text("utf-8") for part in ("tell.sh", name)]
     return "\n".join([*lines, *parts])
 
@@ -235,5 +237,5 @@ def _odd_address(host: Host) -> Failure:
     return Failure(
         f"the address of {host.name} is neither a name nor an IP address: "
         f"{host.address!a}",
-        "give it a right one in the engine (Edit Host, Hostname)",
+        "correct it in the engine (Edit Host, Hostname)",
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One run of a script on many hosts, by ansible-runner, as a command.
+"""Run one script on many hosts with the command ansible-runner.
 
-Its folder is root's (or the operator's) alone and is gone afterwards; so are its
-processes. No ANSIBLE_* variable and no ansible.cfg of the operator's takes part.
+Only the user of the command can read the folder of the run. Folder and processes are
+removed at the end. The operator's ANSIBLE_* variables and ansible.cfg have no effect.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
 
-# Of folders in $TMPDIR.
+# Prefix of folders in $TMPDIR.
 _PREFIX = "ovirt-rdma-"
 PLAYBOOKS = Path(__file__).parents[1] / "playbooks"
-# ssh, of whose output so many bytes come through (ssh.sh). The packed answers of the
-# largest host of bench/large_host.py have 20 kB, a policy 80 kB at most.
+# ssh.sh limits the output of ssh to this many bytes. The packed answers of the largest
+# host of bench/large_host.py have 20 kB, a policy has at most 80 kB.
 _SSH = PLAYBOOKS / "ssh.sh"
 MOST_SENT = 1_000_000
-# A longer result ansible-runner would drop (display_callback/callback/awx_display.py),
-# by default one of 700,000 characters; they have the output twice, and a byte may be
+# ansible-runner drops longer results (display_callback/callback/awx_display.py); its
+# default is 700,000 characters. A result has the output twice, and a byte may become
 # four characters.
 _MOST_RESULT = 10 * MOST_SENT
 
-# A killed process that the kernel holds is not waited for longer.
+# Do not wait longer for a killed process that is blocked in the kernel.
 _MOST_LOOKS = 250
 _BETWEEN_LOOKS_S = 0.02
 
@@ -49,7 +49,7 @@ _EVENTS = {
     "runner_on_failed": FAILED,
     "runner_on_unreachable": UNREACHABLE,
 }
-# What of our environment Ansible and ssh need.
+# The variables of our environment that Ansible and ssh need.
 _PASSED_ON = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "TZ")
 _CONFIGURATION = """\
 [defaults]
@@ -58,18 +58,19 @@ transport = ssh
 nocows = True
 retry_files_enabled = False
 """
-# For Ansible to start, and for what it does besides.
+# For the start of Ansible, and its other work.
 _START_S = 60.0
-# ansible-runner looks for a signal at least each second (pexpect_timeout below).
+# ansible-runner checks for a signal every second (pexpect_timeout below).
 _STOPPING_S = 10.0
 
 
 @dataclass(frozen=True)
 class Order:
-    """A run. ``script`` is for /bin/sh; ``inventory`` has its hosts, by alias.
+    """The input of a run. ``script`` is for /bin/sh; ``inventory`` has its hosts, by
+    alias.
 
-    ``files`` are written beside the inventory, by name. ``limit_s`` is what a host may
-    take, ``forks`` how many are asked at once.
+    ``files`` are written to the folder of the run, by name. ``limit_s`` is the timeout
+    of one host in seconds, ``forks`` the number of hosts to ask in parallel.
     """
 
     script: str
@@ -80,14 +81,14 @@ class Order:
 
     @property
     def whole_limit_s(self) -> float:
-        """The seconds after which the run is ended, hosts or not."""
+        """The timeout of the whole run, in seconds."""
         rounds = -(-len(self.inventory["all"]["hosts"]) // self.forks)
         return _START_S + rounds * (self.limit_s + 10)
 
 
 class Happened(NamedTuple):
-    """What a host did: OK with the script's stdout, else FAILED or UNREACHABLE with
-    what Ansible says of it.
+    """The result of a host: OK with the script's stdout, or FAILED or UNREACHABLE, with
+    the message of Ansible.
     """
 
     alias: str
@@ -95,21 +96,20 @@ class Happened(NamedTuple):
     text: str
 
 
-# What carries out an order: :func:`run_order`, or a test's double.
+# Carries out an order: :func:`run_order`, or a double of it in tests.
 Run = Callable[[Order], Iterator[Happened]]
 
 
 class AnsibleProblem(Problem):
-    """Ansible could not be run at all."""
+    """Ansible could not be run."""
 
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[str]:
-    """Make a folder of mode 0700 that is deleted at the end. What runs of this user
-    that were killed have left, folders and processes, goes first.
+    """Make a folder of mode 0700 that is deleted at the end. First, remove folders and
+    processes that killed runs of this user have left.
 
-    A run at work holds a lock on its folder, which ends with its process, however that
-    ends.
+    A run has a lock on its folder as long as its process lives.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         _tidy_up(left)
@@ -126,8 +126,8 @@ def private_folder() -> Iterator[str]:
 
 
 def _locked(folder: Path) -> int:
-    """Return a descriptor with the lock of a folder of ours; -1 where another process
-    has it, and where it is somebody else's.
+    """Lock a folder of ours and return its descriptor; -1 if another process has the
+    lock, or the folder belongs to another user.
     """
     descriptor = -1
     with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ def _locked(folder: Path) -> int:
 
 
 def _tidy_up(left: Path) -> None:
-    # A run writes this once it has the lock; other folders with such a name have none.
+    # A run writes this file after it has the lock; folders of other programs have none.
     if not os.access(left / "ansible.cfg", os.F_OK) or (lock := _locked(left)) < 0:
         return
     try:
@@ -155,10 +155,10 @@ def _tidy_up(left: Path) -> None:
 def run_order(
     order: Order, folder: str, path: Optional[str] = None
 ) -> Iterator[Happened]:
-    """Carry out ``order`` in ``folder``, and yield what each host did as it is done.
+    """Carry out ``order`` in ``folder``, and yield the result of each host as it comes.
 
-    ``path`` is where commands are looked for. A host of which nothing comes did not
-    answer in time. Raises AnsibleProblem where nothing could be run.
+    ``path`` is the search path for commands. A host without a result did not answer in
+    time. Raises AnsibleProblem if Ansible could not be run.
     """
     path = path or search_path()
     command = shutil.which("ansible-runner", path=path)
@@ -166,24 +166,24 @@ def run_order(
         missing = "ansible-playbook" if command else "ansible-runner"
         raise AnsibleProblem(
             "ansible-missing",
-            f"{missing} is not on this machine, hosts cannot be asked",
+            f"{missing} is not installed on this machine; hosts cannot be asked",
             "install the packages ansible-core and ansible-runner (an engine has "
             "both), or use dumps: --facts-dir FOLDER",
         )
     top = Path(folder)
     _prepare(order, top)
-    words = [command, "run", folder, "--json", "--forks", str(order.forks)]
-    words += ["--project-dir", str(PLAYBOOKS), "--playbook", "ask_hosts.yml"]
+    arguments = [command, "run", folder, "--json", "--forks", str(order.forks)]
+    arguments += ["--project-dir", str(PLAYBOOKS), "--playbook", "ask_hosts.yml"]
     late = threading.Event()
-    any_came = False
+    any_result = False
     other: list[str] = []
-    # A signal may come between any two lines: what has begun by then is ended.
+    # A signal may arrive between any two lines: stop what has been started by then.
     process: Optional[subprocess.Popen[bytes]] = None
     end: Optional[threading.Timer] = None
     with (top / "messages").open("w+b") as messages:
         try:
             process = subprocess.Popen(
-                words,
+                arguments,
                 env=_environment(top, path),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -194,7 +194,7 @@ def run_order(
             end.daemon = True
             end.start()
             for happened in _events(process, other):
-                any_came = True
+                any_result = True
                 yield happened
             status = process.wait()
         finally:
@@ -202,19 +202,20 @@ def run_order(
                 end.cancel()
             if process is not None:
                 _stop(process, top)
-        if status and not any_came and not late.is_set():
+        if status and not any_result and not late.is_set():
             messages.seek(0)
-            said = messages.read().decode("utf-8", "replace").splitlines()
+            lines = messages.read().decode("utf-8", "replace").splitlines()
             raise AnsibleProblem(
                 "ansible-failed",
-                f"ansible-runner ended with exit status {status}: {_last(said, other)}",
+                f"ansible-runner failed with exit status {status}: "
+                f"{_last(lines, other)}",
                 "try it by hand: ansible-runner --version; ansible --version",
             )
 
 
 def search_path() -> str:
-    """Return where commands are looked for: PATH, then where our own command is."""
-    # sudo and cron leave out /usr/sbin, or a virtual environment.
+    """Return the search path for commands: PATH, then the folder of our own command."""
+    # sudo and cron omit /usr/sbin, or a virtual environment.
     folders = [os.environ.get("PATH", ""), sysconfig.get_path("scripts")]
     return ":".join([*filter(None, folders), "/usr/bin", "/bin", "/usr/sbin"])
 
@@ -239,7 +240,7 @@ def _prepare(order: Order, top: Path) -> None:
 
 def _environment(top: Path, path: str) -> dict[str, str]:
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    # A copy that lost its mode is passed over: then there is no limit.
+    # If a copy has lost its execute permission, use plain ssh, without the limit.
     bounded = {"ANSIBLE_SSH_EXECUTABLE": str(_SSH)} if os.access(_SSH, os.X_OK) else {}
     return {
         **passed,
@@ -256,7 +257,7 @@ def _environment(top: Path, path: str) -> dict[str, str]:
 
 
 def _events(process: subprocess.Popen[bytes], other: list[str]) -> Iterator[Happened]:
-    """Yield what hosts did; lines that are no event go to ``other``."""
+    """Yield the results of hosts; lines that are no events go to ``other``."""
     assert process.stdout is not None  # noqa: S101  (PIPE, above)
     for line in process.stdout:
         try:
@@ -271,7 +272,7 @@ def _events(process: subprocess.Popen[bytes], other: list[str]) -> Iterator[Happ
             if kind == OK:
                 text = result.get("stdout", "")
             else:
-                # The script's own last words, where it had any.
+                # With the script's own output, if there is any.
                 text = "\n".join(
                     str(result[key])
                     for key in ("msg", "stderr", "stdout")
@@ -290,8 +291,8 @@ def _too_late(
 
 
 def _stop(process: subprocess.Popen[bytes], top: Path) -> None:
-    """End ansible-runner, and what of its run is left: ssh outlives a task's limit,
-    and Ansible its runner, in sessions of their own.
+    """Stop ansible-runner and the other processes of its run: ssh survives the timeout
+    of a task, and Ansible survives the runner, in sessions of their own.
     """
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
@@ -303,16 +304,16 @@ def _stop(process: subprocess.Popen[bytes], top: Path) -> None:
 
 
 def _end_processes(top: Path) -> None:
-    """Kill the processes of a run, until none is found twice: one may have been started
-    meanwhile, and while a program is being loaded it has no environment.
+    """Kill the processes of a run, until none is found twice in a row: a new one may
+    start in between, and a program that is being loaded has no environment yet.
     """
     looks_without = 0
     for _ in range(_MOST_LOOKS):
-        found = _processes_of(top)
-        for pid in found:
+        pids = _processes_of(top)
+        for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        looks_without = 0 if found else looks_without + 1
+        looks_without = 0 if pids else looks_without + 1
         if looks_without == 2:
             return
         time.sleep(_BETWEEN_LOOKS_S)
@@ -321,12 +322,12 @@ def _end_processes(top: Path) -> None:
 def _processes_of(top: Path) -> list[int]:
     """Return the processes that have this run's environment."""
     ours = f"ANSIBLE_CONFIG={top / 'ansible.cfg'}".encode()
-    found = []
+    pids = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if ours in environ.read_bytes().split(b"\0"):
-                found.append(int(environ.parent.name))
-    return found
+                pids.append(int(environ.parent.name))
+    return pids
 
 
 def _last(*texts: list[str]) -> str:
@@ -334,4 +335,4 @@ def _last(*texts: list[str]) -> str:
         lines = [line.strip() for line in text if line.strip()]
         if lines:
             return lines[-1]
-    return "it said nothing"
+    return "it printed nothing"

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Parse what hosts answer, and explain why SSH failed.
+"""Parse the answers of hosts, and explain failures of SSH. Pure.
 
-What the scripts of ``playbooks/`` print on a host, made into reports. Pure.
-
-Each command of a script gives one line: a mark, its name, its exit status, its stdout
-and stderr (gzip, base64; ``tell.sh``). Whatever else is printed is passed over.
-
-What OpenSSH, sudo and Ansible say of a host that could not be asked, in words. Pure.
-
-The texts are OpenSSH's own (sshconnect.c, ssh.c) and sudo's; they are not translated.
+Each command of a script in ``playbooks/`` prints one line: a mark, its name, its exit
+status, its stdout and stderr (gzip, base64; ``tell.sh``). Other output is ignored. If a
+host could not be asked, the messages of OpenSSH (sshconnect.c, ssh.c), sudo and Ansible
+are replaced by a sentence with a fix; these messages are never translated.
 """
 
 from __future__ import annotations
@@ -36,17 +32,17 @@ from ovirt_rdma.host.system.json_codec import UnreadableJson, json_value
 
 _Part = TypeVar("_Part")
 
-# A host may print anything: an exit status has three digits.
+# A host may print anything: accept at most three digits as an exit status.
 _LINE = re.compile(
     r"^ovirt-rdma-told (\S+) (\d{1,3}) (\S+) (\S+)\r?$", re.MULTILINE | re.ASCII
 )
-# What tell.sh sends of stderr; and so much of a sentence is shown.
-_MOST_WORDS = 4000
+# tell.sh sends this many bytes of stderr; a sentence has at most this many characters.
+_MOST_SHOWN = 4000
 _MOST_MISTAKES = 20
-# Of timeout(1): the time was up; there is no such command.
-_TIME_UP = (124, 137)
+# Exit statuses of timeout(1): the timeout has ended; the command does not exist.
+_TIMED_OUT = (124, 137)
 _NO_COMMAND = 127
-# None that a process ends with.
+# No exit status of a process.
 _TOO_MUCH = 1000
 
 _VERSION = "version"
@@ -55,12 +51,12 @@ _SAME_VERSION = "install the same version of ovirt-rdma on the host and here"
 _STEPS = {
     "before": f"reading {POLICY_YAML}",
     "folder": "making the folder of the policy",
-    "write": "writing the policy beside the present one",
+    "write": "writing the policy next to the present one",
     "check": "ovirt-rdma-host policy check",
     "keep": f"keeping the present {POLICY_YAML}",
     "place": f"replacing {POLICY_YAML}",
     "load": "ovirt-rdma-host policy load",
-    "restore": f"putting the earlier {POLICY_YAML} back",
+    "restore": f"restoring the earlier {POLICY_YAML}",
     "remove": f"removing {POLICY_YAML}",
     "status": "ovirt-rdma-host status",
     "facts": "ovirt-rdma-host facts",
@@ -72,7 +68,7 @@ _NAMES = frozenset((*_STEPS, _VERSION))
 
 
 class Told(NamedTuple):
-    """What one command did: exit status, stdout, and the last of its stderr."""
+    """The answer of one command: exit status, stdout, and the end of its stderr."""
 
     status: int
     out: bytes
@@ -80,37 +76,36 @@ class Told(NamedTuple):
 
 
 class _Wrong(Problem):
-    """An answer that is of no use; the sentence is about the host."""
+    """The answer of a host is invalid or missing."""
 
 
 def read_told(text: str) -> dict[str, Told]:
     """Return the commands' answers by name; of several with one name, the last.
 
-    Lines that are cut off or broken, or have a name that no script gives, are left
-    out. Those with which all would have more than MOST_BYTES unpacked have the status
-    _TOO_MUCH, and nothing else.
+    Lines that are cut off or damaged, or have a name that no script uses, are ignored.
+    An answer with which all would have more than MOST_BYTES unpacked has the status
+    _TOO_MUCH, and no output.
     """
     lines = {name: rest for name, *rest in _LINE.findall(text) if name in _NAMES}
-    found = {}
+    answers = {}
     left = MOST_BYTES
-    for name, (status, out, err) in lines.items():
-        plain = _unpacked(out, left)
-        words = _unpacked(err, left)
-        if plain is None or words is None:
+    for name, (status, packed_out, packed_err) in lines.items():
+        out = _unpacked(packed_out, left)
+        err = _unpacked(packed_err, left)
+        if out is None or err is None:
             continue
-        if len(plain) + len(words) > left:
-            found[name] = Told(_TOO_MUCH, b"", "")
+        if len(out) + len(err) > left:
+            answers[name] = Told(_TOO_MUCH, b"", "")
         else:
-            left -= len(plain) + len(words)
-            last = words[-_MOST_WORDS:].decode("utf-8", "replace")
-            found[name] = Told(int(status), plain, last)
-    return found
+            left -= len(out) + len(err)
+            last = err[-_MOST_SHOWN:].decode("utf-8", "replace")
+            answers[name] = Told(int(status), out, last)
+    return answers
 
 
 def report_of(host: str, told: Mapping[str, Told], at: float) -> HostReport:
-    """Return the report in the answers to ``report.sh``; ``at`` in seconds since 1970.
-
-    ``problem`` says what is missing, also where the rest is there.
+    """Return the report from the answers to ``report.sh``; ``at`` is in seconds since
+    1970. ``problem`` names what is missing, even if the report has other parts.
     """
     wrong: list[Problem] = []
 
@@ -130,13 +125,13 @@ def report_of(host: str, told: Mapping[str, Told], at: float) -> HostReport:
         status,
         policy,
         at,
-        wrong[0].one_line[:_MOST_WORDS] if wrong else "",
-        wrong[0].fix[:_MOST_WORDS] if wrong else "",
+        wrong[0].one_line[:_MOST_SHOWN] if wrong else "",
+        wrong[0].fix[:_MOST_SHOWN] if wrong else "",
     )
 
 
 def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
-    """Return what became of a policy, of the answers to ``policy.sh``."""
+    """Return the result of a push from the answers to ``policy.sh``."""
     before: Optional[str] = None
     digest: Optional[str] = None
     try:
@@ -161,12 +156,12 @@ def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
             shown = loaded if isinstance(loaded, str) else None
             raise _Wrong(
                 "policy-overwritten",
-                f"{host} has another policy in force than the one just loaded: "
-                f"{digest}, not {shown}",
-                "someone else loads policies there; push it again",
+                f"the policy in force on {host} is not the one just loaded: {digest}, "
+                f"not {shown}",
+                "somebody else has loaded a policy at the same time; push again",
             )
     except Problem as problem:
-        sentence, fix = problem.one_line[:_MOST_WORDS], problem.fix[:_MOST_WORDS]
+        sentence, fix = problem.one_line[:_MOST_SHOWN], problem.fix[:_MOST_SHOWN]
         return Pushed(host, digest, before, sentence, fix)
     return Pushed(host, digest, before)
 
@@ -185,7 +180,7 @@ def _status(host: str, told: Mapping[str, Told]) -> dict[str, Any]:
     if mistake:
         raise _Wrong(
             "host-status-invalid",
-            f"the status of {host} is not what 'status -o json' prints: {mistake}",
+            f"the status of {host} is not a document of 'status -o json': {mistake}",
             _SAME_VERSION,
         )
     return data
@@ -194,21 +189,22 @@ def _status(host: str, told: Mapping[str, Told]) -> dict[str, Any]:
 def _document(host: str, told: Mapping[str, Told], name: str) -> dict[str, Any]:
     """Return the JSON object that a command printed."""
     answer = _good(host, told, name)
-    fix = f"run it there: {_STEPS[name]} -o json"
-    said = f"{_STEPS[name]} printed no JSON object on {host}"
+    fix = f"run it on the host: {_STEPS[name]} -o json"
+    sentence = f"{_STEPS[name]} printed no JSON object on {host}"
     try:
         data = json_value(answer.out.decode("utf-8"))
     except UnicodeDecodeError:
-        raise _Wrong("host-answer-invalid", said, fix) from None
+        raise _Wrong("host-answer-invalid", sentence, fix) from None
     except UnreadableJson as error:
-        raise _Wrong("host-answer-invalid", f"{said}: it {error}", fix) from None
+        sentence = f"{sentence}: it {error}"
+        raise _Wrong("host-answer-invalid", sentence, fix) from None
     if not isinstance(data, dict):
-        raise _Wrong("host-answer-invalid", said, fix)
+        raise _Wrong("host-answer-invalid", sentence, fix)
     return data
 
 
 def _policy(host: str, told: Mapping[str, Told], name: str) -> Optional[str]:
-    """Return policy.yaml as it stands there; None where there is none."""
+    """Return the host's policy.yaml; None if there is none."""
     if name not in told:
         return None
     try:
@@ -217,7 +213,7 @@ def _policy(host: str, told: Mapping[str, Told], name: str) -> Optional[str]:
         raise _Wrong(
             "host-policy-not-utf8",
             f"{POLICY_YAML} on {host} is not UTF-8 text",
-            "look at it there, and mend or remove it",
+            "correct or remove the file on the host",
         ) from None
 
 
@@ -232,69 +228,69 @@ def _policy_in_bounds(host: str, told: Mapping[str, Told]) -> Optional[str]:
 def _good(
     host: str, told: Mapping[str, Told], name: str, restored: Optional[Told] = None
 ) -> Told:
-    """Return a command's answer; raise a Problem where it failed or gave none."""
+    """Return a command's answer; raise a Problem if it failed or there is none."""
     doing = _STEPS.get(name, "ovirt-rdma-host")
     answer = told.get(name)
     if answer is None:
         raise _Wrong(
             "host-no-answer",
-            f"{host} gave no answer to {doing}",
-            "its login shell or sshd may cut sessions short; try: ssh HOST true",
+            f"no answer from {host} to {doing}",
+            "its login shell or sshd may end sessions early; try: ssh HOST true",
         )
-    # 3: status has found something wrong, and says what in its document.
+    # 3: status has found a problem, and reports it in its document.
     if answer.status == 0 or (name == "status" and answer.status == 3):
         return answer
     after = ""
     if restored is not None:
-        back = "is back" if restored.status == 0 else "could not be put back"
-        after = f"; the earlier {POLICY_YAML} {back}"
+        result = "was" if restored.status == 0 else "could not be"
+        after = f"; the earlier {POLICY_YAML} {result} restored"
     if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
         raise _Wrong(
             "host-command-missing",
-            f"{host} has no command ovirt-rdma-host{after}",
+            f"the command ovirt-rdma-host is missing on {host}{after}",
             _INSTALL,
         )
     if answer.status == _TOO_MUCH:
         raise _Wrong(
             "host-answer-too-large",
             f"{doing} printed more than {MOST_BYTES // 1_000_000} MB on {host}",
-            f"run it there, and see what it prints: {doing}",
+            f"run it on the host and see what it prints: {doing}",
         )
-    if answer.status in _TIME_UP:
+    if answer.status in _TIMED_OUT:
         raise _Wrong(
             "host-command-timeout",
             f"{doing} did not end in time on {host}{after}",
-            f"run it there and see what it waits for: {doing}",
+            f"run it on the host and see what it waits for: {doing}",
         )
-    sentence, fix = _own_words(answer.err)
+    sentence, fix = _own_message(answer.err)
     sentence = sentence or f"exit status {answer.status}"
     raise _Wrong(
         "host-command-failed",
         f"{doing} failed on {host}: {sentence}{after}",
-        fix or f"run it there: {doing}",
+        fix or f"run it on the host: {doing}",
     )
 
 
 def _mistakes(host: str, answer: Told) -> Problem:
-    """Return the mistakes that the host's ``policy check`` found, as one problem."""
-    fix = f"correct the policy; or, if it is right here: {_SAME_VERSION}"
+    """Return one problem with the mistakes that the host's ``policy check`` found."""
+    fix = f"correct the policy; or, if it is valid here: {_SAME_VERSION}"
     try:
-        found: Any = json_value(answer.out.decode("utf-8"))
+        document: Any = json_value(answer.out.decode("utf-8"))
         lines = [
-            f"the policy does not fit {host}: line {error['line']}: {error['key']} "
+            f"the policy is invalid on {host}: line {error['line']}: {error['key']} "
             f"{error['sentence']}"
-            for error in found["errors"][:_MOST_MISTAKES]
+            for error in document["errors"][:_MOST_MISTAKES]
         ]
     except (UnreadableJson, ValueError, LookupError, TypeError, RecursionError):
         lines = []
     return _Wrong(
         "host-policy-refused",
-        "\n".join(lines) or f"the policy does not fit {host}",
+        "\n".join(lines) or f"the policy is invalid on {host}",
         fix,
     )
 
 
-def _own_words(err: str) -> tuple[str, str]:
+def _own_message(err: str) -> tuple[str, str]:
     """Return the sentence and the fix that ovirt-rdma-host or a tool printed."""
     sentences, fix = [], ""
     for line in filter(None, map(str.strip, err.splitlines())):
@@ -308,8 +304,8 @@ def _own_words(err: str) -> tuple[str, str]:
 
 
 def _unpacked(text: str, most: int) -> Optional[bytes]:
-    """Return what was packed, None where it is broken. Of more than ``most`` bytes one
-    more is returned: the others are never in memory.
+    """Return the unpacked text, None if it is damaged. Of a text of more than ``most``
+    bytes, only ``most`` + 1 are unpacked and returned.
     """
     try:
         unzip = zlib.decompressobj(wbits=31)
@@ -326,68 +322,69 @@ class Failure(NamedTuple):
     fix: str
 
 
-# A host may say anything, and the patterns take the square of a line's length.
-_MOST_LOOKED_AT = 4000
-_MOST_SHOWN = 400
-# What OpenSSH 9 prints around and before its last words.
+# A host may print anything, and the time of the patterns grows with the square of the
+# length of a line.
+_MOST_SEARCHED = 4000
+_MOST_QUOTED = 400
+# The lines that OpenSSH 9 prints before its message.
 _NOISE = re.compile(r"^(@+$|@ .* @$|Warning: |debug\d|OpenSSH_|\*\* |Pseudo-terminal)")
 _RULES = (
     (
         r"IDENTIFICATION HAS CHANGED|Host key for .* has changed"
         r"|no matching host key type found",
-        "{host} does not show the host key that {who} knows",
-        "find out why, for it may be another machine; if it was installed anew: "
-        "{again}",
+        "{host} does not present the host key that {who} knows",
+        "find out why: it may be another machine; if it was reinstalled: {again}",
     ),
     (
         r"host key is known for .* strict checking|Host key verification failed",
         "neither the engine nor known_hosts has the SSH host key of {host}",
         "let the engine fetch its key (Edit Host, SSH public key), or log in to it "
-        "once by ssh and compare the fingerprint",
+        "once with ssh and compare the fingerprint",
     ),
     (
         r"Permission denied|Too many authentication failures",
         "{host} does not accept the SSH key",
-        "on the engine run this as root, which has the engine's key; else name one "
-        "that the host accepts: --ssh-key FILE, --ssh-user USER",
+        "on the engine machine, run this as root, who can read the engine's key; "
+        "elsewhere, give a key that the host accepts: --ssh-key FILE, --ssh-user USER",
     ),
     (
         r"Could not resolve hostname|Name or service not known",
-        "the address of {host}, {address}, has no meaning here",
-        "see that its name resolves on this machine, or give ansible_host in an "
-        "inventory: --inventory FILE",
+        "the address of {host}, {address}, cannot be resolved on this machine",
+        "correct the name resolution, or give ansible_host in an inventory: "
+        "--inventory FILE",
     ),
     (
         r"Connection refused|Connection timed out|No route to host"
         r"|Network is unreachable|Operation timed out|banner exchange"
         r"|Connection (closed|reset)|kex_exchange_identification|not responding",
         "{host} cannot be reached by SSH on {address} port {port}: {last}",
-        "see that the host runs, and that its sshd can be reached from here",
+        "check that the host is up, and that its sshd can be reached from here",
     ),
     (
         r"sudo: .*password is required|Missing sudo password|a terminal is required",
-        "{host} wants a password for sudo",
-        "let the user become root without one there, or log in as root",
+        "{host} requires a password for sudo",
+        "allow sudo without a password for this user, or log in as root",
     ),
     (
-        # Of ansible-core before and from 2.19, and of our own limit.
+        # Messages of ansible-core before and since 2.19, and of our own timeout.
         r"expected time frame|Timed out after \d+ second|^no answer$",
         "{host} did not answer in time",
-        "see by hand what keeps it: ssh {address} ovirt-rdma-host status",
+        "run it by hand and see what it waits for: ssh {address} ovirt-rdma-host "
+        "status",
     ),
 )
 
 
 def in_words(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
-    """Say what ``text``, of ssh or Ansible, means for ``host``.
+    """Explain the message ``text`` of ssh or Ansible on ``host``.
 
     ``key_of_engine``: the host key came from the engine, not from known_hosts.
     """
     text = _ends_of(text)
-    said = _said(text)
-    last = said[-1][:_MOST_SHOWN] if said else "no words"
+    lines = _message(text)
+    last = lines[-1][:_MOST_QUOTED] if lines else "no message"
     own = "remove its line from known_hosts: ssh-keygen -R {address}"
-    words = {
+    values = {
         "host": host.name,
         "address": host.address,
         "port": str(host.port),
@@ -399,7 +396,7 @@ def in_words(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
     }
     for pattern, sentence, fix in _RULES:
         if re.search(pattern, text):
-            return Failure(sentence.format_map(words), fix.format_map(words))
+            return Failure(sentence.format_map(values), fix.format_map(values))
     return Failure(
         f"{host.name} could not be asked: {last}",
         f"try it by hand: ssh -p {host.port} {host.address} ovirt-rdma-host status",
@@ -407,17 +404,15 @@ def in_words(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
 
 
 def _ends_of(text: str) -> str:
-    """Return the text, of a long one its begin and its end: the message and the last
-    words.
-    """
-    if len(text) <= 2 * _MOST_LOOKED_AT:
+    """Return the text; of a long one, only its beginning and its end."""
+    if len(text) <= 2 * _MOST_SEARCHED:
         return text
-    return f"{text[:_MOST_LOOKED_AT]}\n{text[-_MOST_LOOKED_AT:]}"
+    return f"{text[:_MOST_SEARCHED]}\n{text[-_MOST_SEARCHED:]}"
 
 
-def _said(text: str) -> Sequence[str]:
-    """Return the lines that say something, without Ansible's words before them."""
-    # "Task failed: " is of ansible-core 2.19.
+def _message(text: str) -> Sequence[str]:
+    """Return the lines of the message, without noise and Ansible's prefix."""
+    # "Task failed: " is from ansible-core 2.19.
     text = re.sub(r"(Task failed: )?Failed to connect to the host via ssh: ", "", text)
     lines = (line.strip().rstrip(".") for line in text.splitlines())
     return [line for line in lines if line and not _NOISE.match(line)]

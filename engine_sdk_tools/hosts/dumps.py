@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reports of hosts from a folder of dumps, so that verbs can plan without the hosts.
+"""Read reports of hosts from a folder of dumps, to plan without access to the hosts.
 
-``HOST.facts.json`` or ``HOST.json`` is what ``ovirt-rdma-host facts -o json`` printed,
-``HOST.status.json`` what ``status -o json`` did, ``HOST.policy.yaml`` its policy. HOST
-is the engine's name of the host or its address; facts under another name are matched
-by the hostname in them.
+``HOST.facts.json`` or ``HOST.json`` is the output of ``ovirt-rdma-host facts -o json``,
+``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy.
+HOST is the host's name or address in the engine; facts with another file name are
+matched by the hostname in them.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ FACTS = ".facts.json"
 STATUS = ".status.json"
 POLICY = ".policy.yaml"
 PLAIN = ".json"
-_KINDS = (FACTS, STATUS, POLICY, PLAIN)  # the longer ending first
+_KINDS = (FACTS, STATUS, POLICY, PLAIN)  # the longer suffix first
 
-_HOW = "on the host: ovirt-rdma-host facts -o json > {host}.facts.json"
+_FIX = "on the host: ovirt-rdma-host facts -o json > {host}.facts.json"
 
 
 class FolderProblem(Problem):
-    """The folder cannot be read, or a change was asked of it."""
+    """The folder cannot be read, or a change was requested."""
 
 
 @dataclass
 class _Files:
-    """One host's files, by their ending."""
+    """One host's files by suffix."""
 
     by_kind: dict[str, Path] = field(default_factory=dict)
 
@@ -53,9 +53,9 @@ class _Files:
 
 
 class FactsFolder:
-    """A HostDoor that only reads; ``keep`` may leave out of facts what is not needed.
+    """A HostDoor that only reads; ``keep`` can remove unused parts of facts.
 
-    Raises FolderProblem where the folder cannot be read.
+    Raises FolderProblem if the folder cannot be read.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class FactsFolder:
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
     ) -> dict[str, HostReport]:
-        """Return what the folder has on each host; a problem where it has nothing."""
-        found = {}
+        """Return a report for each host; one with a problem if the folder has none."""
+        reports = {}
         for host in hosts:
             try:
-                found[host.name] = self._report(host)
-            except Exception as error:  # noqa: BLE001  (it is this host's alone)
+                reports[host.name] = self._report(host)
+            except Exception as error:  # noqa: BLE001  (it concerns only this host)
                 sentence, fix = bug_of(host.name, error)
-                found[host.name] = HostReport(host.name, problem=sentence, fix=fix)
+                reports[host.name] = HostReport(host.name, problem=sentence, fix=fix)
             if done is not None:
                 done(host.name)
-        return found
+        return reports
 
     def push_policy(
         self,
@@ -89,11 +89,10 @@ class FactsFolder:
         text: Optional[str],
         done: Optional[HostDone] = None,
     ) -> dict[str, Pushed]:
-        """Refuse: a folder is no host. Raises FolderProblem."""
+        """Raise FolderProblem: a folder of dumps cannot change hosts."""
         raise FolderProblem(
             "facts-dir-needs-dry-run",
-            f"{self._path} is a folder of dumps: nothing can be sent to a host through "
-            "it",
+            f"{self._path} is a folder of dumps, which cannot change hosts",
             "leave out --facts-dir, or plan with --dry-run",
         )
 
@@ -126,7 +125,7 @@ class FactsFolder:
             return HostReport(
                 host.name,
                 problem=f"{self._path} has no facts of {host.name}",
-                fix=_HOW.format(host=host.name),
+                fix=_FIX.format(host=host.name),
             )
         too_long = _too_long(files.facts)
         if too_long:
@@ -146,7 +145,7 @@ class FactsFolder:
         )
 
     def _names_of(self, host: Host) -> tuple[list[str], str]:
-        """The names of the host's files, best first, or why that cannot be told."""
+        """Return the names of the host's files, best first, or why that is unknown."""
         names = [
             n for n in dict.fromkeys((host.name, host.address)) if n in self._files
         ]
@@ -156,14 +155,14 @@ class FactsFolder:
         for wanted in (host.name, host.address, _short(host.name)):
             matching = by_hostname.get(wanted, [])
             if len(matching) > 1:
-                shown = " and ".join(str(self._files[one].facts) for one in matching)
-                return [], f"both {shown} are facts of {wanted}"
+                paths = " and ".join(str(self._files[name].facts) for name in matching)
+                return [], f"several files are facts of {wanted}: {paths}"
             if matching:
                 return [*names, *matching], ""
         return names, ""
 
     def _by_hostname(self) -> dict[str, list[str]]:
-        """The names of facts files by the hostname in them, long and short."""
+        """Return the names of facts files by the hostname in them, long and short."""
         if self._hostnames is None:
             self._hostnames = {}
             for name, files in self._files.items():
@@ -174,8 +173,8 @@ class FactsFolder:
 
 
 def _too_long(path: Path) -> str:
-    """Say that a file is longer than anything a host prints; "" where it is not, or
-    where its reader will say what is wrong with it.
+    """Return a sentence if a file is too large for a dump, else "". A missing file is
+    left to its reader.
     """
     try:
         size = path.stat().st_size
@@ -186,12 +185,12 @@ def _too_long(path: Path) -> str:
 
 def _short(name: str) -> str:
     first = name.partition(".")[0]
-    # Not of an IP address.
+    # An IP address has no short form.
     return "" if first.isdigit() or ":" in first else first
 
 
 def _hostname(path: Path) -> Optional[str]:
-    """The hostname in a facts file; None where that cannot be read."""
+    """Return the hostname in a facts file; None if it cannot be read."""
     if _too_long(path):
         return None
     try:
@@ -215,7 +214,7 @@ def _status(path: Optional[Path], problems: list[str]) -> Optional[dict[str, Any
         return None
     mistake = status_mistake(data)
     if mistake or not isinstance(data, dict) or data.get("kind") != "status":
-        wrong = f"{path} is not what 'ovirt-rdma-host status -o json' prints"
+        wrong = f"{path} is not a document of 'ovirt-rdma-host status -o json'"
         problems.append(f"{wrong}: {mistake}" if mistake else wrong)
         return None
     return data
@@ -233,5 +232,5 @@ def _text(path: Optional[Path], problems: list[str]) -> Optional[str]:
     except OSError as error:
         problems.append(f"{path}: {error.strerror}")
     except UnicodeDecodeError:
-        problems.append(f"{path} is not UTF-8")
+        problems.append(f"{path} is not UTF-8 text")
     return None

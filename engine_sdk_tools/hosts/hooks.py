@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether VDSM's hooks on a host are ours, told by the engine's own list of them. Pure
-but for :func:`checksums_of`, which reads the files of ours.
+"""Compare the hooks that the engine lists for a host with those of this version.
+
+Pure, except :func:`checksums_of`, which reads our own files.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ POINTS = (
     "before_network_setup",
     "before_vdsm_start",
 )
-# Where the package puts them, and VDSM looks (constants.P_VDSM_HOOKS).
+# The folder of VDSM's hooks, into which the package installs (constants.P_VDSM_HOOKS).
 INSTALLED = "/usr/libexec/vdsm/hooks"
 
-# By hook point: the texts that the engine may show of our file. Its field is called
-# md5; VDSM fills in whichever digest it uses (facts of HostMapper in the engine).
+# By hook point: the digests of our file that the engine may show. The field is called
+# md5, but has whichever digest VDSM uses (HostMapper in the engine).
 Checksums = Mapping[str, frozenset[str]]
 
 
 def checksums_of(folders: Iterable[Path]) -> Checksums:
-    """Return our hooks' digests, a point's from the first of ``folders`` that has it.
+    """Return the digests of our hooks, each from the first of ``folders`` that has it.
 
-    A point whose file cannot be read is left out.
+    A hook whose file cannot be read is left out.
     """
-    found: dict[str, frozenset[str]] = {}
+    checksums: dict[str, frozenset[str]] = {}
     for folder in folders:
         for point in POINTS:
             try:
@@ -42,43 +43,46 @@ def checksums_of(folders: Iterable[Path]) -> Checksums:
                 continue
             md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
             sha256 = hashlib.sha256(data).hexdigest()
-            found.setdefault(point, frozenset((md5, sha256)))
-    return found
+            checksums.setdefault(point, frozenset((md5, sha256)))
+    return checksums
 
 
 def hooks_cell(host: Host, ours: Checksums) -> Cell:
-    """Say whether all our hooks are on ``host``, and are those of this version.
+    """Return whether ``host`` has all our hooks, in this version.
 
-    The engine knows them since it last asked the host for its capabilities.
+    The engine's list is as old as its last read of the host's capabilities.
     """
     if host.hooks is None:
-        return Cell(UNKNOWN, "unknown", "hooks were not asked for", source="engine")
+        return Cell(UNKNOWN, "unknown", "the hooks were not read", source="engine")
     present = {hook.event: hook.checksum for hook in host.hooks if hook.name == NAME}
     missing = [point for point in POINTS if point not in present]
     refresh = "if it was installed just now, refresh the host's capabilities first"
     if len(missing) == len(POINTS):
-        sentence = "the engine knows of no hook of ovirt-rdma there"
-        fix = f"install ovirt-rdma-host there; {refresh}"
+        sentence = "the engine lists no hook of ovirt-rdma for the host"
+        fix = f"install ovirt-rdma-host on the host; {refresh}"
         return Cell(FAIL, "missing", sentence, fix, "engine")
     if missing:
         sentence = f"no hook of ovirt-rdma at {', '.join(missing)}"
-        fix = f"install ovirt-rdma-host there anew; {refresh}"
+        fix = f"reinstall ovirt-rdma-host on the host; {refresh}"
         return Cell(FAIL, "incomplete", sentence, fix, "engine")
     verdicts = {point: _same(present[point], ours.get(point)) for point in POINTS}
     other = [point for point, same in verdicts.items() if same is False]
     if other:
         sentence = (
-            f"the hook at {', '.join(other)} is another version than this machine's"
+            f"the hook at {', '.join(other)} is of another version than this machine's"
         )
         fix = f"install the same version on both; {refresh}"
         return Cell(FAIL, "differ", sentence, fix, "engine")
-    untold = [point for point, same in verdicts.items() if same is None]
-    if untold:
-        points = ", ".join(untold)
-        sentence = f"the hooks are there; checksums cannot be compared of: {points}"
-        fix = "the files to compare with come with the package ovirt-rdma-host"
+    unknown = [point for point, same in verdicts.items() if same is None]
+    if unknown:
+        points = ", ".join(unknown)
+        sentence = f"the hooks exist; checksums could not be compared: {points}"
+        fix = (
+            "install the package ovirt-rdma-host on this machine: it has the files to "
+            "compare with"
+        )
         return Cell(UNKNOWN, "present", sentence, fix, "engine")
-    return Cell(OK, "ok", "the hooks are there, in this version", "", "engine")
+    return Cell(OK, "ok", "the hooks exist and are of this version", "", "engine")
 
 
 def _same(theirs: Optional[str], ours: Optional[frozenset[str]]) -> Optional[bool]:

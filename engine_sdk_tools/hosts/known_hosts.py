@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which SSH host key a hypervisor must show: the one that the engine knows of it.
+"""Find the SSH host key that a hypervisor must present: the one that the engine knows.
 
 The engine stores a host's key when it is added, and reports it as ``ssh.public_key``,
-with ``ssh.fingerprint`` (HostMapper). Hosts that were added to an engine before 4.4
-have a fingerprint only. A key is never believed because a host shows it.
+with ``ssh.fingerprint`` (HostMapper). Hosts that were added before engine 4.4 have only
+a fingerprint. A key is never trusted just because the host presents it.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from typing import Callable, NamedTuple, Optional, Union
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, run_command
 
-# Asked for by ssh-keyscan, for a host of which only the fingerprint is known. The
-# engine makes that of whichever key the host showed it.
+# The key types to request from a host of which only the fingerprint is known. The
+# engine computes it from whichever key the host presented.
 _SCAN_TYPES = "rsa,ecdsa,ed25519"
 _SCAN_TIMEOUT_S = 10
 
-# ssh asks for a key of the type that is known, even where its configuration prefers
-# others. An RSA key signs by SHA-2: EL9 refuses SHA-1 (RFC 8332).
+# ssh must request the type of the known key, even if its configuration prefers others.
+# RSA keys sign with SHA-2: EL9 refuses SHA-1 (RFC 8332).
 _ALGORITHMS = {"ssh-rsa": "rsa-sha2-512,rsa-sha2-256"}
 _FETCH_AGAIN = "let the engine fetch its key again (Edit Host, SSH public key)"
 _KEY_TYPE = re.compile(r"ssh-rsa|ssh-ed25519|ecdsa-sha2-nistp(256|384|521)")
 
 
 class HostKey(NamedTuple):
-    """A public key as known_hosts has it: ``ssh-rsa`` and base64."""
+    """A public key as in known_hosts: ``ssh-rsa`` and base64."""
 
     type: str
     base64: str
 
     @property
     def algorithms(self) -> str:
-        """The value of ssh's HostKeyAlgorithms that asks for this key."""
+        """The value of ssh's HostKeyAlgorithms that requests this key."""
         return _ALGORITHMS.get(self.type, self.type)
 
 
 class KeyProblem(NamedTuple):
-    """Why a host is not to be connected to, and what to do."""
+    """The reason not to connect to a host, and the fix."""
 
     sentence: str
     fix: str
@@ -52,25 +52,25 @@ class KeyProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """``keys`` and ``problems`` by the engine's name of the host.
+    """``keys`` and ``problems`` by the host's name in the engine.
 
-    A host in neither has no key that the engine reports: only the operator's own
-    known_hosts can vouch for it.
+    For a host in neither, the engine reports no key: it is verified with the operator's
+    own known_hosts.
     """
 
     keys: Mapping[str, HostKey]
     problems: Mapping[str, KeyProblem]
 
 
-# Takes (port, addresses), returns what ssh-keyscan prints; raises CommandFailed.
+# Takes (port, addresses), returns the output of ssh-keyscan; raises CommandFailed.
 Scan = Callable[[int, Sequence[str]], str]
 
 
 def known_keys(hosts: Iterable[Host], scan: Optional[Scan] = None) -> KnownKeys:
     """Return the keys that the engine knows of ``hosts``.
 
-    Where it reports a fingerprint alone the host is asked, by ``scan``, for its keys,
-    and one that does not have the fingerprint is no answer.
+    If it reports only a fingerprint, ``scan`` asks the host for its keys; only a key
+    with this fingerprint is used.
     """
     scan = scan or keyscan
     keys: dict[str, HostKey] = {}
@@ -84,7 +84,7 @@ def known_keys(hosts: Iterable[Host], scan: Optional[Scan] = None) -> KnownKeys:
             to_scan.setdefault(host.port, []).append(host)
         elif host.public_key:
             problems[host.name] = KeyProblem(
-                f"the host key that the engine has of {host.name} is no public key",
+                f"the engine's host key of {host.name} is not a public key",
                 _FETCH_AGAIN,
             )
     for port, several in sorted(to_scan.items()):
@@ -92,18 +92,18 @@ def known_keys(hosts: Iterable[Host], scan: Optional[Scan] = None) -> KnownKeys:
             shown = scanned(scan(port, [host.address for host in several]))
         except CommandFailed as failed:
             sentence = f"ssh-keyscan failed: {failed}"
-            fix = "look at what it says"
+            fix = "run ssh-keyscan by hand"
             if isinstance(failed, NotInstalled):
                 fix = "install the package openssh-clients"
             for host in several:
                 problems[host.name] = KeyProblem(sentence, fix)
             continue
         for host in several:
-            found = _with_fingerprint(host, shown.get(host.address, ()))
-            if isinstance(found, HostKey):
-                keys[host.name] = found
+            result = _with_fingerprint(host, shown.get(host.address, ()))
+            if isinstance(result, HostKey):
+                keys[host.name] = result
             else:
-                problems[host.name] = found
+                problems[host.name] = result
     return KnownKeys(keys, problems)
 
 
@@ -113,25 +113,25 @@ def known_hosts_text(keys: Mapping[str, HostKey]) -> str:
 
 
 def read_key(text: Optional[str]) -> Optional[HostKey]:
-    """Return the key in the engine's text (type, base64, perhaps a comment).
+    """Return the key in the engine's text (type, base64, optionally a comment).
 
-    None where there is none, or none of the types that hosts use.
+    None if there is no key, or not of a type that hosts use.
     """
-    words = (text or "").split()
-    if len(words) < 2 or not _KEY_TYPE.fullmatch(words[0]):
+    parts = (text or "").split()
+    if len(parts) < 2 or not _KEY_TYPE.fullmatch(parts[0]):
         return None
-    # The type stands in the key once more, after its length (RFC 4253, 6.6).
-    name = words[0].encode("ascii")
+    # The key itself begins with its type, after the length of that (RFC 4253, 6.6).
+    name = parts[0].encode("ascii")
     begin = len(name).to_bytes(4, "big") + name
-    blob = _decoded(words[1])
+    blob = _decoded(parts[1])
     if blob is None or not blob.startswith(begin) or len(blob) == len(begin):
         return None
-    return HostKey(words[0], words[1])
+    return HostKey(parts[0], parts[1])
 
 
 def scanned(text: str) -> dict[str, tuple[HostKey, ...]]:
-    """Return the keys that ssh-keyscan printed, by address as it was asked."""
-    found: dict[str, tuple[HostKey, ...]] = {}
+    """Return the keys in the output of ssh-keyscan, by the given address."""
+    keys: dict[str, tuple[HostKey, ...]] = {}
     for line in text.splitlines():
         address, _, rest = line.partition(" ")
         key = read_key(rest)
@@ -139,13 +139,13 @@ def scanned(text: str) -> dict[str, tuple[HostKey, ...]]:
             continue
         bracketed = re.fullmatch(r"\[(.*)\]:\d+", address)
         address = bracketed.group(1) if bracketed else address
-        found[address] = (*found.get(address, ()), key)
-    return found
+        keys[address] = (*keys.get(address, ()), key)
+    return keys
 
 
 def keyscan(port: int, addresses: Sequence[str]) -> str:
-    """Ask many hosts for their keys at once; each has 10 s. See :data:`Scan`."""
-    # ssh-keyscan asks some hundred at a time, and exits 1 where none answered.
+    """Ask many hosts for their keys; each has 10 s to answer. See :data:`Scan`."""
+    # ssh-keyscan asks about a hundred in parallel, and exits with 1 if none answered.
     limit = _SCAN_TIMEOUT_S * (2 + len(addresses) // 50)
     command = ["ssh-keyscan", "-T", str(_SCAN_TIMEOUT_S), "-p", str(port)]
     try:
@@ -157,8 +157,8 @@ def keyscan(port: int, addresses: Sequence[str]) -> str:
 
 
 def has_fingerprint(key: HostKey, fingerprint: str) -> Optional[bool]:
-    """Say whether ``key`` has the engine's fingerprint: ``SHA256:`` and base64, or an
-    earlier engine's MD5 in hex digits. None where it is of neither form.
+    """Return whether ``key`` has the engine's fingerprint: ``SHA256:`` and base64, or
+    the MD5 of earlier engines in hexadecimal digits. None if it has neither form.
     """
     blob = _decoded(key.base64) or b""
     text = fingerprint.strip()
@@ -179,8 +179,8 @@ def _with_fingerprint(
     fingerprint = host.fingerprint or ""
     if not shown:
         return KeyProblem(
-            f"{host.name} showed no SSH host key on {host.address} port {host.port}",
-            "see that the host runs, and that its sshd can be reached from here",
+            f"{host.name} presented no SSH host key on {host.address} port {host.port}",
+            "check that the host is up, and that its sshd can be reached from here",
         )
     verdicts = {key: has_fingerprint(key, fingerprint) for key in shown}
     for key, verdict in verdicts.items():
@@ -188,14 +188,14 @@ def _with_fingerprint(
             return key
     if None in verdicts.values():
         return KeyProblem(
-            f"the fingerprint that the engine has of {host.name} is of no form that is "
-            f"known here: {fingerprint}",
+            f"the engine's fingerprint of {host.name} has an unknown form: "
+            f"{fingerprint}",
             _FETCH_AGAIN,
         )
     return KeyProblem(
-        f"{host.name} does not show the host key that the engine knows: none of its "
+        f"{host.name} does not present the host key that the engine knows: none of its "
         f"keys has the fingerprint {fingerprint}",
-        f"find out why, for it may be another machine; if it was installed anew: "
+        f"find out why: it may be another machine; if it was reinstalled: "
         f"{_FETCH_AGAIN}",
     )
 

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host's report, and reports of many hosts as a stream.
+"""Define a host's report and the access to hosts, and read the reports of many hosts.
 
-What a hypervisor says of itself, as it reaches the engine machine.
-
-A report is made of what ``ovirt-rdma-host`` prints on the host. It may come over SSH
+A report is the output of ``ovirt-rdma-host`` on the host. It comes over SSH
 (:mod:`ovirt_rdma.engine_sdk_tools.hosts.ansible`) or from a folder of dumps
-(:mod:`ovirt_rdma.engine_sdk_tools.hosts.dumps`). A host without one is unknown.
+(:mod:`ovirt_rdma.engine_sdk_tools.hosts.dumps`). A host without a report is unknown.
 
-Reports of many hosts, some at a time.
-
-Facts of a host are some hundred kilobytes in memory, and a matrix needs a row of it:
-who takes the reports one by one, and keeps none, stays small at hundreds of hosts.
+The facts of a host take some hundred kilobytes of memory. :func:`reports_of` yields the
+reports one by one, so that a caller who keeps only its own rows needs little memory for
+hundreds of hosts.
 """
 
 from __future__ import annotations
@@ -25,13 +22,13 @@ from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import Facts
 
-# Of all that a host tells of itself. The facts of a host with 16 adapters, 128 P_Keys a
+# Limit for a host's whole report. The facts of a host with 16 adapters, 128 P_Keys per
 # port and 508 virtual functions have 0.8 MB (bench/large_host.py), most have 30 kB.
 MOST_BYTES = 4_000_000
-# Of a policy.yaml: the script with it is one word of a command line, which has 128 KiB
-# on Linux (MAX_ARG_STRLEN), and base64 makes four bytes of three.
+# Limit for policy.yaml. The script that contains it is one argument of a command, which
+# has at most 128 KiB on Linux (MAX_ARG_STRLEN), and base64 makes 4 bytes of 3.
 MOST_POLICY_BYTES = 60_000
-MAKE_SHORTER = "let globs and networks name the exports, so that it is shorter"
+MAKE_SHORTER = "shorten it: name exports by globs and networks"
 _MOST_SHOWN = 200
 
 _Result = TypeVar("_Result")
@@ -39,13 +36,13 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class HostReport:
-    """What one host told.
+    """The report of one host.
 
-    ``host`` is the engine's name of it. ``facts`` is None, and ``problem`` says why
-    in a sentence with ``fix``, where there is no report. ``status`` is the document of
-    ``ovirt-rdma-host status -o json``, None where the host did not give it.
-    ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None where it was not asked
-    for or is not there. ``read_at`` in seconds since 1970.
+    ``host`` is its name in the engine. If there is no report, ``facts`` is None and
+    ``problem`` is the reason, with ``fix``. ``status`` is the document of
+    ``ovirt-rdma-host status -o json``, None if the host did not report it.
+    ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None if it was not requested or
+    does not exist. ``read_at`` is in seconds since 1970.
     """
 
     host: str
@@ -61,16 +58,16 @@ class HostReport:
         """The digest of the policy that is loaded there, None for none or unknown."""
         status = self.status if isinstance(self.status, Mapping) else {}
         policy = status.get("policy")
-        found = policy.get("digest") if isinstance(policy, Mapping) else None
-        return found if isinstance(found, str) else None
+        digest = policy.get("digest") if isinstance(policy, Mapping) else None
+        return digest if isinstance(digest, str) else None
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """What became of a policy that was sent to a host.
+    """The result of a push to one host.
 
-    ``digest`` is what the host says after ``policy load``, ``before`` the policy.yaml
-    that stood there (None: none). ``problem`` is "" where it went well.
+    ``digest`` is what the host reports after ``policy load``, ``before`` the earlier
+    policy.yaml (None: none). ``problem`` is "" for success.
     """
 
     host: str
@@ -81,34 +78,35 @@ class Pushed:
 
 
 def policy_too_long(text: Optional[str]) -> str:
-    """Say that a policy.yaml is too long to be sent to a host; "" where it is not.
+    """Return a sentence if a policy.yaml is too long to send to a host, else "".
 
-    What a host has is held against the same limit, before anything is changed there:
-    it could not be put back.
+    The policy that a host has must not be longer either: it could not be restored. That
+    is checked before any change.
     """
     size = len((text or "").encode("utf-8"))
     if size <= MOST_POLICY_BYTES:
         return ""
-    return f"the policy has {size} bytes, {MOST_POLICY_BYTES} can be sent"
+    return f"the policy has {size} bytes; at most {MOST_POLICY_BYTES} can be sent"
 
 
 def bug_of(host: str, error: Exception) -> tuple[str, str]:
-    """Return the sentence and the fix for a host whose report our own code fails on, so
-    that a bug is seen, and the other hosts do not suffer from it.
+    """Return the sentence and the fix for a host whose report makes our own code fail,
+    so that the bug is visible and does not affect other hosts.
     """
-    said = traceback.format_exception_only(type(error), error)[-1].strip()
+    message = traceback.format_exception_only(type(error), error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return (
-        f"what {host} told cannot be used, and this is a bug of ovirt-rdma: "
-        f"{said[:_MOST_SHOWN]}{place}",
-        "please report it, with what the host prints: ovirt-rdma-host facts -o json",
+        f"the report of {host} could not be processed, which is a bug of ovirt-rdma: "
+        f"{message[:_MOST_SHOWN]}{place}",
+        "please report it, with the output of 'ovirt-rdma-host facts -o json' on the "
+        "host",
     )
 
 
 def judged(report: HostReport, work: Callable[[HostReport], _Result]) -> _Result:
-    """Return ``work`` of one host's report. Where that fails by a bug of ours, return
-    ``work`` of a report that says so. Problems are raised on.
+    """Return ``work`` of one host's report. If that fails because of a bug of ours,
+    return ``work`` of a report with that problem. A Problem is raised to the caller.
     """
     try:
         return work(report)
@@ -124,12 +122,14 @@ HostDone = Callable[[str], None]
 
 
 class HostDoor(Protocol):
-    """The way to hypervisors. Nothing here raises for one host: its report says so."""
+    """Access to hypervisors. No method raises for a single host: its report has the
+    problem.
+    """
 
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
     ) -> dict[str, HostReport]:
-        """Return a report for each host, by the engine's name."""
+        """Return a report for each host, by its name in the engine."""
 
     def push_policy(
         self,
@@ -137,12 +137,12 @@ class HostDoor(Protocol):
         text: Optional[str],
         done: Optional[HostDone] = None,
     ) -> dict[str, Pushed]:
-        """Put policy.yaml there, whole, and load it; None takes it away again. Texts
-        have MOST_POLICY_BYTES at most (see policy_too_long).
+        """Replace policy.yaml on each host and load it; None removes it. A text has at
+        most MOST_POLICY_BYTES (see policy_too_long).
         """
 
 
-# Some rounds of Ansible's forks (20), so that few of them wait at a round's end.
+# Three rounds of Ansible's forks (20), so that few forks are idle at the end.
 AT_ONCE = 60
 
 
@@ -154,11 +154,11 @@ def reports_of(
 ) -> Iterator[tuple[Host, HostReport]]:
     """Yield each host with its report, in the order of ``hosts``."""
     for start in range(0, len(hosts), at_once):
-        some = hosts[start : start + at_once]
-        reports = door.reports(some, done)
-        for host in some:
+        batch = hosts[start : start + at_once]
+        reports = door.reports(batch, done)
+        for host in batch:
             report = reports.pop(host.name, None)
             if report is None:
-                sentence = f"nothing came back from {host.name}"
+                sentence = f"no answer from {host.name}"
                 report = HostReport(host.name, problem=sentence)
             yield host, report

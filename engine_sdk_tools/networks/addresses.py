@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Static addresses for network attachments.
+"""Read static addresses for network attachments, and check them. Pure.
 
-Static addresses as an operator writes them: a plan file, or a range. Pure.
-
-A plan file is strict YAML, a host's name and its address with the prefix a line::
+Addresses come from a plan file or from a range; they are compared with the selected
+hosts and with the addresses that hosts have. A plan file is strict YAML, with one host
+and its address with prefix per line::
 
     host01: 10.0.0.11/24
     host02: 10.0.0.12/24
 
-A range is ``10.0.0.11-10.0.0.60/24``; ``10.0.0.11/24`` counts on from that address to
-the end of its network, and ``10.0.0.0/24`` from the network's first usable one. IPv6 is
+A range is ``10.0.0.11-10.0.0.60/24``. ``10.0.0.11/24`` counts from that address to the
+end of its network, ``10.0.0.0/24`` from the network's first usable address. IPv6 is
 written the same way.
-
-Which host gets which static address: a plan held against the hosts and against
-the addresses that they have. Pure.
 """
 
 from __future__ import annotations
@@ -27,62 +24,61 @@ from typing import Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.engine_sdk_tools.names import nearest
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.yaml_source import read_yaml
 
 Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 
-_FORM = "write a line a host, as in host01: 10.0.0.11/24"
+_FORM = "write one line per host, as in host01: 10.0.0.11/24"
 _RANGE_FORM = (
     "write FIRST-LAST/PREFIX (10.0.0.11-10.0.0.60/24), FIRST/PREFIX or NETWORK/PREFIX"
 )
-# From this prefix on a network has no address of its own, and no broadcast (RFC 3021,
-# RFC 6164).
+# From this prefix length on, every address of a network is usable (RFC 3021, 6164).
 _POINT_TO_POINT = {4: 31, 6: 127}
 
 
 class AddressProblem(Problem):
-    """A plan file or a range that cannot be read; exit code 2."""
+    """A plan file or a range is invalid (exit code 2)."""
 
     exit_code = 2
 
 
 def read_plan_file(text: str, where: str) -> dict[str, Interface]:
-    """Return the addresses of a plan file by host name, in its order.
+    """Return the addresses of a plan file by host name, in the order of the file.
 
-    ``where`` names the file in sentences. Raises AddressProblem with a line for each
-    mistake: what is no YAML, no mapping, a repeated host, or no address with a prefix.
+    ``where`` names the file in messages. Raises AddressProblem with one line per
+    mistake: invalid YAML, no mapping, a repeated host, no address with a prefix.
     """
     document = read_yaml(text)
     remarks: list[str] = [remark.at(where) for remark in document.mistakes]
     data = document.data
     if not remarks and not isinstance(data, dict):
-        shown = "is empty" if data is None else "is no mapping of hosts to addresses"
-        remarks.append(f"{where}: the plan {shown}")
-    found: dict[str, Interface] = {}
+        wrong = "is empty" if data is None else "is not a mapping of hosts to addresses"
+        remarks.append(f"{where}: the plan {wrong}")
+    addresses: dict[str, Interface] = {}
     for host, value in data.items() if isinstance(data, dict) else ():
         at = f"{where}:{document.line((host,))}: {host}:"
         try:
-            found[host] = _with_prefix(value)
+            addresses[host] = _with_prefix(value)
         except ValueError as error:
             remarks.append(f"{at} {error}")
     if remarks:
         raise AddressProblem("address-plan-invalid", "\n".join(remarks), _FORM)
-    return found
+    return addresses
 
 
 def counted(text: str, hosts: Sequence[str]) -> dict[str, Interface]:
-    """Return addresses counted from the range ``text`` for ``hosts``, in their order.
+    """Assign the addresses of the range ``text`` to ``hosts``, in their order.
 
-    Hosts for which none is left are not in it. Raises AddressProblem where ``text`` is
-    no range.
+    Hosts for which no address is left are not in the result. Raises AddressProblem if
+    ``text`` is not a range.
     """
     numbers = _range(text)
     return dict(zip(hosts, numbers))
 
 
 def is_range(text: str) -> bool:
-    """Whether ``text`` looks like a range and not like the name of a file."""
+    """Whether ``text`` looks like a range, not like a file name."""
     return (
         re.fullmatch(r"[0-9a-fA-F:.]+(-[0-9a-fA-F:.]+)?/[0-9]{1,3}", text) is not None
     )
@@ -90,13 +86,13 @@ def is_range(text: str) -> bool:
 
 def _with_prefix(value: object) -> Interface:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no address; {_FORM}")
+        raise ValueError(f"{value!r} is not an address; {_FORM}")
     if "/" not in value:
         raise ValueError(f"{value!r} has no prefix, as in {value}/24")
     try:
         return ipaddress.ip_interface(value)
     except ValueError:
-        raise ValueError(f"{value!r} is no IP address with a prefix") from None
+        raise ValueError(f"{value!r} is not an IP address with a prefix") from None
 
 
 def _range(text: str) -> Iterator[Interface]:
@@ -111,19 +107,21 @@ def _range(text: str) -> Iterator[Interface]:
         end = ipaddress.ip_interface(f"{last.strip()}/{prefix}") if dash else None
     except ValueError:
         raise AddressProblem(
-            "address-range-invalid", f"{text!r} is no range of addresses", _RANGE_FORM
+            "address-range-invalid",
+            f"{text!r} is not a range of addresses",
+            _RANGE_FORM,
         ) from None
     network = begin.network
     if end is not None and end.network != network:
         raise AddressProblem(
             "address-range-invalid",
-            f"the range {text!r} ends outside of {network}",
+            f"the range {text!r} ends outside {network}",
             _RANGE_FORM,
         )
     if end is not None and int(end) < int(begin):
         raise AddressProblem(
             "address-range-invalid",
-            f"the range {text!r} ends before it begins",
+            f"the last address of the range {text!r} is before its first",
             _RANGE_FORM,
         )
     low, high = usable(network)
@@ -136,8 +134,8 @@ def _range(text: str) -> Iterator[Interface]:
 def no_one_hosts(
     address: Union[ipaddress.IPv4Address, ipaddress.IPv6Address],
 ) -> bool:
-    """Whether no host has ``address`` on a network: multicast, unspecified, and those
-    kept for other ends (RFC 1122, 3.2.1.3; RFC 4291, 2.4).
+    """Whether no host can have ``address`` on a network: it is loopback, multicast,
+    unspecified or reserved (RFC 1122, 3.2.1.3; RFC 4291, 2.4).
     """
     if address.is_loopback or address.is_multicast or address.is_unspecified:
         return True
@@ -157,7 +155,7 @@ def usable(
 
 
 def netmask(address: Interface) -> str:
-    """Return what the engine calls the netmask: ``255.255.255.0``, for IPv6 ``64``."""
+    """Return the netmask in the engine's form: ``255.255.255.0``, for IPv6 ``64``."""
     if address.version == 4:
         return str(address.network.netmask)
     return str(address.network.prefixlen)
@@ -165,12 +163,12 @@ def netmask(address: Interface) -> str:
 
 @dataclass(frozen=True)
 class AddressPlan:
-    """``addresses`` by host name, in host order; ``problems`` are sentences, one for
-    each thing that is wrong with it, none where all hosts can have theirs.
+    """``addresses`` by host name, in host order. ``problems`` is empty if every host
+    can have its address.
     """
 
     addresses: Mapping[str, Interface]
-    problems: tuple[str, ...] = ()
+    problems: tuple[Sentence, ...] = ()
 
 
 def check_addresses(
@@ -179,11 +177,11 @@ def check_addresses(
     every: Sequence[Host],
     network: str,
 ) -> AddressPlan:
-    """Hold the addresses ``asked`` for against the selected ``hosts`` and ``every``
-    host of the engine.
+    """Compare the requested addresses (``asked``) with the selected ``hosts`` and with
+    ``every`` host of the engine.
 
-    A host may have the address already by the attachment of ``network`` (its id): then
-    it keeps it.
+    An address that a host already has through its attachment of ``network`` (an id) is
+    no conflict.
     """
     problems = list(_unknown(asked, hosts, every))
     addresses: dict[str, Interface] = {}
@@ -191,7 +189,8 @@ def check_addresses(
         if host.name in asked:
             addresses[host.name] = asked[host.name]
         else:
-            problems.append(f"{host.name} gets no address by the plan")
+            sentence = f"the plan has no address for {host.name}"
+            problems.append(Sentence("address-missing", sentence))
     problems += _unusable(addresses)
     problems += _repeated(addresses)
     problems += _outside(addresses)
@@ -201,79 +200,100 @@ def check_addresses(
 
 def _unknown(
     asked: Mapping[str, Interface], hosts: Sequence[Host], every: Sequence[Host]
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     known = [host.name for host in every]
     chosen = {host.name for host in hosts}
     for name in asked:
         if name not in known:
-            near = nearest(name, known)
-            yield f"the plan names {name}, which the engine does not know; {near}"
+            yield Sentence(
+                "address-host-unknown",
+                f"the plan has an address for {name}, which the engine does not know; "
+                f"{nearest(name, known)}",
+            )
         elif name not in chosen:
-            yield f"the plan names {name}, which --hosts does not select"
+            yield Sentence(
+                "address-host-not-selected",
+                f"the plan has an address for {name}, which --hosts does not select",
+            )
 
 
-def _unusable(addresses: Mapping[str, Interface]) -> Iterator[str]:
+def _unusable(addresses: Mapping[str, Interface]) -> Iterator[Sentence]:
     for host, address in addresses.items():
         low, high = usable(address.network)
         number = int(address)
         if not low <= number <= high:
             kind = "network" if number < low else "broadcast"
-            yield (
+            yield Sentence(
+                f"address-is-{kind}",
                 f"{host} cannot have {address.ip}: it is the {kind} address of "
-                f"{address.network}"
+                f"{address.network}",
             )
         elif no_one_hosts(address.ip):
-            yield f"{host} cannot have {address.ip}: no netdev can have such an address"
+            yield Sentence(
+                "address-reserved",
+                f"{host} cannot have {address.ip}: the address is loopback, multicast, "
+                "unspecified or reserved",
+            )
         elif address.version == 6 and address.is_link_local:
-            yield (
-                f"{host} cannot have {address.ip}: each netdev has a link-local one "
-                "of its own"
+            yield Sentence(
+                "address-link-local",
+                f"{host} cannot have {address.ip}: the kernel assigns link-local "
+                "addresses itself",
             )
 
 
-def _repeated(addresses: Mapping[str, Interface]) -> Iterator[str]:
+def _repeated(addresses: Mapping[str, Interface]) -> Iterator[Sentence]:
     by_ip: dict[str, list[str]] = {}
     for host, address in addresses.items():
         by_ip.setdefault(str(address.ip), []).append(host)
     for ip, names in by_ip.items():
         if len(names) > 1:
-            yield f"{' and '.join(names)} would both have {ip}"
+            yield Sentence(
+                "address-repeated",
+                f"the plan assigns {ip} more than once: {', '.join(names)}",
+            )
 
 
-def _outside(addresses: Mapping[str, Interface]) -> Iterator[str]:
+def _outside(addresses: Mapping[str, Interface]) -> Iterator[Sentence]:
     networks = Counter(address.network for address in addresses.values())
     if len(networks) < 2:
         return
     common, _ = networks.most_common(1)[0]
     for host, address in addresses.items():
         if address.network != common:
-            yield f"{host}: {address} is outside of {common}, which the others are in"
+            yield Sentence(
+                "address-outside",
+                f"{host}: {address} is outside {common}, the network of the others",
+            )
 
 
 def _in_use(
     addresses: Mapping[str, Interface], every: Sequence[Host], network: str
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     wanted = {str(address.ip): host for host, address in addresses.items()}
     for other in every:
-        for ip, where, by in _has(other):
+        for ip, nic, of_network in _has(other):
             host = wanted.get(ip)
-            if host is not None and (other.name, network) != (host, by):
-                yield f"{host} cannot have {ip}: {where} of {other.name} has it"
+            if host is not None and (other.name, network) != (host, of_network):
+                yield Sentence(
+                    "address-in-use",
+                    f"{host} cannot have {ip}: {nic} of {other.name} has it",
+                )
 
 
 def _has(host: Host) -> Iterator[tuple[str, str, Optional[str]]]:
-    """Yield the addresses of a host's nics: address, nic and network (its id)."""
+    """Yield the addresses of a host's NICs: address, NIC name and network id."""
     names = {nic.id: nic.name for nic in host.nics or ()}
-    found: dict[str, tuple[str, Optional[str]]] = {}
-    for one in host.attachments or ():
-        for text in one.addresses:
-            place = names.get(one.nic or "", "a nic"), one.network
-            found[_plain(text.partition("/")[0]) or text] = place
-    # What the host reports, also where no network is attached.
+    places: dict[str, tuple[str, Optional[str]]] = {}
+    for attachment in host.attachments or ():
+        for text in attachment.addresses:
+            place = names.get(attachment.nic or "", "a NIC"), attachment.network
+            places[_plain(text.partition("/")[0]) or text] = place
+    # The host also reports addresses of NICs without a network.
     for nic in host.nics or ():
-        found.setdefault(_plain(nic.address) or "", (nic.name, nic.network))
-    for ip, (where, by) in found.items():
-        yield ip, where, by
+        places.setdefault(_plain(nic.address) or "", (nic.name, nic.network))
+    for ip, (name, network) in places.items():
+        yield ip, name, network
 
 
 def _plain(address: Optional[str]) -> Optional[str]:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``network attach``, carried out: batch by batch, each host read before, verified
-after, and taken back by itself where the network is not on it as asked for.
+"""Carry out ``network attach``, batch by batch.
+
+Each host is read before the change and verified after it. A host on which the network
+is not as requested is rolled back by itself.
 """
 
 from __future__ import annotations
@@ -28,24 +30,24 @@ from ovirt_rdma.engine_sdk_tools.networks.attach_plan import AttachPlan, plan_ho
 from ovirt_rdma.engine_sdk_tools.networks.checks import OPTION, read_declared
 from ovirt_rdma.engine_sdk_tools.reader import host_of
 
-# What became of a host.
+# The outcomes of a host.
 DONE = "done"
 UNCHANGED = "nothing to do"
 AS_BEFORE = "as before"
 FAILED = "failed"
 NOT_BEGUN = "not begun"
 
-# The engine reads the host again after a change; this often we look, so far apart.
+# The engine reads the host again after a change: check this often, at this interval.
 _LOOKS = 3
 _BETWEEN_S = 2.0
 
 
 @dataclass(frozen=True)
 class HostResult:
-    """``outcome`` is one of this module's words; ``sentence`` says why it is not DONE.
+    """``outcome`` is one of the constants above; ``sentence`` says why it is not DONE.
 
-    AS_BEFORE: it was refused, or taken back. FAILED: it is not as it was, or that is
-    not known.
+    AS_BEFORE: refused, or rolled back. FAILED: the host was changed, or its state is
+    unknown.
     """
 
     host: str
@@ -58,13 +60,13 @@ class HostResult:
 
 @dataclass(frozen=True)
 class AttachResult:
-    """What became of each host, in host order."""
+    """The result of each host, in host order."""
 
     rows: tuple[HostResult, ...]
 
     @property
     def exit_code(self) -> int:
-        """0 all done, 5 some, 6 none and all as before, 1 none and not all so."""
+        """0: all done; 5: some; 6: none, all as before; 1: none, not all as before."""
         outcomes = {row.outcome for row in self.rows}
         good = {DONE, UNCHANGED}
         if outcomes <= good:
@@ -82,10 +84,10 @@ def attach_network(
     batch: int = 1,
     keep_going: bool = False,
 ) -> AttachResult:
-    """Do what ``plan`` says, ``batch`` hosts at a time.
+    """Carry out ``plan``, ``batch`` hosts at a time.
 
-    After a batch in which one failed nothing new is begun, unless ``keep_going``.
-    Raises nothing for one host.
+    After a batch in which a host failed, no other host is started, unless
+    ``keep_going``. Raises nothing for a single host.
     """
     listener.plan(tuple(row.host.name for row in plan.todo), len(plan.todo))
     results = {r.host.name: _result(r, UNCHANGED) for r in plan.rows}
@@ -94,13 +96,14 @@ def attach_network(
     while todo:
         now, todo = todo[:batch], todo[batch:]
         done = in_parallel(
-            lambda row: _one(session, plan, row, listener), now, max(1, batch)
+            lambda row: _attach_host(session, plan, row, listener), now, max(1, batch)
         )
         results.update({result.host: result for result in done})
         bad = [r for r in done if r.outcome not in (DONE, UNCHANGED)]
         if bad and todo and not keep_going:
             listener.note(
-                f"stopped after {', '.join(r.host for r in bad)}: {len(todo)} not begun"
+                f"stopped after {', '.join(r.host for r in bad)}: {len(todo)} hosts "
+                "not started"
             )
             break
     return AttachResult(tuple(results[row.host.name] for row in plan.rows))
@@ -112,17 +115,17 @@ def declared_properties(
     """Read which custom properties the cluster levels of ``hosts`` declare."""
     used = {host.cluster for host in hosts}
     levels = sorted({c.version for c in engine.clusters if c.id in used and c.version})
-    found = {}
+    declared = {}
     for level in levels:
         doing = f"reading the custom properties of level {level}"
         read = Read(f"options/{OPTION}", doing, "get", {"version": level})
         option = session.read(read)
-        texts = [one.value or "" for one in option.values or ()]
-        found[level] = read_declared(";".join(texts))
-    return found
+        texts = [value.value or "" for value in option.values or ()]
+        declared[level] = read_declared(";".join(texts))
+    return declared
 
 
-def _one(
+def _attach_host(
     session: Session, plan: AttachPlan, row: HostAttach, listener: Listener
 ) -> HostResult:
     step = plan.call(row).doing
@@ -136,43 +139,43 @@ def _one(
 
 
 def _attach(session: Session, plan: AttachPlan, row: HostAttach) -> HostResult:
-    """Look, act, look again; back where it is not as it should be."""
+    """Read, change, verify; roll back where the result is not as planned."""
     network = plan.network
     host = _read(session, row.host)
-    fresh, against = plan_host(plan, host, row.address)
-    if fresh is None or against:
-        sentence = f"it has changed since it was planned: {'; '.join(against)}"
+    fresh, refusals = plan_host(plan, host, row.address)
+    if fresh is None or refusals:
+        sentence = f"the host has changed since the plan: {'; '.join(refusals)}"
         return _result(row, AS_BEFORE, sentence)
     if fresh.act == NOTHING:
         return _result(row, DONE)
-    trouble: Optional[EngineProblem] = None
+    lost: Optional[LostAnswer] = None
     try:
         session.perform(plan.call(fresh))
     except LostAnswer as error:
-        trouble = error
+        lost = error
     except EngineProblem as error:
-        # VDSM went back by itself, or the engine never asked it.
-        return _back(session, plan, fresh, str(error), error.fix)
+        # VDSM has rolled back by itself, or the engine never asked it.
+        return _roll_back(session, plan, fresh, str(error), error.fix)
     try:
         wrong = _settled(session, plan, fresh)
     except EngineProblem as error:
-        begun = str(trouble) if trouble else f"{network.name} was put on it"
-        sentence = f"{begun}; that is not verified: {error}"
+        change = str(lost) if lost else f"{network.name} was attached"
+        sentence = f"{change}; that could not be verified: {error}"
         return _result(row, FAILED, sentence, error.fix)
     if wrong:
         why = "; ".join(wrong)
         fix = fix_for(attachment_of(_read(session, row.host), network.id))
-        lost = f"{trouble}; " if trouble else ""
-        sentence = f"{lost}{network.name} is not in sync: {why}"
-        return _back(session, plan, fresh, sentence, fix)
-    if trouble is not None:
-        # Whether it was committed, the API does not tell; once more does no harm.
+        before = f"{lost}; " if lost else ""
+        sentence = f"{before}{network.name} is not in sync: {why}"
+        return _roll_back(session, plan, fresh, sentence, fix)
+    if lost is not None:
+        # The API does not show whether it was committed; a second commit is harmless.
         session.perform(commit_call(row.host))
     return _result(row, DONE)
 
 
 def _settled(session: Session, plan: AttachPlan, row: HostAttach) -> list[str]:
-    """Return what is not as asked for, after some patience."""
+    """Return the differences from the plan that remain after _LOOKS reads."""
     wrong: list[str] = []
     for look in range(_LOOKS):
         if look:
@@ -189,33 +192,33 @@ def _settled(session: Session, plan: AttachPlan, row: HostAttach) -> list[str]:
     return wrong
 
 
-def _back(
+def _roll_back(
     session: Session, plan: AttachPlan, row: HostAttach, sentence: str, fix: str
 ) -> HostResult:
-    """Bring the host back to what it had; ``sentence`` says why."""
+    """Restore the network configuration of the host; ``sentence`` says why."""
     host = _read(session, row.host)
-    call = _call_back(host, plan, row)
+    call = _rollback_call(host, plan, row)
     if call is None:
         return _result(row, AS_BEFORE, sentence, fix)
     try:
         session.perform(call)
     except EngineProblem as error:
         host = _read(session, row.host)
-        if _call_back(host, plan, row) is not None:
+        if _rollback_call(host, plan, row) is not None:
             by_hand = (
-                f"in the engine, Setup Host Networks of {row.host.name}: bring "
-                f"{plan.network.name} back to what it was by hand"
+                f"in the engine, Setup Host Networks of {row.host.name}: restore the "
+                f"earlier settings of {plan.network.name} by hand"
             )
-            told = f"{sentence}; it could not be taken back: {error}"
-            return _result(row, FAILED, told, by_hand)
+            message = f"{sentence}; it could not be rolled back: {error}"
+            return _result(row, FAILED, message, by_hand)
         if isinstance(error, LostAnswer):
-            # As above: else the network would be there again after a reboot.
+            # As above: without it, a reboot would bring the network back.
             session.perform(commit_call(row.host))
     return _result(row, AS_BEFORE, sentence, fix)
 
 
-def _call_back(host: Host, plan: AttachPlan, row: HostAttach) -> Optional[Call]:
-    """Return the call that makes ``host`` what it was; None where it is so."""
+def _rollback_call(host: Host, plan: AttachPlan, row: HostAttach) -> Optional[Call]:
+    """Return the call that restores ``host``; None if nothing has to change."""
     connectivity_s = plan.request.connectivity_s
     now = attachment_of(host, plan.network.id)
     bonds = {nic.name for nic in host.nics or ()}
@@ -234,8 +237,8 @@ def _call_back(host: Host, plan: AttachPlan, row: HostAttach) -> Optional[Call]:
 
 
 def _read(session: Session, host: Host) -> Host:
-    words = {"follow": "nics,network_attachments"}
-    read = Read(f"hosts/{host.id}", f"reading {host.name}", "get", words)
+    query = {"follow": "nics,network_attachments"}
+    read = Read(f"hosts/{host.id}", f"reading {host.name}", "get", query)
     return host_of(session.read(read), nics=True, attachments=True, hooks=False)
 
 

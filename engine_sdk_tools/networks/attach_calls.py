@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Requests that attach a network to hosts, and the data they are made from. Pure.
+"""Make the engine requests that attach a network to hosts, and check the result. Pure.
 
-What is asked for a network on hosts, and what that means for one of them: data.
-
-Whether a network is on a host as it was asked for, by what the engine reports. Pure.
-
+Every request has a connectivity check, with which VDSM rolls back by itself if the
+engine loses the host, and a commit, without which the network is gone after a reboot.
 The engine compares the MTU exactly (NetworkInSyncWithVdsNetworkInterface.java), so an
-IPoIB netdev that stays below is out of sync although traffic may pass.
-
-What the engine is asked for to put a network on a host's nic, and to take it back.
-Pure.
-
-Always with a connectivity check, which makes VDSM go back by itself where the engine
-loses the host, and with a commit: without it the network is gone after a reboot.
+IPoIB netdev with a smaller MTU is out of sync although traffic may pass.
 """
 
 from __future__ import annotations
@@ -29,24 +21,25 @@ from ovirt_rdma.engine_sdk_tools.model import Attachment, Host, Network
 from ovirt_rdma.engine_sdk_tools.networks.addresses import Interface, netmask
 from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen
 
-# What becomes of a host.
+# The actions on a host.
 ATTACH = "attach"
 CHANGE = "change"
 SYNC = "synchronise"
 NOTHING = "nothing"
 
-# NetworkConnectivityCheckTimeoutInSeconds and the engine's own limits for it.
+# The engine's default of NetworkConnectivityCheckTimeoutInSeconds.
 CONNECTIVITY_S = 120
 
 
 @dataclass(frozen=True)
 class AttachRequest:
-    """What is asked for. ``hosts`` are names and globs, ``nic_match`` as
-    :class:`NicMatch` reads it.
+    """The arguments of ``network attach``. ``hosts`` are names and globs, ``nic_match``
+    is the text that :class:`NicMatch` reads.
 
-    ``addresses`` by host name, from a plan file, or ``span``, the range that they are
-    counted from. ``bond``: an active-backup bond of the nics. ``properties`` are custom
-    ones. ``connectivity_s``: how long the host may be away before VDSM takes it back.
+    ``addresses`` by host name, from a plan file, or ``span``, the range to assign them
+    from. ``bond``: make an active-backup bond of the NICs. ``properties`` are custom
+    properties. ``connectivity_s``: how many seconds the host may be unreachable before
+    VDSM rolls back.
     """
 
     network: str
@@ -62,10 +55,11 @@ class AttachRequest:
 
 @dataclass(frozen=True)
 class HostAttach:
-    """One host: ``act`` is one of this module's words; ``why`` says what differs.
+    """The plan for one host: ``act`` is one of the constants above, ``why`` names the
+    differences.
 
-    ``before`` is the attachment that it has, ``before_nic`` the nic that it is on.
-    ``properties`` are all that it is to have, also those that it has.
+    ``before`` is its attachment now, ``before_nic`` the NIC with that attachment.
+    ``properties`` are all custom properties after the change.
     """
 
     host: Host
@@ -79,8 +73,8 @@ class HostAttach:
 
 
 _MTU_FIX = (
-    "the netdev's mode or the fabric allows less than the network has: "
-    "'ovirt-rdma-host check' on the host says which"
+    "the mode of the netdev or the fabric does not allow the MTU of the network: "
+    "'ovirt-rdma-host check' on the host shows which"
 )
 
 
@@ -96,85 +90,86 @@ def differences(
     address: str,
     properties: Mapping[str, str],
 ) -> list[str]:
-    """Return clauses on what is not as asked for: ``nic`` by name, ``address`` as
-    ``10.0.0.11/24``. None: it is so, and in sync.
+    """Return clauses on what differs from the request, an empty list if the network is
+    as requested and in sync. ``nic`` is a name, ``address`` is like ``10.0.0.11/24``.
     """
-    found = attachment_of(host, network)
-    if found is None:
+    attachment = attachment_of(host, network)
+    if attachment is None:
         return ["the host does not have the network"]
-    return [*placed(host, found, nic, address, properties), *out_of_sync(found)]
+    wrong = placed(host, attachment, nic, address, properties)
+    return [*wrong, *out_of_sync(attachment)]
 
 
 def placed(
     host: Host,
-    found: Attachment,
+    attachment: Attachment,
     nic: str,
     address: str,
     properties: Mapping[str, str],
 ) -> list[str]:
-    """Return clauses on what the engine itself has noted otherwise."""
-    names = {one.id: one.name for one in host.nics or ()}
+    """Return clauses on what differs in the engine's own data."""
+    names = {nic.id: nic.name for nic in host.nics or ()}
     wrong = []
-    on = names.get(found.nic or "", "no nic")
+    on = names.get(attachment.nic or "", "no NIC")
     if on != nic:
         wrong.append(f"it is on {on}, not on {nic}")
-    if found.addresses != (address,):
-        has = ", ".join(found.addresses) or "no static address"
+    if attachment.addresses != (address,):
+        has = ", ".join(attachment.addresses) or "no static address"
         wrong.append(f"it has {has}, not {address}")
-    if dict(found.properties) != dict(properties):
-        has = _shown(dict(found.properties))
+    if dict(attachment.properties) != dict(properties):
+        has = _shown(dict(attachment.properties))
         wrong.append(f"its custom properties are {has}, not {_shown(properties)}")
     return wrong
 
 
-def out_of_sync(found: Attachment) -> list[str]:
-    """Return clauses on what differs on the host from what the engine has noted."""
+def out_of_sync(attachment: Attachment) -> list[str]:
+    """Return clauses on what the host reports otherwise than the engine has it."""
     wrong = [
-        f"{one.name} is {one.actual or 'not set'} on the host, not "
-        f"{one.expected or 'unset'}"
-        for one in found.reported
-        if not one.in_sync
+        f"{value.name} is {value.actual or 'not set'} on the host, not "
+        f"{value.expected or 'unset'}"
+        for value in attachment.reported
+        if not value.in_sync
     ]
-    if found.in_sync is None and not wrong:
-        return ["the engine does not say whether it is in sync"]
-    if found.in_sync is False and not wrong:
-        return ["the engine says that it is out of sync"]
+    if attachment.in_sync is None and not wrong:
+        return ["the engine does not report whether it is in sync"]
+    if attachment.in_sync is False and not wrong:
+        return ["the engine reports that it is out of sync"]
     return wrong
 
 
-def fix_for(found: Optional[Attachment]) -> str:
-    """Return what to do about an attachment that is out of sync."""
-    names = {one.name for one in (found.reported if found else ()) if not one.in_sync}
-    return _MTU_FIX if "mtu" in names else ""
+def fix_for(attachment: Optional[Attachment]) -> str:
+    """Return the fix for an attachment that is out of sync."""
+    reported = attachment.reported if attachment else ()
+    return _MTU_FIX if "mtu" in {v.name for v in reported if not v.in_sync} else ""
 
 
 def _shown(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{n}={v}" for n, v in properties.items()) or "none"
 
 
-# miimon in ms: how often a port's link is looked at; what webadmin gives mode 1.
+# miimon: interval in ms at which a port's link is checked; webadmin's value for mode 1.
 _BOND_OPTIONS = {"mode": "1", "miimon": "100"}
 
 
 def attach_call(row: HostAttach, network: Network, connectivity_s: int) -> Call:
-    """Return the call that puts ``network`` on the host of ``row``.
+    """Return the call that attaches ``network`` to the host of ``row``.
 
-    Where the host differs from an attachment that there is, it is synchronised, for
-    the engine refuses to change it otherwise.
+    An attachment that is out of sync is synchronised too: the engine refuses to change
+    it otherwise.
     """
     chosen, before = row.chosen, row.before
     attachment = _attachment(
         network, chosen.target, [row.address], row.properties, before
     )
-    words: dict[str, Any] = {"modified_network_attachments": [attachment]}
+    parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
     if chosen.new_bond:
-        words["modified_bonds"] = [_bond(chosen)]
+        parameters["modified_bonds"] = [_bond(chosen)]
     if before is not None and out_of_sync(before):
-        words["synchronized_network_attachments"] = [
+        parameters["synchronized_network_attachments"] = [
             types.NetworkAttachment(id=before.id)
         ]
-    doing = f"putting {network.name} on {chosen.target} of {row.host.name}"
-    return _setup(row.host, doing, words, connectivity_s)
+    doing = f"attaching {network.name} to {chosen.target} of {row.host.name}"
+    return _setup(row.host, doing, parameters, connectivity_s)
 
 
 def back_call(
@@ -184,46 +179,48 @@ def back_call(
     made_bond: Optional[str],
     connectivity_s: int,
 ) -> Call:
-    """Return the call that brings back what the host of ``row`` had before, which has
-    the attachment ``now``, or had one. ``made_bond`` is a bond that is removed too.
+    """Return the call that restores what the host of ``row`` had before. ``now`` is its
+    attachment at present, if any. ``made_bond`` is a bond to remove as well.
     """
     host, before = row.host, row.before
-    words: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     if before is None:
         if now is not None:
             gone = types.NetworkAttachment(id=now.id)
-            words["removed_network_attachments"] = [gone]
-        doing = f"taking {network.name} off {host.name} again"
+            parameters["removed_network_attachments"] = [gone]
+        doing = f"removing {network.name} from {host.name} again"
     else:
         addresses = [ipaddress.ip_interface(text) for text in before.addresses]
         old = dict(before.properties)
-        words["modified_network_attachments"] = [
+        parameters["modified_network_attachments"] = [
             _attachment(network, row.before_nic or "", addresses, old, now)
         ]
         if now is not None and out_of_sync(now):
-            words["synchronized_network_attachments"] = [
+            parameters["synchronized_network_attachments"] = [
                 types.NetworkAttachment(id=now.id)
             ]
-        doing = f"setting {network.name} on {host.name} back to what it was"
+        doing = f"restoring {network.name} on {host.name}"
     if made_bond:
-        words["removed_bonds"] = [types.HostNic(name=made_bond)]
-    return _setup(host, doing, words, connectivity_s)
+        parameters["removed_bonds"] = [types.HostNic(name=made_bond)]
+    return _setup(host, doing, parameters, connectivity_s)
 
 
 def commit_call(host: Host) -> Call:
-    """Return the call that makes the host's network configuration last."""
+    """Return the call that makes the host's network configuration persistent."""
     doing = f"committing the network configuration of {host.name}"
     return Call(f"hosts/{host.id}", "commit_net_config", doing, {}, host.name)
 
 
-def _setup(host: Host, doing: str, words: dict[str, Any], connectivity_s: int) -> Call:
-    words = {
-        **words,
+def _setup(
+    host: Host, doing: str, parameters: dict[str, Any], connectivity_s: int
+) -> Call:
+    parameters = {
+        **parameters,
         "check_connectivity": True,
         "connectivity_timeout": connectivity_s,
         "commit_on_success": True,
     }
-    return Call(f"hosts/{host.id}", "setup_networks", doing, words, host.name)
+    return Call(f"hosts/{host.id}", "setup_networks", doing, parameters, host.name)
 
 
 def _attachment(
@@ -233,18 +230,18 @@ def _attachment(
     properties: Mapping[str, str],
     existing: Optional[Attachment],
 ) -> Any:
-    made = types.NetworkAttachment(
+    attachment = types.NetworkAttachment(
         network=types.Network(id=network.id),
         host_nic=types.HostNic(name=nic),
         ip_address_assignments=[_assignment(address) for address in addresses],
     )
     if existing is not None:
-        made.id = existing.id
+        attachment.id = existing.id
     if properties or (existing and existing.properties):
-        made.properties = [
+        attachment.properties = [
             types.Property(name=n, value=v) for n, v in properties.items()
         ]
-    return made
+    return attachment
 
 
 def _assignment(address: Interface) -> Any:

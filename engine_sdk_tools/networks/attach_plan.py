@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``network attach``, planned: which nic of which host gets the network, with which
-address, and what the engine is asked for. Pure.
+"""Plan ``network attach``: the NIC, address and request for each host. Pure.
 
-:mod:`ovirt_rdma.engine_sdk_tools.networks.attach` carries it out.
+:mod:`ovirt_rdma.engine_sdk_tools.networks.attach` carries the plan out.
 """
 
 from __future__ import annotations
@@ -42,12 +41,13 @@ from ovirt_rdma.engine_sdk_tools.networks.checks import (
 )
 from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch, choose_nics
 from ovirt_rdma.engine_sdk_tools.refusals import check
+from ovirt_rdma.host.errors import Sentence
 
 
 @dataclass(frozen=True)
 class AttachPlan:
-    """``rows`` in host order. ``networks`` are all of the data center, ``reports`` what
-    the hosts told. ``warnings`` are sentences.
+    """``rows`` in host order. ``networks`` are all networks of the data center,
+    ``reports`` those of the hosts. ``warnings`` are sentences.
     """
 
     network: Network
@@ -64,11 +64,11 @@ class AttachPlan:
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """What would be asked of the engine, host by host."""
+        """The requests to the engine, host by host."""
         return tuple(self.call(row) for row in self.todo)
 
     def call(self, row: HostAttach) -> Call:
-        """What would be asked of the engine for one host."""
+        """The request to the engine for one host."""
         return attach_call(row, self.network, self.request.connectivity_s)
 
 
@@ -78,11 +78,11 @@ def plan_network_attach(
     declared: Mapping[str, Declared],
     request: AttachRequest,
 ) -> AttachPlan:
-    """Return what has to be done for ``request``.
+    """Return the plan for ``request``.
 
-    ``engine`` is read with networks, nics and attachments, ``declared`` the custom
+    ``engine`` is read with networks, NICs and attachments; ``declared`` are the custom
     properties by cluster level. Raises Problem for names that do not exist, and
-    ChecksFailed with everything that is against any host.
+    ChecksFailed with the refusals of all hosts.
     """
     network = pick(
         "network",
@@ -96,44 +96,41 @@ def plan_network_attach(
     chosen_hosts = hosts_named(engine, request.hosts)
     hosts = in_host_order([host for host in chosen_hosts if host.id in inside])
     others = [host.name for host in chosen_hosts if host.id not in inside]
-    against: list[str] = []
+    refusals: list[Sentence] = []
     if not hosts:
-        against.append(
-            f"none of the hosts is in the data center of {network.name}"
-            + (f": {', '.join(others)}" if others else "")
-        )
+        sentence = f"none of the hosts is in the data center of {network.name}"
+        names = f": {', '.join(others)}" if others else ""
+        refusals.append(Sentence("hosts-in-other-data-center", sentence + names))
     networks = tuple(n for n in engine.networks or () if n.data_center == center)
     used = {host.cluster for host in hosts}
     clusters = [cluster for cluster in engine.clusters if cluster.id in used]
-    against += against_properties(request.properties, declared, clusters)
+    refusals += against_properties(request.properties, declared, clusters)
     asked = request.addresses
     if asked is None:
         asked = counted(request.span, [host.name for host in hosts])
     plan = check_addresses(asked, hosts, engine.hosts, network.id)
-    against += plan.problems
+    refusals += plan.problems
     base = AttachPlan(network, request, networks, reports)
     rows, refused, unknown = _rows(base, hosts, plan.addresses)
-    against += refused
-    check(against)
+    refusals += refused
+    check(refusals)
     warnings = _warnings(network, others, unknown)
     return replace(base, rows=tuple(rows), warnings=tuple(warnings))
 
 
 def plan_host(
     plan: AttachPlan, host: Host, address: Interface
-) -> tuple[Optional[HostAttach], list[str]]:
-    """Return what has to be done on ``host``, and what is against it; the rows of
-    ``plan`` do not matter.
-    """
+) -> tuple[Optional[HostAttach], list[Sentence]]:
+    """Return the plan for ``host`` and the refusals; does not use ``plan.rows``."""
     request, network = plan.request, plan.network
     report = plan.reports.get(host.name)
     match = NicMatch.parse(request.nic_match)
-    chosen, problem = choose_nics(host, match, report, request.bond)
-    if chosen is None:
-        return None, [problem]
+    chosen = choose_nics(host, match, report, request.bond)
+    if isinstance(chosen, Sentence):
+        return None, [chosen]
     before = attachment_of(host, network.id)
     properties = {**dict(before.properties if before else ()), **request.properties}
-    against = list(
+    refusals = list(
         against_host(
             host,
             chosen,
@@ -152,11 +149,11 @@ def plan_host(
         act = CHANGE if wrong else SYNC if lagging else NOTHING
         why = "; ".join([*wrong, *lagging])
     row = HostAttach(host, chosen, address, act, before, before_nic, properties, why)
-    return row, against
+    return row, refusals
 
 
 def in_host_order(hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """Return ``hosts`` by name, numbers in names by their value: host2, host10."""
+    """Sort ``hosts`` by name, and numbers in names by value: host2, host10."""
 
     def key(host: Host) -> list[tuple[int, int, str]]:
         parts = re.split(r"(\d+)", host.name)
@@ -167,8 +164,8 @@ def in_host_order(hosts: Sequence[Host]) -> tuple[Host, ...]:
 
 def _rows(
     plan: AttachPlan, hosts: Sequence[Host], addresses: Mapping[str, Interface]
-) -> tuple[list[HostAttach], list[str], list[str]]:
-    rows, against, unknown = [], list[str](), []
+) -> tuple[list[HostAttach], list[Sentence], list[str]]:
+    rows, refusals, unknown = [], list[Sentence](), []
     mode = plan.request.properties.get(IPOIB_MODE)
     for host in hosts:
         address = addresses.get(host.name)
@@ -176,25 +173,25 @@ def _rows(
             continue
         report = plan.reports.get(host.name)
         row, refused = plan_host(plan, host, address)
-        against += refused
+        refusals += refused
         if row is not None:
             rows.append(row)
             if unknown_mtu(host, row.chosen, report, mode):
                 unknown.append(host.name)
-    return rows, against, unknown
+    return rows, refusals, unknown
 
 
 def _warnings(
     network: Network, others: Sequence[str], unknown: Sequence[str]
 ) -> list[str]:
-    found = []
+    warnings = []
     if others:
-        found.append(
-            f"not in the data center of {network.name}, and left out: {listed(others)}"
+        warnings.append(
+            f"left out, not in the data center of {network.name}: {listed(others)}"
         )
     if unknown:
-        found.append(
-            f"nobody has told if the MTU {network.mtu or 1500} can be on "
-            f"{listed(unknown)}; a host on which it cannot is taken back"
+        warnings.append(
+            f"MTU {network.mtu or 1500} could not be verified on {listed(unknown)}; a "
+            "host that does not support it is rolled back"
         )
-    return found
+    return warnings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``network create``, carried out: what was made is taken back where a part fails."""
+"""Carry out ``network create``, and roll it back if a part of it fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ovirt_rdma.host.errors import Problem
 
 @dataclass(frozen=True)
 class NetworkMade:
-    """What was done; ``id`` is the network's."""
+    """The result: the network's ``id``, and the names of clusters it was added to."""
 
     id: str
     made: bool
@@ -31,10 +31,10 @@ class NetworkMade:
 def create_network(
     session: Session, plan: NetworkPlan, listener: Listener
 ) -> NetworkMade:
-    """Do what ``plan`` says.
+    """Carry out ``plan``.
 
-    Raises Problem where a part failed; what was made by then is removed, and the
-    message says what could not be.
+    Raises Problem if a part failed. What was made by then is removed; the message names
+    what could not be removed.
     """
     listener.plan((plan.name,), len(plan.calls))
     undoing: list[Undo] = []
@@ -48,9 +48,10 @@ def create_network(
         for cluster in plan.join:
             _step(session, plan.joining(network, cluster), listener)
             joined.append(cluster.name)
-            # Given back after the network has left: the last is undone first.
+            # The last is undone first: the role is restored after the network is
+            # out of the cluster.
             undoing += [
-                _give_back(h) for h in plan.had_migration if h.cluster == cluster
+                _restore_role(h) for h in plan.had_migration if h.cluster == cluster
             ]
             undoing.append(_leave(network, cluster, plan.name))
         for cluster in plan.require:
@@ -65,16 +66,15 @@ def _made(session: Session, plan: NetworkPlan, listener: Listener) -> str:
     call = plan.make()
     listener.begin(call.doing, plan.name)
     try:
-        made = session.perform(call)
-        found = str(made.id)
+        network = str(session.perform(call).id)
     except LostAnswer as lost:
-        found = after_lost(lost, lambda: _found(session, plan))
+        network = after_lost(lost, lambda: _find(session, plan))
     listener.end(call.doing, plan.name)
-    return found
+    return network
 
 
-def _found(session: Session, plan: NetworkPlan) -> str:
-    """Return the id of the network that was made although the answer was lost."""
+def _find(session: Session, plan: NetworkPlan) -> str:
+    """Return the id of the network of ``plan``, "" if the engine does not have it."""
     path = f"datacenters/{plan.data_center}/networks"
     for network in session.read(Read(path, "reading the networks")):
         if network.name == plan.name:
@@ -85,23 +85,23 @@ def _found(session: Session, plan: NetworkPlan) -> str:
 def _step(session: Session, call: Call, listener: Listener) -> Any:
     listener.begin(call.doing, call.about)
     try:
-        done = session.perform(call)
+        answer = session.perform(call)
     except LostAnswer as lost:
-        # Both are idempotent where they are read back; asked again, the engine says so.
-        after_lost(lost, lambda: _is_so(session, call))
-        done = None
+        # The engine refuses both if repeated: read the result instead.
+        after_lost(lost, lambda: _is_done(session, call))
+        answer = None
     listener.end(call.doing, call.about)
-    return done
+    return answer
 
 
-def _is_so(session: Session, call: Call) -> bool:
+def _is_done(session: Session, call: Call) -> bool:
     cluster = call.path.split("/")[1]
     wanted = call.words["network"]
     network = wanted.id or call.path.split("/")[-1]
     path = f"clusters/{cluster}/networks"
-    for found in session.read(Read(path, "reading the cluster's networks")):
-        if found.id == network:
-            return bool(found.required) == bool(wanted.required)
+    for row in session.read(Read(path, "reading the cluster's networks")):
+        if row.id == network:
+            return bool(row.required) == bool(wanted.required)
     return False
 
 
@@ -112,17 +112,17 @@ def _remove(network: str, name: str) -> Undo:
 
 
 def _leave(network: str, cluster: Cluster, name: str) -> Undo:
-    doing = f"taking the network {name} out of the cluster {cluster.name} again"
+    doing = f"removing the network {name} from the cluster {cluster.name} again"
     path = f"clusters/{cluster.id}/networks/{network}"
-    by_hand = f"take the network {name} out of the cluster {cluster.name}"
+    by_hand = f"remove the network {name} from the cluster {cluster.name}"
     return Undo(Call(path, "remove", doing, {}, name), by_hand)
 
 
-def _give_back(had: HadMigration) -> Undo:
+def _restore_role(had: HadMigration) -> Undo:
     name, cluster = had.network.name, had.cluster
     doing = f"making {name} the migration network of {cluster.name} again"
     path = f"clusters/{cluster.id}/networks/{had.network.id}"
     usages = [types.NetworkUsage(word) for word in had.usages]
-    words = {"network": types.Network(usages=usages)}
+    body = {"network": types.Network(usages=usages)}
     by_hand = f"make {name} the migration network of {cluster.name}"
-    return Undo(Call(path, "update", doing, words, name), by_hand)
+    return Undo(Call(path, "update", doing, body, name), by_hand)

@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Plan the creation of a logical network for IPoIB. Pure.
+"""Plan ``network create``: a logical network for IPoIB. Pure.
 
-The MTU that all hosts of a network can have, and the hosts that cannot. Pure.
-
-What is there of a network that is asked for, and what its clusters have. Pure.
-
-``network create``: a non-VM logical network for IPoIB, with an MTU that its hosts
-can have, in the clusters of a data center and not required there yet.
-
-Pure: the plan. :mod:`ovirt_rdma.engine_sdk_tools.networks.create` carries it out.
+The network is not a VM network, has an MTU that its hosts support, and is added to the
+clusters of a data center as not required. The plan takes into account an existing
+network of that name. :mod:`ovirt_rdma.engine_sdk_tools.networks.create` carries it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional, Union
 
@@ -26,22 +21,23 @@ from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, pick
 from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import NetdevMtu, ipoib_mtus
 from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch
 from ovirt_rdma.engine_sdk_tools.refusals import check
+from ovirt_rdma.host.errors import Sentence
 
-_NO_REPORT = "nothing is known of it: give --facts-dir, or let it be reached over SSH"
+_NO_REPORT = "no report from the host: give --facts-dir, or allow access over SSH"
 
 
 @dataclass(frozen=True)
 class AutoMtu:
-    """``mtu`` in bytes, 0 where there are ``offenders``, and ``because``, a sentence.
+    """``mtu`` in bytes, 0 if there are ``offenders``, and the reason, a sentence.
 
-    ``offenders`` are sentences on hosts that do not tell, ``remarks`` on those for
-    which the others get less than they could.
+    ``offenders`` are sentences on hosts whose limit is unknown, ``remarks`` on those
+    that limit the MTU of the others.
     """
 
     mtu: int
     because: str
-    offenders: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    offenders: tuple[Sentence, ...] = ()
+    remarks: tuple[Sentence, ...] = ()
 
 
 def auto_mtu(
@@ -49,31 +45,37 @@ def auto_mtu(
     reports: Mapping[str, HostReport],
     nic_match: Optional[str] = None,
 ) -> AutoMtu:
-    """Return the largest MTU that the IPoIB netdevs of all ``hosts`` can have."""
+    """Return the largest MTU that the IPoIB netdevs of all ``hosts`` support."""
     limits: list[tuple[str, NetdevMtu, int]] = []
-    offenders = []
+    offenders: list[Sentence] = []
     for host in hosts:
-        found, problem = netdevs_of(host, reports.get(host.name), nic_match)
+        netdevs, problem = netdevs_of(host, reports.get(host.name), nic_match)
         if problem:
             offenders.append(problem)
-        for one in found:
-            if one.mtu is None:
-                offenders.append(
-                    f"{host.name}: {one.netdev} has no MTU to go by, as {one.because}"
+        for netdev in netdevs:
+            if netdev.mtu is None:
+                sentence = (
+                    f"{host.name}: the MTU limit of {netdev.netdev} is unknown: "
+                    f"{netdev.because}"
                 )
+                offenders.append(Sentence("mtu-unknown", sentence))
             else:
-                limits.append((host.name, one, one.mtu))
+                limits.append((host.name, netdev, netdev.mtu))
     if offenders or not limits:
         return AutoMtu(0, "", tuple(offenders))
     name, least, mtu = min(limits, key=lambda limit: limit[2])
     most = max(limit for _, _, limit in limits)
-    because = f"{least.netdev} of {name} sets it: {least.because}"
+    because = f"limited by {least.netdev} of {name}: {least.because}"
     remarks = []
     if most > mtu:
-        low = [f"{host} {one.netdev}" for host, one, limit in limits if limit == mtu]
-        remarks.append(
-            f"some could have {most}; {mtu} is for the sake of {listed(low)}"
+        low = [
+            f"{host} {netdev.netdev}" for host, netdev, limit in limits if limit == mtu
+        ]
+        sentence = (
+            f"{mtu} is the largest MTU that every host supports; limited by "
+            f"{listed(low)} (others: up to {most})"
         )
+        remarks.append(Sentence("mtu-limited", sentence))
     return AutoMtu(mtu, because, (), tuple(remarks))
 
 
@@ -82,54 +84,57 @@ def mtu_offenders(
     hosts: Sequence[Host],
     reports: Mapping[str, HostReport],
     nic_match: Optional[str] = None,
-) -> tuple[list[str], list[str]]:
-    """Return sentences on hosts that cannot have ``mtu`` on any of their netdevs, and
-    the names of those that do not tell.
+) -> tuple[list[Sentence], list[str]]:
+    """Return sentences on hosts where no netdev supports ``mtu``, and the names of
+    hosts where that is unknown.
     """
-    offenders, unknown = [], []
+    offenders: list[Sentence] = []
+    unknown = []
     for host in hosts:
         report = reports.get(host.name)
-        found, problem = netdevs_of(host, report, nic_match)
+        netdevs, problem = netdevs_of(host, report, nic_match)
         if report is None or report.facts is None:
             unknown.append(host.name)
         elif problem:
             offenders.append(problem)
-        elif any(one.mtu is None for one in found):
+        elif any(netdev.mtu is None for netdev in netdevs):
             unknown.append(host.name)
-        elif all(one.mtu < mtu for one in found if one.mtu is not None):
+        elif all(netdev.mtu < mtu for netdev in netdevs if netdev.mtu is not None):
             offenders += [
-                f"{host.name}: {one.netdev} can have at most {one.mtu}, not {mtu}: "
-                f"{one.because}"
-                for one in found
+                Sentence(
+                    "mtu-too-large",
+                    f"{host.name}: {netdev.netdev} can have an MTU of at most "
+                    f"{netdev.mtu}, not {mtu}: {netdev.because}",
+                )
+                for netdev in netdevs
             ]
     return offenders, unknown
 
 
 def netdevs_of(
     host: Host, report: Optional[HostReport], nic_match: Optional[str]
-) -> tuple[list[NetdevMtu], str]:
-    """Return the limits of a host's IPoIB netdevs that are meant, or why there is none.
-
-    Without ``nic_match``: those of its ports, no P_Key children.
+) -> tuple[list[NetdevMtu], Optional[Sentence]]:
+    """Return the limits of the host's IPoIB netdevs that ``nic_match`` selects, or why
+    there is none. Without ``nic_match``: its ports, not the P_Key children.
     """
     if report is None or report.facts is None:
         why = (report.problem if report else "") or _NO_REPORT
-        return [], f"{host.name}: {why}"
+        return [], Sentence("host-facts-missing", f"{host.name}: {why}")
     macs = {netdev.name: netdev.address for netdev in report.facts.netdevs}
     match = NicMatch.parse(nic_match) if nic_match else None
-    found = [
-        one
-        for one in ipoib_mtus(report.facts).values()
+    netdevs = [
+        limit
+        for limit in ipoib_mtus(report.facts).values()
         if (
-            match.means(one.netdev, macs.get(one.netdev), one.pci)
+            match.means(limit.netdev, macs.get(limit.netdev), limit.pci)
             if match
-            else not one.child
+            else not limit.child
         )
     ]
-    if found:
-        return found, ""
-    which = f" that {nic_match} names" if nic_match else ""
-    return [], f"{host.name} has no IPoIB netdev{which}"
+    if netdevs:
+        return netdevs, None
+    which = f" that matches {nic_match!r}" if nic_match else ""
+    return [], Sentence("netdev-missing", f"{host.name} has no IPoIB netdev{which}")
 
 
 MIGRATION = "migration"
@@ -138,8 +143,8 @@ MANAGEMENT = "management"
 
 @dataclass(frozen=True)
 class HadMigration:
-    """The network that is a cluster's migration network now, with its ``usages`` there.
-    The management network is none of these: the role falls back to it by itself.
+    """A cluster's present migration network, with its ``usages`` there. Not for the
+    management network: the role returns to it by itself.
     """
 
     cluster: Cluster
@@ -147,31 +152,35 @@ class HadMigration:
     usages: tuple[str, ...]
 
 
-def other_kind(there: Network, mtu: int) -> Sequence[str]:
-    """Say how the network that is there differs from what is asked for."""
-    found = []
-    if there.vm:
-        found.append(
-            f"there is a network {there.name}, and it is a VM network, which cannot be "
-            "on InfiniBand: take another name, or clear 'VM network' for it"
+def other_kind(existing: Network, mtu: int) -> Iterator[Sentence]:
+    """Yield how the existing network differs from the requested one."""
+    name = existing.name
+    if existing.vm:
+        yield Sentence(
+            "network-exists-vm",
+            f"the existing network {name} is a VM network, which InfiniBand does not "
+            "support: use another name, or clear 'VM network' for it",
         )
-    if there.vlan is not None:
-        found.append(
-            f"there is a network {there.name} with the VLAN tag {there.vlan}, which "
-            "InfiniBand does not have"
+    if existing.vlan is not None:
+        yield Sentence(
+            "network-exists-vlan",
+            f"the existing network {name} has the VLAN tag {existing.vlan}, which "
+            "InfiniBand does not support: use another name",
         )
-    if mtu and (there.mtu or 1500) != mtu:
-        found.append(
-            f"there is a network {there.name} with MTU {there.mtu or 1500}, not {mtu}: "
-            "change it in the engine, or ask for that MTU"
+    if mtu and (existing.mtu or 1500) != mtu:
+        yield Sentence(
+            "network-exists-mtu",
+            f"the existing network {name} has MTU {existing.mtu or 1500}, not {mtu}: "
+            f"change it in the engine, or give --mtu {existing.mtu or 1500}",
         )
-    return found
 
 
 def loses_migration(
     networks: Sequence[Network], clusters: Sequence[Cluster], name: str
 ) -> list[str]:
-    """A cluster has one migration network: say which loses the role."""
+    """Return warnings for the networks that lose the migration role: a cluster has only
+    one migration network.
+    """
     names = {cluster.id: cluster.name for cluster in clusters}
     return [
         f"{network.name} is no longer the migration network of {names[row.cluster]}"
@@ -184,9 +193,7 @@ def loses_migration(
 def had_migration(
     networks: Sequence[Network], clusters: Sequence[Cluster], name: str
 ) -> tuple[HadMigration, ...]:
-    """Return whose the role is that ``name`` gets, to be given back if it comes to
-    that.
-    """
+    """Return the present migration networks, to restore the role in a rollback."""
     by_id = {cluster.id: cluster for cluster in clusters}
     return tuple(
         HadMigration(by_id[row.cluster], network, row.usages)
@@ -200,42 +207,46 @@ def had_migration(
 
 
 def no_migration(
-    there: Optional[Network], clusters: Sequence[Cluster]
-) -> Sequence[str]:
-    """A network that is in a cluster already without the role keeps being without."""
+    existing: Optional[Network], clusters: Sequence[Cluster]
+) -> Sequence[Sentence]:
+    """Refuse the migration role for a network that a cluster already has without it."""
     names = {cluster.id: cluster.name for cluster in clusters}
     return [
-        f"{there.name} is in the cluster {names[row.cluster]} already, without the "
-        "migration role: set it there in the engine (Manage Networks)"
-        for row in (there.clusters if there else ())
-        if there and row.cluster in names and MIGRATION not in row.usages
+        Sentence(
+            "migration-role-missing",
+            f"{existing.name} is already in the cluster {names[row.cluster]}, without "
+            "the migration role: set the role in the engine (Manage Networks)",
+        )
+        for row in (existing.clusters if existing else ())
+        if existing and row.cluster in names and MIGRATION not in row.usages
     ]
 
 
 def to_require(
-    engine: Engine, there: Optional[Network], clusters: Sequence[Cluster]
+    engine: Engine, existing: Optional[Network], clusters: Sequence[Cluster]
 ) -> tuple[list[Cluster], list[str]]:
-    """Return the clusters all of whose hosts have the network, and what the others
-    lack.
+    """Return the clusters where every host has the network, and a warning for each of
+    the others.
     """
-    ready, told = [], []
+    ready, warnings = [], []
+    known = existing.clusters if existing else ()
     for cluster in clusters:
-        rows = [r for r in (there.clusters if there else ()) if r.cluster == cluster.id]
+        rows = [row for row in known if row.cluster == cluster.id]
         if rows and rows[0].required:
             continue
         lacking = [
             host.name
             for host in engine.hosts
-            if host.cluster == cluster.id and not (there and _has(host, there))
+            if host.cluster == cluster.id and not (existing and _has(host, existing))
         ]
         if lacking:
-            told.append(
-                f"it is not required in {cluster.name} yet: {listed(lacking)} "
-                "must have it first (ovirt-rdma network attach)"
+            warnings.append(
+                f"it is not required in {cluster.name} yet: attach it first to "
+                f"{listed(lacking)} (ovirt-rdma network attach)"
             )
         else:
             ready.append(cluster)
-    return ready, told
+    return ready, warnings
 
 
 def _has(host: Host, network: Network) -> bool:
@@ -243,8 +254,8 @@ def _has(host: Host, network: Network) -> bool:
 
 
 AUTO = "auto"
-# The engine takes 0 and 68 or more, without a maximum (MTUValidator); IPoIB's most is
-# connected mode's.
+# The engine accepts 0 and 68 or more, without a maximum (MTUValidator). The maximum of
+# IPoIB is that of connected mode.
 LEAST_MTU = 68
 MOST_MTU = 65520
 # BusinessEntitiesDefinitions.NETWORK_NAME_SIZE.
@@ -253,12 +264,12 @@ LONGEST_NAME = 256
 
 @dataclass(frozen=True)
 class NetworkRequest:
-    """What is asked for. ``mtu`` in bytes, or AUTO.
+    """The arguments of ``network create``. ``mtu`` in bytes, or AUTO.
 
-    ``clusters`` are names, none: all of the data center. ``hosts`` are globs of the
-    hosts whose netdevs an AUTO has to suit, none: all of the clusters; ``nic_match``
-    says which of their netdevs (:mod:`nic_match`), None: all IPoIB ones.
-    ``required``: make it required where every host of a cluster has it by now.
+    ``clusters`` are names; empty: all of the data center. ``hosts`` are globs of the
+    hosts whose netdevs must support the MTU; empty: all of the clusters. ``nic_match``
+    selects their netdevs (:class:`NicMatch`); None: all IPoIB ports.
+    ``required``: make it required in clusters where every host has it.
     """
 
     name: str
@@ -273,12 +284,10 @@ class NetworkRequest:
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """``calls`` in their order, none where all is so already.
-
-    ``network`` is the one that is there. ``mtu`` in bytes with the reason for it.
-    ``had_migration`` are the networks that lose the migration role.
-    ``warnings`` are sentences. A call whose path or words have ``{network}`` gets the
-    new network's id.
+    """``network`` is the existing one, if any; ``mtu`` is in bytes, ``because`` is the
+    reason for it. ``join`` are the clusters to add it to, ``require`` those in which it
+    becomes required. ``had_migration`` are the networks that lose the migration role.
+    ``warnings`` are sentences.
     """
 
     name: str
@@ -294,75 +303,76 @@ class NetworkPlan:
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """What would be asked of the engine; ``NEW`` stands for the new one's id."""
+        """The requests to the engine, in their order; ``NEW`` is a new network's id."""
         network = self.network.id if self.network else "NEW"
         made = () if self.network else (self.make(),)
-        joined = tuple(self.joining(network, one) for one in self.join)
-        return (*made, *joined, *(self.requiring(network, one) for one in self.require))
+        joined = tuple(self.joining(network, cluster) for cluster in self.join)
+        required = (self.requiring(network, cluster) for cluster in self.require)
+        return (*made, *joined, *required)
 
     def make(self) -> Call:
-        """The call that makes the network."""
+        """Return the call that makes the network."""
         network = types.Network(
             name=self.name,
             data_center=types.DataCenter(id=self.data_center),
             mtu=self.mtu,
-            # An empty list is a non-VM network; without the element it would be one.
+            # An empty list makes a non-VM network, no list at all a VM network.
             usages=[],
         )
         doing = f"making the network {self.name}"
         return Call("networks", "add", doing, {"network": network}, self.name)
 
     def joining(self, network: str, cluster: Cluster) -> Call:
-        """The call that puts it into ``cluster``, not required."""
+        """Return the call that adds it to ``cluster``, as not required."""
         usages = [types.NetworkUsage.MIGRATION] if self.migration else []
         # Not required: hosts without it would become non-operational (event 519).
-        asked = types.Network(id=network, required=False, usages=usages)
-        doing = f"putting the network {self.name} into the cluster {cluster.name}"
+        body = types.Network(id=network, required=False, usages=usages)
+        doing = f"adding the network {self.name} to the cluster {cluster.name}"
         path = f"clusters/{cluster.id}/networks"
-        return Call(path, "add", doing, {"network": asked}, self.name)
+        return Call(path, "add", doing, {"network": body}, self.name)
 
     def requiring(self, network: str, cluster: Cluster) -> Call:
-        """The call that makes it required in ``cluster``."""
+        """Return the call that makes it required in ``cluster``."""
         doing = f"making the network {self.name} required in {cluster.name}"
         path = f"clusters/{cluster.id}/networks/{network}"
-        asked = types.Network(required=True)
-        return Call(path, "update", doing, {"network": asked}, self.name)
+        body = types.Network(required=True)
+        return Call(path, "update", doing, {"network": body}, self.name)
 
 
 def plan_network_create(
     engine: Engine, reports: Mapping[str, HostReport], request: NetworkRequest
 ) -> NetworkPlan:
-    """Return what has to be done for ``request``.
+    """Return the plan for ``request``.
 
-    Raises Problem for names that do not exist, and ChecksFailed with every offender:
-    hosts whose netdevs cannot have the MTU, or do not tell, and a network of that name
-    that is another kind of network.
+    Raises Problem for names that do not exist, and ChecksFailed with every reason:
+    hosts whose netdevs do not support the MTU or whose limit is unknown, and an
+    existing network of that name that differs.
     """
     data_center = pick("data center", request.data_center, engine.data_centers)
     inside = [c for c in engine.clusters if c.data_center == data_center.id]
     clusters = [pick("cluster", name, inside) for name in request.clusters] or inside
-    against = list(_wrong(request))
+    refusals = list(_wrong(request))
     networks = [n for n in engine.networks or () if n.data_center == data_center.id]
-    there = next((n for n in networks if n.name == request.name), None)
+    existing = next((n for n in networks if n.name == request.name), None)
     hosts = _hosts_of(engine, clusters, request.hosts)
-    mtu, because, warnings = _mtu(request, hosts, reports, there, against)
-    if there is not None:
-        against += other_kind(there, mtu)
-    joined = {row.cluster for row in there.clusters} if there else set[str]()
+    mtu, because, warnings = _mtu(request, hosts, reports, refusals)
+    if existing is not None:
+        refusals += other_kind(existing, mtu)
+    joined = {row.cluster for row in existing.clusters} if existing else set[str]()
     if request.migration:
         warnings += loses_migration(networks, clusters, request.name)
-        against += no_migration(there, clusters)
-    check(against)
+        refusals += no_migration(existing, clusters)
+    check(refusals)
     require: list[Cluster] = []
     if request.required:
-        require, told = to_require(engine, there, clusters)
-        warnings += told
+        require, not_yet = to_require(engine, existing, clusters)
+        warnings += not_yet
     return NetworkPlan(
         request.name,
         data_center.id,
         mtu,
         because,
-        there,
+        existing,
         tuple(c for c in clusters if c.id not in joined),
         tuple(require),
         request.migration,
@@ -371,16 +381,14 @@ def plan_network_create(
     )
 
 
-def _wrong(request: NetworkRequest) -> Sequence[str]:
-    found = []
+def _wrong(request: NetworkRequest) -> Iterator[Sentence]:
     if not request.name.strip() or len(request.name) > LONGEST_NAME:
-        found.append(f"a network's name has 1 to {LONGEST_NAME} characters")
+        sentence = f"the name of a network must have 1 to {LONGEST_NAME} characters"
+        yield Sentence("network-name-invalid", sentence)
     mtu = request.mtu
     if isinstance(mtu, int) and not LEAST_MTU <= mtu <= MOST_MTU:
-        found.append(
-            f"the MTU {mtu} is out of range: IPoIB has {LEAST_MTU} to {MOST_MTU}"
-        )
-    return found
+        sentence = f"the MTU {mtu} is out of range: IPoIB has {LEAST_MTU} to {MOST_MTU}"
+        yield Sentence("mtu-out-of-range", sentence)
 
 
 def _hosts_of(
@@ -395,27 +403,27 @@ def _mtu(
     request: NetworkRequest,
     hosts: Sequence[Host],
     reports: Mapping[str, HostReport],
-    there: Optional[Network],
-    against: list[str],
+    refusals: list[Sentence],
 ) -> tuple[int, str, list[str]]:
-    """Return the MTU, why, and warnings; what is against it is added to ``against``."""
+    """Return the MTU, the reason for it, and warnings; add to ``refusals``."""
     if isinstance(request.mtu, int):
         offenders, unknown = mtu_offenders(
             request.mtu, hosts, reports, request.nic_match
         )
-        against += offenders
-        told = []
+        refusals += offenders
+        warnings = []
         if unknown:
-            told.append(
-                f"nobody has told if MTU {request.mtu} can be on {listed(unknown)}"
+            warnings.append(
+                f"MTU {request.mtu} could not be verified on {listed(unknown)}"
             )
-        return request.mtu, "as asked for", told
+        return request.mtu, "as requested", warnings
     if not hosts:
-        against.append(
-            "there is no host to take the MTU from; give it as a number: --mtu 2044 is "
-            "what every InfiniBand fabric has"
+        sentence = (
+            "there is no host to determine the MTU from; give a number: every "
+            "InfiniBand fabric supports --mtu 2044"
         )
+        refusals.append(Sentence("mtu-without-hosts", sentence))
         return 0, "", []
-    found = auto_mtu(hosts, reports, request.nic_match)
-    against += found.offenders
-    return found.mtu, found.because, list(found.remarks)
+    auto = auto_mtu(hosts, reports, request.nic_match)
+    refusals += auto.offenders
+    return auto.mtu, auto.because, list(auto.remarks)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The largest MTU that each IPoIB netdev of a host can have, from its facts. Pure.
+"""Determine the largest MTU that each IPoIB netdev supports, from a host's facts. Pure.
 
-The engine holds a network's MTU against the netdev's exactly, so a number that the
-kernel takes and stays below leaves the network out of sync for good.
+The engine requires that the MTU of network and netdev are equal. If the kernel accepts
+an MTU but uses a smaller one, the network stays out of sync.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from ovirt_rdma.host.rules.view import Interface, View
 
 @dataclass(frozen=True)
 class NetdevMtu:
-    """``mtu`` in bytes, None where the host does not tell; ``because`` is a clause on
-    what sets it. ``pci`` is the adapter's address. ``no_mode`` says, as a clause, why
-    the mode that was asked about cannot be, "" where it can.
+    """``mtu`` in bytes, None if unknown; ``because`` is the reason, a clause.
+
+    ``pci`` is the adapter's address. ``no_mode`` is a clause on why the requested mode
+    is not possible, "" if it is.
     """
 
     netdev: str
@@ -40,68 +41,70 @@ class NetdevMtu:
 def ipoib_mtus(facts: Facts, mode: Optional[str] = None) -> dict[str, NetdevMtu]:
     """Return the limit of each IPoIB netdev, by name.
 
-    ``mode`` is the transport mode that they are to get (``connected``, ``datagram``);
-    None: the one that they are in.
+    ``mode`` is the transport mode that they will get (``connected``, ``datagram``);
+    None: their present mode.
     """
     view = View(facts, Policy())
-    return {one.name: _limit(view, one, mode) for one in view.ipoib}
+    return {netdev.name: _limit(view, netdev, mode) for netdev in view.ipoib}
 
 
 def pci_of(facts: Facts) -> dict[str, str]:
     """Return the PCI address behind each netdev that has one, by the netdev's name."""
     devices = {device.name: device for device in facts.rdma_devices}
-    found = {}
+    addresses = {}
     for netdev in facts.netdevs:
         device = devices.get(netdev.rdma_device or "")
         pci = netdev.pci or (device.pci if device else None)
         if pci:
-            found[netdev.name] = pci.address
-    return found
+            addresses[netdev.name] = pci.address
+    return addresses
 
 
-def _limit(view: View, one: Interface, mode: Optional[str]) -> NetdevMtu:
-    pci = one.device.pci.address if one.device.pci else None
-    now = one.netdev.ipoib.mode if one.netdev.ipoib else None
+def _limit(view: View, interface: Interface, mode: Optional[str]) -> NetdevMtu:
+    pci = interface.device.pci.address if interface.device.pci else None
+    now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
     wanted = mode if mode in (CONNECTED, DATAGRAM) else now
     mtu: Optional[int] = None
-    because = "the host does not tell its transport mode"
+    because = "the host does not report the transport mode"
     if wanted == CONNECTED:
-        cannot = no_connected_mode(view, one)
+        cannot = no_connected_mode(view, interface)
         if not cannot:
             because = "it is in connected mode"
             if now != CONNECTED:
-                because = "connected mode is asked for"
-            return NetdevMtu(one.name, CONNECTED_MTU, because, pci, one.is_child)
-        mtu, _ = _datagram(view, one)
-        because = f"no connected mode here, as {cannot}"
-        return NetdevMtu(one.name, mtu, because, pci, one.is_child, cannot)
+                because = "connected mode is requested"
+            return NetdevMtu(
+                interface.name, CONNECTED_MTU, because, pci, interface.is_child
+            )
+        mtu, _ = _datagram(view, interface)
+        because = f"connected mode is not possible: {cannot}"
+        return NetdevMtu(interface.name, mtu, because, pci, interface.is_child, cannot)
     if wanted == DATAGRAM:
-        mtu, because = _datagram(view, one)
-    return NetdevMtu(one.name, mtu, because, pci, one.is_child)
+        mtu, because = _datagram(view, interface)
+    return NetdevMtu(interface.name, mtu, because, pci, interface.is_child)
 
 
-def _datagram(view: View, one: Interface) -> tuple[Optional[int], str]:
-    limit = datagram_limit(one)
+def _datagram(view: View, interface: Interface) -> tuple[Optional[int], str]:
+    limit = datagram_limit(interface)
     if limit is None:
-        return None, "neither port nor link tell their MTU (ibv_devinfo)"
-    mtu = one.netdev.mtu
-    if mtu in GROUP_MTUS and mtu < limit.mtu and _stays_below(view, one):
+        return None, "neither port nor link report their MTU (ibv_devinfo)"
+    mtu = interface.netdev.mtu
+    if mtu in GROUP_MTUS and mtu < limit.mtu and _stays_below(view, interface):
         return mtu, (
-            "the subnet manager's broadcast group gives no more, although "
+            "the subnet manager's broadcast group allows no more, although "
             f"{limit.because}"
         )
     return limit.mtu, f"in datagram mode, {limit.because}"
 
 
-def _stays_below(view: View, one: Interface) -> bool:
-    """Whether the netdev's present MTU, one that a group can give, is not what its
-    profile or network asks for: then it is the group's.
+def _stays_below(view: View, interface: Interface) -> bool:
+    """Whether the netdev's present MTU, one that a broadcast group can have, differs
+    from that of its profile and network: then it is the group's MTU.
     """
-    now = one.netdev.ipoib.mode if one.netdev.ipoib else None
-    if now != DATAGRAM or one.netdev.carrier is False:
+    now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
+    if now != DATAGRAM or interface.netdev.carrier is False:
         return False
-    kept = settings_of(view, one).value(MTU) or ""
+    kept = settings_of(view, interface).value(MTU) or ""
     asked = [int(kept)] if kept.isdecimal() else []
-    if one.network and one.network.mtu:
-        asked.append(one.network.mtu)
-    return one.netdev.mtu not in asked
+    if interface.network and interface.network.mtu:
+        asked.append(interface.network.mtu)
+    return interface.netdev.mtu not in asked

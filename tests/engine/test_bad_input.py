@@ -159,8 +159,8 @@ WRONG_NAMES = [
     ("policy push policy.yaml --hosts 'x*,h9'", 2, "no host 'x*' or 'h9'"),
     (CREATE.replace("dc1", "dc2"), 2, "no data center 'dc2'", "did you mean dc1?"),
     (f"{CREATE} --host host1", 2, "no host 'host1'", "host01"),
-    (CREATE.replace("new", "data1", 1), 3, "there is a domain data1 already"),
-    (CREATE.replace("new", "'a b'", 1), 3, "a domain's name has ASCII letters"),
+    (CREATE.replace("new", "data1", 1), 3, "the domain data1 already exists"),
+    (CREATE.replace("new", "'a b'", 1), 3, "ASCII letters", "not ' '"),
     (CREATE.replace("new", "''", 1), 3, "1 to 50 characters, this has 0"),
     (CONVERT.replace("data1", "dta1"), 2, "no storage domain 'dta1'", "data1?"),
     (CONVERT.replace("data1", "block1"), 4, "block1"),
@@ -170,13 +170,13 @@ WRONG_NAMES = [
     (NETWORK.replace("dc1", "dc"), 2, "no data center 'dc'"),
     (f"{NETWORK} --clusters cl2", 2, "no cluster 'cl2'", "cl1"),
     (f"{NETWORK} --hosts h9", 2, "no host 'h9'"),
-    (f"{NETWORK} --nic-match 'zz*'", 3, "host01 has no IPoIB netdev that zz*"),
+    (f"{NETWORK} --nic-match 'zz*'", 3, "host01", "no IPoIB netdev", "'zz*'"),
     (NETWORK.replace("lan", "''"), 3, "1 to 256 characters"),
-    (NETWORK.replace("lan", "ovirtmgmt"), 3, "it is a VM network"),
+    (NETWORK.replace("lan", "ovirtmgmt"), 3, "ovirtmgmt is a VM network"),
     (NETWORK.replace("lan", "bond9"), 1, "cannot start with 'bond'"),
     (f"{ATTACH.replace('storage', 'storag')} {RANGE}", 2, "did you mean storage?"),
     (f"{ATTACH.replace('*', 'host9')} {RANGE}", 2, "no host 'host9'"),
-    (f"{ATTACH.replace('ib0', 'ib7')} {RANGE}", 3, "host01", "no nic", "eth0, ib0"),
+    (f"{ATTACH.replace('ib0', 'ib7')} {RANGE}", 3, "host01", "no NIC", "eth0, ib0"),
     (f"{ATTACH.replace('storage', 'zzz')} {RANGE}", 2, ": ovirtmgmt, storage\n"),
     (f"{ATTACH.replace('ib0', 'eth0')} {RANGE}", 3, "management network ovirtmgmt"),
 ]
@@ -216,7 +216,7 @@ def test_ambiguous_names(asked):
         ("nas", 3, "has no server before a colon"),
         ("nas:exports", 3, "is not absolute"),
         ("'nas:/with blank'", 3, "ASCII without blanks"),
-        ("nfs1.example.com:/exports/data1", 3, "the domain data1 already"),
+        ("nfs1.example.com:/exports/data1", 3, "of the domain data1"),
     ],
 )
 def test_exports_that_are_none(asked, export, code, said):
@@ -236,7 +236,7 @@ def test_an_ipv6_export_is_created_with_brackets(asked):
     [
         ("vers=3", "the engine refuses vers"),
         ("timeo=5,retrans=2", "the engine refuses timeo"),
-        ("proto=tcp", "ask for tcp, not for RDMA"),
+        ("proto=tcp", "request tcp, not RDMA"),
         ("hard,soft", "contradict each other"),
         ("x" * 500, "stores at most 500"),
     ],
@@ -252,19 +252,23 @@ def test_mount_options_that_are_refused(asked, options, said):
 @pytest.mark.parametrize(
     ("plan", "code", "said"),
     [
-        ("host01: 10.20.0.5/24\nhost02: 10.20.0.5/24\n", 3, "both have 10.20.0.5"),
+        ("host01: 10.20.0.5/24\nhost02: 10.20.0.5/24\n", 3, "10.20.0.5 more than once"),
         ("host01: 10.20.0.5/24\nhost01: 10.20.0.6/24\n", 2, "plan.yaml:2: host01"),
-        ("host01: 10.20.0.5/24\nhost02: 10.30.0.5/24\n", 3, "is outside of 10.20.0"),
+        (
+            "host01: 10.20.0.5/24\nhost02: 10.30.0.5/24\n",
+            3,
+            "10.30.0.5/24 is outside 10.20.0",
+        ),
         ("host01: 10.20.0.5/24\nhost02: 10.20.0.255/24\n", 3, "the broadcast address"),
         ("host01: 10.20.0.5/24\nhost02: 10.20.0.0/24\n", 3, "the network address"),
-        ("host01: 10.20.0.5/24\n", 3, "host02 gets no address"),
-        ("host01: 10.20.0.5/24\nhost9: 10.20.0.6/24\n", 3, "the plan names host9"),
+        ("host01: 10.20.0.5/24\n", 3, "no address for host02"),
+        ("host01: 10.20.0.5/24\nhost9: 10.20.0.6/24\n", 3, "an address for host9"),
         ("host01: 10.20.0.5\nhost02: 10.20.0.6/24\n", 2, "plan.yaml:1: host01"),
         ("host01: [1]\nhost02: x/24\n", 2, "plan.yaml:2: host02"),
         ("host01: 192.0.2.3/24\nhost02: 192.0.2.9/24\n", 3, "of host02 has it"),
         ("a: [", 2, "not valid YAML"),
         ("", 2, "the plan is empty"),
-        ("- a\n", 2, "no mapping"),
+        ("- a\n", 2, "not a mapping"),
         (b"\xff\xfe", 2, "no UTF-8 text"),
     ],
 )
@@ -278,10 +282,10 @@ def test_plan_files_that_are_wrong(asked, files, plan, code, said):
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("10.20.0.20-10.20.0.11/24", 2, "ends before it begins"),
-        ("10.20.0.11-10.20.0.11/24", 3, "host02 gets no address"),
-        ("10.20.0.11/33", 2, "is no range"),
-        ("10.20.0.254/24", 3, "host02 gets no address"),
+        ("10.20.0.20-10.20.0.11/24", 2, "is before its first"),
+        ("10.20.0.11-10.20.0.11/24", 3, "no address for host02"),
+        ("10.20.0.11/33", 2, "is not a range"),
+        ("10.20.0.254/24", 3, "no address for host02"),
         ("192.0.2.2/24", 3, "eth0 of host01 has it"),
         ("224.0.0.5/24", 3, "host01 cannot have 224.0.0.5"),
         ("none.yaml", 2, "none.yaml cannot be read"),
@@ -503,7 +507,7 @@ SAID = {
     "empty": (Status(500, empty=True), "HTTP 500"),
     "other HTML": (Status(200, html=True), "engine's API"),
     "no type": (NoContentType(), "no Content-Type"),
-    "conflict": (Conflict(), "Something else"),
+    "conflict": (Conflict(), "Another operation is running"),
 }
 PASSING = ("down", "proxy", "cut")
 # All of the API, and not the login.
@@ -597,7 +601,7 @@ WAYS = (
     "manually: ",
     "not rolled back",
     "may have made the change",
-    "was put on it; that is not verified",
+    "was attached; that could not be verified",
     "same command",
 )
 
@@ -677,7 +681,7 @@ def test_all_that_is_left_is_named(asked):
     (row,) = [c for c in asked.world.connections.values() if c.export == NEW]
     found.refused(
         1,
-        "put new into maintenance and detach it",
+        "move new to maintenance and detach it",
         f"remove the domain new, and on the server the folder {domain_id(asked)}",
         f"remove the storage connection {row.id}",
     )

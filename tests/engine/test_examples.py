@@ -116,7 +116,7 @@ def test_create_domain(site):
     words = ("data2", "nfs2.example.com:/exports/x", "dc1")
     code, said = site.run("create_domain.py", *words)
     assert code == 3
-    assert "there is a domain data2 already" in said
+    assert "the domain data2 already exists" in said
 
 
 def test_convert_domain_rolling_cut_off_and_again(site):

@@ -46,7 +46,7 @@ from engine_double.world import (
     new_id,
 )
 
-# Every module here enters its routes when it is loaded; serve is a program.
+# Every module here registers its routes when it is imported; serve is a program.
 for _module in sorted(Path(__file__).parent.glob("*.py")):
     if _module.stem not in ("__init__", "__main__", "serve"):
         importlib.import_module(f"engine_double.{_module.stem}")

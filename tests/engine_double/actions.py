@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine's action behind each request that changes something, and what becomes of
-a job that a request names with the query word JobId.
+"""Map each changing request to the engine's action, and handle the job that a request
+names with the query parameter JobId.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ WITH_CALLBACK = {
 }
 
 
-# What each says of what there is not; the others answer 404.
+# The message of each about a missing object; the others answer 404.
 _OF_NOTHING: dict[str, tuple[int, tuple[str, ...]]] = {
     "ActivateVds": (400, ("Cannot activate Host. Invalid Host Id.",)),
     "MaintenanceNumberOfVdss": (400, ("Cannot maintenance Host. Invalid Host Id.",)),
@@ -158,13 +158,13 @@ _OF_NOTHING: dict[str, tuple[int, tuple[str, ...]]] = {
 
 
 class Failure(Refusal):
-    """The engine began and failed; a Refusal is said before anything is done."""
+    """The engine began and failed; a Refusal comes before any change."""
 
 
 def job_asked_for(
     world: World, call_query: Optional[str], header: Optional[str]
 ) -> str:
-    """The job that a request belongs to, "" for none."""
+    """Return the job that a request belongs to, "" for none."""
     return call_query or ("" if world.does(NO_HEADER) else header or "")
 
 
@@ -173,7 +173,7 @@ def action_of(found: Route) -> str:
 
 
 def check_job(call: Call, found: Route) -> None:
-    """Raise Refusal where the request cannot name a job."""
+    """Raise Refusal if the request cannot name a job."""
     world, action = call.world, action_of(found)
     if not call.job_id or action not in NOT_MONITORED or action in OF_JOBS:
         return
@@ -182,8 +182,8 @@ def check_job(call: Call, found: Route) -> None:
 
 
 def carried_out(call: Call, found: Route) -> Answer:
-    """What is answered to an action, or a removal, that was carried out. The job is
-    not among the jobs: the engine's own are there only where a test adds them.
+    """Return the answer to an action or a removal that was carried out. Its job is not
+    among the jobs: only tests add the engine's own.
     """
     action = action_of(found)
     if not action or action in NOT_MONITORED or not call.world.does(JOB_NAMED):
@@ -193,14 +193,14 @@ def carried_out(call: Call, found: Route) -> Answer:
 
 
 def check_there(call: Call, found: Route, missing: Missing) -> None:
-    """Raise Refusal where an action is answered so for what there is not."""
+    """Raise Refusal if the engine answers so to an action on a missing object."""
     said = _OF_NOTHING.get(action_of(found))
     if said is not None and call.world.does(NOT_THERE):
         raise Refusal(said[0], *said[1]) from missing
 
 
 def note_ended(call: Call, found: Route, refused: Optional[Refusal]) -> None:
-    """Let the job that a request named end as the engine ends it."""
+    """End the job that a request named, as the engine does."""
     world, action = call.world, action_of(found)
     if not call.job_id or not action or action in NOT_MONITORED:
         return
@@ -221,7 +221,7 @@ def note_ended(call: Call, found: Route, refused: Optional[Refusal]) -> None:
 
 
 def end_callbacks(world: World) -> None:
-    """End the jobs whose action has come to its end since the last request."""
+    """End the jobs whose action has finished since the last request."""
     left = []
     for name, about in _waiting(world):
         if about and world.transitions.under_way(about):

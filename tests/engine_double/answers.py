@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a handler of the double answers with, and its form on the wire.
+"""Define the answers of the double's handlers, and write them as XML.
 
-The text is ovirtsdk4's own writer's; links, which it does not write, are put in after
-the start tag.
+ovirtsdk4's own writer makes the text; it writes no links, which are inserted after the
+start tag.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Refusal(Exception):
 
 
 class Unknown(Refusal):
-    """A body or a query word names what there is not: 404, but with a fault.
+    """A body or a query parameter names a missing object: 404, but with a fault.
 
     The object of the address itself is ``Missing``.
     """
@@ -60,7 +60,7 @@ class Missing(Exception):
 
 
 class Mistake(Exception):
-    """The client sent what this engine does not know: the test has to fail."""
+    """The client sent what this engine does not know: the test must fail."""
 
 
 def fault(status: int, *messages: str, reason: str = _FAILED) -> Answer:
@@ -73,13 +73,13 @@ def fault(status: int, *messages: str, reason: str = _FAILED) -> Answer:
 
 
 def done(job: str = "") -> Answer:
-    """The reply of an action that was carried out, as the ``job`` with this id."""
+    """Return the reply of an action that was carried out; ``job`` is an id."""
     shown = f'<job href="{API}/jobs/{job}" id="{job}"/>' if job else ""
     return Answer(200, _document(f"<action>{shown}<status>complete</status></action>"))
 
 
 def in_action(refused: Answer) -> Answer:
-    """The fault of ``refused`` as the answer of an action, if the engine began it."""
+    """Return the fault of ``refused`` as the answer of an action that has begun."""
     text = refused.body.decode()
     if _FAILED not in text or "<fault>" not in text:
         return refused

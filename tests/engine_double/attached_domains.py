@@ -52,7 +52,7 @@ NO_WORDS = behaviour(
 TWICE = behaviour(
     "ATTACH-11",
     "Attaching lets each host mount the domain twice, first for itself and then for "
-    "the activation: a host that cannot is told of twice.",
+    "the activation: a host that cannot is reported twice.",
     f"{_ATTACH}:135",
     f"{_ACTIVATE}:113",
 )
@@ -95,7 +95,7 @@ def list_attached(call: Call) -> Answer:
 
 @followed("datacenters", "storage_domains")
 def attached_to(world: World, data_center: SimDataCenter) -> list[types.StorageDomain]:
-    """The domains of a data center as it sees them, with their statuses."""
+    """Return the domains of a data center, with their statuses there."""
     return _shown(world, world.domains_of(data_center.id), data_center.id)
 
 
@@ -158,7 +158,7 @@ def attach(call: Call) -> Answer:
 
 
 def _no_host(world: World, failures: dict[str, MountFailure]) -> Refusal:
-    """What is said where every host failed; VDSM's words are in the events only."""
+    """Return the refusal if every host failed; VDSM's message is only in the events."""
     if world.does(NO_WORDS):
         return Failure(400)
     return Failure(400, *(failure.text for failure in failures.values()))

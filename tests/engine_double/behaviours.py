@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the double does as the engine does, each with the engine's class and line.
+"""Register the behaviours of the engine that the double has, with class and line.
 
     REFUSED = behaviour(
         "JOB-01", "JobId is refused for actions that are not monitored",
@@ -9,9 +9,9 @@
     if world.does(REFUSED) and call.job_id: raise Refusal(400, ...)
 
 docs/engine-double.md is made from this table. A test marked ``engine_does("JOB-01")``
-runs twice: as it is, and with a world that does not do JOB-01, where it has to fail.
-So each behaviour has a test that fails when the double is made kinder. Sources are of
-ovirt-engine 4.5.7, below the folders that ``ROOTS`` names.
+runs twice: with the double as it is, and with one that lacks JOB-01, where the test
+must fail. So each behaviour has a test that fails if the double loses it. Sources are
+from ovirt-engine 4.5.7, below the folders that ``ROOTS`` names.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Behaviour:
 
 BEHAVIOURS: dict[str, Behaviour] = {}
 
-# Ids of what no world that is made from now on does: of tests that show what a kinder
-# engine would hide.
+# Ids of behaviours that new worlds do not have: for tests which show that a kinder
+# engine would hide a mistake.
 left_out: set[str] = set()
 
 
 def behaviour(id: str, says: str, *sources: str) -> Behaviour:
-    """Enter a behaviour; raises ValueError for an id twice, or without a source."""
+    """Register a behaviour; raises ValueError for a duplicate id or no source."""
     if id in BEHAVIOURS or not sources:
         raise ValueError(f"{id} is in the table already, or has no source")
     made = BEHAVIOURS[id] = Behaviour(id, says, sources)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the engine checks of the bonds in a setupnetworks call."""
+"""Check the bonds in a setupnetworks call, as the engine does."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ IN_USE = behaviour(
 )
 MODE_FOR_VMS = behaviour(
     "NET-46",
-    "A network for virtual machines wants a bond of mode 1 to 4: 400.",
+    "A network for virtual machines requires a bond of mode 1 to 4: 400.",
     f"{_VALIDATOR}:179-222",
     "common/businessentities/network/BondMode.java:1-90",
 )
@@ -62,7 +62,7 @@ def check_new(
     nics: Sequence[SimNic],
     attachments: Sequence[SimAttachment],
 ) -> None:
-    """New and changed bonds; ``attachments`` are all as they are to be."""
+    """Check new and changed bonds; ``attachments`` are all those after the call."""
     used = Counter(port for bond in made for port in bond.ports)
     for bond in made:
         if not bond.bond_mode:
@@ -124,7 +124,7 @@ def removed(
     nics: Sequence[SimNic],
     attachments: Sequence[SimAttachment],
 ) -> list[SimNic]:
-    """The bonds that a call removes, by their ids or names."""
+    """Return the bonds that a call removes, by their ids or names."""
     gone = []
     for sent in action.removed_bonds or []:
         found = next((n for n in nics if n.id == sent.id or n.name == sent.name), None)
@@ -144,7 +144,7 @@ def removed(
 def check_modes(
     world: World, nics: Sequence[SimNic], attachments: Sequence[SimAttachment]
 ) -> None:
-    """The modes of bonds that carry networks for virtual machines."""
+    """Check the modes of bonds with networks for virtual machines."""
     modes = {nic.id: nic.bond_mode or "4" for nic in nics if nic.ports}
     for one in attachments:
         network = world.networks[one.network]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The networks of a cluster: which are required, and which have a role."""
+"""Serve the networks of a cluster: required ones, and those with a role."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MANAGEMENT_STAYS = behaviour(
 )
 REQUIRED = behaviour(
     "NET-11",
-    "A network that is put into a cluster is required, unless that is said.",
+    "A network that is added to a cluster is required, unless the request says no.",
     "common/businessentities/network/NetworkCluster.java:27-29",
 )
 ONCE = behaviour(
@@ -80,7 +80,7 @@ _ONE_EACH = ("display", "migration", "default_route")
 
 @followed("clusters", "networks")
 def networks_of(world: World, cluster: SimCluster) -> list[types.Network]:
-    """The cluster's networks as the API shows them below the cluster."""
+    """Return the cluster's networks as the API shows them below the cluster."""
     return [_shown(world, cluster, row) for row in cluster.networks.values()]
 
 
@@ -167,9 +167,9 @@ def detach(call: Call) -> Any:
 
 
 def take_out(world: World, cluster: SimCluster, network: str) -> None:
-    """A network leaves a cluster: its roles go to the management network.
+    """Remove a network from a cluster: its roles go to the management network.
 
-    What hosts have of it stays on them, unknown to the engine from now on.
+    Hosts keep the network, which is unmanaged from now on.
     """
     row = cluster.networks.pop(network)
     if world.does(ONE_FOR_EACH_ROLE):
@@ -202,7 +202,7 @@ def _manage(host: SimHost, network: SimNetwork) -> None:
 
 
 def _roles(row: SimClusterNetwork, sent: Any) -> set[str]:
-    """The roles that a row is to have."""
+    """Return the roles after the request."""
     words = set(row.usages)
     if sent.display is not None:
         words = words | {"display"} if sent.display else words - {"display"}

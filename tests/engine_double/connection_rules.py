@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine's rules for a row of storage connections, and adding one."""
+"""Check storage connections by the engine's rules, and add them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine_double.world import SimConnection, World, new_id
 _ROW = "bll/storage/connection"
 MOUNT_POINT = behaviour(
     "CONN-01",
-    "An NFS row wants SERVER:/PATH, without spaces, and IPv6 in brackets: 400.",
+    "An NFS row requires SERVER:/PATH, without spaces, and IPv6 in brackets: 400.",
     f"{_ROW}/ConnectStorageToVdsCommand.java:106-108",
     "common/validation/NfsMountPointConstraint.java:17-42",
 )
@@ -48,7 +48,7 @@ KNOWN_EXPORT = behaviour(
 )
 HOST_UP = behaviour(
     "CONN-06",
-    "A row that is added with a host wants that host Up, and that is looked at last: "
+    "A row that is added with a host requires that host Up, and that is checked last: "
     "409.",
     f"{_ROW}/AddStorageServerConnectionCommand.java:95-105",
 )
@@ -93,7 +93,7 @@ FIELDS = (
 _OF_NFS = ("nfs_version", "nfs_timeo", "nfs_retrans", "mount_options")
 _LABEL = r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)"
 _SERVER = re.compile(rf"(?:{_LABEL}|(?:{_LABEL}\.)+[A-Za-z0-9]{{2,63}})\Z")
-# Leading zeros are none of its business.
+# It does not check leading zeros.
 _BYTE = "(?:25[0-5]|2[0-4][0-9]|[01][0-9][0-9]|[0-9]?[0-9])"
 _IPV4 = re.compile(rf"(?:{_BYTE}\.){{3}}{_BYTE}\Z")
 # The last part begins with no dot, and no part of it may be empty at the end.
@@ -101,8 +101,8 @@ _PATH = re.compile(r"/(?:(?:.*?[/\\])?[^./|^\\]+(?:\.[^\\]*)?/?)?\Z")
 
 
 def check(world: World, connection: SimConnection) -> None:
-    """Hold a row against the engine's rules; raises Refusal (400)."""
-    # Bean validation, which comes before the command's own.
+    """Check a row by the engine's rules; raises Refusal (400)."""
+    # Bean validation comes before the checks of the command.
     if world.does(NUMBERS):
         timeo, retrans = connection.nfs_timeo, connection.nfs_retrans
         if timeo is not None and not 1 <= timeo <= 6000:
@@ -129,7 +129,7 @@ def _is_mount_point(export: str) -> bool:
         return False
     if export.startswith("["):
         server, _, path = export[1:].partition("]:")
-        # None that ends as an IPv4 address.
+        # It accepts none that ends like an IPv4 address.
         numbers = _is_ipv6(server) and "." not in server
         return numbers and bool(_PATH.match(path))
     server, _, path = export.partition(":")
@@ -145,14 +145,14 @@ def _is_ipv6(text: str) -> bool:
 
 
 def check_fits(world: World, connection: SimConnection) -> None:
-    """What no rule above the data base looks at; raises Refusal (400)."""
+    """Check what only the database limits; raises Refusal (400)."""
     options, export = connection.mount_options or "", connection.export
     if world.does(LONGEST) and (len(options) > 500 or len(export) > 250):
         raise Refusal(400, "Internal Engine Error")
 
 
 def _keys(options: str) -> list[str]:
-    # As Java splits: what is empty at the end is no part.
+    # Java's split drops empty parts at the end.
     parts = [item.rstrip("=").split("=") for item in options.split(",")]
     return [part[0].strip().lower() for part in parts if len(part) <= 2]
 
@@ -171,7 +171,7 @@ def check_new_export(world: World, connection: SimConnection) -> None:
 
 
 def host_named(world: World, named: Any) -> SimHost:
-    """The host that a body names by id or by name; raises Unknown."""
+    """Return the host that a body names by id or by name; raises Unknown."""
     for host in world.hosts.values():
         if named.id == host.id or (named.id is None and named.name == host.name):
             return host
@@ -179,7 +179,7 @@ def host_named(world: World, named: Any) -> SimHost:
 
 
 def no_such_host(world: World, named: str) -> Exception:
-    """What a request gets that names a host which there is not."""
+    """Return the answer to a request that names a missing host."""
     return Unknown(named) if world.does(NO_SUCH_HOST) else Missing(named)
 
 
@@ -189,7 +189,7 @@ def add(
     host: Optional[SimHost],
     correlation_id: Optional[str],
 ) -> SimConnection:
-    """Check and keep a new row; with ``host``, which must be Up, mount it there."""
+    """Check and store a new row; with ``host``, which must be Up, mount it there."""
     check(world, connection)
     check_new_export(world, connection)
     if host is not None and host.status != "up" and world.does(HOST_UP):
@@ -209,7 +209,7 @@ def add(
 
 
 def from_body(body: Any, name: str = "") -> SimConnection:
-    """A row from a StorageConnection or HostStorage."""
+    """Return the row of a StorageConnection or HostStorage."""
     kind = body.type.value
     found = SimConnection(name or new_id(), kind, body.address or "", body.path or "")
     for field in _OF_NFS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Storage connections: rows of mount options, and the rules for changing them."""
+"""Serve storage connections: rows with mount options, and the rules for changes."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ EDITABLE = behaviour(
 )
 ROW_ONLY = behaviour(
     "CONN-12",
-    "A change without a host changes the row only: no host is told, and the domain "
-    "keeps its status.",
+    "A change without a host changes only the row: no host is informed, and the "
+    "domain keeps its status.",
     f"{_UPDATE}:219-224",
     f"{_UPDATE}:242-254",
 )
@@ -69,7 +69,7 @@ CHANGED_ANYWAY = behaviour(
 )
 TAKEN_AWAY = behaviour(
     "CONN-15",
-    "A change with a host takes the mount away from it again, be it the live one.",
+    "A change with a host unmounts the export there again, even a live mount.",
     f"{_UPDATE}:249-251",
     f"{_UPDATE}:316-327",
 )
@@ -180,7 +180,7 @@ def update_connection(call: Call) -> types.StorageConnection:
 
 
 def _merged(row: SimConnection, call: Call) -> SimConnection:
-    """The row with what the body says."""
+    """Return the row with the changes of the body."""
     body, sent = call.body, call.sent
     new = dataclasses.replace(row)
     if "type" in sent:
@@ -213,7 +213,7 @@ def _try_on_host(
     domain: SimDomain,
     correlation_id: Optional[str],
 ) -> bool:
-    """Mount it there and take it away again; gives whether it could be mounted."""
+    """Mount it on the host and unmount it; return whether the mount succeeded."""
     failure = connect(world, host, new)
     if failure:
         report_failure(world, host, new, failure, domain, correlation_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""/api itself, data centers and clusters, as far as reading goes, and cluster PUT."""
+"""Serve /api, data centers and clusters: reads, and PUT of a cluster."""
 
 from __future__ import annotations
 

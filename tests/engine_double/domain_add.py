@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""POST /storagedomains: a domain is made, or one that lies there is imported."""
+"""Handle POST /storagedomains: make a domain, or import one that the export holds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPLETE = behaviour(
 )
 ROW_IN_USE = behaviour(
     "DOMAIN-22",
-    "A row that has a domain takes no second one: 409.",
+    "A row that has a domain accepts no second one: 409.",
     f"{_DOMAIN}/AddStorageDomainCommon.java:35-58",
 )
 NAME = behaviour(
@@ -72,7 +72,7 @@ WORDLESS = behaviour(
 )
 IMPORTED = behaviour(
     "DOMAIN-26",
-    "An add becomes an import, without a word, where the host has mounted the export "
+    "An add silently becomes an import if the host has mounted the export "
     "and a domain lies there that the engine does not know.",
     f"{_REST}:97-109",
     f"{_DOMAIN}/GetExistingStorageDomainListQuery.java:35-70",
@@ -189,10 +189,10 @@ def _incomplete(*missing: str) -> Refusal:
 
 
 def _check_add(call: Call, row: SimConnection, host: SimHost) -> Optional[str]:
-    """What is refused beforehand; gives the id of the domain to import, if any."""
+    """Check the request; return the id of the domain to import, if any."""
     world, body = call.world, call.body
     there = world.export(row.export).domain
-    # The engine looks for domains on what the host has mounted by now.
+    # The engine searches for domains on the mounts that the host has now.
     seen = row.export in host.mounts or not world.does(NOT_EMPTY)
     existing = there if there and seen and there not in world.domains else None
     if existing and not world.does(IMPORTED):

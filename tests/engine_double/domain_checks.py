@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""For what the engine refuses to attach, detach, activate or deactivate a domain."""
+"""Refuse to attach, detach, activate or deactivate a domain, as the engine does."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def check_deactivation(world: World, domain: SimDomain) -> None:
 def _tasks(
     world: World, domain: SimDomain, others: list[SimDomain]
 ) -> Optional[list[str]]:
-    # Without an SPM nobody knows of tasks.
+    # Without an SPM, tasks are unknown.
     if world.spm_of(domain.data_center) is None or domain.type == "iso":
         return None
     tasks = list(domain.tasks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The disks of a storage domain: what marks the hosted engine's, whatever its name."""
+"""Serve the disks of a storage domain, by which the hosted engine's is recognized."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def list_disks(call: Call) -> Answer:
 
 @followed("storagedomains", "disks")
 def disks_of(world: World, found: SimDomain) -> list[types.Disk]:
-    """Raise Refusal as the engine does where there is no link to follow."""
+    """Return the disks; raise Refusal as the engine does if it has no such link."""
     if found.type in WITHOUT_DISKS and world.does(NO_LINK):
         raise Refusal(500, "Problem fetching 'disks' from StorageDomain")
     return _disks(world, found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a domain's status goes on, and what becomes of the hosts on the way.
+"""Move domains to their next status, with the effects on hosts.
 
 Each behaviour below names its source in the engine.
 """
@@ -71,7 +71,7 @@ NO_ID = behaviour(
 UNKNOWN = behaviour(
     "ATTACH-09",
     "When the engine restarts during the OVF update, the domain is unknown, with event "
-    "1009, until its hosts have told of it.",
+    "1009, until its hosts have reported it.",
     f"{_WITH_UPDATE}:81",
     f"{_WITH_UPDATE}:171-174",
 )
@@ -117,7 +117,7 @@ def connect_up_hosts(
     data_center: Optional[str],
     correlation_id: Optional[str],
 ) -> dict[str, MountFailure]:
-    """Mount on every Up host; gives the failures by host id."""
+    """Mount on every Up host; return the failures by host id."""
     failures = {}
     for host in world.hosts_of(data_center):
         if host.status == "up":
@@ -128,7 +128,7 @@ def connect_up_hosts(
 
 
 def show(world: World, domain: SimDomain, status: str) -> None:
-    """Show ``status`` to others, while whoever asked for it waits for the answer."""
+    """Show ``status`` to other clients while the client of the request waits."""
     world.transitions.stop(domain.id)
     domain.status = status
     if world.does(SYNCHRONOUS):
@@ -143,7 +143,7 @@ def end_activation(
     *,
     at_once: bool,
 ) -> None:
-    """Make it active; of a master, the hosts of ``failures`` go down with it."""
+    """Make it active; for a master, hosts with ``failures`` go non-operational."""
 
     def active() -> None:
         domain.status = "active"
@@ -174,8 +174,8 @@ def _goes_down(
 
 
 def monitoring_times_out(world: World) -> None:
-    """What the engine does StorageDomainFailureTimeoutInMinutes after a host that is
-    up began not to see a domain.
+    """Do what the engine does StorageDomainFailureTimeoutInMinutes after a host that is
+    up has lost a domain.
     """
     if not world.does(MONITORED):
         return
@@ -198,7 +198,7 @@ def monitoring_times_out(world: World) -> None:
 def begin_deactivation(
     world: World, domain: SimDomain, forced: bool, correlation_id: Optional[str]
 ) -> None:
-    """Locked for the OVF update, then until no host uses it, then maintenance."""
+    """Lock it for the OVF update and until no host uses it, then maintenance."""
     previous = domain.status
     others = [d for d in world.domains_of(domain.data_center) if d is not domain]
     domain.status = "locked"
@@ -244,7 +244,7 @@ def begin_deactivation(
 
 
 def lose_ovf_updates(world: World) -> None:
-    """The engine restarts: event 1009 for what was being deactivated."""
+    """Record event 1009 for domains that were being deactivated at a restart."""
     for domain in world.domains.values():
         if domain.ovf_update_runs:
             domain.ovf_update_runs = False
@@ -254,7 +254,7 @@ def lose_ovf_updates(world: World) -> None:
 
 
 def _shown_as_unknown(world: World, domain: SimDomain) -> None:
-    """Until its hosts have told of the domain, which makes it active."""
+    """Wait until its hosts have reported the domain, which makes it active."""
 
     def seen() -> None:
         domain.status = "active"

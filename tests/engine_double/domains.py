@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""/storagedomains: domains as such, without a status, and removing them.
+"""Serve /storagedomains: domains without a status, and their removal.
 
-Beside it the virtual machines, which may be in a domain's way.
+The virtual machines, which may prevent that, are here too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LIST = ("search", "max", "case_sensitive", "filter")
 _DOMAIN = "bll/storage/domain"
 REMOVAL_HOST = behaviour(
     "DOMAIN-31",
-    "The removal of a domain wants a host, and that Up: 400 without one, 409.",
+    "The removal of a domain requires a host, and that Up: 400 without one, 409.",
     "restapi/resource/BackendStorageDomainResource.java:134-139",
     f"{_DOMAIN}/RemoveStorageDomainCommand.java:124-138",
 )
@@ -157,7 +157,7 @@ def _format(
 
 
 def vm_view(world: World, name: str) -> types.Vm:
-    """A running VM; the world knows it by its name."""
+    """Return a running VM, which has only a name in the world."""
     found = new_id(f"vm {name}")
     view = types.Vm(id=found, name=name, status=types.VmStatus.UP)
     affinity = types.VmAffinity.MIGRATABLE

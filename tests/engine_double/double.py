@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double itself: a server, what it has seen, and what tests do to it."""
+"""Run the double of the engine: a server, its record of requests, and its faults."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ HEADER_FIRST = behaviour(
 )
 NO_BODY = behaviour(
     "REST-03",
-    "What there is not is answered with 404 and no body.",
+    "A missing object is answered with 404 and no body.",
     "restapi/resource/BaseBackendResource.java:234-236",
 )
 UNAUTHORIZED_PAGE = behaviour(
@@ -77,14 +77,14 @@ REMOVED = behaviour(
     "What is removed is answered with an action whose status is complete.",
     "restapi/resource/BackendResource.java:178-194",
 )
-# Actions that are carried out by performAction, which knows no action to put it in.
+# Actions of performAction, which returns no action element.
 _BARE = ("setupnetworks",)
 _NOT_IN_CORRELATION = re.compile("[^0-9A-Za-z_-]")
 
 
 @dataclass(frozen=True)
 class SeenRequest:
-    """An API call; ``path`` is below the API's address, ``body`` as it was sent."""
+    """A request; ``path`` is below the API's address, ``body`` is as it was sent."""
 
     method: str
     path: str
@@ -100,9 +100,9 @@ class SeenRequest:
 class EngineDouble:
     """The REST API of an engine over ``world``; a context manager.
 
-    ``latency_s``: each API call takes so much longer. ``strict_errors`` has what a
-    client sent that there is not; the client gets a 500 for it, and a test has to hold
-    the list to be empty. ``on_change`` is called with each SeenRequest that changes
+    ``latency_s`` is added to each request. ``strict_errors`` has the parts of requests
+    that the engine does not know; the client gets a 500 for them, and a test must check
+    that the list is empty. ``on_change`` is called with each SeenRequest that changes
     something, after it was carried out and before it is answered.
     """
 
@@ -124,7 +124,7 @@ class EngineDouble:
             target=self._server.serve_forever, args=(0.005,), daemon=True
         )
 
-    # -- what tests do
+    # -- for tests
 
     @property
     def url(self) -> str:
@@ -133,15 +133,15 @@ class EngineDouble:
     def fail_next(
         self, method: str, path: str, what: AnyFault, times: int = 1, after: int = 0
     ) -> None:
-        """Let ``what`` happen to the next ``times`` requests, but for ``after``.
+        """Let ``what`` happen to the next ``times`` requests after ``after`` others.
 
-        ``path`` is a regular expression that is looked for in the path; ``method``
-        ``*`` is any.
+        ``path`` is a regular expression to search in the path; the ``method`` ``*`` is
+        any.
         """
         self.traps.set(method, path, what, times, after)
 
     def restart(self, down_for_requests: int = 3) -> None:
-        """Restart the engine: so many answers are HTML 503, and sessions are lost."""
+        """Restart the engine: sessions are lost, and the next answers are HTML 503."""
         with self.world.lock:
             self._down_for = down_for_requests
             self.sso.tokens.clear()
@@ -153,7 +153,7 @@ class EngineDouble:
         self.sso.tokens.clear()
 
     def changes(self) -> list[SeenRequest]:
-        """The requests that were meant to change something, in order."""
+        """Return the requests that change something, in order."""
         return [seen for seen in self.requests if seen.changes]
 
     def __enter__(self) -> EngineDouble:
@@ -175,7 +175,7 @@ class EngineDouble:
         self._server.server_close()
         self._thread.join()
 
-    # -- what clients get
+    # -- for clients
 
     def _serve(
         self, method: str, target: str, headers: Mapping[str, str], raw: bytes

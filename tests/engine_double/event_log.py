@@ -56,7 +56,7 @@ class EventLog:
         origin: str = ENGINE,
         custom_id: int = -1,
     ) -> SimEvent:
-        """Write an event down, with the next id and a time of its own."""
+        """Record an event, with the next id and a time of its own."""
         age = datetime.timedelta(seconds=self.seconds + len(self.events))
         event = SimEvent(
             self.next_id,
@@ -72,7 +72,7 @@ class EventLog:
             origin,
             custom_id,
         )
-        # Others write to the log too: ids of a client's calls are not consecutive.
+        # Other clients write to the log too: the ids of one client are not consecutive.
         self.next_id += 3
         self.events.append(event)
         return event

@@ -23,7 +23,7 @@ from engine_double.world import World
 _ADD = "bll/AddExternalEventCommand.java"
 ALL_WORDS = behaviour(
     "EVENT-01",
-    "An event of a client wants origin, severity, custom_id and description.",
+    "An event of a client requires origin, severity, custom_id and description.",
     "restapi/resource/BackendEventsResource.java:62-69",
 )
 OWN_ORIGIN = behaviour(
@@ -167,7 +167,7 @@ def _set_external_statuses(world: World, sent: types.Event) -> None:
 def _drops(
     world: World, severity: str, sent: types.Event, about: dict[str, Optional[str]]
 ) -> bool:
-    """Whether an event like this one was taken a moment ago."""
+    """Whether an equal event was accepted a moment ago."""
     if sent.flood_rate != 0 or not world.does(FLOODED):
         return False
     until: dict[Any, float] = world.more.setdefault("flooded", {})
@@ -180,7 +180,7 @@ def _drops(
 
 
 def _about(objects: Any, sent: Any) -> Optional[str]:
-    """The id that an event is about; one that there is not is refused."""
+    """Return the id of the event's object; refuse a missing object."""
     if sent is None:
         return None
     name: Optional[str] = sent.id

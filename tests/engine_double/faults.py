@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Faults that a test lets happen to chosen requests.
+"""Make chosen requests of a test fail.
 
     double.fail_next("POST", "/hosts/.*/activate", DropConnection(applied=True))
 
-What the SDK makes of each is tried in tests/engine/api/test_session.py.
+tests/engine/api/test_session.py has the SDK's reaction to each fault.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ UNAUTHORIZED = (
 
 
 class Fault:
-    """What becomes of a request. ``applied``: after the engine has carried it out."""
+    """The fault of one request. ``applied``: the engine has carried the request out."""
 
     applied = False
 
     def answer(self) -> Optional[Answer]:
-        """What the client gets in place of the answer; None: no answer at all."""
+        """Return the answer that the client gets instead; None: no answer."""
         raise NotImplementedError
 
 
@@ -39,7 +39,7 @@ class Fault:
 class Conflict(Fault):
     """409 with a message."""
 
-    message: str = "Cannot do that now. Something else is going on."
+    message: str = "Cannot do that now. Another operation is running."
 
     def answer(self) -> Optional[Answer]:
         return fault(409, self.message)
@@ -60,7 +60,7 @@ class Locked(Fault):
 
 @dataclass(frozen=True)
 class Status(Fault):
-    """Any HTTP status, with a fault, or as a page in HTML, or with nothing."""
+    """Any HTTP status, with a fault, an HTML page, or an empty body."""
 
     code: int = 500
     message: str = "Internal Engine Error"
@@ -109,7 +109,7 @@ class DropConnection(Fault):
 
 @dataclass(frozen=True)
 class AnswerLost(DropConnection):
-    """The engine does it, and its answer does not arrive."""
+    """The engine carries out the request, and its answer is lost."""
 
     applied: bool = True
 
@@ -152,7 +152,7 @@ class Trap:
 
 @dataclass
 class Traps:
-    """All faults that are still to happen, in the order they were set."""
+    """All pending faults, in the order in which they were set."""
 
     traps: list[Trap] = field(default_factory=list)
 
@@ -173,5 +173,5 @@ class Traps:
         return None
 
     def left(self) -> list[str]:
-        """The faults that did not happen (enough): method and path."""
+        """Return the faults that did not happen (often enough): method, path."""
         return [f"{t.method} {t.path.pattern}" for t in self.traps if t.times]

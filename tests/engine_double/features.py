@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The additional features of clusters, with the defects that REST has there.
+"""Serve the additional features of clusters, with the defects of REST.
 
-They are registered by SQL only, one row a cluster level.
+They are registered by SQL only, one row per cluster level.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SimFeature:
 
 
 def register(world: World, name: str, *versions: str) -> list[SimFeature]:
-    """Enter a feature for these levels, as the SQL of an admin does."""
+    """Register a feature for these levels, as the SQL of an admin does."""
     new = [SimFeature(new_id(f"{name} {v}"), name, v) for v in versions]
     registered(world).update({one.id: one for one in new})
     return new
@@ -97,7 +97,7 @@ def enabled_of(world: World, cluster: SimCluster) -> list[types.ClusterFeature]:
 
 
 def wipe(world: World, cluster: SimCluster, *kept: str) -> None:
-    """What any update of a cluster by REST does to its features.
+    """Change a cluster's features as any update by REST does.
 
     ``kept`` are the ids that the call brings.
     """
@@ -114,13 +114,13 @@ def missing_features(world: World, host: SimHost) -> list[str]:
 
 
 def take_over(world: World, host: SimHost) -> None:
-    """What is kept of a host's features when its capabilities are read."""
+    """Store a host's features as the engine does when it reads the capabilities."""
     if host.status != "up" or not world.does(NOT_WHILE_UP):
         host.features = set(host.reported_features)
 
 
 def comply(world: World, host: SimHost, correlation_id: Optional[str]) -> str:
-    """Hold a host that comes up to its cluster's features; gives what it lacks."""
+    """Check a host that comes up for its cluster's features; return what is missing."""
     missing = missing_features(world, host) if world.does(HELD_TO) else []
     for name in missing[:1]:
         cluster = world.clusters[host.cluster].name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""VDSM's hooks on a host, as the engine knows them since the last refresh."""
+"""Serve VDSM's hooks on a host, as of the last refresh of its capabilities."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reinstalling a host, with the defaults that surprise.
+"""Reinstall a host, with the engine's surprising defaults.
 
 ``host.more["install_tasks"]`` are the tasks that are shown as events;
-``host.more["install_fails"]`` is the sentence for which the installation fails.
+``host.more["install_fails"]`` is the message with which the installation fails.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _REST = "restapi/resource/BackendHostResource.java"
 _INSTALL = "bll/hostdeploy/InstallVdsInternalCommand.java"
 STATUS = behaviour(
     "HOST-23",
-    "A host is installed anew only while it is Maintenance, NonOperational, "
+    "A host is reinstalled only while it is Maintenance, NonOperational, "
     "InstallFailed or InstallingOS: 409.",
     f"{_VALIDATOR}:79-86",
 )
 PASSWORD = behaviour(
     "HOST-24",
-    "An installation wants root's password, unless it says that it goes by the "
+    "An installation requires root's password, unless it says that it goes by the "
     "engine's key: 400.",
     f"{_VALIDATOR}:88-94",
     "common/action/VdsOperationActionParameters.java:79",

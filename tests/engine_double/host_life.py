@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How a host comes up: by activation, by the engine's autorecovery, and after a reboot.
+"""Bring hosts up: by activation, by the engine's autorecovery, and after a reboot.
 
 The engine shows a host as up, and only then connects its storage: HostMonitoring.java
 and InitVdsOnUpCommand.java.
@@ -66,11 +66,11 @@ NOTHING = behaviour(
     "bll/InitVdsOnUpCommand.java:294-299",
 )
 
-# What a host that comes up is held to, with (world, host, correlation id): gives the
-# sentence for which it becomes non_operational, or "". Networks and features enter
-# theirs.
+# Requirements for a host that comes up, called with (world, host, correlation id): each
+# returns the reason why the host becomes non_operational, or "". Networks and features
+# add theirs.
 ON_UP: list[Callable[[World, SimHost, Optional[str]], str]] = []
-# Called when a host lost what was not saved.
+# Called when a host has lost its uncommitted settings.
 ON_REBOOT: list[Callable[[World, SimHost], None]] = []
 
 
@@ -116,7 +116,7 @@ def _coming_up(
 
 
 def connect_storage(world: World, host: SimHost) -> None:
-    """End what the engine does when a host is up; nothing where that has ended."""
+    """Finish the engine's work for a host that is up, unless it is finished."""
     if not host.connecting:
         return
     host.connecting = False
@@ -161,7 +161,7 @@ def _storage_missing(
 def set_non_operational(
     world: World, host: SimHost, names: str, about: dict[str, Any]
 ) -> None:
-    """A host that does not see the domains with these names: event 522."""
+    """Make a host non-operational that does not see these domains: event 522."""
     host.status = "non_operational"
     host.connecting = False
     world.transitions.stop(host.id)
@@ -176,13 +176,13 @@ def set_non_operational(
 
 
 def end_storage_work(world: World, host: SimHost) -> None:
-    """Let the engine end what it is connecting or disconnecting: it holds a lock."""
+    """Let the engine finish connecting or disconnecting, during which it has a lock."""
     connect_storage(world, host)
     disconnect_storage(world, host)
 
 
 def disconnect_storage(world: World, host: SimHost) -> None:
-    """End what the engine does when a host is in maintenance."""
+    """Finish the engine's work for a host in maintenance."""
     if host.disconnecting and host.status == "maintenance":
         world.transitions.stop(host.id)
         disconnect_all(world, host)
@@ -190,7 +190,7 @@ def disconnect_storage(world: World, host: SimHost) -> None:
 
 
 def complies(world: World, host: SimHost, correlation_id: Optional[str]) -> bool:
-    """Hold a host to what its cluster wants; False: it is non_operational now."""
+    """Check the requirements of its cluster; False: the host is non_operational now."""
     for check in ON_UP:
         if check(world, host, correlation_id):
             host.status = "non_operational"
@@ -200,7 +200,7 @@ def complies(world: World, host: SimHost, correlation_id: Optional[str]) -> bool
 
 
 def recover(world: World) -> None:
-    """Activate what is non_operational, as AutoRecoveryManager does time and again."""
+    """Activate what is non_operational, as AutoRecoveryManager does regularly."""
     with world.lock:
         for host in world.hosts.values():
             if host.status == "non_operational":
@@ -216,10 +216,10 @@ def _to_connect(world: World, host: SimHost) -> list[SimDomain]:
 
 
 def reboot(world: World, host: SimHost) -> None:
-    """The host restarts by itself: VMs, mounts and what was not saved are gone.
+    """Restart the host: VMs, mounts and uncommitted settings are lost.
 
     A host that was in maintenance comes back to it; another goes through
-    non_responsive to up, mounting everything anew.
+    non_responsive to up, and mounts everything again.
     """
     with world.lock:
         host.mounts.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The nics of the double's hosts and the networks on them, as the API shows them."""
+"""Serve the NICs of the double's hosts and the networks on them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ EXACT = behaviour(
 )
 BOTH_VERSIONS = behaviour(
     "NET-58",
-    "An attachment shows an assignment for IPv4 and one for IPv6, be it 'none' that "
-    "nobody asked for.",
+    "An attachment shows an assignment for IPv4 and one for IPv6, also the "
+    "method 'none' if none was requested.",
     "bll/network/host/IpConfigurationCompleter.java:14-34",
     "mapper/NetworkAttachmentMapper.java:191-209",
 )
@@ -69,7 +69,7 @@ Row = tuple[str, Optional[str], Optional[str]]
 
 @followed("hosts", "nics")
 def nics_of(world: World, host: SimHost) -> list[types.HostNic]:
-    """The host's nics, bonds and VLANs among them."""
+    """Return the host's NICs, including bonds and VLANs."""
     nics = [_nic(world, host, nic) for nic in host.nics]
     tagged = [
         _vlan_nic(world, host, one)
@@ -86,12 +86,12 @@ def nics_of(world: World, host: SimHost) -> list[types.HostNic]:
 
 @followed("hosts", "network_attachments")
 def attachments_of(world: World, host: SimHost) -> list[types.NetworkAttachment]:
-    """The networks on the host's nics, with their sync state."""
+    """Return the networks on the host's NICs, with their sync state."""
     return [_attachment(world, host, one) for one in host.attachments]
 
 
 def out_of_sync(world: World, host: SimHost) -> list[str]:
-    """The names of the networks whose configuration on the host differs."""
+    """Return the names of the networks that are out of sync on the host."""
     return [
         world.networks[one.network].name
         for one in host.attachments
@@ -104,7 +104,7 @@ def in_sync(world: World, host: SimHost, one: SimAttachment) -> bool:
 
 
 def compared(world: World, host: SimHost, one: SimAttachment) -> list[Row]:
-    """What the engine compares: (name, actual, expected)."""
+    """Return what the engine compares: (name, actual, expected)."""
     network, nic = world.networks[one.network], nic_by_id(host, one.nic)
     rows: list[Row] = [
         ("mtu", str(_actual_mtu(world, one, nic, network)), str(mtu_of(network))),
@@ -130,7 +130,7 @@ def compared(world: World, host: SimHost, one: SimAttachment) -> list[Row]:
 def assignments(
     world: World, one: SimAttachment
 ) -> list[tuple[str, Optional[str], Optional[str]]]:
-    """Those of an attachment as the engine completes them, IPv4 first."""
+    """Return an attachment's assignments as the engine completes them, IPv4 first."""
     if not world.does(BOTH_VERSIONS):
         return one.addresses
     v6 = [each for each in one.addresses if each[1] and ":" in each[1]]
@@ -146,7 +146,7 @@ def _actual_mtu(
 
 
 def mtu_of(network: SimNetwork) -> int:
-    """The MTU that a network wants on a host: 0 is the engine's DefaultMTU."""
+    """Return a network's MTU on a host: 0 is the engine's DefaultMTU."""
     return network.mtu or DEFAULT_MTU
 
 
@@ -180,7 +180,7 @@ def _rows(
 
 
 def _java(method: str) -> str:
-    """As Ipv4BootProtocol.java calls it."""
+    """Return the name in Ipv4BootProtocol.java."""
     return {"static": "STATIC_IP"}.get(method, method.upper())
 
 
@@ -245,7 +245,7 @@ def _custom(
 
 
 def _with_addresses(nic: SimNic, one: SimAttachment) -> SimNic:
-    """The netdev of a network with a VLAN, which has what was asked for."""
+    """Return the netdev of a network with a VLAN, with the requested addresses."""
     found = dataclasses.replace(nic, boot_protocol="none", boot_protocol_v6="none")
     found.address = found.netmask = found.address_v6 = found.netmask_v6 = None
     for method, address, netmask in one.addresses:
@@ -287,13 +287,13 @@ def _vlan_nic(world: World, host: SimHost, one: SimAttachment) -> types.HostNic:
 
 
 def _unmanaged(host: SimHost) -> dict[str, str]:
-    """The networks that the cluster does not have: the ids of their nics by name."""
+    """Return networks that the cluster does not have: the ids of their NICs by name."""
     found: dict[str, str] = host.more.get("unmanaged", {})
     return found
 
 
 def _vlan(world: World, name: str) -> Optional[int]:
-    """The tag of a network that is left on a host; none of one that is gone."""
+    """Return the tag of a network on a host; None if the network is gone."""
     return next((n.vlan for n in world.networks.values() if n.name == name), None)
 
 
@@ -415,7 +415,7 @@ def get_attachment(call: Call) -> Any:
 
 
 def clamp(host: SimHost, nic: str, mtu: int) -> None:
-    """The netdev can do less from now on, as after a change of the IPoIB mode."""
+    """Limit the netdev's MTU from now on, as a change of the IPoIB mode does."""
     found = host.nic(nic)
     if mtu < 68:
         raise Mistake(f"an MTU of {mtu} is none")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What VDSM and nmstate on a simulated host make of a network set-up.
+"""Carry out a network set-up on a simulated host, as VDSM and nmstate do.
 
-Their rules, which are not the engine's: an IPoIB nic takes no bridge, no VLAN tag, and
-no bond but active-backup; an MTU has to fit the device.
+Their rules are not the engine's: an IPoIB NIC supports no bridge, no VLAN tag, and only
+the bond mode active-backup; the device must support the MTU.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def apply(
     fresh: set[str],
     left: set[str],
 ) -> None:
-    """Bring ``nics`` to what the attachments want, or raise as VDSM would.
+    """Change ``nics`` as the attachments request, or raise as VDSM would.
 
     ``fresh`` are the ids of the attachments that the call is about, ``left`` of the
     nics that a network was taken from; everything else on the host stays as it is, also

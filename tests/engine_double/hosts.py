@@ -66,7 +66,7 @@ def get_host(call: Call) -> types.Host:
 
 
 def _time_passes(call: Call) -> None:
-    """Who looks at hosts sees SPM move, too."""
+    """Advance the move of SPM when hosts are read."""
     for centre in call.world.data_centers:
         call.world.transitions.shown(centre)
 

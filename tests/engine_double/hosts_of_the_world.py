@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A simulated host: what the engine knows of it, and what is really so on it."""
+"""Define a simulated host: the engine's data on it, and its real state."""
 
 from __future__ import annotations
 

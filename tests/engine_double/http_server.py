@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""HTTP/1.1 over loopback for the double: one thread a connection, kept open."""
+"""Serve HTTP/1.1 over loopback: one thread per connection, which is kept open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HttpServer(ThreadingHTTPServer):
     """Serves on a free port of 127.0.0.1, or on ``port``."""
 
     daemon_threads = True
-    # Clients open many connections at once.
+    # Clients open many connections at the same time.
     request_queue_size = 256
 
     def __init__(self, serve: Serve, port: int = 0) -> None:
@@ -28,14 +28,14 @@ class HttpServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def server_bind(self) -> None:
-        # Without HTTPServer's: it looks the machine's name up, which may take long.
+        # Not HTTPServer's: it looks up the machine's name, which may take long.
         self.allow_reuse_address = True
         ThreadingHTTPServer.__mro__[2].server_bind(self)  # type: ignore[attr-defined]
         name, self.server_port = self.server_address[:2]
         self.server_name = str(name)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep quiet: a client that goes away is a part of tests."""
+        """Print nothing: a client that disconnects is part of tests."""
 
     def cut_off(self) -> None:
         """Close all connections, so that no thread waits for another request."""

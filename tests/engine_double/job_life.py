@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Jobs and their steps: when they end, and who ends them.
+"""Begin and end jobs and their steps.
 
 ExecutionHandler.java, Job.java and job_sp.sql of ovirt-engine 4.5.7.
 """
@@ -84,7 +84,7 @@ class SimJob:
 
 
 def jobs_of(world: World) -> dict[str, SimJob]:
-    """All jobs, in the order in which they began."""
+    """Return all jobs, in the order in which they began."""
     found: dict[str, SimJob] = world.more.setdefault("jobs", {})
     return found
 
@@ -106,7 +106,7 @@ def begin_step(
     parent: Optional[str] = None,
     external: bool = True,
 ) -> SimStep:
-    """Add a step; a job that has ended takes it, too, and stays as it is."""
+    """Add a step; a job that has ended accepts it too, and stays as it is."""
     beside = [one for one in job.steps.values() if one.parent == parent]
     step = SimStep(new_id(), kind, description, len(beside), parent)
     step.start_time, step.external = world.time(), external
@@ -136,14 +136,14 @@ def end(world: World, job: SimJob, succeeded: bool, force: bool = False) -> None
 
 
 def delete_completed(world: World) -> None:
-    """What the engine does 10 to 20 minutes after a job has ended."""
+    """Delete ended jobs, as the engine does 10 to 20 minutes later."""
     for job in list(jobs_of(world).values()):
         if job.auto_cleared and job.status != STARTED and world.does(DELETED):
             del jobs_of(world)[job.id]
 
 
 def restart(world: World) -> None:
-    """What becomes of jobs when the engine starts."""
+    """End jobs as the engine does when it starts."""
     for job in jobs_of(world).values():
         if job.status != STARTED or not world.does(RESTART):
             continue

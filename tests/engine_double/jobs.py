@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""External jobs and their steps over REST: restapi/resource/BackendJobsResource.java,
+"""Serve external jobs and their steps: restapi/resource/BackendJobsResource.java,
 BackendJobResource.java, BackendStepsResource.java and BackendStepResource.java.
 """
 
@@ -48,7 +48,7 @@ CLEAR_LATER = behaviour(
 )
 DESCRIBED = behaviour(
     "JOB-10",
-    "A job wants a description; a step wants one, and a type.",
+    "A job requires a description; a step requires one, and a type.",
     "restapi/resource/BackendJobsResource.java:37-42",
     "restapi/resource/BackendStepsResource.java:38-46",
 )
@@ -68,7 +68,7 @@ _ONLY = "External steps can be added only to external jobs or steps."
 
 @route("GET", "/jobs", query=("search", "max", "case_sensitive"), follow=("steps",))
 def list_jobs(call: Call) -> Any:
-    """Jobs know one search word only."""
+    """List jobs, which support only one search key."""
     found = list(jobs_of(call.world).values())
     if not call.world.does(OLDEST_FIRST):
         found.reverse()
@@ -174,7 +174,7 @@ def _job(call: Call) -> SimJob:
 
 
 def _external(call: Call) -> Optional[SimJob]:
-    """The job of an action; that it is not there is 400, not 404."""
+    """Return the job of an action; a missing one is 400, not 404."""
     world, name = call.world, call.ids["job"]
     if call.job_id and world.does(OVERRIDES):
         name = call.job_id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host on its way to maintenance: its virtual machines, its storage, SPM.
+"""Move a host to maintenance: its virtual machines, its storage, SPM.
 
 MaintenanceNumberOfVdssCommand.java, MaintenanceVdsCommand.java and
 MigrateMultipleVmsCommand.java of ovirt-engine 4.5.7. What is refused beforehand is in
@@ -104,7 +104,7 @@ CONNECTS_FIRST = behaviour(
 def begin_maintenance(
     world: World, host: SimHost, reason: str, correlation_id: Optional[str]
 ) -> None:
-    """Deactivate ``host`` for a user; raises Refusal where the engine says no late."""
+    """Deactivate ``host`` for a user; raises Refusal if the engine refuses late."""
     about: dict[str, Any] = {"correlation_id": correlation_id, "host": host.id}
     if host.status in ("down", "non_responsive") and world.does(AT_ONCE):
         lose_spm(world, host)
@@ -151,7 +151,7 @@ def _record_done(
 
 
 def _send_away(world: World, host: SimHost, by_user: bool) -> Optional[Refusal]:
-    """Begin the migrations; gives what is said where some cannot even begin."""
+    """Begin the migrations; return the message if some cannot begin."""
     others = _others(world, host)
     unscheduled = [vm for vm in host.vms if vm in host.unscheduled_vms or not others]
     host.more["leaving"] = [vm for vm in host.vms if vm not in unscheduled]
@@ -169,7 +169,7 @@ def _send_away(world: World, host: SimHost, by_user: bool) -> Optional[Refusal]:
 
 
 def _others(world: World, host: SimHost) -> list[SimHost]:
-    """The hosts that could take its virtual machines."""
+    """Return the hosts that could run its virtual machines."""
     return [
         other
         for other in world.hosts.values()
@@ -178,7 +178,7 @@ def _others(world: World, host: SimHost) -> list[SimHost]:
 
 
 def _wait_empty(world: World, host: SimHost) -> None:
-    """Go on to maintenance when no virtual machine is left; else try again."""
+    """Enter maintenance when no virtual machine is left; else try again."""
 
     def migrated() -> None:
         connect_storage(world, host)
@@ -198,7 +198,7 @@ def _wait_empty(world: World, host: SimHost) -> None:
 
 
 def _migrate(world: World, host: SimHost) -> None:
-    """Let those go whose migration has begun, but for the stuck ones."""
+    """Let those leave whose migration has begun, except those that hang."""
     others = _others(world, host)
     for number, name in enumerate(host.more.pop("leaving", [])):
         if name not in host.vms:
@@ -218,7 +218,7 @@ def _migrate(world: World, host: SimHost) -> None:
 
 
 def _retry(world: World, host: SimHost) -> None:
-    """What the engine does by itself every HostPreparingForMaintenanceIdleTime."""
+    """Do what the engine does every HostPreparingForMaintenanceIdleTime."""
     about: dict[str, Any] = {"correlation_id": world.own_correlation_id()}
     staying = [vm for vm in host.vms if vm in (*host.pinned_vms, *host.manual_vms)]
     if staying and world.does(MANUAL):
@@ -239,7 +239,7 @@ def _retry(world: World, host: SimHost) -> None:
 
 def _in_maintenance(world: World, host: SimHost) -> None:
     host.status = "maintenance"
-    # Where the engine's SPM did not go first.
+    # If the engine's SPM did not move first.
     lose_spm(world, host)
     if not world.does(NO_LAST_EVENT):
         text = f"Host {host.name} was switched to Maintenance Mode."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""For what the engine refuses to bring a host to maintenance, in its order.
+"""Refuse to move a host to maintenance for the engine's reasons, in its order.
 
 MaintenanceNumberOfVdssCommand.java of ovirt-engine 4.5.7, validate.
 """
@@ -81,14 +81,14 @@ _MAINTAINABLE = (
     "maintenance",
 )
 _START = "Cannot switch Host to Maintenance mode."
-# As the engine: its longer messages have line breaks in them.
+# As in the engine, whose longer messages have line breaks.
 _RETRY = "\nwait for operation to complete and retry."
 
 
 def check_deactivation(
     world: World, host: SimHost, correlation_id: Optional[str]
 ) -> None:
-    """Raise Refusal where ``host`` cannot go to maintenance."""
+    """Raise Refusal if ``host`` cannot move to maintenance."""
     said = _against(world, host)
     if said:
         if world.does(TOLD):

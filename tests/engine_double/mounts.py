@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a simulated host does when the engine tells it to connect or disconnect.
+"""Connect and disconnect the storage of a simulated host.
 
-A host mounts by its own policy where the add-on and a policy that names the export
-are on it, otherwise by the engine's row, as stock VDSM does (the keys that
-lib/vdsm/storage/storageServer.py reads, 4.50.7, lines 1037-1056). What comes of it is
-the kernel's: NFS 4 mounts of one server with the same minor version share one
-connection, so that the first one's transport is that of all. Stock VDSM does not look;
-the add-on takes a mount back that breaks require-rdma.
+A host with the add-on and a policy that names the export mounts by that policy,
+otherwise by the engine's storage connection, as stock VDSM does (the keys that
+lib/vdsm/storage/storageServer.py reads, 4.50.7, lines 1037-1056). The kernel decides
+the result: NFS 4 mounts of one server with the same minor version share one connection,
+so that all have the transport of the first. Stock VDSM does not check that; the add-on
+unmounts what violates require-rdma.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HOST_FIRST = behaviour(
 TOGETHER = behaviour(
     "EVENT-24",
     "One event 188 names all domains that a host could not mount in one call, with "
-    "commas; a host that comes up is called for the master, and then for each kind.",
+    "commas; a host that comes up is asked for the master, and then for each kind.",
     f"{_CALL}:82-104",
     "bll/storage/pool/ConnectHostToStoragePoolServersCommand.java:90-98",
 )
@@ -62,7 +62,7 @@ REQUIRE_RDMA, PREFER_RDMA, TCP = "require-rdma", "prefer-rdma", "tcp"
 
 @dataclass(frozen=True)
 class MountFailure:
-    """VDSM's code and its words for it."""
+    """VDSM's error code and message."""
 
     code: int
     text: str
@@ -97,8 +97,8 @@ def connect(
 def transport_of(
     world: World, host: SimHost, connection: SimConnection, wanted: str
 ) -> str:
-    """``wanted``, unless the kernel has no connection of that kind for it, but has one
-    of the other: storage/trunking.py. Other addresses of a server are not modelled.
+    """Return ``wanted``, unless the kernel shares a connection of the other transport:
+    storage/trunking.py. Other addresses of a server are not modelled.
     """
     version = nfs_version(connection)
     if version == "3":
@@ -114,7 +114,7 @@ def transport_of(
 
 
 def nfs_version(connection: Optional[SimConnection]) -> str:
-    """``3``, ``4.1``; mount.nfs takes the highest where no minor version is told."""
+    """``3``, ``4.1``; mount.nfs uses the highest if no minor version is given."""
     told = (connection.nfs_version or "") if connection else ""
     for option in ((connection.mount_options or "") if connection else "").split(","):
         name, _, value = option.strip().partition("=")
@@ -129,7 +129,7 @@ def _server(export: str) -> str:
 
 
 def asked_for(host: SimHost, connection: SimConnection) -> str:
-    """The transport that the host's rule says, else the engine's mount options."""
+    """Return the transport of the host's rule, or of the engine's mount options."""
     rule = rule_of(host, connection)
     if rule:
         return rule
@@ -139,7 +139,7 @@ def asked_for(host: SimHost, connection: SimConnection) -> str:
 
 
 def rule_of(host: SimHost, connection: SimConnection) -> str:
-    """The transport that the host's rule says, "" where none names the export."""
+    """Return the transport of the host's rule, "" if no rule names the export."""
     if not host.addon or host.policy_text is None:
         return ""
     return _rule(host.policy_text, connection.export)
@@ -147,7 +147,7 @@ def rule_of(host: SimHost, connection: SimConnection) -> str:
 
 @functools.lru_cache(4096)
 def _rule(policy_text: str, export: str) -> str:
-    # Only where a test has a policy: it brings YAML and the schema library.
+    # Only if a test has a policy: it needs YAML and the schema library.
     from ovirt_rdma.host.export import Export
     from ovirt_rdma.host.policy.load import parse_policy
     from ovirt_rdma.host.policy.model import rule_for
@@ -172,7 +172,7 @@ def connect_domains(
     domains: Iterable[SimDomain],
     correlation_id: Optional[str] = None,
 ) -> dict[str, MountFailure]:
-    """Mount ``domains``; gives the failures by domain id, with their events."""
+    """Mount ``domains``; record events of failures, and return these by domain id."""
     failures = {}
     for call in _calls(domains):
         failed = []
@@ -188,7 +188,7 @@ def connect_domains(
 
 
 def _calls(domains: Iterable[SimDomain]) -> list[list[SimDomain]]:
-    """The domains of each call to a host: one for the master, then one a kind."""
+    """Return the domains of each call: one for the master, then one per kind."""
     kinds: dict[str, list[SimDomain]] = {"master": [], "data": []}
     for domain in domains:
         kind = "master" if domain.master else domain.type
@@ -205,7 +205,7 @@ def report_failure(
     correlation_id: Optional[str] = None,
     named: str = "",
 ) -> None:
-    """Write events 188 (which host) and 996 (VDSM's words).
+    """Record the events 188 (the host) and 996 (VDSM's message).
 
     ``domain`` is the one that uses the row, ``named`` a new one's name.
     """
@@ -269,7 +269,7 @@ def disconnect(world: World, host: SimHost, connection_id: Optional[str]) -> Non
 
 
 def disconnect_all(world: World, host: SimHost) -> None:
-    """As at maintenance."""
+    """Disconnect all storage, as maintenance does."""
     kept = {
         world.connections[d.connection].export
         for d in world.domains.values()

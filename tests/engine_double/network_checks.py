@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the engine checks of a setupnetworks call before it asks the host.
+"""Check a setupnetworks call as the engine does before it asks the host.
 
 HTTP codes by EngineMessage.java; the wording is ours. Bonds are in bond_checks.
 """
@@ -62,7 +62,7 @@ IN_CLUSTER = behaviour(
 )
 ROLE_ADDRESS = behaviour(
     "NET-27",
-    "A network with a role in the cluster wants an address on the host: 409.",
+    "A network with a role in the cluster requires an address on the host: 409.",
     f"{_ATTACHMENT}:107-115",
 )
 NIC_THERE = behaviour(
@@ -163,7 +163,7 @@ def _parts(one: Any) -> tuple[str, Optional[str], Optional[str], bool]:
 
 
 def check_form(world: World, sent: Any) -> None:
-    """The addresses of an attachment, each by itself."""
+    """Check the addresses of an attachment, each by itself."""
     for one in sent.ip_address_assignments or []:
         _, address, netmask, v6 = _parts(one)
         good = _address(address, v6) and _netmask(netmask, v6)
@@ -197,9 +197,9 @@ def addresses(sent: Any) -> Addresses:
 
 
 def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
-    """What an attachment names: itself, its network and its nic.
+    """Check what an attachment names: itself, its network and its NIC.
 
-    False: there is nothing to be done with it, and the engine does not mind.
+    False: there is nothing to do, and the engine accepts that.
     """
     sent, network = asked.sent, asked.network
     if sent.id and asked.before is None and world.does(ATTACHMENT_THERE):
@@ -240,7 +240,7 @@ def check_role(world: World, host: SimHost, one: SimAttachment) -> None:
 
 
 def check_complete(world: World, asked: Asked) -> None:
-    """That the addresses of an attachment are said in full."""
+    """Check that the addresses of an attachment are complete."""
     assert asked.network is not None and asked.nic is not None
     where = f"Network {asked.network.name}, Interface {asked.nic.name}"
     for one in asked.sent.ip_address_assignments or []:
@@ -294,7 +294,7 @@ def check_once(world: World, new: Sequence[Asked]) -> None:
 def check_all_attachments(
     world: World, nics: Sequence[SimNic], wanted: Sequence[SimAttachment]
 ) -> None:
-    """What has to be true of all networks on the host together."""
+    """Check all networks on the host together."""
     for nic in nics:
         on_it = [world.networks[one.network] for one in wanted if one.nic == nic.id]
         untagged = [one for one in on_it if one.vlan is None]
@@ -345,7 +345,7 @@ def check_unmanaged(
 
 
 def check_synchronised(world: World, host: SimHost, one: SimAttachment) -> None:
-    """``one`` as it was: a changed network has to be in sync, or be synchronised."""
+    """Check ``one`` before the call: it must be in sync or synchronised to change."""
     if not in_sync(world, host, one) and world.does(SYNCHRONISED):
         raise refused(
             409,

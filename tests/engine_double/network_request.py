@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A setupnetworks call read against a host: the nics and networks that are wanted.
+"""Parse a setupnetworks call for a host: the requested NICs and networks.
 
-What the engine refuses it with is in network_checks and bond_checks, called here in the
-order of HostSetupNetworksCommand.validate and HostSetupNetworksValidator.validate.
+The checks are in network_checks and bond_checks, and are called in the order of
+HostSetupNetworksCommand.validate and HostSetupNetworksValidator.validate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine_double.world import SimNetwork, World, new_id
 
 @dataclass
 class Wanted:
-    """Nics and attachments as they are to be, and what the call is about.
+    """NICs and attachments after the call, and the parts of the call.
 
     ``fresh`` are the ids of attachments to set up, ``left`` of nics that one was taken
     from.
@@ -35,7 +35,7 @@ class Wanted:
 
 @dataclass
 class Asked:
-    """An attachment that a call names: as it was, and as it is to be.
+    """An attachment that a call names: before the call and after it.
 
     What the host or the engine does not have is None, until the checks are over.
     """
@@ -48,12 +48,12 @@ class Asked:
 
 
 def as_it_is(host: SimHost) -> Wanted:
-    """The host's networks as a copy that may be changed."""
+    """Return a copy of the host's networks for changes."""
     return Wanted(copy.deepcopy(host.nics), copy.deepcopy(host.attachments))
 
 
 def read(action: Any, world: World, host: SimHost) -> Wanted:
-    """What a call asks for; raises what the engine refuses it with."""
+    """Parse a call; raises Refusal as the engine does."""
     wanted = as_it_is(host)
     synchronised = _synchronised(action, host)
     made = [_bond(sent, host, wanted) for sent in action.modified_bonds or []]
@@ -67,7 +67,7 @@ def read(action: Any, world: World, host: SimHost) -> Wanted:
     asked = [each for each in asked if checks.check_attachment(world, host, each)]
     for each in asked:
         each.one = _as_asked(host, each)
-    # What changes nothing is left out before it is checked any further.
+    # Parts that change nothing are left out before further checks.
     changed = [a for a in asked if a.one != a.before or _id(a.before) in synchronised]
     for each in changed:
         checks.check_role(world, host, each.one)
@@ -120,7 +120,7 @@ def _bond(sent: Any, host: SimHost, wanted: Wanted) -> SimNic:
 
 
 def _asked(sent: Any, world: World, host: SimHost, nics: Sequence[SimNic]) -> Asked:
-    """What an attachment names: it is found by its id, or else by its network."""
+    """Return what an attachment names; find it by its id, or else by its network."""
     network = _network(world, host, sent)
     before = next(
         (
@@ -158,7 +158,7 @@ def _network(world: World, host: SimHost, sent: Any) -> Optional[SimNetwork]:
 
 
 def _as_asked(host: SimHost, asked: Asked) -> SimAttachment:
-    """The attachment as it is to be; what the call does not say stays."""
+    """Return the attachment after the call; what the call does not name stays."""
     sent, network, nic = asked.sent, asked.network, asked.nic
     assert network is not None and nic is not None
     if asked.before is None:
@@ -187,7 +187,7 @@ def _removed(action: Any, world: World, host: SimHost, wanted: Wanted) -> list[s
 def _attached(
     changed: Sequence[Asked], wanted: Wanted, gone: Sequence[str]
 ) -> list[SimAttachment]:
-    """All attachments as they are to be."""
+    """Return all attachments after the call."""
     mine = [each.one for each in changed if each.one]
     new = {one.id for one in mine} | set(gone)
     return [*[one for one in wanted.attachments if one.id not in new], *mine]

@@ -22,7 +22,7 @@ from engine_double.world import SimDataCenter, SimNetwork, World, new_id
 _VALIDATOR = "bll/validator/NetworkValidator.java"
 COMPLETE = behaviour(
     "NET-01",
-    "A network that is added wants a name and a data center: 400, Incomplete "
+    "A network that is added requires a name and a data center: 400, Incomplete "
     "parameters; a data center of a name that there is not: 404 with a fault.",
     "restapi/resource/BackendNetworksResource.java:97-116",
 )
@@ -69,7 +69,7 @@ NAME_ON_HOSTS = behaviour(
 )
 
 _LEAST_MTU = 68
-# Names that a host can have; others get a vdsm_name of their own.
+# Names that a host supports; others get a vdsm_name of their own.
 _ON_HOSTS = re.compile(r"[0-9a-zA-Z_-]{1,15}\Z")
 _FIELDS = (
     "name",
@@ -175,7 +175,7 @@ def add_network_to_data_center(call: Call) -> Any:
 
 @route("PUT", "/networks/{network}", root="network", fields=_FIELDS)
 def update_network(call: Call) -> Any:
-    """Change it, and on all hosts that have it: those that cannot stay out of sync."""
+    """Change it, also on all hosts that have it; those that cannot stay out of sync."""
     world, sent = call.world, call.body
     network = known(world.networks, call.ids["network"])
     _check(call, network.data_center, network)
@@ -235,7 +235,7 @@ def remove_unmanaged(call: Call) -> Any:
 
 @followed("hosts", "unmanaged_networks")
 def unmanaged_of(world: World, host: SimHost) -> list[types.UnmanagedNetwork]:
-    """What is on the host and unknown to the engine."""
+    """Return the networks on the host that the engine does not know."""
     return [
         with_href(
             types.UnmanagedNetwork(

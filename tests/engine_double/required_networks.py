@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Required networks: what a host is held to when its capabilities are read."""
+"""Check required networks when the capabilities of a host are read."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ TOLD = behaviour(
 )
 ANEW = behaviour(
     "NET-20",
-    "The activation of a host says anew which required networks are operational, by "
-    "the hosts that are up without it, and before it is held to them.",
+    "The activation of a host determines again which required networks are "
+    "operational, by the hosts that are up without it, and before it must have them.",
     "bll/ActivateVdsCommand.java:67-75",
 )
 AT_MAINTENANCE = behaviour(
     "NET-39",
-    "The deactivation of a host says anew which required networks are operational, by "
-    "the hosts that stay up.",
+    "The deactivation of a host determines again which required networks are "
+    "operational, by the hosts that stay up.",
     "bll/MaintenanceNumberOfVdssCommand.java:243-252",
     "bll/network/cluster/NetworkClusterHelper.java:133-146",
 )
@@ -51,7 +51,7 @@ AT_MAINTENANCE = behaviour(
 def set_operational(
     world: World, cluster: SimCluster, networks: Optional[Collection[str]] = None
 ) -> None:
-    """Say anew which networks (or these) all hosts that are up have."""
+    """Determine again which networks (or these) all hosts that are up have."""
     up = [
         host
         for host in world.hosts.values()
@@ -71,7 +71,7 @@ def has(host: SimHost, network: str) -> bool:
 
 
 def missing_networks(world: World, host: SimHost) -> list[str]:
-    """The names of the networks for whose lack a host becomes non_operational."""
+    """Return the names of missing networks that make a host non_operational."""
     rows = world.clusters[host.cluster].networks.values()
     return [
         world.networks[row.network].name
@@ -81,13 +81,13 @@ def missing_networks(world: World, host: SimHost) -> list[str]:
 
 
 def host_goes(world: World, host: SimHost) -> None:
-    """``host`` is on its way to maintenance, for a user."""
+    """Update the networks when ``host`` moves to maintenance for a user."""
     if world.does(AT_MAINTENANCE):
         set_operational(world, world.clusters[host.cluster])
 
 
 def comply(world: World, host: SimHost, correlation_id: Optional[str]) -> str:
-    """Hold a host that comes up to its cluster's networks; gives what it lacks."""
+    """Check a host that comes up for its cluster's networks; return what is missing."""
     if host.status not in ("up", "non_operational") and world.does(ANEW):
         set_operational(world, world.clusters[host.cluster])
     missing = missing_networks(world, host)

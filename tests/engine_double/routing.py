@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The double's routing table: which requests there are, and what may be in them.
+"""Define the double's routing table: the requests, and what they can contain.
 
     @route("GET", "/hosts/{host}/nics", query=("max",), follow=("network",))
     def list_nics(call): return listed("host_nics", [...])
@@ -140,11 +140,11 @@ def route(
 
 
 def find(method: str, path: str) -> tuple[Route, dict[str, str]]:
-    """The route of a request; raises Mistake where there is none."""
+    """Return the route of a request; raises Mistake if there is none."""
     best: Optional[tuple[Route, dict[str, str]]] = None
     for candidate in _BY_SHAPE.get((method, path.count("/")), ()):
         match = candidate.pattern.match(path)
-        # A word in the table goes before a name in braces.
+        # A literal in the table takes precedence over a name in braces.
         if match and (best is None or len(match.groupdict()) < len(best[1])):
             best = candidate, match.groupdict()
     if best is None:
@@ -153,7 +153,7 @@ def find(method: str, path: str) -> tuple[Route, dict[str, str]]:
 
 
 def check_query(found: Route, query: Mapping[str, str]) -> frozenset[str]:
-    """Hold the query words against the table; gives the links to follow."""
+    """Check the query parameters by the table; return the links to follow."""
     unknown = sorted(set(query) - found.query - EVERYWHERE)
     if unknown:
         raise Mistake(
@@ -167,7 +167,7 @@ def check_query(found: Route, query: Mapping[str, str]) -> frozenset[str]:
 
 
 def read_body(found: Route, raw: bytes) -> tuple[Any, frozenset[str]]:
-    """Read a body strictly; gives the SDK object and the paths of its elements."""
+    """Read a body strictly; return the SDK object and the paths of its elements."""
     where = f"{found.method} {found.path}"
     if found.root is None:
         if raw.strip():
@@ -191,8 +191,8 @@ def read_body(found: Route, raw: bytes) -> tuple[Any, frozenset[str]]:
         again = _elements(ElementTree.fromstring(Writer.write(body, root=found.root)))
     except (Error, TypeError, ValueError) as error:
         raise Mistake(f"the body of {where} cannot be read: {error}") from error
-    # What the SDK leaves out on the way there and back it did not understand: an
-    # element of another type, or an enum word that does not exist.
+    # The SDK drops what it does not understand when it reads and writes the body: an
+    # element of another type, or an unknown enum value.
     lost = Counter(pair for pair in sent if pair[1]) - Counter(again)
     if lost:
         what = ", ".join(f"{name}={text!r}" for name, text in sorted(lost))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A world to start from: one data center with hosts, domains and a network."""
+"""Make a sample world: one data center with hosts, domains and a network."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ WAY = "/test-hosts/"
 
 @dataclasses.dataclass(frozen=True)
 class _Named:
-    """A host as a door wants it: by name."""
+    """A host with the name that a door needs."""
 
     name: str
 
 
 def serve_hosts(double: EngineDouble, door: Any) -> None:
-    """Serve what ``door`` tells and does beside the engine's API, for HttpDoor."""
+    """Serve ``door`` next to the engine's API, for HttpDoor."""
     from support.engine.engine_door import report_document
 
     def answer(
@@ -57,7 +57,7 @@ def serve_hosts(double: EngineDouble, door: Any) -> None:
 
 @contextlib.contextmanager
 def served(arguments: Optional[Sequence[str]] = None) -> Iterator[EngineDouble]:
-    """The double that the program's ``arguments`` ask for, started."""
+    """Start the double that the program's ``arguments`` request."""
     from support.engine.engine_door import DoubleDoor
 
     parser = argparse.ArgumentParser(prog="engine_double.serve")
@@ -82,7 +82,7 @@ def served(arguments: Optional[Sequence[str]] = None) -> Iterator[EngineDouble]:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Serve until SIGTERM or Ctrl-C; 1 where a client was not understood."""
+    """Serve until SIGTERM or Ctrl-C; 1 if a client sent an unknown request."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
     with served(arguments) as double:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine's addresses that are no part of its API: health and the CA certificate."""
+"""Serve the engine's addresses outside its API: health and the CA certificate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CA = {"resource": "ca-certificate", "format": "X509-PEM-CA"}
 
 
 def answer(world: World, method: str, address: str, query: Mapping[str, str]) -> Answer:
-    """Serve one; raises Mistake for what there is not."""
+    """Serve one; raises Mistake for an unknown address."""
     if method == "GET" and address == HEALTH:
         said = b"DB Up!" if world.does(HEALTHY) else b""
         return Answer(200, said + b"Welcome to Health Status!", _PLAIN)

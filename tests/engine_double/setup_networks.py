@@ -22,7 +22,7 @@ from engine_double.world import World
 _SETUP = "bll/network/host/HostSetupNetworksCommand.java"
 ROLLED_BACK = behaviour(
     "NET-51",
-    "A set-up after which the engine does not reach the host is taken back, unless "
+    "A set-up after which the engine does not reach the host is rolled back, unless "
     "check_connectivity is false: 400.",
     "restapi/resource/BackendHostResource.java:336-338",
     f"{_SETUP}:350-355",
@@ -43,8 +43,8 @@ COMMITTED = behaviour(
 )
 ONLY_SET_UP = behaviour(
     "NET-54",
-    "A set-up says anew which required networks are operational, of those only that it "
-    "puts on the host, not of those that it takes off.",
+    "A set-up determines again which required networks are operational, only of those "
+    "that it attaches to the host, not of those that it removes.",
     f"{_SETUP}:938-949",
     f"{_SETUP}:969-970",
 )
@@ -133,7 +133,7 @@ def synchronise(world: World, host: SimHost, attachments: set[str]) -> None:
 
 
 def lose_uncommitted(world: World, host: SimHost) -> None:
-    """What a boot does: the networks are as they were committed last."""
+    """Restore the networks as of the last commit, as a boot does."""
     before = host.more.pop(_COMMITTED, None)
     if before is not None:
         host.nics, host.attachments = before
@@ -179,7 +179,7 @@ def _carry_out(
 
 
 def free(world: World, host: SimHost, nic: str) -> None:
-    """Take what the engine does not know from a nic, and commit."""
+    """Remove from a NIC what the engine does not know, and commit."""
     wanted = network_request.as_it_is(host)
     wanted.left = {nic}
     _carry_out(world, host, wanted, check=True, commit=True)

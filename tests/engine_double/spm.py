@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The storage pool manager: who is it, and what is shown while it moves."""
+"""Choose the storage pool manager, and show its status while it moves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL_UNKNOWN = behaviour(
 
 
 def lose_spm(world: World, host: SimHost) -> None:
-    """``host`` is SPM no more; another Up host becomes it, where there is one."""
+    """Take SPM from ``host``; another Up host becomes SPM, if there is one."""
     host.spm_contending = False
     if host.spm:
         host.spm = False
@@ -42,7 +42,7 @@ def begin_moving(world: World, data_center: str) -> None:
     if not world.does(MOVES) or centre.status not in ("up", "problematic", "contend"):
         choose_spm(world, data_center)
         return
-    # As the engine: what was shown is so until it has looked.
+    # As in the engine, the shown status stays until its next check.
     world.transitions.begin(
         data_center,
         lambda: _problematic(world, data_center),
@@ -63,7 +63,7 @@ def _contend(world: World, data_center: str) -> None:
         return
     host = _next(world, data_center)
     if host is None:
-        # It looks again; up hosts that come choose_spm by themselves.
+        # It tries again; hosts that come up call choose_spm themselves.
         world.transitions.stop(data_center)
         return
     host.spm_contending = True
@@ -71,7 +71,7 @@ def _contend(world: World, data_center: str) -> None:
 
 
 def choose_spm(world: World, data_center: str) -> None:
-    """Make an Up host SPM where there is none; a data center that waited is up."""
+    """Make an Up host SPM if there is none; a data center that waited is up."""
     centre = world.data_centers[data_center]
     if centre.status not in ("up", "problematic", "contend"):
         return
@@ -82,7 +82,7 @@ def choose_spm(world: World, data_center: str) -> None:
         host.spm, host.spm_contending = True, False
     centre.status = "up"
     for domain in world.domains_of(data_center):
-        # As its hosts tell of it when there is an SPM.
+        # As its hosts report it when there is an SPM.
         if domain.status == "unknown" and not world.transitions.under_way(domain.id):
             domain.status = "active"
 

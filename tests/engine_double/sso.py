@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Logging in to the double and out of it: tokens that expire and can be revoked."""
+"""Log clients in and out: tokens expire and can be revoked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ JSON = "application/json"
 
 @dataclass
 class Sso:
-    """The tokens that are good now. ``logins`` and ``logouts`` count."""
+    """The valid tokens. ``logins`` and ``logouts`` are counters."""
 
     passwords: Mapping[str, str]
     does: Callable[[Behaviour], bool] = lambda one: True

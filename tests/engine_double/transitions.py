@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What goes on by itself in an engine, without a clock: by being looked at."""
+"""Advance the engine's own transitions without a clock, each time they are read."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Stage = Callable[[], object]
 
 @dataclass(frozen=True)
 class After:
-    """A stage that comes after so many showings, whatever ``reads_per_stage`` is."""
+    """A stage that begins after this number of reads, not after ``reads_per_stage``."""
 
     reads: int
     stage: Stage
 
 
 class Transitions:
-    """The stages that are still before each object, by its id.
+    """The future stages of each object, by its id.
 
-    An object goes on to its next stage when it has been shown ``reads_per_stage``
-    times, or when a test says so.
+    An object enters its next stage after it has been read ``reads_per_stage`` times,
+    or when a test says so.
     """
 
     def __init__(self, reads_per_stage: int = 1) -> None:
@@ -31,7 +31,7 @@ class Transitions:
         self._reads: dict[str, int] = {}
 
     def begin(self, name: str, *stages: Union[Stage, After]) -> None:
-        """Let ``name`` go through ``stages``; what was before it is forgotten."""
+        """Let ``name`` go through ``stages``, instead of its earlier ones."""
         self._stages[name] = [
             one if isinstance(one, After) else After(self.reads_per_stage, one)
             for one in stages
@@ -52,13 +52,13 @@ class Transitions:
                 self.advance(name)
 
     def advance(self, name: str = "") -> None:
-        """Let ``name`` go on by one stage; without a name, everything."""
+        """Advance ``name`` by one stage; without a name, everything."""
         for which in [name] if name else list(self._stages):
             stages = self._stages.get(which)
             if stages is None:
                 continue
             self._reads[which] = 0
             stages.pop(0).stage()
-            # A stage may have begun another way, which then has its own stages.
+            # A stage may have begun other stages.
             if self._stages.get(which) is stages and not stages:
                 del self._stages[which]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The world's data as ovirtsdk4's types: what the API shows of each object.
+"""Show the world's data as ovirtsdk4's types.
 
-Other modules of the double enter what a ``follow=`` fills in:
+Other modules of the double register what a ``follow=`` adds:
 
     @followed("hosts", "nics")
     def nics_of(world, host): return [types.HostNic(...), ...]
@@ -57,7 +57,7 @@ FOLLOWED: dict[tuple[str, str], Following] = {}
 
 
 def followed(collection: str, link: str) -> Callable[[Following], Following]:
-    """Enter what ``follow=link`` puts into the objects of ``collection``."""
+    """Register what ``follow=link`` adds to the objects of ``collection``."""
 
     def enter(following: Following) -> Following:
         FOLLOWED[collection, link] = following
@@ -69,19 +69,19 @@ def followed(collection: str, link: str) -> Callable[[Following], Following]:
 def follow_links(
     world: World, collection: str, links: Iterable[str], source: Any, shown: Any
 ) -> Any:
-    """Put into ``shown``, the view of ``source``, what its ``links`` lead to."""
+    """Add to ``shown``, the view of ``source``, the objects that ``links`` name."""
     for link in links:
         following = FOLLOWED.get((collection, link))
         if following is None:
             raise Mistake(f"the double cannot follow {link} of {collection}")
         setattr(shown, link, following(world, source))
-        # As the engine: what is followed is no link any more.
+        # As in the engine, a followed object replaces its link.
         shown.links_of_the_double.pop(link.replace("_", ""), None)
     return shown
 
 
 def word(kind: type[E], text: Optional[str]) -> Optional[E]:
-    """An enum's member by the API's word; the double never shows another word."""
+    """Return an enum's member by the API's word; the double shows no other words."""
     return None if text is None else kind(text)
 
 
@@ -158,7 +158,7 @@ def host_view(world: World, found: SimHost) -> types.Host:
         ),
         summary=_vm_summary(world, found),
         update_available=False,
-        # Only with all_content in a list of the engine; taken back there.
+        # In a list, the engine shows it only with all_content; removed there.
         hosted_engine=hosted if found.hosted_engine else None,
         os=types.OperatingSystem(
             type="RHEL", version=types.Version(full_version="9.4 - 1.0.el9", major=9)
@@ -179,7 +179,7 @@ def host_view(world: World, found: SimHost) -> types.Host:
 
 
 def _vm_summary(world: World, found: SimHost) -> types.VmSummary:
-    """``total`` are all; who runs in fact is ``active``."""
+    """Return counts: ``total`` are all, ``active`` those that run."""
     leaving = found.more.get("leaving", ())
     migrating = [name for name in found.vms if name in leaving]
     active = [n for n in found.vms if n not in (*found.inactive_vms, *migrating)]

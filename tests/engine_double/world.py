@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is true of the double's engine and its hosts: plain data that tests may change.
+"""Define the state of the double's engine and hosts: plain data that tests may change.
 
-The handlers act on it; nothing here knows of HTTP. Networks have their fields here and
+The handlers work on it; this module does not use HTTP. The fields of networks are here,
 their rules in networks.py and setup_networks.py.
 """
 
@@ -69,7 +69,7 @@ class SimClusterNetwork:
     network: str
     required: bool = False
     usages: set[str] = field(default_factory=set)
-    # Whether all hosts that are up have it; only then is a host held to it.
+    # Whether all hosts that are up have it; only then a host must have it.
     operational: bool = True
 
 
@@ -160,15 +160,15 @@ class SimExport:
 
 
 class World:
-    """Everything the engine knows, and everything that is so on its hosts.
+    """All data of the engine, and the real state of its hosts.
 
-    ``reads_per_stage``: a status that goes on to another one does so after it has been
-    shown so many times. ``connecting_reads``: a host is shown as up so many times
-    before its storage is connected, and as in maintenance before it is disconnected.
-    ``retry_reads``: after so many showings the engine tries again to get a host to
-    maintenance. ``seconds`` is the engine's clock, which only tests move. ``lock`` is
-    held while a request is served; tests that change something while requests are
-    under way take it too. ``meanwhile`` is called with an object's id while the engine
+    ``reads_per_stage``: the number of reads after which a status changes to the next.
+    ``connecting_reads``: the number of reads for which a host is shown as up before its
+    storage is connected, and as in maintenance before it is disconnected.
+    ``retry_reads``: the number of reads after which the engine tries again to move a
+    host to maintenance. ``seconds`` is the engine's clock; only tests move it. ``lock``
+    is locked while a request is served; tests that change something while requests are
+    under way lock it too. ``meanwhile`` is called with an object's id while the engine
     carries out what it answers only afterwards; others can ask it then.
     """
 
@@ -195,11 +195,11 @@ class World:
         # Ids of behaviours that this engine does not have: see does().
         self.kind: set[str] = set(behaviours.left_out)
         self._own_ids = 0
-        # What the other modules of the double keep: {module: data}.
+        # Data of the other modules of the double: {module: data}.
         self.more: dict[str, Any] = {}
 
     def does(self, behaviour: Behaviour) -> bool:
-        """Whether this engine behaves so; an engine as it is does everything."""
+        """Whether this engine has the behaviour; by default it has all."""
         return behaviour.id not in self.kind
 
     # -- by name, for tests
@@ -224,7 +224,7 @@ class World:
         return self.connections[self.domain(domain).connection or ""]
 
     def export(self, name: str) -> SimExport:
-        """The export ``SERVER:/PATH``; one that nobody mentioned works."""
+        """Return the export ``SERVER:/PATH``; by default it works."""
         return self.exports.setdefault(name, SimExport(name))
 
     # -- what belongs together
@@ -248,19 +248,19 @@ class World:
     # -- time
 
     def advance(self, stages: int = 1) -> None:
-        """Let everything that is under way go on by so many stages."""
+        """Advance all transitions by this number of stages."""
         with self.lock:
             for _ in range(stages):
                 self.transitions.advance()
 
     def settle(self) -> None:
-        """Let everything that is under way come to its end, or get stuck."""
+        """Let all transitions come to their end, or to a state that stays."""
         with self.lock:
             for _ in range(20):
                 self.transitions.advance()
 
     def let_others_look(self, name: str) -> None:
-        """Call ``meanwhile``; the lock, which this thread holds once, is free then."""
+        """Call ``meanwhile`` without the lock, which this thread has locked once."""
         if self.meanwhile is None:
             return
         self.lock.release()
@@ -271,7 +271,7 @@ class World:
 
     @property
     def seconds(self) -> float:
-        """The engine's clock; it stands unless a test moves it."""
+        """The engine's clock; only tests move it."""
         return self.log.seconds
 
     @seconds.setter
@@ -286,12 +286,12 @@ class World:
         return self.log.first_time + datetime.timedelta(seconds=self.seconds)
 
     def own_correlation_id(self) -> str:
-        """One that the engine makes for what no request asked for."""
+        """Return one of the engine's own, for work without a request."""
         self._own_ids += 1
         return f"{0x5B0F2C00 + self._own_ids:x}"
 
     def domain_monitoring_times_out(self) -> None:
-        """Let hosts go down that have not seen an active domain for too long."""
+        """Make hosts non-operational that have long not seen an active domain."""
         from engine_double.domain_life import monitoring_times_out
 
         with self.lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Recorded answers of an engine, and holding the engine's double against them.
+"""Record the answers of an engine, and compare the engine's double with them.
 
 A recording is a folder: docs/engine-double.md, "Recorded answers", has its format.
 ``RecordingProxy`` makes one at the wire, ``replay`` sends its requests to the double.

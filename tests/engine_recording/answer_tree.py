@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An answer in XML as the comparison sees it: objects with leaves, by dotted paths."""
+"""Parse an answer in XML for the comparison: objects with leaves, by dotted paths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from engine_recording.what_matters import MOVING, NESTED
 
 Element = ElementTree.Element
-# They lead elsewhere and say nothing of the object.
+# They lead to other objects and have no data of this one.
 _LEFT_OUT = ("link", "actions")
 
 
@@ -29,13 +29,13 @@ class Thing:
 
     @property
     def name(self) -> str:
-        """How sentences name it: the same in each engine."""
+        """The name for messages: the same in each engine."""
         words = ("name", "description", "event_name", "path", "code", "network@id")
         found = (self.first(word) for word in words)
         return f"{self.tag} {next((text for text in found if text), '')}".strip()
 
     def all(self) -> Iterator[Thing]:
-        """It, and what is inside it."""
+        """Yield it and all objects inside it."""
         yield self
         for things in self.inside.values():
             for one in things:
@@ -43,7 +43,7 @@ class Thing:
 
 
 def things_of(body: str) -> tuple[str, list[Thing]]:
-    """The tag of the answer, and its objects: of a list each, else the one."""
+    """Return the tag of the answer and its objects: all of a list, or the only one."""
     top = ElementTree.fromstring(body.encode())
     if _is_list(top):
         return top.tag, [_thing(one) for one in top if one.tag not in _LEFT_OUT]
@@ -51,7 +51,7 @@ def things_of(body: str) -> tuple[str, list[Thing]]:
 
 
 def moving(thing: Thing) -> Iterator[tuple[str, str]]:
-    """The statuses of an object that change by themselves, as (word, status)."""
+    """Yield the statuses of an object that change by themselves, as (word, status)."""
     for word in MOVING:
         text = thing.first(word)
         if text is not None:

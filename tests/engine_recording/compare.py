@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two answers to the same request held against each other: the engine's, recorded, and
-the double's. Pure, but for the ids that are learned.
+"""Compare two answers to the same request: the engine's, recorded, and the double's.
+Pure, except for the ids that it learns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Difference:
 
     @property
     def known(self) -> Optional[Known]:
-        """The row of the table that says why it does not matter."""
+        """Return the known difference that explains it, if any."""
         found = (k for k in KNOWN if k.covers(self.kind, self.request, self.where))
         return next(found, None)
 
@@ -54,7 +54,7 @@ class Difference:
 
 
 class Ids:
-    """What an object that the engine made is called by the double."""
+    """The double's ids for objects that the engine made."""
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Ids:
         return self.known.get(text, text)
 
     def put_into(self, text: str) -> str:
-        """A request's text, with the double's ids in it."""
+        """Return a request's text with the ids of the double."""
         for theirs in sorted(self.known, key=len, reverse=True):
             if "-" in theirs:
                 text = text.replace(theirs, self.known[theirs])
@@ -104,7 +104,7 @@ def _xml(engine: str, double: str, ids: Ids) -> Iterator[Found]:
         yield from _faults(_fault_of(theirs), _fault_of(ours))
         return
     if tag == "events":
-        # Which ones there are is for the whole run to see: replay.py.
+        # replay.py compares which objects exist, for the whole run.
         return
     if tag in ("jobs", "steps"):
         theirs, ours = _external(theirs), _external(ours)
@@ -148,7 +148,7 @@ def _key(one: Thing, ids: Ids) -> tuple[Optional[str], ...]:
 
 def _things(one: Thing, same: Thing, ids: Ids, place: str) -> Iterator[Found]:
     read = READ.get(one.tag, ())
-    # An end is there when the status says so, and statuses are compared by themselves.
+    # The end time depends on the status, and statuses are compared separately.
     moved = one.first("status") != same.first("status")
     for path in sorted({*one.leaves, *same.leaves}):
         theirs = sorted(ids.put_into(text) for text in one.leaves.get(path, ()))
@@ -230,7 +230,7 @@ def _keys(text: str) -> list[str]:
 
 
 def _external(things: list[Thing]) -> list[Thing]:
-    """Jobs and steps of clients; without jobs that the engine deletes some day."""
+    """Keep jobs and steps of clients, without those that the engine deletes later."""
     return [
         one
         for one in things

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A recording on disk: ``exchanges.jsonl``, a line an exchange, and ``manifest.json``.
+"""Read and write recordings: ``exchanges.jsonl``, one line per exchange, and
+``manifest.json``.
 
 The format is in docs/engine-double.md, "Recorded answers".
 """
@@ -16,7 +17,7 @@ from typing import Any, Optional
 FORMAT = 1
 MANIFEST = "manifest.json"
 EXCHANGES = "exchanges.jsonl"
-# What is left out of bodies: indentation, half of what an engine sends; the clock of
+# Left out of bodies: indentation, which is half of an engine's output; the clock of
 # GET /api; and in lists the engine's own jobs, of which there are hundreds.
 _BETWEEN = re.compile(r">\s+<")
 _CLOCK = re.compile(r"<summary>.*</summary>|<time>[^<]*</time>")
@@ -26,12 +27,12 @@ SNAPSHOT, RUN = "snapshot", "run"
 
 
 class RecordingProblem(Exception):
-    """A folder is no recording that we can read; the text says why."""
+    """A folder is not a readable recording; the text says why."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and what came back; ``status`` None: the connection broke.
+    """A request and its answer; ``status`` None: the connection broke.
 
     ``target`` is path and query as sent. Header names are in small letters. ``at_s``
     is when it was sent, in seconds since the recording began.
@@ -58,7 +59,7 @@ class Exchange:
 
     @property
     def name(self) -> str:
-        """How sentences name it."""
+        """The name for messages."""
         return f"{self.number}: {self.method} {self.target}"
 
 
@@ -75,8 +76,8 @@ class Recording:
 
 
 class RecordingWriter:
-    """Writes exchanges as they come. What was asked and answered the same the last
-    time, with no change sent since, is left out: repeated polls.
+    """Writes exchanges as they come. Repeated polls are left out: the same request with
+    the same answer, and no change in between.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -90,7 +91,7 @@ class RecordingWriter:
             raise RecordingProblem(f"{folder} has files already: give an empty folder")
 
     def add(self, exchange: Exchange) -> None:
-        """Write one down; its number is given here."""
+        """Write one exchange, with the next number."""
         exchange = replace(exchange, body=_shortened(exchange))
         if exchange.changes:
             self._last.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Differences between engine and double that are known and do not matter, and why."""
+"""List the known differences of engine and double that do not matter, with reasons."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KNOWN = (
         ".*",
         ".*",
         "a status that lasts seconds falls between two polls of an engine, while the "
-        "double goes on by being read",
+        "double advances when it is read",
     ),
     Known(
         "SPM",

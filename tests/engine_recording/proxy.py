@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A recording proxy on loopback in front of an engine: plain HTTP to us.
+"""Run a recording proxy on loopback in front of an engine: plain HTTP for clients.
 
-All clients of a run are recorded at the wire, whatever they are made of.
+It records all clients of a run at the wire, whatever library they use.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from engine_double.http_server import HttpServer
 from engine_recording.exchanges import RUN, Exchange, RecordingWriter
 from engine_recording.without_secrets import Secrets
 
-# What belongs to one connection, and what would make answers unreadable.
+# Headers of one connection only, and those that would make answers unreadable.
 _NOT_PASSED = {"host", "connection", "accept-encoding", "content-length", "expect"}
 _NOT_PASSED |= {"keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-# A change may take the engine ten times the 60 s of a reading.
+# The engine may need ten times the 60 s of a read for a change.
 _PATIENCE_S = 900.0
 
 
 class RecordingProxy:
     """Serves the engine at ``url``, below the same path; a context manager.
 
-    ``part`` is what is recorded now. ``passwords`` are of the run, to be left out.
+    ``part`` names what is recorded now. ``passwords`` of the run are left out.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RecordingProxy:
     def _serve(
         self, method: str, target: str, headers: Mapping[str, str], raw: bytes
     ) -> Optional[Answer]:
-        # One reading at a time: so their order in the recording is the engine's.
+        # One read at a time, so that the order in the recording is the engine's.
         one_by_one = self._readings if method == "GET" else contextlib.nullcontext()
         with one_by_one:
             began_s = round(time.monotonic() - self._began_s, 1)

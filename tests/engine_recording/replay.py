@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Sends a recording's requests to a double of the same world, and lists what differs.
+"""Send a recording's requests to a double of the same world, and list differences.
 
-What goes on by itself in an engine goes on in the double by being read. So between two
-changes the statuses that each object went through are compared, not each answer; and
-the double is read on until it is where the engine was.
+An engine advances by itself, the double when it is read. So between two changes the
+sequence of statuses of each object is compared, not each answer; and the double is read
+until it has reached the engine's state.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from engine_recording.without_secrets import PASSWORD, TOKEN, UNKNOWN_TOKEN
 from engine_recording.world_of_snapshot import PASSWORD as ITS_PASSWORD
 from engine_recording.world_of_snapshot import world_of
 
-# The double is read on so many times until it is where the engine was.
+# The double is read this many times to reach the engine's state.
 _ROUNDS = 30
 # Changes of jobs and events change nothing else.
 _BOOKS = ("jobs", "steps", "end", "clear", "events")
-# What lasts a while of the first of them shows after the second.
+# A lasting effect of the first of them shows after the second.
 _ROUND = {"activate": "(de)activate", "deactivate": "(de)activate"}
 _KEPT = ("accept", "content-type", "correlation-id", "jobid", "filter")
 
 
 def replay(recording: Recording) -> list[Difference]:
-    """Replay on a double of the world that the recording began with: all differences,
-    known ones too.
+    """Replay on a double of the recording's first world; return all differences, known
+    ones too.
     """
     with EngineDouble(world_of(recording.part(SNAPSHOT))) as double:
         return _Replay(double, recording).run()
@@ -52,12 +52,12 @@ class _Replay:
         self._events: dict[str, str] = {}
         self._found: list[Difference] = []
         self._engine, self._its = Side(), Side()
-        # What the last change was: POST deactivate.
+        # The last change, for example POST deactivate.
         self._change = ""
         self._http = requests.Session()
         self._http.trust_env = False
         self._base = double.url[: -len(API)]
-        # What is compared of the snapshot is its form too.
+        # The form of the snapshot is compared too.
         self._exchanges = recording.part(SNAPSHOT) + recording.part(RUN)
 
     def run(self) -> list[Difference]:
@@ -75,7 +75,7 @@ class _Replay:
         return list(dict.fromkeys(self._found))
 
     def _readings(self, part: Sequence[Exchange]) -> None:
-        """What was read between two changes."""
+        """Return the reads between two changes."""
         self._engine.events.clear()
         self._its.events.clear()
         last: dict[str, tuple[Exchange, Seen]] = {}
@@ -90,7 +90,7 @@ class _Replay:
             if key in last:
                 before, answer = last[key]
                 self._compare(before, _recorded(before), answer)
-            # The last one is compared when the double has come as far.
+            # The last one is compared when the double has reached the same state.
             last[key] = one, ours
             self._engine.note(theirs, self._ids, self._change, _is_newest(one))
             self._its.note(ours, Ids(), self._change, _is_newest(one))
@@ -111,7 +111,7 @@ class _Replay:
         self._its.note(ours, Ids(), self._change, False)
 
     def _catch_up(self, last: dict[str, tuple[Exchange, Seen]]) -> None:
-        """Read the double on until all is where the engine was."""
+        """Read the double until all objects have reached the engine's state."""
         for _ in range(_ROUNDS):
             if not behind(self._engine, self._its):
                 return
@@ -138,7 +138,7 @@ class _Replay:
 
     def _learn(self, theirs: Seen, ours: Seen) -> None:
         """Pair the ids of what the engine and the double made."""
-        # The comparison does it on its way.
+        # The comparison does it as well.
         for _ in compare(theirs, ours, self._ids):
             pass
         for side in (theirs, ours):
@@ -149,7 +149,7 @@ class _Replay:
             self._ids.learn(made[0].id, same[0].id)
 
     def _learn_events(self, theirs: Seen, ours: Seen) -> None:
-        """The newest event of both at the same moment is the same place in the log."""
+        """Pair the newest events of both at the same moment."""
         if "<events" in theirs.body and "<events" in ours.body:
             newest = [things_of(side.body)[1][:1] for side in (theirs, ours)]
             if all(newest):
@@ -211,7 +211,7 @@ def _is_sso(one: Exchange) -> bool:
 
 
 def _is_newest(one: Exchange) -> bool:
-    """Whether it asks for the place in the log, not for what happened."""
+    """Whether it asks for the newest id of the log, not for events."""
     return "max=1" in one.target
 
 
@@ -222,7 +222,7 @@ def _span(part: Sequence[Exchange]) -> str:
 
 
 def listed(found: Sequence[Difference]) -> list[str]:
-    """A sentence for each difference; those that are alike are one, with a count."""
+    """Return a sentence for each difference; equal ones once, with a count."""
     alike: dict[tuple[str, ...], list[Difference]] = {}
     for one in found:
         alike.setdefault(_shape(one), []).append(one)
@@ -253,7 +253,7 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|ovirt-rdma-[0-9a-
 def by_known(
     found: Sequence[Difference],
 ) -> tuple[list[Difference], dict[Optional[str], int]]:
-    """What no row of the table covers; and how many each reason covers."""
+    """Return the unknown differences, and the number of known ones by reason."""
     counts: dict[Optional[str], int] = {}
     for one in found:
         if one.known is not None:

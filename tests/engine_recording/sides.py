@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What engine and double showed in the course of a run: statuses and events."""
+"""Collect the statuses and events that engine and double showed during a run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PASSING |= {"preparing_for_maintenance", "reboot"}
 # Of a data center and its domains, while its SPM moves.
 _SPM_MOVES = {"problematic", "contend", "unknown"}
 PASSING |= _SPM_MOVES
-# Which host becomes SPM is an engine's own choice.
+# The engine is free to choose the host that becomes SPM.
 _CHOICE = "spm.status"
 
-# Of an object: tag, id in the double, which status.
+# Key of a status: tag, id in the double, name of the status.
 Key = tuple[str, str, str]
 
 
 @dataclass
 class Side:
-    """What one side showed. ``been`` are the statuses of each object in order,
+    """The output of one side. ``been`` are the statuses of each object in order,
     ``after`` those that were seen after a kind of change, by (change, tag, word).
     """
 
@@ -35,7 +35,7 @@ class Side:
     events: dict[int, int] = field(default_factory=dict)
 
     def note(self, seen: Seen, ids: Ids, change: str, newest_only: bool) -> None:
-        """Keep what an answer says."""
+        """Record the contents of an answer."""
         if (
             seen.status not in (200, 201)
             or "/xml" not in seen.media.lower()
@@ -62,7 +62,7 @@ class Side:
         return self.been.get(key, [""])[-1]
 
     def codes(self) -> list[int]:
-        """The events in order, by the codes that matter; and forget them."""
+        """Return the relevant event codes in order, and forget them."""
         found = [self.events[number] for number in sorted(self.events)]
         return [code for code in found if code in EVENTS]
 
@@ -87,7 +87,7 @@ def behind(engine: Side, double: Side) -> bool:
 
 
 def status_differences(engine: Side, double: Side) -> Iterator[Found]:
-    """Compare a whole run: what lasted of each object, and what was seen at all."""
+    """Compare a whole run: the lasting statuses of each object, and all seen ones."""
     for key, theirs in engine.been.items():
         ours = double.been.get(key, theirs)
         name = f"{engine.names[key[1]]}/{key[2]}"

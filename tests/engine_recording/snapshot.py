@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What an engine has at the begin of a recording: the lists that a world is made from.
+"""Read, at the beginning of a recording, the lists from which a world is made.
 
-They are asked for as any client does, and so recorded as any exchange.
+They are read as any client does, and so recorded like any exchange.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LISTS += ("storageconnections", "vms", "jobs", "events?max=1", OPTION)
 
 
 def take(proxy: RecordingProxy, settings: Settings) -> dict[str, Any]:
-    """Record the snapshot; ``settings`` lead to the proxy. Returns the manifest's
-    part about it.
+    """Record the snapshot; ``settings`` have the address of the proxy. Return the
+    manifest's part about it.
     """
     proxy.part = SNAPSHOT
     token = log_in(settings)

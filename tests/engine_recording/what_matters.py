@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What of an answer a client like ours reads: elements, statuses, events, faults.
+"""List the parts of an answer that our client reads.
+
+They are elements, statuses, events and faults.
 
 Elements that are not here are compared in one direction only: the double must not
 show what the engine does not have. Paths are dotted below the object's element; an
@@ -8,7 +10,7 @@ attribute id is written ``network@id``.
 
 from __future__ import annotations
 
-# Statuses that go on by themselves: their sequence is compared, not each answer.
+# Statuses that change by themselves: their sequence is compared, not each answer.
 MOVING = ("status", "spm.status")
 
 _STORAGE = ("type", "address", "path", "nfs_version", "mount_options", "vfs_type")
@@ -62,11 +64,11 @@ NESTED = {
     "job": ("steps",),
 }
 
-# Elements that are empty words: an engine may show them, or leave them out.
+# Elements that may be empty: an engine may show them, or leave them out.
 EMPTY = ("", "0")
 
-# Words of faults that the product tells apart, as one kind each; the rest is for
-# people. Both sides are looked at with the same patterns.
+# Messages of faults that the product distinguishes, one kind each; the others are for
+# people. The same patterns are used for both sides.
 FAULT_WORDS = {
     "locked": r"Related operation .*in progress|FAILED_OBJECT_LOCKED",
     "passing": r"wait for operation to complete|[Tt]ry again later|try later",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Keeping secrets out of a recording: fixed words stand in their place."""
+"""Replace the secrets in a recording by fixed words."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _TOKENS = ("access_token", "refresh_token", "id_token")
 
 
 class Secrets:
-    """The secrets of a run: those told beforehand, and the tokens that it gets."""
+    """The secrets of a run: those given beforehand, and the tokens that it gets."""
 
     def __init__(self, passwords: Iterable[str] = (), place: str = "") -> None:
         self._passwords = [one for one in passwords if one]
-        # Tokens are numbered, so that a replay knows which of them was given back.
+        # Tokens are numbered, so that a replay can distinguish them.
         self._tokens: dict[str, str] = {}
         self._places = [one for one in (place, place.partition(":")[0]) if one]
         self._lock = threading.Lock()
 
     def hide(self, exchange: Exchange) -> Exchange:
-        """The exchange without secrets."""
+        """Return the exchange without secrets."""
         with self._lock:
             return self._hidden(exchange)
 
@@ -110,7 +110,7 @@ class Secrets:
             *self._tokens.items(),
             *((one, PASSWORD) for one in self._passwords),
         ]:
-            # A short password may be a word of the API too: only as a value then.
+            # A short password may be a word of the API: replace it only as a value.
             if len(secret) < 8:
                 continue
             for form in {secret, quote(secret, safe=""), quote_plus(secret)}:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A world of the double out of a recording's snapshot: the same objects, same ids."""
+"""Make a world of the double from a recording's snapshot, with the same ids."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OPTION = "UserDefinedNetworkCustomProperties"
 
 
 def world_of(snapshot: Sequence[Exchange]) -> World:
-    """The world that the engine of ``snapshot`` had."""
+    """Return the world of the engine of ``snapshot``."""
     world = World()
     answers = _Answers(snapshot)
     world.passwords = {answers.user: PASSWORD}
@@ -141,7 +141,7 @@ def _cluster(world: World, one: Element, answers: _Answers) -> None:
 
 
 def connection_of(one: Element) -> SimConnection:
-    """A row as the double keeps it."""
+    """Return a storage connection of the double."""
     return SimConnection(
         _id(one),
         _text(one, "type"),
@@ -250,7 +250,7 @@ def _attachment(one: Element) -> SimAttachment:
                 _text(found, "ip/netmask") or None,
             )
             for found in assigned
-            # The engine tells that there is no IPv6; the double's rows do not.
+            # The engine reports that there is no IPv6; the double's rows do not.
             if found.find("ip/address") is not None
             or _text(found, "assignment_method") != "none"
         ],
@@ -281,7 +281,7 @@ def _mount_all(world: World) -> None:
 
 
 def _give(made: Any, name: str, value: object) -> None:
-    """Set a field that a double of another age may not have."""
+    """Set a field that a double of another version may not have."""
     if hasattr(made, name):
         setattr(made, name, value)
 

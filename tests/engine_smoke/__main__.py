@@ -16,9 +16,9 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run it; a JSON line an act on stdout. 0 all well, 1 failed, 2 not begun.
+    """Run it; print one JSON line per act. 0: success, 1: failed, 2: not started.
 
-    With the word ``clean-up`` only what an earlier run left is removed.
+    With the argument ``clean-up``, only remove what an earlier run left.
     """
 
     def tell(one: Outcome) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a smoke run does, in order. An act raises Skipped where the site cannot run it,
-and anything else where the verb did not do what it says.
+"""List the acts of a smoke run, in order. An act raises Skipped if the site cannot run
+it, and any other exception if the verb did not do its work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POLICY = (
 
 
 def act(name: str) -> Callable[[Act], Act]:
-    """Enter an act; they run in the order in which they are entered."""
+    """Register an act; acts run in the order of registration."""
 
     def enter(function: Act) -> Act:
         ACTS[name] = function
@@ -82,7 +82,7 @@ def policy_diff(site: Site) -> None:
         file = Path(folder, "policy.yaml")
         file.write_text(_POLICY, encoding="utf-8")
         shown = site.run("policy", "diff", str(file), "-o", "json")
-    # Nobody follows this policy; where no host is asked, none is known.
+    # No host has this policy in force; if no host is asked, all are unknown.
     assert shown.code == 3, shown
     assert len(shown.document["hosts"]) == len(site.now().hosts)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Answers that verbs meet seldom: refusals, jobs and events, asked for on what is ours.
+"""Provoke rare answers with our own objects: refusals, jobs and events.
 
-Recorded, they are what the engine's double is held against.
+Their recordings are compared with the engine's double.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def changes_of_a_job(site: Site) -> None:
         step = _id(site.raw("POST", f"jobs/{job}/steps", _STEP))
         site.raw(method, f"{path}{'&' if '?' in path else '?'}JobId={job}", body)
         for _ in range(_CALLBACK_S):
-            # A change with a callback ends it when that is over.
+            # A change with a callback ends the job when the callback has finished.
             if "<status>started" not in site.raw("GET", f"jobs/{job}").text:
                 break
             site.session.sleep(1.0)
@@ -82,7 +82,7 @@ def changes_of_a_job(site: Site) -> None:
     own = f"clusters/{cluster}/networks/{network}"
     site.raw("DELETE", f"{own}?JobId={NOBODY}")
     if site.raw("GET", own).status == 404:
-        # Not refused: it is put back.
+        # Not refused: restore it.
         back = f'<network id="{network}"/>'
         reply = site.raw("POST", f"clusters/{cluster}/networks", back)
         assert reply.status == 201, reply
@@ -162,7 +162,7 @@ _END = "<action><succeeded>true</succeeded><force>true</force></action>"
 
 
 def _row_change(site: Site, engine: Engine) -> list[tuple[str, str, str]]:
-    """A change of our connection to what it is."""
+    """Return a change of our connection that changes nothing."""
     for domain in engine.domains:
         row = domain.connection
         if domain.name == site.name and row is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A domain: made, converted each way and back, healed, proven."""
+"""Create a domain, convert and revert it in both modes, heal it and prove it."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def _ours(site: Site) -> Domain:
 
 
 def _active(site: Site) -> Domain:
-    """Our domain, when it is active: all are unknown for seconds while the SPM moves,
-    which it may do when the last host has come up.
+    """Return our domain when it is active. All domains are unknown for seconds while
+    the SPM moves, which can happen when the last host comes up.
     """
     for _ in range(_SPM_S):
         domain = _ours(site)

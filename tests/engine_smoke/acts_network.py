@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Networks: one is made, and attached where the operator names a nic for it."""
+"""Make a network, and attach it if the operator names a NIC for it."""
 
 from __future__ import annotations
 

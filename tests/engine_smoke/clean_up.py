@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Removing what a smoke run made: by its notes, and by the prefix of its names."""
+"""Remove what a smoke run made: by its notes, and by the prefix of names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOST_S, _DOMAIN_S = 1200.0, 600.0
 
 
 class Left(Exception):
-    """Something stays; the text has each with its reason."""
+    """Something could not be removed; the text has each with its reason."""
 
 
 def clean_up(site: Site) -> None:
@@ -48,7 +48,7 @@ def clean_up(site: Site) -> None:
 
 
 def _revert(site: Site) -> None:
-    """Take back what a killed conversion left half way."""
+    """Revert a conversion that was killed half way."""
     if not any(one.is_file() for one in site.notes.states.rglob("*.json")):
         return
     there = {domain.name for domain in site.now().domains}
@@ -76,7 +76,7 @@ def _domain(site: Site, engine: Engine, domain: Domain) -> None:
     if domain.data_center:
         path = f"datacenters/{domain.data_center}/storagedomains/{domain.id}"
         if domain.status in ("unknown", "inactive"):
-            # While the SPM moves all are; the engine makes them active by itself.
+            # All are unknown while the SPM moves; the engine activates them by itself.
             _wait(site, path, f"{domain.name} is active", _DOMAIN_S, "active")
         if domain.status not in ("maintenance", "preparing_for_maintenance"):
             _act(site, path, "deactivate", {})
@@ -90,7 +90,7 @@ def _domain(site: Site, engine: Engine, domain: Domain) -> None:
 
 
 def _connections(site: Site) -> None:
-    """Remove rows that we made and no domain uses."""
+    """Remove connections that we made and no domain uses."""
     noted = [one for one in site.notes.all() if one["kind"] == "domain"]
     for row in site.now().connections:
         for one in noted:
@@ -116,7 +116,7 @@ def _network(site: Site, engine: Engine, network: Network) -> None:
 
 
 def _jobs(site: Site) -> None:
-    """End the tasks that a killed run left open: they name what it made."""
+    """End the jobs that a killed run left open: they name what it made."""
     read = Read("jobs", "reading the engine's tasks")
     for job in site.session.read(read):
         open_still = job.status in (None, types.JobStatus.STARTED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The notes of a smoke run: what it makes, on disk before it is made."""
+"""Keep the notes of a smoke run: each object is on disk before it is made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 FILE, STATES = "made.jsonl", "states"
-# What a run makes in the engine is called so; nothing else is.
+# The prefix of all names that a run makes in the engine, and of no others.
 PREFIX = "ovirt-rdma-smoke-"
 
 
@@ -39,14 +39,14 @@ class Notes:
             ) from None
 
     def will_make(self, kind: str, name: str, **more: Any) -> None:
-        """Write down, on the disk, what is made next."""
+        """Write to disk what is made next."""
         line = json.dumps({"kind": kind, "name": name, **more})
         self._file.write(f"{line}\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def all(self) -> list[dict[str, Any]]:
-        """What was noted, the oldest first. A line that a kill cut off was not made."""
+        """Return the notes, the oldest first. An incomplete last line was not made."""
         found = []
         for line in self._path.read_text(encoding="utf-8").splitlines():
             try:
@@ -59,7 +59,7 @@ class Notes:
         return [one["name"] for one in self.all() if one["kind"] == kind]
 
     def clear(self) -> None:
-        """All is removed: forget it."""
+        """Forget all notes: everything is removed."""
         self._file.truncate(0)
         for one in self.states.rglob("*"):
             if one.is_file():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A whole smoke run: what an earlier one left, the acts in order, cleaning up."""
+"""Run a whole smoke run: clean up after an earlier one, do the acts, clean up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine_smoke.notes import Notes
 from engine_smoke.site import Site, Skipped
 from engine_smoke.wishes import DOUBLE, Wishes
 
-# Each enters its acts when it is loaded: in this order they run.
+# Each registers its acts when it is imported: they run in this order.
 for _module in ("acts", "acts_network", "acts_domain", "acts_api"):
     importlib.import_module(f"engine_smoke.{_module}")
 
@@ -30,7 +30,7 @@ CLEAN_UP = "cleaning up"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an act; ``why`` for those that are not done."""
+    """The result of an act; ``why`` is the reason if it is not done."""
 
     act: str
     outcome: str
@@ -41,7 +41,7 @@ Tell = Callable[[Outcome], None]
 
 
 def smoke(wishes: Wishes, tell: Tell, door: Any = None, fast: bool = False) -> bool:
-    """Run all acts; False where one failed. KeyboardInterrupt ends it, cleaned up.
+    """Run all acts; False if one failed. KeyboardInterrupt ends it, after cleaning up.
 
     Raises what :func:`remove_what_is_left` does, and Skipped where there is no data
     center for it.
@@ -49,7 +49,7 @@ def smoke(wishes: Wishes, tell: Tell, door: Any = None, fast: bool = False) -> b
     door, fast = _of_tests(wishes, door, fast)
     with contextlib.closing(Notes(wishes.notes)) as notes:
         with contextlib.closing(Site(wishes, wishes.url, notes, door, fast)) as before:
-            # Before anything is recorded.
+            # Before the recording begins.
             clean_up(before)
             before.choose_center()
             center = before.center
@@ -113,7 +113,7 @@ def _outcome(name: str, act: Callable[[Site], None], site: Site) -> Outcome:
 
 @contextlib.contextmanager
 def _recorded(wishes: Wishes) -> Iterator[str]:
-    """The address of a recording proxy; the manifest is written at the end."""
+    """Yield the address of a recording proxy; write the manifest at the end."""
     assert wishes.record is not None
     passwords = (wishes.password or "", f"not-{wishes.password}")
     proxy = RecordingProxy(wishes.url, wishes.record, passwords[:1], wishes.ca_file)
@@ -127,7 +127,7 @@ def _recorded(wishes: Wishes) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _signals(site: Site) -> Iterator[Callable[[], None]]:
-    """Let SIGINT and SIGTERM end the run; gives what ignores them from then on."""
+    """Let SIGINT and SIGTERM end the run; yield a function that makes them ignored."""
 
     def end(number: int, frame: Any) -> None:
         site.ended = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An engine as a smoke run sees it: its verbs, its API, what is there."""
+"""Access the engine of a smoke run: by verbs and by its API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ovirt_rdma.engine_sdk_tools.hosts import inventory
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-# Verbs that take no words about a way to hosts.
+# Verbs without options for host access.
 _ENGINE_ONLY = {("hosts", "list"), ("gate", "status")}
 
 
@@ -46,8 +46,8 @@ class Reply:
 
 @dataclass
 class Site:
-    """``url`` is where requests go, be it a recording proxy. ``door`` is the way to
-    hosts, for tests; with ``fast`` waiting takes no time. ``ended`` is set by signals.
+    """``url`` is the address of the engine or of a recording proxy. ``door`` is the
+    host access of tests; with ``fast``, waiting takes no time. A signal sets ``ended``.
     """
 
     wishes: Wishes
@@ -64,7 +64,7 @@ class Site:
     # -- the command
 
     def run(self, *words: str) -> Result:
-        """Run ovirt-rdma; KeyboardInterrupt where a signal ended it."""
+        """Run ovirt-rdma; raise KeyboardInterrupt if a signal ended it."""
         asks = words[:2] not in _ENGINE_ONLY and words[0] != "login"
         if self.wishes.hosts == SSH and asks:
             words += ("--ssh-key", self.wishes.ssh_key) if self.wishes.ssh_key else ()
@@ -79,7 +79,7 @@ class Site:
         return Result(code, out.getvalue(), err.getvalue())
 
     def done(self, *words: str, code: int = 0) -> Result:
-        """Run it, and have it end with ``code``."""
+        """Run it, and require the exit code ``code``."""
         result = self.run(*words)
         if result.code != code:
             raise AssertionError(
@@ -93,13 +93,13 @@ class Site:
             raise KeyboardInterrupt
 
     def _changes(self) -> Iterator[Any]:
-        """This process, as the command is to find it."""
+        """Yield patches of this process for the command."""
         yield mock.patch.dict(os.environ, self.environment())
         yield mock.patch.object(sys, "stdin", io.StringIO(""))
         states = self.notes.states
         yield mock.patch.object(conversion_run, "state_folder", lambda *_: states)
         if self.wishes.hosts != SSH:
-            # Root on an engine machine has a way to hosts by itself.
+            # Root on an engine machine has access to hosts by default.
             yield mock.patch.object(inventory, "default_key", lambda *_: None)
         if self.fast:
             clock = self._clock
@@ -124,7 +124,7 @@ class Site:
 
     @property
     def blind(self) -> bool:
-        """Whether there is no way to the hosts."""
+        """Whether there is no access to the hosts."""
         return self.door is None and self.wishes.hosts not in (SSH, DOUBLE)
 
     # -- the engine
@@ -146,13 +146,13 @@ class Site:
         return read_engine(self.session, networks=True, nics=True, attachments=True)
 
     def hosts_up(self, engine: Optional[Engine] = None) -> list[Host]:
-        """The hosts of our data center that are up."""
+        """Return the hosts of our data center that are up."""
         engine = engine or self.now()
         center = next(c for c in engine.data_centers if c.name == self.center)
         return [h for h in engine.hosts_of(center.id) if h.status == "up"]
 
     def choose_center(self) -> None:
-        """The data center of the wishes, else the first with two hosts that are up."""
+        """Return the data center of the settings, or the first with two hosts up."""
         engine = self.now()
         wished = self.wishes.center
         names = [wished] if wished else [c.name for c in engine.data_centers]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the operator of a smoke run wants, from variables OVIRT_RDMA_TEST_*.
+"""Read the settings of a smoke run from the variables OVIRT_RDMA_TEST_*.
 
 URL, USERNAME, PASSWORD, CAFILE  the engine, as OVIRT_URL and its like
-ALLOW_CHANGES=1   without it nothing is touched
+ALLOW_CHANGES=1   without it nothing is changed
 DATACENTER        a data center with two hosts up; default: the first that has
 EXPORT            SERVER:/PATH, empty; a domain is made there and removed with its files
 RDMA=1            hosts and that server do RDMA, or the hosts are simulated ones that
@@ -34,7 +34,7 @@ class NotAllowed(Exception):
 
 @dataclass(frozen=True)
 class Wishes:
-    """``hosts`` is how hosts are asked: ``ssh``, ``double`` (of tests), or not."""
+    """``hosts`` is the host access: ``ssh``, ``double`` (in tests), or none."""
 
     url: str
     notes: Path

@@ -388,7 +388,7 @@ def test_by_the_engines_options_without_the_add_on(site):
     assert "reboots" in done.err
     assert "not proven" in done.out
     assert set(made.transports()) == {"rdma"}
-    made.run(*ROLLING).refused(3, "has no command ovirt-rdma-host")
+    made.run(*ROLLING).refused(3, "ovirt-rdma-host is missing on")
 
 
 def test_again_for_a_host_that_was_down_and_a_revert_of_both(site):

@@ -226,7 +226,7 @@ def test_gate_of_a_level_that_the_engine_does_not_have(site):
     site.double.fail_next("GET", "^/clusterlevels/4.7/", Status(404))
     result = site("gate", "status", door=False)
     assert result.code == 0
-    assert "cl1: this engine does not know cluster level 4.7, and so" in result.out
+    assert "cl1: this engine does not know cluster level 4.7, and" in result.out
     assert "administrator" not in result.out + result.err
 
 

@@ -89,7 +89,7 @@ def test_where_no_host_tells_it_is_a_warning():
 
     said = [w for w in alone.warnings if "one connection" in w]
     assert len(said) == 1
-    assert said[0].startswith(f"data2 ({EXPORTS[1]}) is asked for over TCP by the")
+    assert f"connection of data2 ({EXPORTS[1]}) requests TCP" in said[0]
     assert not [w for w in together.warnings if "one connection" in w]
 
 
@@ -107,4 +107,4 @@ def test_a_domain_that_came_since_is_told_at_a_revert():
     site.world.domain("data2").data_center = site.world.data_center("dc1").id
     site.world.connection_of("data2").mount_options = "proto=rdma"
     (warning,) = warnings()
-    assert "data2 (nfs1.example.com:/exports/data2) is asked for over RDMA" in warning
+    assert "of data2 (nfs1.example.com:/exports/data2) requests RDMA" in warning

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``domain create`` makes of hosts that have not mounted the new domain, and of an
-activation that failed.
-"""
+"""Run ``domain create`` with hosts that fail to mount, and with a failed activation."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.hypervisor
 
 
 class When(Silent):
-    """Does ``act`` when a step begins, or a note comes, that has ``words``."""
+    """Calls ``act`` when a step or a note that contains ``words`` is reported."""
 
     def __init__(self, words, act):
         self._words, self._act = words, act
@@ -37,7 +35,7 @@ class When(Silent):
 
 
 class Busy(DoubleDoor):
-    """``host03`` has mounted the domain at the ``asks``-th time that it is asked."""
+    """``host03`` reports the mount only when it is asked for the ``asks``-th time."""
 
     def __init__(self, world, asks):
         super().__init__(world)
@@ -54,7 +52,7 @@ class Busy(DoubleDoor):
 
 
 def no_events(double):
-    """The engine does not let this user read events."""
+    """Let the engine refuse to show events to this user."""
     double.fail_next("GET", "^/events", Status(403), times=100)
 
 
@@ -68,7 +66,7 @@ def fails(double):
 
 
 def without_domains(double):
-    """The data center has no domain yet."""
+    """Take all domains out of the data center."""
     double.world.data_center("dc1").status = "uninitialized"
     for domain in double.world.domains.values():
         domain.data_center, domain.status, domain.master = None, "unattached", False
@@ -86,13 +84,12 @@ def test_a_host_that_the_events_name_takes_all_back(session, double):
         made(session)
 
     said = [e.description for e in double.world.log.events if e.code == 996]
-    assert f"host03 could not mount {EXPORT}, as the engine's events" in str(
-        caught.value
-    )
+    assert caught.value.id == "domain-not-mounted"
+    assert f"host03 could not mount {EXPORT}, according to" in str(caught.value)
     assert said[0] in str(caught.value)
     assert left(double) == ([], [])
     assert double.world.export(EXPORT).domain is None
-    # It has stayed up: there is nothing to activate.
+    # The host has stayed up and needs no activation.
     assert statuses(double) == ["up"] * 3
     assert not [s for s in double.changes() if s.path.endswith("/activate")]
 
@@ -127,7 +124,7 @@ def test_events_from_before_are_not_of_this_one(session, double):
 
 
 def test_events_need_no_correlation_id(session, double):
-    """As the engine writes these two."""
+    """The engine writes both events without one."""
     log, host = double.world.log, double.world.host("host02")
     why = f"VDSM said of the connection {EXPORT}: no route to host"
     who = f"Host {host.name} failed to connect to the Storage Domains data1, new."
@@ -140,7 +137,7 @@ def test_events_need_no_correlation_id(session, double):
     with pytest.raises(TakenBack, match="host02 could not mount") as caught:
         made(session, listener=When("attaching", fails))
 
-    # The first first.
+    # The oldest comes first.
     assert f"{why}\n{who}" in str(caught.value)
     assert "broken pipe" not in str(caught.value)
 
@@ -160,7 +157,7 @@ def test_a_host_that_tells_and_is_named_is_not_waited_for(session, double, clock
 
 
 def test_a_host_that_tells_and_has_it_all_the_same_is_good(session, double):
-    """The engine connects twice: the second time may go well."""
+    """The engine connects twice: the second attempt may succeed."""
     log, host = double.world.log, double.world.host("host02")
     said = f"Host {host.name} failed to connect to the Storage Domains new."
     door = with_add_on(double)
@@ -183,8 +180,8 @@ def test_a_host_that_goes_down_with_it_comes_up_again(session, double):
     with pytest.raises(TakenBack) as caught:
         made(session)
 
-    assert f"host03 could not mount {EXPORT} and went non-op" in str(caught.value)
-    assert "as the engine's events say" not in str(caught.value)
+    assert f"host03 could not mount {EXPORT} and became non-op" in str(caught.value)
+    assert "according to the engine's events" not in str(caught.value)
     assert "activating host03 again" in str(caught.value)
     assert left(double) == ([], [])
     double.world.settle()
@@ -198,7 +195,7 @@ def test_hosts_go_down_with_the_first_domain_of_a_data_center(session, double):
     with pytest.raises(Problem) as caught:
         made(session)
 
-    assert f"host03 could not mount {EXPORT} and went non-op" in str(caught.value)
+    assert f"host03 could not mount {EXPORT} and became non-op" in str(caught.value)
 
 
 def test_a_host_that_tells_that_it_has_not_mounted_it_takes_all_back(
@@ -212,16 +209,17 @@ def test_a_host_that_tells_that_it_has_not_mounted_it_takes_all_back(
     with pytest.raises(TakenBack) as caught:
         create_domain(session, door, plan, Silent())
 
-    assert f"host03 did not mount {EXPORT}, although the engine" in str(caught.value)
+    assert caught.value.id == "domain-not-mounted"
+    assert f"host03 did not mount {EXPORT}, although new is" in str(caught.value)
     assert left(double) == ([], [])
-    # It was given time.
+    # The host was given time.
     assert sum(clock.slept) >= 60
 
 
 @pytest.mark.parametrize("asks", [2, 4])
 def test_a_host_that_is_slow_is_asked_again(session, double, asks):
     with_add_on(double)
-    # The first time is the check before.
+    # The check before the run asks once.
     door = Busy(double.world, asks=1 + asks)
 
     result = made(session, door)
@@ -245,7 +243,7 @@ def test_a_host_that_somebody_takes_away_meanwhile_is_no_failure(session, double
 
 
 def test_hosts_that_nobody_can_ask_are_not_verified(session, double):
-    """No event has come, and the engine itself finds out after minutes only."""
+    """There is no event, and the engine itself detects it only after minutes."""
     result = made(session)
 
     assert result.exit_code == 0
@@ -274,7 +272,7 @@ def test_events_that_cannot_be_read_are_said(session, double):
     result = made(session, listener=listener)
 
     assert result.exit_code == 0
-    assert "no event can tell of hosts that failed: reading the ev" in listener.notes[0]
+    assert "events on failed mounts are unknown: reading the ev" in listener.notes[0]
 
 
 def test_a_domain_that_is_there_and_missing_on_a_host_is_not_taken_back(
@@ -307,7 +305,8 @@ def test_an_activation_that_failed_is_taken_back_at_once(session, double, clock)
     with pytest.raises(TakenBack) as caught:
         made(session, listener=When("attaching", fails(double)))
 
-    assert "new is attached, but not activated: it is in maint" in str(caught.value)
+    assert caught.value.id == "domain-not-active"
+    assert "it is in maintenance" in str(caught.value)
     # The engine's own reason.
     failed = [e for e in double.world.log.events if e.code == 967]
     assert failed[0].description in str(caught.value)
@@ -316,13 +315,14 @@ def test_an_activation_that_failed_is_taken_back_at_once(session, double, clock)
 
 
 def test_so_is_that_of_the_first_domain_of_a_data_center(session, double, clock):
-    """It is the master, and stays inactive."""
+    """The first domain is the master, and stays inactive."""
     without_domains(double)
 
     with pytest.raises(TakenBack) as caught:
         made(session, listener=When("attaching", fails(double)))
 
-    assert "new is attached, but not activated: it is inactive" in str(caught.value)
+    assert caught.value.id == "domain-not-active"
+    assert "it is inactive" in str(caught.value)
     assert left(double) == ([], [])
     assert sum(clock.slept) < 60
 
@@ -331,7 +331,7 @@ def test_so_is_that_of_the_first_domain_of_a_data_center(session, double, clock)
 def test_without_an_answer_maintenance_may_still_pass(
     session, double, clock, monkeypatch, later
 ):
-    """Between attaching and activating the engine shows it too."""
+    """The engine also shows it between attaching and activating."""
     double.fail_next("POST", "/datacenters/.*/storagedomains$", AnswerLost())
 
     def between():
@@ -357,7 +357,7 @@ def test_without_an_answer_maintenance_may_still_pass(
 
 @pytest.mark.parametrize("name", ["Storage", "Domains", "Host", "host02"])
 def test_a_domain_that_is_called_as_a_word_of_the_message(double, session, name):
-    """Of each failure of a host, whatever domain it was."""
+    """The message has such words for failures with any domain."""
     log, host = double.world.log, double.world.host("host02").id
     events = MountEvents(session, name, "nas:/exports/new")
     said = "Host host02 failed to connect to the Storage Domains"

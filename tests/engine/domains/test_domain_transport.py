@@ -16,6 +16,7 @@ from support.engine.told_hosts import (
     rules,
     status,
 )
+from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.domains.list import (
     DomainRow,
@@ -41,6 +42,7 @@ pytestmark = pytest.mark.hypervisor
 
 EXPORT = f"{SERVER}:/exports/data1"
 RDMA_ROW = "rdma,port=20049"
+CONNECTION = "the storage connection"
 
 
 @pytest.mark.parametrize(
@@ -81,19 +83,19 @@ def test_transport_of_a_row_is_the_option_that_wins(options, transport):
 @pytest.mark.parametrize(
     ("told", "row", "asked"),
     [
-        # No rule, or nothing that would follow one: the row.
-        (report(status=status(mode=None)), "", ("tcp", "the engine's row")),
-        (report(status=status(mode="host")), RDMA_ROW, ("rdma", "the engine's row")),
-        (report(status=status()), RDMA_ROW, ("rdma", "the engine's row")),
+        # No rule, or the add-on is not enabled: the storage connection decides.
+        (report(status=status(mode=None)), "", ("tcp", CONNECTION)),
+        (report(status=status(mode="host")), RDMA_ROW, ("rdma", CONNECTION)),
+        (report(status=status()), RDMA_ROW, ("rdma", CONNECTION)),
         (
             report(
                 status=status(rules("tcp", "/other")),
                 policy_text=rules("tcp", "/other"),
             ),
             RDMA_ROW,
-            ("rdma", "the engine's row"),
+            ("rdma", CONNECTION),
         ),
-        # A rule wins over the row.
+        # A rule takes precedence over the connection.
         (
             report(
                 status=status(rules("require-rdma")), policy_text=rules("require-rdma")
@@ -106,7 +108,7 @@ def test_transport_of_a_row_is_the_option_that_wins(options, transport):
             RDMA_ROW,
             ("tcp", "rule 'nas'"),
         ),
-        # What cannot be told is not guessed.
+        # Unknown, not guessed.
         (
             report(
                 status=status(rules("require-rdma"), mode="nfsmount"),
@@ -115,30 +117,30 @@ def test_transport_of_a_row_is_the_option_that_wins(options, transport):
             "",
             (None, "it is in mode nfsmount of an earlier version"),
         ),
-        (report(), "", (None, "the host did not tell its status")),
-        (report(status={"enabled": 7}), "", (None, "its status does not say")),
+        (report(), "", (None, "the host did not report its status")),
+        (report(status={"enabled": 7}), "", (None, "its status does not show")),
         (
             report(status=status(rules("tcp"))),
             "",
-            (None, "its policy.yaml did not come along"),
+            (None, "its report has no policy.yaml"),
         ),
         (
             report(status=status(rules("tcp")), policy_text=rules("require-rdma")),
             "",
-            (None, "it has another policy loaded than in its policy.yaml"),
+            (None, "its loaded policy is not the one in its policy.yaml"),
         ),
         (
             report(status=status(rules("tcp")), policy_text="nfs: ["),
             "",
-            (None, "its policy.yaml is broken: policy.yaml:"),
+            (None, "its policy.yaml is invalid: policy.yaml:"),
         ),
         (
             report(status=status(rules("tcp"), problem="it is broken")),
             "",
-            (None, "the policy that it has loaded is broken"),
+            (None, "its loaded policy is invalid"),
         ),
-        # But an RDMA row is a promise all the same.
-        (report(), RDMA_ROW, ("rdma", "the engine's row")),
+        # RDMA in the connection counts all the same.
+        (report(), RDMA_ROW, ("rdma", CONNECTION)),
     ],
 )
 def test_what_is_asked_for(told, row, asked):
@@ -156,7 +158,7 @@ def test_rules_are_not_for_posixfs():
 
 
 def one(told, its=None, there=None):
-    """The only cell of a host and a domain."""
+    """Return the only cell of a host and a domain."""
     there = there or host()
     its = its or domain()
     matrix = verify(engine(there, domains=(its,)), [told], [there], [its])
@@ -175,17 +177,17 @@ def on(transport, policy=None, **more):
 @pytest.mark.parametrize(
     ("told", "row", "verdict", "text", "words"),
     [
-        (on("rdma", rules("require-rdma")), "", OK, "rdma", "as rule 'nas' asks"),
-        (on("rdma6", rules("require-rdma")), "", OK, "rdma", "as rule 'nas' asks"),
-        (on("tcp"), "", OK, "tcp", "as the engine's row asks"),
-        (on("tcp", rules("require-rdma")), "", FAIL, "tcp", "asks for RDMA"),
+        (on("rdma", rules("require-rdma")), "", OK, "rdma", "by rule 'nas'"),
+        (on("rdma6", rules("require-rdma")), "", OK, "rdma", "by rule 'nas'"),
+        (on("tcp"), "", OK, "tcp", f"by {CONNECTION}"),
+        (on("tcp", rules("require-rdma")), "", FAIL, "tcp", "requests RDMA"),
         (on("tcp", rules("prefer-rdma")), "", FAIL, "tcp", "prefers RDMA"),
-        (on("tcp"), RDMA_ROW, FAIL, "tcp", "but the engine's row asks for RDMA"),
-        (on("rdma", rules("tcp")), "", WARN, "rdma", "asks for TCP"),
-        # The policy is not known: RDMA is proven all the same, TCP may be wrong.
-        (replace(on("rdma"), status=None), "", OK, "rdma", "is not known"),
-        (replace(on("tcp"), status=None), "", UNKNOWN, "tcp", "is not known"),
-        (replace(on("tcp"), status=None), RDMA_ROW, FAIL, "tcp", "asks for RDMA"),
+        (on("tcp"), RDMA_ROW, FAIL, "tcp", f"but {CONNECTION} requests RDMA"),
+        (on("rdma", rules("tcp")), "", WARN, "rdma", "requests TCP"),
+        # The policy is unknown: RDMA is proven all the same, TCP may be wrong.
+        (replace(on("rdma"), status=None), "", OK, "rdma", "is unknown"),
+        (replace(on("tcp"), status=None), "", UNKNOWN, "tcp", "is unknown"),
+        (replace(on("tcp"), status=None), RDMA_ROW, FAIL, "tcp", "requests RDMA"),
         # No data is no proof.
         (report(problem="no answer"), "", UNKNOWN, "unknown", "no answer"),
         (report(facts=facts()), "", FAIL, "not mounted", "although the host is up"),
@@ -194,7 +196,7 @@ def on(transport, policy=None, **more):
             "",
             UNKNOWN,
             "unknown",
-            "its mounts are not known",
+            "mounts are unknown",
         ),
     ],
 )
@@ -314,8 +316,8 @@ def test_rows_of_the_list():
         "tcp",
         (
             OnHost("hv1", "rdma", "rule 'nas'", "rdma"),
-            OnHost("hv2", "tcp", "the engine's row", "tcp"),
-            OnHost("hv3", None, "the host did not tell its status", "unknown"),
+            OnHost("hv2", "tcp", CONNECTION, "tcp"),
+            OnHost("hv3", None, "the host did not report its status", "unknown"),
         ),
     )
     assert rows[0].in_use == {"rdma": 1, "tcp": 1, "unknown": 1}
@@ -328,9 +330,7 @@ def test_domains_without_a_transport_are_refused_by_name_and_left_out_else():
     site = engine(host(), domains=(domain(), block, spare))
     assert domains_to_verify(site, []) == [domain()]
     assert domains_to_verify(site, ["data1", "data1"]) == [domain()]
-    with pytest.raises(NameProblem) as wrong:
+    with problem("domain-not-verifiable", "block1 is on iscsi", "spare is in") as wrong:
         domains_to_verify(site, ["data1", "block1", "spare"])
-    assert str(wrong.value).splitlines() == [
-        "block1 is on iscsi, not NFS: it has no transport to prove",
-        "spare is in no data center: no host mounts it",
-    ]
+    assert wrong.type is NameProblem
+    assert len(str(wrong.value).splitlines()) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which domain is the hosted engine's: what its disks say, whatever it is called."""
+"""Find the hosted engine's domain by its disks, whatever its name is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def world_of(name="hosted_storage", **words):
 
 
 def known(double, clock, times=1):
-    """The names of the hosted engine's domains, and the problems."""
+    """Return the names of the hosted engine's domains, and the problems."""
     with open_session(double, clock) as session:
         for _ in range(times):
             engine = read_engine(session)
@@ -32,7 +32,7 @@ def known(double, clock, times=1):
 
 
 def asked(double):
-    """The domains whose disks were asked for, by name."""
+    """Return the names of the domains whose disks were read."""
     names = {domain.id: domain.name for domain in double.world.domains.values()}
     found = (seen.path.split("/") for seen in double.requests)
     return sorted(names[parts[2]] for parts in found if parts[-1] == "disks")
@@ -68,7 +68,7 @@ def test_a_session_asks_once(clock):
     world = world_of(OTHER, domains=("data1", "data2"), iscsi=True)
     with EngineDouble(world) as double:
         assert known(double, clock, times=3) == ([OTHER], ())
-        # Neither an ISO domain nor one on blocks can be it.
+        # An ISO domain or one on block storage cannot be the hosted engine's.
         assert asked(double) == ["data1", "data2", OTHER]
         assert known(double, clock) == ([OTHER], ())
 

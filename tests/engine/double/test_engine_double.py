@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's transport: logging in, strictness, faults, and its reads."""
+"""Test the HTTP side of the double: login, strictness, faults, and reads."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/engine-double.md has every behaviour of the double, each with a test of its own.
+"""Check that docs/engine-double.md has every behaviour, each with a test of its own.
 
 WRITE_GOLDEN=1 writes the part of it that is made from the table. Where
 OVIRT_RDMA_TEST_ENGINE_SOURCE names a checkout of ovirt-engine 4.5.7, each file that is
-cited has to be there, with so many lines.
+cited must exist, and have these lines.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_the_sources_are_there() -> None:
 
 
 def _marked() -> Iterator[str]:
-    """The ids of all marks engine_does in the tests."""
+    """Return the ids of all marks engine_does in the tests."""
     for path in sorted(TESTS.rglob("test_*.py")):
         text = path.read_text()
         if "engine_does" not in text:

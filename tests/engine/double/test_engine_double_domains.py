@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's domains: what attaching, activating and the ways back want."""
+"""Test the double's domains: attach, activate, deactivate, detach."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def engine(make: Any) -> Engine:
 
 
 def added(engine: Engine, **storage: Any) -> types.StorageDomain:
-    """A new domain that is in no data center, by its id."""
+    """Return the id of a new domain that is in no data center."""
     return types.StorageDomain(id=engine.domains.add(engine.new(**storage)).id)
 
 
 def unattached(engine: Engine, kind: str = "data") -> types.StorageDomain:
-    """A domain of another kind that is in no data center."""
+    """Return a domain of another kind that is in no data center."""
     found = added(engine)
     engine.world.domain("new").type = kind
     return found
@@ -220,7 +220,7 @@ def test_tasks(engine: Engine, domain: str) -> None:
 
 
 def contents(engine: Engine, domain: str) -> list[str]:
-    """The content types of a domain's disks."""
+    """Return the content types of a domain's disks."""
     found = engine.world.domain(domain).id
     service = engine.domains.storage_domain_service(found).disks_service()
     return [disk.content_type.value for disk in service.list()]
@@ -263,7 +263,7 @@ def test_a_domain_without_the_link_fails_the_whole_list(
 
 
 def shown(engine: Engine, domain: str, times: int) -> list[str]:
-    """What its data center shows of a domain, so many times."""
+    """Read a domain in its data center this many times."""
     return [engine.attached(domain).get().status.value for _ in range(times)]
 
 

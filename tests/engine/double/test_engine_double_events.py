@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's events of clients: what they want, and which are dropped."""
+"""Test events from clients: which the double accepts, and which it drops."""
 
 from __future__ import annotations
 

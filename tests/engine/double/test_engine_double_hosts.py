@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's hosts: coming up, SPM, and domains that some cannot mount."""
+"""Test the double's hosts: coming up, SPM, and domains that some cannot mount."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def engine(make: Any) -> Engine:
 
 
 def seen(engine: Engine, host: str, times: int) -> list[str]:
-    """What the API shows of a host, so many times."""
+    """Read a host this many times."""
     return [engine.host(host).get().status.value for _ in range(times)]
 
 
 def in_maintenance(engine: Engine, host: str = "host02") -> Any:
-    """The world's host, brought to maintenance before the test."""
+    """Return the world's host, in maintenance."""
     found = engine.world.host(host)
     found.status = "maintenance"
     found.mounts.clear()
@@ -182,7 +182,7 @@ def test_activation_waits_for_the_disconnecting(engine: Engine) -> None:
     engine.row("data2").update(row(mount_options="proto=rdma"), force=True)
     engine.host("host02").activate()
     engine.world.settle()
-    # It was mounted anew: the old mount did not stay.
+    # It was mounted again: the old mount did not stay.
     assert engine.mounted("data2")["host02"] == "rdma"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's jobs: who ends them, and what becomes of ended ones."""
+"""Test the double's jobs: who ends them, and what happens to ended ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def engine(make: Any) -> Engine:
 
 
 def begin(engine: Engine, **words: Any) -> Any:
-    """An external job's service, as clients begin one."""
+    """Return the service of a new external job."""
     words = {"description": "convert", "auto_cleared": True, **words}
     job = engine.system.jobs_service().add(types.Job(**words))
     return engine.system.jobs_service().job_service(job.id)
@@ -45,7 +45,7 @@ def step_of(job: Any, description: str = "host02") -> Any:
 
 
 def of(engine: Engine, job: Any) -> dict[str, str]:
-    """The query word that makes a request belong to ``job``."""
+    """Return the query parameter that makes a request belong to ``job``."""
     return {"JobId": id_of(job)}
 
 
@@ -108,7 +108,7 @@ def test_a_header_names_no_job(engine: Engine) -> None:
     assert (reply.status_code, host.status) == (200, "preparing_for_maintenance")
 
 
-# -- what the named job becomes
+# -- the end of the named job
 
 
 @pytest.mark.engine_does("JOB-14")

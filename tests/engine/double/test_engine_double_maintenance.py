@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's way to maintenance: virtual machines, refusals, SPM, storage."""
+"""Test the double's maintenance: virtual machines, refusals, SPM, storage."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def shown(engine: Engine, host: str) -> str:
 
 
 def told(engine: Engine, code: int) -> list[tuple[Any, Any]]:
-    """Host and correlation id of each event with this code."""
+    """Return host and correlation id of each event with this code."""
     events = engine.world.log.events
     return [(e.host, e.correlation_id) for e in events if e.code == code]
 
 
-# -- what is in the way
+# -- refusals
 
 
 @pytest.mark.engine_does("MAINT-11")

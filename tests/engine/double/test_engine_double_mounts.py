@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which transport a mount on the double's hosts gets from the mounts that are there, as
-tests/lab/test_shared_transport_lab.py saw it on a kernel.
+"""Test the transport of a mount on the double's hosts that have other mounts, as
+tests/lab/test_shared_transport_lab.py found it on a kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def world() -> World:
 @pytest.mark.parametrize(
     ("stands", "addon", "rule", "options", "got"),
     [
-        # Stock VDSM asks for it, and does not look at what comes of it.
+        # Stock VDSM requests it, and does not check the result.
         ("tcp", False, None, "proto=rdma", "tcp"),
         ("rdma", False, None, "", "rdma"),
         ("tcp", True, "prefer-rdma", "", "tcp"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's networks and features, through the real SDK."""
+"""Test the double's networks and features with the real SDK."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_a_host_that_is_cut_off_rolls_back(system, world):
     world.host("host01").cut_off = True
     refused(400, "Reverting back to last known", attach, system, world)
     assert storage_on(system, world) is None
-    # Without the check it is done, and the host is gone: nobody tells.
+    # Without the check it is done, and the host is lost without a message.
     refused(
         400, r'Fault detail is "\[\]"', attach, system, world, check_connectivity=False
     )
@@ -301,7 +301,7 @@ def test_a_host_that_is_cut_off_rolls_back(system, world):
 @pytest.mark.parametrize("seconds", [0, 121])
 def test_the_connectivity_timeout_has_a_range(system, world, seconds):
     network(system, world)
-    # Looked at before the host's status.
+    # The check comes before that of the host's status.
     world.host("host01").status = "down"
     refused(400, "timeout", attach, system, world, connectivity_timeout=seconds)
 
@@ -591,7 +591,7 @@ def test_a_host_without_a_required_network_comes_up_non_operational(system, worl
         attach(system, world, attachment(address=f"10.0.0.{number}"), host=name)
     networks = cluster_of(system, world).networks_service()
     row = networks.network_service(made.id)
-    # Not all hosts that are up have it: nobody is held to it yet.
+    # Not all hosts that are up have it: no host must have it yet.
     required = types.Network(required=True)
     assert row.update(required).status == types.NetworkStatus.NON_OPERATIONAL
     host = world.host("host03")
@@ -618,7 +618,7 @@ def test_a_host_that_loses_a_required_network_is_non_operational(system, world):
     host_of(system, world).setup_networks(removed_network_attachments=[gone])
     assert world.host("host01").status == "non_operational"
     assert 519 in world.log.codes()
-    # It is no host that is up any more; the next one is held to it all the same.
+    # The host is no longer up; the next one must have it all the same.
     row = cluster_of(system, world).networks_service().network_service(made.id)
     gone = types.NetworkAttachment(id=storage_on(system, world, "host02").id)
     host_of(system, world, "host02").setup_networks(removed_network_attachments=[gone])
@@ -774,7 +774,7 @@ def test_any_update_of_a_cluster_wipes_its_features(system, world):
     cluster.features = {made.id, other.id}
     service.feature_service(made.id).remove()
     assert service.list() == []
-    # One that is not enabled is no mistake, and takes the others with it too.
+    # One that is not enabled is no error, and disables the others too.
     cluster.features = {other.id}
     service.feature_service(made.id).remove()
     assert service.list() == []
@@ -799,7 +799,7 @@ def test_a_feature_that_hosts_lack(system, world):
     refused(400, "active hosts", add, wanted)
     for host in world.hosts.values():
         host.features = {"NFS_RDMA"}
-    # It goes by the name that is sent, the data base by the id.
+    # The command uses the name that is sent, the database the id.
     refused(400, "active hosts", add, types.ClusterFeature(id=made.id))
     unknown = "11111111-2222-3333-4444-555555555555"
     wanted = types.ClusterFeature(id=unknown, name="NFS_RDMA")

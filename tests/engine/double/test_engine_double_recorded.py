@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double: what recordings of a real engine showed it to do otherwise."""
+"""Test behaviours of the double that recordings of a real engine have corrected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def engine(make: Any) -> Engine:
 
 
 def sent(engine: Engine, method: str, path: str, body: str = "") -> Any:
-    """An answer as it is on the wire."""
+    """Return an answer as sent."""
     headers = {"Authorization": f"Bearer {engine.connection.authenticate()}"}
     where = f"{engine.double.url}/{path}"
     return requests.request(method, where, data=body, headers=headers, timeout=60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine double's storage and hosts: rows, domains, and what hosts mount."""
+"""Test the double's storage: connections, domains, and the mounts of hosts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nfs(name: str, **words: Any) -> types.StorageConnection:
 
 
 def allowed(call: Any, *arguments: Any, **words: Any) -> Any:
-    """What ``call`` gives; a refusal fails the test."""
+    """Return the result of ``call``; a refusal fails the test."""
     from ovirtsdk4 import Error
 
     try:
@@ -365,7 +365,7 @@ def test_a_domain_that_the_host_has_not_mounted_is_in_the_way(engine: Engine) ->
     wanted.storage = types.HostStorage(id=engine.rows.add(nfs("new")).id)
     with refused(400, "path is not empty"):
         engine.domains.add(wanted)
-    # It is mounted by now, so that the next add sees it.
+    # It is mounted now, so that the next add finds it.
     assert engine.domains.add(wanted).id == there
 
 
@@ -573,7 +573,7 @@ def test_a_failed_mount_of_iso_and_export_domains_is_ignored(
         (True, "prefer-rdma", "", True, "rdma"),
         (True, "prefer-rdma", "proto=rdma", False, "tcp"),
         (True, "tcp", "proto=rdma", True, "tcp"),
-        # No add-on, or no policy: the engine's row decides.
+        # No add-on, or no policy: the storage connection decides.
         (False, "require-rdma", "", True, "tcp"),
         (False, "tcp", "rdma", True, "rdma"),
         (True, None, "hard,proto=rdma", True, "rdma"),

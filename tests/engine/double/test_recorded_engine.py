@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What engines answered, recorded, against what the double answers to the same.
+"""Compare the recorded answers of engines with those of the double.
 
 Recordings are folders in tests/data/recorded, and in ../shared/recorded beside the
-repository; docs/engine-double.md, "Recorded answers", tells how one is made.
+repository; docs/engine-double.md, "Recorded answers", describes how to make one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PASSWORD = "a-Pass word+of/this&run"
 
 
 def recordings():
-    """All folders with a manifest."""
+    """Return all folders with a manifest."""
     return sorted(one.parent for top in PLACES for one in top.glob(f"*/{MANIFEST}"))
 
 
@@ -168,7 +168,7 @@ def test_every_request_is_in_it_but_repeated_readings(made):
             assert one.changes or one.body != after.body or one.status != after.status
 
 
-# How a recording is changed by hand: which exchange, its change, what the list says.
+# Changes of a recording: the exchange, its change, the expected difference.
 def _of(method, path):
     return lambda one: one.method == method and re.search(path, one.target)
 
@@ -261,7 +261,7 @@ def test_what_an_engine_answers_otherwise_is_listed(what, made, tmp_path):
             document.pop("body_as_in", None)
             change(document)
             assert document["body"] != one.body or document["status"] != one.status
-            # What comes much later takes time, and says no more.
+            # Later exchanges take time, and add nothing.
             lines = [
                 *lines[: one.number - 1],
                 json.dumps(document),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every verb against a real engine; and that what the run makes is removed again.
+"""Run every verb against a real engine, and check that everything is removed again.
 
     . the variables of engine_smoke/wishes.py
     .venv/bin/pytest -rs -k real_engine tests/engine
 
-The same run goes against the double, so that it is right when it is needed.
+The same run is tested with the double.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TESTS = Path(__file__).parents[2]
 
 
 def program(environment, *words):
-    """Begin the smoke run as a process of its own."""
+    """Start the smoke run as a process of its own."""
     path = os.pathsep.join([str(TESTS), *(one for one in sys.path if one)])
     return subprocess.Popen(
         [sys.executable, "-m", "engine_smoke", *words],
@@ -51,7 +51,7 @@ def program(environment, *words):
 
 @pytest.fixture(scope="module")
 def real_outcomes():
-    """One run against the engine of OVIRT_RDMA_TEST_URL, by act."""
+    """Run once against the engine of OVIRT_RDMA_TEST_URL; return outcomes by act."""
     try:
         from_environment(os.environ)
     except NotAllowed as reason:
@@ -100,7 +100,7 @@ class Pretended:
         return found
 
     def program(self, *words):
-        """The run as a process, which asks the hosts of this double."""
+        """Start the run as a process, which asks the hosts of this double."""
         wishes = self.wishes()
         given = {
             "URL": wishes.url,
@@ -117,8 +117,8 @@ class Pretended:
         return program(named, *words)
 
     def signal_at(self, method, path, number):
-        """Begin the program and send it a signal when the engine has carried out its
-        request, before it is answered. Gives its exit code and stderr.
+        """Start the program and send it a signal after the engine has carried out its
+        request, before the answer. Return its exit code and stderr.
         """
         sent = []
 
@@ -138,7 +138,7 @@ class Pretended:
         return run.returncode, err
 
     def left(self):
-        """What tells whether something stayed."""
+        """Return the state that shows whether something is left."""
         world = self.double.world
         world.settle()
         return (
@@ -164,7 +164,7 @@ def pretended(tmp_path):
 def test_the_run_does_every_verb_and_leaves_nothing(pretended):
     before = pretended.left()
     policy = pretended.folder / "policy.yaml"
-    # The one that the hosts have: nothing is left of a push.
+    # The hosts' own policy, so that a push leaves nothing.
     policy.write_text("version: 1\n", encoding="utf-8")
     for host in pretended.double.world.hosts.values():
         host.policy_text = policy.read_text(encoding="utf-8")
@@ -199,7 +199,7 @@ def test_where_little_is_given_little_is_done(pretended):
     assert pretended.left() == before
 
 
-# A request of each act that changes something, and the signal meets it there.
+# One changing request of each act, during which the signal is sent.
 MOMENTS = {
     "a network in no cluster yet": ("POST", "^/networks$"),
     "one host has the network": ("POST", "/setupnetworks$"),

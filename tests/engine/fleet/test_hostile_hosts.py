@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whatever a hypervisor sends is its own finding: each verb goes on for the others."""
+"""Run each verb with hosts that send hostile answers: it continues with the others."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ PREFER = (
 
 
 class Fleet:
-    """A door that is the real one down to Ansible: what hosts print is their honest
-    answer, or the one of HOSTILE that ``hostile`` has for the host.
+    """The real access to hosts, with a double of Ansible: a host answers correctly, or
+    with the answer of HOSTILE that ``hostile`` has for it.
     """
 
     def __init__(self, world):
         self.world = world
         self.double = DoubleDoor(world)
         self.hostile: dict[str, str] = {}
-        # After so many questions to Ansible the hostile ones are.
+        # The hosts become hostile after this number of runs of Ansible.
         self.later = 0
 
     def reports(self, hosts, done=None):
@@ -152,7 +152,7 @@ NO_STATUS = tuple(
 
 
 def rows(result, names):
-    """What is shown of hosts, by name."""
+    """Return the output for each host, by name."""
     document = result.document
     if document["kind"] == "matrix":
         shown = zip([row["name"] for row in document["rows"]], document["cells"])
@@ -187,8 +187,8 @@ def test_reading_verbs_show_the_others_as_they_are(fleet, verb, code):
     assert result.code == code
     after = rows(result, (*GOOD, *BAD))
     assert {n: after[n] for n in GOOD} == {n: before[n] for n in GOOD}
-    # What a policy diff looks at, some of them tell well enough.
-    # What only the policy shows a check does not look at, nor facts a diff.
+    # A policy diff uses parts that are valid in some of these answers. A check does not
+    # use the policy's text, nor a diff the facts.
     for name in WITHOUT_FACTS if verb != "policy diff policy.yaml" else NO_STATUS:
         assert after[name] != before[name]
 

@@ -199,7 +199,7 @@ def test_port_that_is_down_is_named():
         ("rxe-one-mount", "10.0.0.1", "rdma", OK, "1 of 1"),
         ("no-rdma-tcp-mount", "10.0.0.1", "rdma", FAIL, "0 of 1"),
         ("no-rdma-tcp-mount", "10.0.0.1", "", WARN, "0 of 1"),
-        # Facts know no way to a server of which there is no mount.
+        # Facts have no route to a server without a mount.
         ("rxe-one-mount", "10.9.9.9", "rdma", UNKNOWN, "0 of 1"),
         ("rxe-one-mount", "10.9.9.9", "", NONE, "0 of 1"),
     ],
@@ -216,7 +216,7 @@ def test_readiness_for_the_servers(dump, address, options, verdict, text):
         ("", "require-rdma", True),
         ("", "prefer-rdma", True),
         ("proto=rdma", "tcp", True),
-        # There is nothing to say where it comes out as the rule wants it.
+        # No warning if the connection requests what the rule requests.
         ("proto=rdma", "require-rdma", False),
         ("", "tcp", False),
     ],
@@ -227,10 +227,11 @@ def test_a_rule_that_does_not_cover_a_posixfs_domain(options, wish, told):
     site = replace(site, status=status(text))
     row = connection(options=options, type="posixfs", vfs_type="nfs")
     found = servers_cell(site, [row])
-    assert ("no rule covers a PosixFS domain" in found.sentence) is told
+    assert (f"requests {wish} for {EXPORT}" in found.sentence) is told
+    assert ("PosixFS" in found.sentence) is told
     assert not told or found.verdict == WARN
     assert not told or "mount options" in found.fix
-    # The same row as an NFS domain's is covered.
+    # The rule covers the same connection of an NFS domain.
     covered = servers_cell(site, [replace(row, type="nfs", vfs_type=None)])
     assert "PosixFS" not in covered.sentence
 

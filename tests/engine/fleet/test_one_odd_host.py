@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One host that is odd, where its answers meet decisions: limits, work that is linear
-in what it sends, and what conversions do with it.
+"""Use the answers of one odd host in decisions: limits, work that is linear in the size
+of its answers, and conversions.
 """
 
 from __future__ import annotations
@@ -107,17 +107,15 @@ def test_a_push_counts_when_the_host_follows_what_it_loaded(loaded, shown, good)
     if good:
         assert pushed.digest == "sha256:a"
     elif isinstance(shown, str):
-        assert pushed.problem == (
-            "hv1 has another policy in force than the one just loaded: sha256:b, not "
-            "sha256:a"
-        )
+        assert "hv1" in pushed.problem
+        assert pushed.problem.endswith("sha256:b, not sha256:a")
 
 
 # -- limits are the same before and at the act
 
 
 def test_a_policy_too_long_is_refused_before_anybody_is_asked():
-    with pytest.raises(PolicyProblem, match="60011 bytes, 60000 can be sent"):
+    with pytest.raises(PolicyProblem, match=r"60011 bytes.* 60000"):
         plan_policy_push([host()], LONG, "policy.yaml")
 
 
@@ -132,7 +130,7 @@ def test_a_policy_file_too_long_is_not_read(tmp_path):
 
 @pytest.mark.parametrize("rolling", [True, False])
 def test_a_policy_too_long_to_be_sent_is_against_a_conversion(rolling):
-    """Also one that only our rule makes so: nothing is begun anywhere."""
+    """That includes one that only our new rule makes too long: nothing is started."""
     site = site_of(hosts=3)
     request = ConversionRequest("rdma", rolling=rolling)
     nearly = EMPTY + "#" * (MOST_POLICY_BYTES - len(EMPTY) - 10) + "\n"
@@ -149,10 +147,12 @@ def test_a_host_whose_policy_could_not_be_had_is_against_a_conversion(rolling):
     golden = facts()
     text = told(dump.to_json_dict(golden), status_of(EMPTY), LONG)
     its = read_report("hv1", read_told(text), 0.0)
-    assert its.problem == "hv1: the policy has 60011 bytes, 60000 can be sent"
+    assert its.problem.startswith("hv1: ")
+    assert "60011 bytes" in its.problem
+    assert "60000" in its.problem
     request = ConversionRequest("rdma", rolling=rolling)
     against = list(host_offenders(host(), its, [domain()], request))
-    assert any("60000 can be sent" in one for one in against)
+    assert any("at most 60000" in one for one in against)
 
 
 def test_a_push_that_cannot_be_is_that_hosts_failure():
@@ -179,7 +179,7 @@ def test_a_push_that_cannot_be_is_that_hosts_failure():
 
 
 def test_a_host_that_somebody_puts_into_maintenance_stays_there():
-    """Before its turn, while another is at work."""
+    """It happens before its turn, while another host is in progress."""
     site = site_of(hosts=3)
     there = site.world.host("host03")
 
@@ -222,8 +222,8 @@ def test_a_mount_whose_signals_disagree_is_not_proven():
     site.reports = disagree
     ended = run(site, state)
     assert ended.stage != "converted"
-    assert "is mounted, but its transport is unproven" in ended.why
-    # It turned round there, and the others were not begun.
+    assert "its transport is unproven" in ended.why
+    # The conversion was rolled back on this host, and the others were not started.
     assert site.world.connection_of("data1").mount_options in ("", None)
     assert transports(site)["host03"] == "tcp"
 
@@ -341,7 +341,7 @@ def test_twice_the_mounts_are_twice_the_work(work, counted):
         for attribute in path[cut:]:
             owner = getattr(owner, attribute)
         break
-    # More than any cache of ours has room for.
+    # More than any of our caches keeps.
     few, many = (
         calls_of(owner, name, lambda n=n: work(crowded(n))) for n in (1500, 3000)
     )
@@ -372,7 +372,7 @@ def test_rules_that_never_win_are_looked_for_among_the_first_thousand():
         found = parse_policy(many_rules(number), "p")
         return calls_of(validate_nfs, "_names_all_of", lambda: found.warnings)
 
-    # Each against those before it; more rules are no more work.
+    # Each is compared with those before it; more rules are no more work.
     assert looked(1000) == looked(3000) == 1000 * 999 // 2
     assert not parse_policy(many_rules(1000), "p").warnings
     (warning,) = parse_policy(many_rules(1001), "p").warnings
@@ -394,7 +394,7 @@ def test_a_bug_of_ours_is_one_hosts_and_is_seen():
     assert found.facts is None
     assert found.host == "hv1"
     assert found.problem.startswith(
-        "what hv1 told cannot be used, and this is a bug of ovirt-rdma: "
+        "the report of hv1 could not be processed, which is a bug of ovirt-rdma: "
         "LookupError: no such thing (test_one_odd_host.py:"
     )
     assert found.fix

@@ -27,7 +27,7 @@ HOSTS = (host("hv1"), host("hv2"), host("hv3"))
 
 
 class Told(Silent):
-    """A listener that keeps what it hears."""
+    """A listener that records its calls."""
 
     def __init__(self):
         self.said = []
@@ -40,13 +40,13 @@ class Told(Silent):
 
 
 class Door:
-    """Answers a push with what the test says, by the host's name."""
+    """Access to hosts that answer a push as the test wants, by name."""
 
     def __init__(self, **answers):
         self.answers, self.texts = answers, []
 
     def reports(self, hosts, done=None):
-        raise AssertionError("nobody is to be asked")
+        raise AssertionError("this must ask no host")
 
     def push_policy(self, hosts, text, done=None):
         self.texts.append(text)
@@ -84,9 +84,9 @@ def test_digest_of_each_host_is_read_back():
     assert door.texts == [MINE]
     assert list(result.pushed) == ["hv1", "hv2", "hv3", "hv4"]
     assert [one.host for one in result.failed] == ["hv2", "hv3", "hv4"]
-    assert f"shows the policy {other} after the push" in result.failed[0].problem
+    assert f"hv2 has the policy {other} after" in result.failed[0].problem
     assert result.failed[1].fix == "look"
-    assert result.failed[2].problem == "nothing came back from hv4"
+    assert result.failed[2].problem == "no answer from hv4"
     assert ("end", "hv1", "") in heard.said
     assert job.said == [("begin", None), ("end", None, "failed: hv2, hv3, hv4")]
 
@@ -117,7 +117,7 @@ def test_digest_of_each_host_is_read_back():
             "it is broken",
         ),
         (report(problem="no answer"), "unknown", "no answer"),
-        (report(), "unknown", "did not tell its status"),
+        (report(), "unknown", "did not report its status"),
     ],
 )
 def test_drift(told, verdict, words):
@@ -137,7 +137,7 @@ def test_diff_shows_the_lines():
 
 
 def test_a_text_of_too_many_lines_is_not_compared():
-    """It would take the product of both lengths."""
+    """The time would grow with the product of both lengths."""
     told = report(status=status(rules("tcp")), policy_text="\n" * 60_000)
     lines = compare(host(), told, MINE, POLICY, "p.yaml").diff
     assert lines == ("its policy.yaml has 60000 lines, which are not compared",)
@@ -151,12 +151,12 @@ def hooked(name):
     ("registered", "enabled", "hosts", "words"),
     [
         ((), False, [hooked("hv1")], "by SQL"),
-        (("f",), False, [hooked("hv1"), host("hv2", hooks=())], "1 host has not"),
+        (("f",), False, [hooked("hv1"), host("hv2", hooks=())], "1 host does not"),
         (("f",), True, [host("hv1", hooks=())], "will become non-operational"),
         (("f",), False, [hooked("hv1")], "enable it for the cluster"),
         (("f",), True, [hooked("hv1")], ""),
         (None, False, [hooked("hv1")], "does not know cluster level 4.7"),
-        (("f",), None, [hooked("hv1")], "does not have this cluster any more"),
+        (("f",), None, [hooked("hv1")], "no longer has this cluster"),
     ],
 )
 def test_gate_says_what_is_next(registered, enabled, hosts, words):

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.hosts import ansible as ansible_hosts
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
@@ -42,7 +43,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
 from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import read_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES
 from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
 
 pytestmark = pytest.mark.hypervisor
@@ -72,7 +73,7 @@ case $* in
     sed -i 1d load-status 2>/dev/null
     if [ "${status:-0}" -ne 0 ]; then
         echo "ovirt-rdma-host: it cannot be loaded" >&2
-        echo "fix: mend it" >&2
+        echo "fix: correct it" >&2
         exit "$status"
     fi
     cksum <etc/policy.yaml | tr ' ' - >loaded
@@ -88,7 +89,7 @@ def host(name: str = "hv1", **more: object) -> Host:
 
 
 class Hypervisor:
-    """A folder with the add-on's command, where the door's scripts are run."""
+    """A folder with a double of the add-on's command, in which scripts are run."""
 
     def __init__(self, top: Path) -> None:
         self.top = top
@@ -168,11 +169,10 @@ def test_a_host_without_policy_file_has_none(hypervisor):
 def test_the_add_on_is_missing(hypervisor):
     (hypervisor.top / "bin" / "ovirt-rdma-host").unlink()
     report = hypervisor.door().reports([host()])["hv1"]
-    assert (report.facts, report.problem) == (
-        None,
-        "hv1 has no command ovirt-rdma-host",
-    )
-    assert report.fix == "install the package ovirt-rdma-host on it"
+    assert report.facts is None
+    assert "ovirt-rdma-host" in report.problem
+    assert "hv1" in report.problem
+    assert "install the package ovirt-rdma-host" in report.fix
     assert "ovirt-rdma-host" in hypervisor.door().push_policy([host()], "")["hv1"].fix
 
 
@@ -248,7 +248,8 @@ def test_a_text_that_the_host_finds_broken_changes_nothing(hypervisor, old):
     if old is not None:
         hypervisor.policy.write_text(old)
     pushed = hypervisor.door().push_policy([host()], "broken\n")["hv1"]
-    assert pushed.problem == "the policy does not fit hv1: line 1: nfs is odd"
+    assert "hv1" in pushed.problem
+    assert pushed.problem.endswith(": line 1: nfs is odd")
     assert (pushed.digest, pushed.before) == (None, old)
     assert [file.read_text() for file in hypervisor.policy.parent.iterdir()] == (
         [] if old is None else [old]
@@ -263,8 +264,8 @@ def test_a_load_that_fails_brings_the_earlier_file_back(hypervisor, old):
     (hypervisor.top / "load-status").write_text("1\n")
     pushed = hypervisor.door().push_policy([host()], "new\n")["hv1"]
     assert "it cannot be loaded; the earlier" in pushed.problem
-    assert "is back" in pushed.problem
-    assert (pushed.fix, pushed.digest, pushed.before) == ("mend it", None, old)
+    assert "was restored" in pushed.problem
+    assert (pushed.fix, pushed.digest, pushed.before) == ("correct it", None, old)
     assert [file.read_text() for file in hypervisor.policy.parent.iterdir()] == (
         [] if old is None else [old]
     )
@@ -290,7 +291,7 @@ def test_a_connection_that_goes_while_it_loads_leaves_nothing_half_done(hypervis
             stderr=subprocess.DEVNULL,
             env={"PATH": f"{hypervisor.top}/bin:/usr/bin:/bin"},
         )
-        assert any(b"told place" in line for line in script.stdout)
+        assert any(b"-told place" in line for line in script.stdout)
         script.stdout.close()
         script.send_signal(signal.SIGHUP)
         gone.touch()
@@ -313,7 +314,8 @@ def test_but_not_for_ever(hypervisor):
 
 def test_a_policy_too_long_for_a_command_line_is_refused(hypervisor):
     refused = hypervisor.door().push_policy([host()], "#" * 70_000)["hv1"]
-    assert refused.problem == "the policy has 70000 bytes, 60000 can be sent"
+    assert "70000 bytes" in refused.problem
+    assert "60000" in refused.problem
     assert refused.fix
     assert hypervisor.orders == []
     longest = "#" * MOST_POLICY_BYTES
@@ -322,7 +324,7 @@ def test_a_policy_too_long_for_a_command_line_is_refused(hypervisor):
 
 @pytest.mark.parametrize("broken", ["report_of", "in_words"])
 def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
-    """In reading what hv1 told, or why it told nothing."""
+    """It is in reading the answer of hv1, or the reason why there is none."""
     right = getattr(ansible_hosts, broken)
 
     def wrong(first, *words, **more):
@@ -338,7 +340,7 @@ def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
     monkeypatch.setattr(ansible_hosts, broken, wrong)
     hosts = [host("hv1"), host("hv2")]
     reports = AnsibleHosts(run=run).reports(hosts)
-    assert "this is a bug of ovirt-rdma: LookupError" in reports["hv1"].problem
+    assert "a bug of ovirt-rdma: LookupError" in reports["hv1"].problem
     assert (reports["hv1"].facts, reports["hv2"].problem) == (None, "")
     assert reports["hv2"].facts == dump.load(FACTS)
 
@@ -348,7 +350,7 @@ def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
 )
 def test_an_address_that_is_none_reaches_neither_ansible_nor_ssh(address):
     def never(*words):
-        raise AssertionError("nothing is to be run")
+        raise AssertionError("this must run nothing")
 
     door = AnsibleHosts(run=never, scan=never)
     report = door.reports([host(address=address)])["hv1"]
@@ -365,7 +367,8 @@ def test_a_push_that_was_ended_in_the_middle_still_tells_what_stood_there(hyperv
 
     pushed = AnsibleHosts(run=run).push_policy([host()], "new\n")["hv1"]
     assert pushed.before == "old\n"
-    assert pushed.problem == "hv1 gave no answer to ovirt-rdma-host policy check"
+    assert "no answer from hv1" in pushed.problem
+    assert "ovirt-rdma-host policy check" in pushed.problem
 
 
 def test_a_host_of_which_nothing_came_is_unknown():
@@ -402,11 +405,11 @@ Host key verification failed."""
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (CHANGED, "hv1 does not show the host key that the engine knows"),
+        (CHANGED, "hv1 does not present the host key that the engine knows"),
         (
             "Task failed: Failed to connect to the host via ssh: Unable to negotiate "
             "with 192.0.2.1 port 22: no matching host key type found. Their offer: x",
-            "hv1 does not show the host key that the engine knows",
+            "hv1 does not present the host key that the engine knows",
         ),
         (
             "Failed to connect to the host via ssh: No ED25519 host key is known for "
@@ -426,9 +429,9 @@ Host key verification failed."""
         ),
         (
             "ssh: Could not resolve hostname hv1: Name or service not known",
-            "the address of hv1, 192.0.2.1, has no meaning here",
+            "the address of hv1, 192.0.2.1, cannot be resolved on this machine",
         ),
-        ("sudo: a password is required", "hv1 wants a password for sudo"),
+        ("sudo: a password is required", "hv1 requires a password for sudo"),
         ("Timed out after 180 second(s).", "hv1 did not answer in time"),
         (
             "The raw action failed to execute in the expected time frame (3) and was "
@@ -436,7 +439,7 @@ Host key verification failed."""
             "hv1 did not answer in time",
         ),
         ("non-zero return code\nodd things", "hv1 could not be asked: odd things"),
-        ("", "hv1 could not be asked: no words"),
+        ("", "hv1 could not be asked: no message"),
         ("{host} {0} {", "hv1 could not be asked: {host} {0} {"),
     ],
 )
@@ -504,7 +507,7 @@ def test_the_operators_variables_come_on_top_but_for_the_check():
 
 
 def test_a_host_gets_nothing_of_the_operators_machine(tmp_path):
-    """Whatever their ssh_config says, for each host or for all."""
+    """No setting in their ssh_config changes that, for one host or for all."""
     theirs = tmp_path / "config"
     theirs.write_text(
         "ForwardAgent yes\nForwardX11 yes\nForwardX11Trusted yes\nTunnel yes\n"
@@ -517,7 +520,7 @@ def test_a_host_gets_nothing_of_the_operators_machine(tmp_path):
         assert (name, options[name]) == (name, "no")
     assert options["tunnel"] in ("no", "false")
     assert options["clearallforwardings"] == "yes"
-    # Not shown by an ssh without GSSAPI.
+    # An ssh without GSSAPI does not show it.
     assert options.get("gssapidelegatecredentials", "no") == "no"
 
 
@@ -553,28 +556,30 @@ def test_a_password_of_the_operators_inventory_is_asked_for_by_ssh():
 
 
 def test_an_ssh_key_that_is_not_there_is_said_at_once(tmp_path):
-    with pytest.raises(UsageProblem, match="cannot be read"):
+    with problem("ssh-key-unreadable", tmp_path / "none", "--ssh-key") as caught:
         Access(key=str(tmp_path / "none"))
+    assert caught.type is UsageProblem
 
 
 @pytest.mark.parametrize(
     ("script", "part"),
     [
-        ("echo odd >&2; exit 1", "cannot be read: odd"),
-        ("echo nothing", "cannot be read"),
-        ("echo '[]'", "cannot be read"),
-        ("exit 3", "Ansible said nothing"),
+        ("echo odd >&2; exit 1", ": odd"),
+        ("echo nothing", ""),
+        ("echo '[]'", ""),
+        ("exit 3", "Ansible printed nothing"),
     ],
 )
 def test_an_inventory_that_ansible_cannot_read(tmp_path, script, part):
-    with pytest.raises(Problem, match=part):
+    with problem("inventory-unreadable", tmp_path, part, "ansible-inventory"):
         read_inventory(str(tmp_path), ("/bin/sh", "-c", script))
 
 
 def test_inventories_that_are_not_there_or_cannot_be_asked(tmp_path):
-    with pytest.raises(UsageProblem, match="there is no inventory"):
+    with problem("inventory-missing", tmp_path / "none", "--inventory") as caught:
         read_inventory(str(tmp_path / "none"))
-    with pytest.raises(Problem, match="no-such-command cannot be run"):
+    assert caught.type is UsageProblem
+    with problem("ansible-missing", "no-such-command", "ansible-core"):
         read_inventory(str(tmp_path), ("no-such-command",))
 
 
@@ -607,7 +612,7 @@ def order(**more: object) -> Order:
 
 @pytest.fixture
 def ansible(tmp_path):
-    """Make an ansible-runner that does ``script`` (of Python) with its folder."""
+    """Make an ansible-runner that runs ``script`` (Python) in its folder."""
 
     def made(script: str) -> str:
         top = tmp_path / "bin"
@@ -669,17 +674,20 @@ def test_the_operators_ansible_settings_take_no_part(ansible, tmp_path, monkeypa
 
 def test_an_ansible_that_does_not_start_is_one_problem(ansible, tmp_path):
     path = ansible("import sys; sys.exit('it is broken')")
-    with pytest.raises(AnsibleProblem, match="exit status 1: it is broken"):
+    with problem("ansible-failed", "exit status 1: it is broken") as caught:
         list(run_order(order(), str(tmp_path), path))
+    assert caught.type is AnsibleProblem
 
 
 @pytest.mark.parametrize("there", [(), ("ansible-runner",)])
 def test_without_ansible_the_packages_are_named(tmp_path, there):
     for name in there:
         (tmp_path / name).touch(0o755)
-    with pytest.raises(AnsibleProblem, match="is not on this machine") as caught:
+    missing = "ansible-playbook" if there else "ansible-runner"
+    packages = "ansible-core and ansible-runner"
+    with problem("ansible-missing", missing, packages, "--facts-dir") as caught:
         list(run_order(order(), str(tmp_path), str(tmp_path)))
-    assert "ansible-core and ansible-runner" in caught.value.fix
+    assert caught.type is AnsibleProblem
 
 
 HANGS = (
@@ -715,7 +723,7 @@ def test_a_run_over_its_limit_is_ended_with_all_its_processes(
     timers = []
 
     class Timer(threading.Timer):
-        """Rings when the test says so: a busy machine is no reason."""
+        """A timer that the test fires itself, so that a busy machine does not."""
 
         def start(self):
             timers.append(self)
@@ -731,7 +739,7 @@ def test_a_run_over_its_limit_is_ended_with_all_its_processes(
 
 
 def test_a_caller_that_goes_leaves_no_process(ansible, tmp_path, monkeypatch):
-    """As Ctrl-C does, in the middle of the hosts."""
+    """Ctrl-C does that, in the middle of the hosts."""
     monkeypatch.setattr(ansible_run, "_STOPPING_S", 0.05)
     events = run_order(order(), str(tmp_path), ansible(HANGS))
     next(events)

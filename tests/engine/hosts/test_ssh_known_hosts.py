@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which host key is believed: the engine's, and no other."""
+"""Trust the host key that the engine knows, and no other."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def host(**more: object) -> Host:
 
 
 def no_scan(port, addresses):
-    raise AssertionError("nobody is to be asked")
+    raise AssertionError("this must ask no host")
 
 
 @pytest.mark.parametrize(
     "text", [ED25519, ED25519 + "\n", ED25519 + " root@hv1", ED25519 + " \n"]
 )
 def test_the_engines_key_is_taken_as_it_writes_it(text):
-    """OpenSSHUtils.getKeyString ends it with a newline, and perhaps a blank."""
+    """OpenSSHUtils.getKeyString ends it with a newline, and sometimes a blank."""
     known = known_keys([host(public_key=text)], no_scan)
     assert known.problems == {}
     assert known_hosts_text({"host-0": known.keys["hv1"]}) == f"host-0 {ED25519}\n"
@@ -85,7 +85,8 @@ def test_what_is_no_key_is_none(text):
 def test_a_broken_key_without_fingerprint_is_a_problem():
     known = known_keys([host(public_key="garbage here")], no_scan)
     assert known.keys == {}
-    assert "is no public key" in known.problems["hv1"].sentence
+    assert "is not a public key" in known.problems["hv1"].sentence
+    assert "hv1" in known.problems["hv1"].sentence
 
 
 def test_a_host_of_which_nothing_is_known_is_left_to_known_hosts():
@@ -127,10 +128,10 @@ def test_of_several_keys_the_one_with_the_fingerprint_is_taken():
 @pytest.mark.parametrize(
     ("shown", "fingerprint", "part"),
     [
-        ("", ED25519_SHA256, "showed no SSH host key"),
-        (f"192.0.2.1 {ECDSA}\n", ED25519_SHA256, "does not show the host key"),
-        (f"192.0.2.7 {ED25519}\n", ED25519_SHA256, "showed no SSH host key"),
-        (f"192.0.2.1 {ED25519}\n", "rot13:abc", "of no form that is known"),
+        ("", ED25519_SHA256, "presented no SSH host key"),
+        (f"192.0.2.1 {ECDSA}\n", ED25519_SHA256, "does not present the host key"),
+        (f"192.0.2.7 {ED25519}\n", ED25519_SHA256, "presented no SSH host key"),
+        (f"192.0.2.1 {ED25519}\n", "rot13:abc", "unknown form: rot13:abc"),
     ],
 )
 def test_a_key_is_never_believed_because_it_is_shown(shown, fingerprint, part):

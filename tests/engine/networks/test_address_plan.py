@@ -4,6 +4,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.engine.refusals import reason
+from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.engine_sdk_tools.networks.addresses import (
@@ -49,59 +51,81 @@ def test_a_plan_file():
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "arguments"),
     [
-        ("", "plan.yaml: the plan is empty"),
-        ("- host01\n", "is no mapping"),
-        ("host01: 10.0.0.11\n", "plan.yaml:1: host01: '10.0.0.11' has no prefix"),
-        ("host01: 10.0.0.300/24\n", "is no IP address"),
-        ("host01: [10.0.0.1/24]\n", "is no address"),
-        ("host01:\n", "None is no address"),
-        ("host01: 10.0.0.11/24\nhost01: 10.0.0.12/24\n", "is given twice"),
-        ("host01: &a 10.0.0.11/24\nhost02: *a\n", "an alias"),
-        ("host01: 10.0.0.11/33\n", "is no IP address"),
-        ("host01: {\n", "not valid YAML"),
+        ("", ["plan.yaml: ", "empty"]),
+        ("- host01\n", ["plan.yaml: ", "mapping"]),
+        ("host01: 10.0.0.11\n", ["plan.yaml:1: host01: '10.0.0.11' ", "10.0.0.11/24"]),
+        ("host01: 10.0.0.300/24\n", ["plan.yaml:1: host01: '10.0.0.300/24' "]),
+        ("host01: [10.0.0.1/24]\n", ["plan.yaml:1: host01: ['10.0.0.1/24'] "]),
+        ("host01:\n", ["plan.yaml:1: host01: None "]),
+        (
+            "host01: 10.0.0.11/24\nhost01: 10.0.0.12/24\n",
+            ["plan.yaml:2: ", "host01", "twice"],
+        ),
+        ("host01: &a 10.0.0.11/24\nhost02: *a\n", ["plan.yaml:2: ", "alias"]),
+        ("host01: 10.0.0.11/33\n", ["plan.yaml:1: host01: '10.0.0.11/33' "]),
+        ("host01: {\n", ["plan.yaml:", "not valid YAML"]),
     ],
 )
-def test_a_plan_file_that_is_not_one(text, sentence):
-    with pytest.raises(AddressProblem) as caught:
+def test_a_plan_file_that_is_not_one(text, arguments):
+    with problem("address-plan-invalid", *arguments) as caught:
         read_plan_file(text, "plan.yaml")
-    assert sentence in str(caught.value)
     assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "id", "arguments"),
     [
-        (GOOD + "host09: 10.0.0.19/24\n", "host09, which the engine does not know"),
-        (GOOD.replace("host03", "host04"), "host03 gets no address"),
-        (GOOD.replace(".13/", ".12/"), "host02 and host03 would both have 10.0.0.12"),
-        (GOOD.replace("0.13/", "1.13/"), "host03: 10.0.1.13/24 is outside of"),
-        (GOOD.replace("13/24", "13/25"), "host03: 10.0.0.13/25 is outside of"),
-        (GOOD.replace(".13/", ".0/"), "it is the network address of 10.0.0.0/24"),
-        (GOOD.replace(".13/", ".255/"), "it is the broadcast address of 10.0.0.0/24"),
-        (GOOD.replace("10.0.0.13/24", "224.0.0.5/4"), "no netdev can have such"),
-        (GOOD.replace("10.0.0.13/24", "0.0.0.5/24"), "no netdev can have such"),
-        (GOOD.replace("10.0.0.13/24", "240.0.0.5/24"), "no netdev can have such"),
-        (GOOD.replace("10.0.0.13/24", "::2/64"), "no netdev can have such"),
-        (GOOD.replace("10.0.0.13/24", "fe80::2/64"), "link-local"),
+        (GOOD + "host09: 10.0.0.19/24\n", "address-host-unknown", ["host09"]),
+        (GOOD.replace("host03", "host04"), "address-missing", ["host03"]),
+        (
+            GOOD.replace(".13/", ".12/"),
+            "address-repeated",
+            ["10.0.0.12", "host02, host03"],
+        ),
+        (
+            GOOD.replace("0.13/", "1.13/"),
+            "address-outside",
+            ["host03: 10.0.1.13/24", "10.0.0.0/24"],
+        ),
+        (
+            GOOD.replace("13/24", "13/25"),
+            "address-outside",
+            ["host03: 10.0.0.13/25", "10.0.0.0/24"],
+        ),
+        (
+            GOOD.replace(".13/", ".0/"),
+            "address-is-network",
+            ["host03", "10.0.0.0", "10.0.0.0/24"],
+        ),
+        (
+            GOOD.replace(".13/", ".255/"),
+            "address-is-broadcast",
+            ["host03", "10.0.0.255", "10.0.0.0/24"],
+        ),
+        (GOOD.replace("10.0.0.13/24", "224.0.0.5/4"), "address-reserved", ["host03"]),
+        (GOOD.replace("10.0.0.13/24", "0.0.0.5/24"), "address-reserved", ["host03"]),
+        (GOOD.replace("10.0.0.13/24", "240.0.0.5/24"), "address-reserved", ["host03"]),
+        (GOOD.replace("10.0.0.13/24", "::2/64"), "address-reserved", ["host03"]),
+        (GOOD.replace("10.0.0.13/24", "fe80::2/64"), "address-link-local", ["host03"]),
     ],
 )
-def test_addresses_that_cannot_be(text, sentence):
-    assert any(sentence in problem for problem in checked(text).problems)
+def test_addresses_that_cannot_be(text, id, arguments):
+    reason(checked(text).problems, id, *arguments)
 
 
 def test_a_host_that_is_not_selected():
     hosts = [host("host01"), host("host02")]
-    problems = checked(GOOD, hosts, [*hosts, host("host03")]).problems
-    assert problems == ("the plan names host03, which --hosts does not select",)
+    (refusal,) = checked(GOOD, hosts, [*hosts, host("host03")]).problems
+    reason([refusal], "address-host-not-selected", "host03", "--hosts")
 
 
 def test_an_address_that_another_nic_has():
     taken = host("host09", "10.0.0.12")
     hosts = [host(name) for name in NAMES]
-    (problem,) = checked(GOOD, hosts, [*hosts, taken]).problems
-    assert problem == "host02 cannot have 10.0.0.12: eth0 of host09 has it"
+    (refusal,) = checked(GOOD, hosts, [*hosts, taken]).problems
+    reason([refusal], "address-in-use", "host02", "10.0.0.12", "eth0 of host09")
 
 
 def test_a_host_keeps_what_it_has_by_the_network():
@@ -136,19 +160,21 @@ def test_a_range_that_is_too_short():
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "word"),
     [
-        ("10.0.0.11", "has no prefix"),
-        ("10.0.0.11-10.0.1.60/24", "ends outside of 10.0.0.0/24"),
-        ("10.0.0.60-10.0.0.11/24", "ends before it begins"),
-        ("10.0.0.11-fd00::1/24", "ends outside"),
-        ("10.0.0.11/99", "is no range"),
-        ("", "has no prefix"),
+        ("10.0.0.11", "prefix"),
+        ("10.0.0.11-10.0.1.60/24", "outside 10.0.0.0/24"),
+        ("10.0.0.60-10.0.0.11/24", "before"),
+        ("10.0.0.11-fd00::1/24", "outside"),
+        ("10.0.0.11/99", "not a range"),
+        ("", "prefix"),
     ],
 )
-def test_texts_that_are_no_range(text, sentence):
-    with pytest.raises(AddressProblem, match=sentence):
+def test_texts_that_are_no_range(text, word):
+    with pytest.raises(AddressProblem, match=word) as caught:
         counted(text, NAMES)
+    assert caught.value.id == "address-range-invalid"
+    assert repr(text) in str(caught.value)
 
 
 def test_a_file_is_no_range():

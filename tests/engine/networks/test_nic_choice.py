@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Nics that a network cannot go on as they are: VLANs, and those with a network that
-the cluster does not have.
-"""
+"""Refuse VLANs, and NICs with a network that the cluster does not have."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from engine_double.hosts_of_the_world import SimNic
+from support.engine.refusals import reason, refused_for
 
 from ovirt_rdma.engine_sdk_tools.api.progress import Silent
 from ovirt_rdma.engine_sdk_tools.api.request import Call
@@ -23,7 +22,6 @@ from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
 )
 from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen, NicMatch, choose_nics
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 
 pytestmark = pytest.mark.hypervisor
 
@@ -43,35 +41,34 @@ def chosen(match, bond=False, host=HOST):
 
 @pytest.mark.parametrize("match", ["eth*", "eth0*", "eth0"])
 def test_a_glob_does_not_mean_the_vlans_of_a_nic(match):
-    assert chosen(match) == (Chosen("eth0"), "")
+    assert chosen(match) == Chosen("eth0")
 
 
 def test_a_vlan_that_is_named_is_refused_with_the_nic_below_it():
-    found, problem = chosen("eth0.100")
-    assert found is None
-    assert problem.startswith("host01: eth0.100 is a VLAN on eth0")
-    assert problem.endswith("name eth0")
+    refusal = chosen("eth0.100")
+    reason([refusal], "nic-is-vlan", "host01: eth0.100 is a VLAN on eth0")
+    assert refusal.endswith("give eth0")
 
 
 def test_vlans_are_no_ports_of_a_bond():
-    _, problem = chosen("eth*", bond=True)
-    assert problem == "host01: eth* names eth0 only; a bond takes 2"
+    refusal = chosen("eth*", bond=True)
+    reason([refusal], "bond-needs-nics", "host01: ", "eth*", " eth0 only", 2)
 
 
 def test_nor_are_they_offered():
-    _, problem = chosen("mlx*")
-    assert problem.endswith("(it has eth0, ib0, ib0.8001)")
+    reason([chosen("mlx*")], "nic-unmatched", "mlx*", ": eth0, ib0, ib0.8001)")
 
 
 def test_a_new_bond_takes_no_name_that_a_vlan_has():
     more = Nic("5", "bond0", "52:54:00:00:00:05", vlan_of="eth0")
     second = Nic("6", "eth1", "52:54:00:00:00:06")
-    found, _ = chosen("eth*", bond=True, host=replace(HOST, nics=(*NICS, more, second)))
-    assert found == Chosen("bond1", ("eth0", "eth1"), new_bond=True)
+    host = replace(HOST, nics=(*NICS, more, second))
+    expected = Chosen("bond1", ("eth0", "eth1"), new_bond=True)
+    assert chosen("eth*", bond=True, host=host) == expected
 
 
 def test_a_pkey_child_is_a_nic():
-    assert chosen("ib0.*") == (Chosen("ib0.8001"), "")
+    assert chosen("ib0.*") == Chosen("ib0.8001")
 
 
 # -- as the engine shows them
@@ -96,7 +93,7 @@ def planned(session, request):
 
 
 def attached(session, double, vlan):
-    """Put a network with a VLAN, or without, on eth1 of host01; then another one."""
+    """Attach a network, with a VLAN or not, to eth1 of host01; then make another."""
     made(session, "tagged")
     double.world.network("tagged").vlan = vlan
     attach_network(session, planned(session, REQUEST), Silent())
@@ -124,8 +121,5 @@ def test_a_nic_with_an_unmanaged_network_is_not_free(session, double, eth1, vlan
     of_cluster = f"clusters/{world.cluster('cl1').id}/networks"
     path = f"{of_cluster}/{world.network('tagged').id}"
     session.perform(Call(path, "remove", "taking the network from the cluster"))
-    with pytest.raises(ChecksFailed) as caught:
+    with refused_for("nic-has-unmanaged-network", "host01: eth1", "tagged"):
         planned(session, OTHER)
-    said = str(caught.value)
-    assert "host01: eth1 carries tagged, a network that the host's cluster does" in said
-    assert "or take it off the host" in said

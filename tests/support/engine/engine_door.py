@@ -196,7 +196,7 @@ def _unreachable(host: SimHost) -> str:
     if not host.reachable:
         return f"{host.address} does not answer over SSH"
     if not host.addon and not host.more.get("package"):
-        return f"{host.address} has no command ovirt-rdma-host"
+        return f"the command ovirt-rdma-host is missing on {host.address}"
     return ""
 
 
