@@ -10,7 +10,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import DONE, Act
-from ovirt_rdma.host.changes.revert import who_is_cut_off
+from ovirt_rdma.host.changes.revert import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoAct
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
 from ovirt_rdma.host.rules.reapply import needs_activation
@@ -163,11 +163,11 @@ def test_who_uses_the_netdev_is_named_before_its_profile_is_taken_back(host):
     host.nfs_mount("10.0.0.1:/vm", "/rhev/data-center/mnt/10.0.0.1:_vm", "rdma")
     one = act(host, TSO, None, "off", LIVE)
     group = [UndoAct(None, one, (None,))]
-    ((step, users),) = who_is_cut_off([group], host.reader().facts())
+    ((step, users),) = interrupted_users([group], host.reader().facts())
     assert step == one.step
     assert any("10.0.0.1:/vm" in user for user in users)
     host._forget("ib0")
-    assert list(who_is_cut_off([group], host.reader().facts())) == []
+    assert list(interrupted_users([group], host.reader().facts())) == []
 
 
 def test_a_profile_that_cannot_be_activated_is_said(host):
