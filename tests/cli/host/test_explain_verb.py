@@ -19,15 +19,13 @@ why
   A second paragraph.
 
 fix
-  Mend it.
+  Repair it.
 
 sources
   - ip(8)
   - Linux include/rdma/ib_verbs.h
 """
-LONG = " ".join(
-    ["This sentence goes on and on, so that a terminal has to fold it."] * 3
-)
+LONG = " ".join(["This sentence is so long that a terminal has to fold it."] * 3)
 
 
 @pytest.mark.parametrize("rule_id", ["SAMPLE-TSO-01", "sample-tso-01"])
@@ -53,7 +51,7 @@ def test_document(sampled):
         "title": "TSO",
         "what": "Looks at TSO.",
         "why": f"It matters. {LONG}\n\nA second paragraph.",
-        "fix": "Mend it.",
+        "fix": "Repair it.",
         "sources": ["ip(8)", "Linux include/rdma/ib_verbs.h"],
     }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Steps as acts: what is one thing, what something else keeps over a boot, what it was
-before, and how an operator sets it back.
+"""Tests how steps become atomic changes: their parts, the value before, whether a value
+survives a boot, and the command that restores it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A network's ipoib_mode is set before VDSM sets the network up, or refused with the
-reason; on a host that can be changed, with all of the engine at work.
+"""Tests that a network's ipoib_mode is set before VDSM sets up the network, or refused
+with the reason; on a fake host, with the whole product.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_it_is_set_with_the_networks_mtu_and_in_the_journal(plain):
     assert plain.state == ("connected", "9000")
     assert plain.runs == [(HOOK, POINT, DONE)]
     assert "IPOIB-MODE-01/ib0: datagram -> connected" in plain.said
-    # Nothing else keeps it over a boot.
+    # It is a boot setting.
     assert under(plain.host.path, BOOT_JSON).exists()
 
 
@@ -191,7 +191,7 @@ CONNECTED = """\
 
 
 def apply(site, effects=None, **request):
-    """Do what ``ovirt-rdma-host apply`` does."""
+    """Apply the policy as ``ovirt-rdma-host apply`` does."""
     host, root = site.host, site.host.path
     prepared = prepare(root, host.run, loaded_policy(root))
     wanted = RunRequest(APPLY, "apply", facts=prepared.facts, **request)
@@ -224,10 +224,9 @@ def test_an_interrupted_run_that_took_a_link_down_is_the_operators(plain):
         apply(plain, effects)
     records = Journal(plain.host.path).records()
     assert [type(one) for one in records if not isinstance(one, Doing)] == [Begin]
-    assert plain.set("connected") == (
+    assert plain.set("connected").startswith(
         "network storage: connected mode of ib0 cannot be set now: run 1 (apply) was "
-        "interrupted, and to take it back may take a link down (ovirt-rdma-host apply, "
-        "or revert, does it)"
+        "interrupted, "
     )
 
 
@@ -247,17 +246,15 @@ def test_the_policys_other_words_for_the_netdev_count(plain):
     plain.policy("  interfaces:\n    - match: {port: 1}\n      tso: off\n")
     plain.set("connected")
     assert plain.state[0] == "connected"
-    # Only the mode was asked for.
+    # The network requests the mode only.
     steps = {act.act.step for act in Journal(plain.host.path).ledger().held}
     assert steps == {"IPOIB-MODE-01/ib0"}
 
 
 def test_a_netdev_of_no_known_port_is_left_and_told(plain):
     assert plain.set("connected", netdev="ib7") == ""
-    assert plain.said == [
-        "network storage asks for connected mode of ib7, whose RDMA port cannot be "
-        "told: left as it is"
-    ]
+    (note,) = plain.said
+    assert note.startswith("network storage ") and "connected mode of ib7" in note
 
 
 def test_a_policy_that_cannot_be_used_is_our_trouble(plain):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether two texts mean one value, by the kind of the property."""
+"""Tests that two texts are compared as values, by the kind of the property."""
 
 import pytest
 
