@@ -24,6 +24,10 @@ class Sentence(str):
         sentence.id = id
         return sentence
 
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        """Let copies and pickles keep the id."""
+        return self.id, str(self)
+
     def about(self, subject: str) -> Sentence:
         """Return ``SUBJECT: sentence`` with the same id."""
         return Sentence(self.id, f"{subject}: {self}")

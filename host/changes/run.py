@@ -248,7 +248,8 @@ class _Run:
             return roll_back(self.host, self.writer, self.number, str(error))
         except Exception as error:
             # A bug of ours must not leave the host half changed either.
-            roll_back(self.host, self.writer, self.number, f"internal error: {error!r}")
+            reason = f"internal error: {error!r}"
+            roll_back(self.host, self.writer, self.number, reason)
             raise
         return RunResult(self.number, DONE, sentence, tuple(s.id for s in steps))
 

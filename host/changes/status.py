@@ -24,7 +24,7 @@ from ovirt_rdma.host.errors import Problem
 class ChangeStatus:
     """The applied changes and open runs of a host.
 
-    The steps with applied changes are in ``held``, by id; ``since`` is when the oldest
+    The ids of the steps with applied changes come first. ``since`` is when the oldest
     of them was done (ISO 8601, UTC), and ``policies`` are the digests of the policies
     that they followed. ``interrupted`` is the number of the interrupted run,
     ``awaiting`` of the one that awaits confirmation until ``confirm_by`` (seconds since

@@ -19,13 +19,15 @@ why
   A second paragraph.
 
 fix
-  Repair it.
+  Fix it.
 
 sources
   - ip(8)
   - Linux include/rdma/ib_verbs.h
 """
-LONG = " ".join(["This sentence is so long that a terminal has to fold it."] * 3)
+LONG = " ".join(
+    ["This sentence is so long that a terminal has to break its lines."] * 3
+)
 
 
 @pytest.mark.parametrize("rule_id", ["SAMPLE-TSO-01", "sample-tso-01"])
@@ -51,7 +53,7 @@ def test_document(sampled):
         "title": "TSO",
         "what": "Looks at TSO.",
         "why": f"It matters. {LONG}\n\nA second paragraph.",
-        "fix": "Repair it.",
+        "fix": "Fix it.",
         "sources": ["ip(8)", "Linux include/rdma/ib_verbs.h"],
     }
 

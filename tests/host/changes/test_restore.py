@@ -166,7 +166,7 @@ def test_one_setting_that_fails_does_not_keep_back_the_others(host, said):
 
 def test_a_value_that_does_not_stick_is_said(host, said):
     hold(host, sysfs("mode", "connected"))
-    host.stuck.add("/sys/class/net/ib0/mode")
+    host.ignored.add("/sys/class/net/ib0/mode")
     assert again(host, "ib0", said) == 1
     assert said == ["ib0: mode is datagram, and should be connected"]
 
@@ -279,13 +279,13 @@ def test_an_adapter_is_left_where_another_netdev_of_it_is_in_use(mlx4, said):
 
 def test_an_adapters_port_that_never_takes_the_value_is_tried_once(mlx4, said):
     hold(mlx4, Change(SYSFS, PORT_MTU, None, "2048"))
-    mlx4.stuck.add(PORT_MTU)
+    mlx4.ignored.add(PORT_MTU)
     assert [again(mlx4, "ib0", said) for _ in range(3)] == [1, 1, 1]
     assert len(mlx4.written) == 1
     assert said[1] == (
         "ib0: mlx4_port1_mtu stays 4096: an earlier write was not accepted"
     )
-    mlx4.stuck.clear()
+    mlx4.ignored.clear()
     mlx4.reboot()  # /run is empty again
     assert again(mlx4, "ib0", said) == 0
 

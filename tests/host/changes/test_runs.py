@@ -178,7 +178,7 @@ def _refuse(*targets):
 
 def test_a_rollback_that_does_not_stick_is_no_rollback():
     there, journal = fake(), MemoryJournal()
-    there.stuck.add(("sysfs", "mtu"))
+    there.forgets_undo.add(("sysfs", "mtu"))
     result = applied(
         there, journal, [step(mtu("1500"))], prove=lambda: ["IPOIB-MTU-01/ib0"]
     )

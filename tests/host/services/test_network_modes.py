@@ -151,7 +151,7 @@ def test_a_mode_that_the_adapter_has_not_is_refused_with_the_reason(plain):
 
 def test_a_mode_that_does_not_stick_is_taken_back_and_told(plain):
     before = plain.state
-    plain.host.stuck.add("/sys/class/net/ib0/mode")
+    plain.host.ignored.add("/sys/class/net/ib0/mode")
     refused = plain.set("connected")
     assert refused.startswith(
         "network storage: connected mode of ib0 could not be set: "

@@ -11,7 +11,7 @@ that changes use have an effect.
 
 ``host.reader()`` reads it. ``host.fail("nmcli connection up", 4)`` makes a tool fail,
 ``host.refusals["/sys/class/net/ib0/mode"] = errno.EROFS`` makes the kernel refuse. The
-kernel accepts writes to the files in ``host.stuck``, and ignores them.
+kernel accepts writes to the files in ``host.ignored``, and ignores them.
 """
 
 from __future__ import annotations

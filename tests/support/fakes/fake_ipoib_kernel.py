@@ -35,11 +35,11 @@ class IpoibKernel(FakeRoot):
     """``group_mtu`` is the MTU of the broadcast group, which limits datagram mode.
 
     ``refusals`` are error numbers by file. The kernel accepts and ignores writes to the
-    files in ``stuck``. ``written`` has all that was written.
+    files in ``ignored``. ``written`` has all that was written.
     """
 
     group_mtu: int = 2044
-    stuck: set[str] = field(default_factory=set)
+    ignored: set[str] = field(default_factory=set)
     refusals: dict[str, int] = field(default_factory=dict)
     written: list[tuple[str, str]] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ class IpoibKernel(FakeRoot):
         text = data.decode()
         value = text.removesuffix("\n")
         self.written.append((target, value))
-        if target in self.stuck:
+        if target in self.ignored:
             return
         file, port = _NET.fullmatch(target), _PORT_MTU.fullmatch(target)
         if port:

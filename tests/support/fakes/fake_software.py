@@ -44,7 +44,7 @@ class FakeSoftware(FakeFiles):
     # Modules
 
     def module_files(self, *paths: str) -> None:
-        """Set the modules in modules.dep: ``extra/mlnx-ofa_kernel/.../mlx5_core.ko``."""
+        """Set modules.dep: ``extra/mlnx-ofa_kernel/.../mlx5_core.ko``."""
         lines = [f"{path}: kernel/lib/dimlib.ko.xz" for path in paths]
         self.write(f"/lib/modules/{self._kernel()}/modules.dep", "\n".join(lines))
 
@@ -98,7 +98,7 @@ class FakeSoftware(FakeFiles):
         enabled: str = "enabled",
         load: str = "loaded",
     ) -> None:
-        """Set a unit; from the first call on systemd is running, without other units."""
+        """Set a unit; from the first call on systemd is running, with no others."""
         assert name in UNITS, f"no unit that is asked for: {name}"
         self._units[name] = Unit(name, load, active, enabled)
         (self.path / "run/systemd/system").mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,7 @@ class FakeHost:
         # (kind, name or file) that accept a value and ignore it: when it is set, and
         # when it is undone.
         self.forgets = set()
-        self.stuck = set()
+        self.forgets_undo = set()
         self.files = {one.path: one.text for one in facts.software.own_files}
         self.units = {}
         # The netdevs that NetworkManager has made itself, by the UUID of the profile.
@@ -123,7 +123,7 @@ class FakeHost:
                 self._delete(child.name)
         elif first.kind != MODULE:
             assert len(act.changes) == len(act.before) == 1
-            if _key(first) not in self.stuck:
+            if _key(first) not in self.forgets_undo:
                 kernel = UndoKernel(self.facts, self.group_mtu)
                 self._set(kernel, act, first, act.before[0])
         self.points.point()

@@ -209,7 +209,7 @@ def test_a_child_that_is_there_already(host):
 
 
 def test_a_child_that_never_comes(host):
-    host.stuck.add("/sys/class/net/ib0/create_child")
+    host.ignored.add("/sys/class/net/ib0/create_child")
     words = fails(host.effects().do, act(create()))
     assert words.id == "netdev-not-created"
     assert "ib0.8001" in words and "5 s" in words
@@ -218,7 +218,7 @@ def test_a_child_that_never_comes(host):
 
 def test_a_child_that_does_not_go(host):
     host.effects().do(act(create()))
-    host.stuck.add("/sys/class/net/ib0/delete_child")
+    host.ignored.add("/sys/class/net/ib0/delete_child")
     words = fails(host.effects().undo, act(create()))
     assert words.id == "netdev-not-removed"
     assert "ib0.8001" in words and "5 s" in words
