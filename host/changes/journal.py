@@ -70,9 +70,9 @@ _CHECKED = re.compile(rb'\{"crc32":"([0-9a-f]{8})",')
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     """Return the key and the problem of a verb or outcome that is unknown."""
     if cls is Begin and values["verb"] not in VERBS:
-        return "verb", f"is {values['verb']!a}, which is no verb of a run"
+        return "verb", f"is {values['verb']!a}, which is not a verb of a run"
     if cls is End and values["outcome"] not in OUTCOMES:
-        return "outcome", f"is {values['outcome']!a}, which is no outcome of a run"
+        return "outcome", f"is {values['outcome']!a}, which is not an outcome of a run"
     return "", ""
 
 
@@ -81,7 +81,7 @@ _records = Records("the journal", _check)
 
 class WrongLine(ValueError):
     """A line is not a record. The text says why, as a clause; ``fix`` says what to do,
-    or is empty for any damage.
+    and is empty if the journal's general fix applies.
     """
 
     def __init__(self, reason: str, fix: str = "") -> None:
@@ -307,8 +307,8 @@ class Journal:
             number = data.count(b"\n") + 1
             raise JournalProblem(
                 "journal-damaged",
-                f"{self.path}, line {number}: is damaged: it ends with {data[-1:]!a}, "
-                "not with a newline",
+                f"{self.path}, line {number}: ends with {data[-1:]!a}, not with a "
+                "newline, so it is damaged",
                 self._fix(),
             )
         return data[:end]

@@ -2,9 +2,9 @@
 """Read the host, decide its steps, and compare them with a saved plan.
 
 This is done under the lock before a run changes anything, and again after it, to verify
-it. The steps that are applied are always those that are decided now, and only if they
-are those of the plan file. So an edited file cannot name a target that our rules would
-not change.
+it. The steps that are applied are always those that are decided now; with a plan file,
+only if they are those of the file. So an edited file cannot name a target that our
+rules would not change.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def recover(
     UTC) or the host was booted since. The caller has the lock.
 
     ``facts`` reads the host, because somebody may have started to use a netdev whose
-    link goes down by the rollback. Without it users are not checked.
+    link goes down in the rollback. Without it users are not checked.
 
     Returns the result, None if no run was open. Raises Refused, with nothing done,
     where ``facts`` show such users; JournalProblem.

@@ -162,8 +162,8 @@ def revert(
 
 
 def finish_revert(host: HostBackend, writer: JournalWriter, run: Run) -> RunResult:
-    """Finish the revert ``run``, which was interrupted. Users are not checked: the
-    operator has started it.
+    """Finish the revert ``run``, which was interrupted, with the steps that were
+    requested then. The caller has checked users.
     """
     return _carry_out(
         host, writer, rest_of_revert(host, writer.ledger, run), run.number
@@ -187,7 +187,7 @@ def _check(ledger: Ledger, only: Optional[str]) -> None:
     refuse_while_awaiting(ledger)
     steps = dict.fromkeys(entry.act.step for entry in ledger.held)
     if only not in steps:
-        fix = "there are no changes to revert"
+        fix = "list the runs: ovirt-rdma-host history"
         if steps:
             fix = f"steps that can be reverted: {', '.join(steps)}"
         raise Refused("step-not-applied", f"step {only} has no changes to revert", fix)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Describe the properties of a host that changes set. Pure.
 
-A small grammar has all changes that our rules make; anything else in a journal or a
-plan file is refused. Further, this module finds the netdev of a change and the object
+A small grammar describes all changes that our rules make; anything else in a journal or
+a plan file is refused. Further, this module finds the netdev of a change and the object
 that a change makes, compares values as the host's tools write them (``on`` and ``yes``,
 ``0x8001`` and ``32769``, ``auto`` and nothing), and gives the command with which an
 operator restores a value.
@@ -242,7 +242,7 @@ def makes_profile(act: Act) -> bool:
 
 
 def is_maker(act: Act) -> bool:
-    """Whether ``act`` makes something that other acts can change."""
+    """Whether ``act`` makes something that other changes can set."""
     return makes_profile(act) or makes_child(act.changes[0])
 
 
