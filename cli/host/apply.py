@@ -221,7 +221,7 @@ def _document(
         "outcome": result.outcome,
         "sentence": result.sentence,
         "steps": steps,
-        "left": [asdict(left) for left in done.left],
+        "left": [left.document() for left in done.left],
         "refused": [
             {"id": one.id, "why": one.refused} for one in done.found.decision.refused
         ],

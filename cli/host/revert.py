@@ -277,7 +277,7 @@ def _revert_document(
         "outcome": result.outcome,
         "sentence": result.sentence,
         "steps": [asdict(step) for step in steps],
-        "left": [asdict(left) for left in result.left],
+        "left": [left.document() for left in result.left],
         "recovered": recovered and recovered.sentence,
         "notes": report.notes,
     }

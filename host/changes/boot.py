@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Settings that the kernel forgets, kept for the boot and restored after it.
+"""Store the boot settings, and set them again when a netdev appears.
 
-What has to be set again whenever a netdev appears, because neither a profile nor a
-file keeps it: offloads; transport mode and MTU where NetworkManager does not manage the
-netdev, P_Key children made in sysfs, and the MTU of mlx4 ports.
-
-It is kept in /var/lib/ovirt-rdma/boot.json, made from the acts that are held; without
-such acts there is no file.
-
-Setting again what nothing else keeps, when a netdev has appeared: at boot, or after
-its driver was loaded anew. What the unit ovirt-rdma-netdev@.service does.
+Boot settings are values that neither a profile nor a file keeps: offloads; transport
+mode and MTU where NetworkManager does not manage the netdev; P_Key children made in
+sysfs; the MTU of mlx4 ports. They are stored in /var/lib/ovirt-rdma/boot.json, which is
+derived from the applied changes; if none of these is a boot setting, there is no file.
+The unit ovirt-rdma-netdev@.service restores them at boot, and after the driver of a
+netdev was loaded again.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from ovirt_rdma.host.changes.kinds.model import Act, Place
 from ovirt_rdma.host.changes.kinds.properties import (
     CREATE_CHILD,
     MODE_FILE,
-    came_true,
+    is_accepted,
     netdev_file,
     netdev_of,
     port_mtu_of,
@@ -68,13 +65,13 @@ from ovirt_rdma.host.system.tree import FileTree
 SCHEMA_VERSION = 1
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o755
-_FIX = "ovirt-rdma-host apply writes it anew"
+_FIX = "ovirt-rdma-host apply writes it again"
 
 
 @dataclass(frozen=True)
 class BootSetting:
-    """``change.after`` is to be so at ``place``; its target has the netdev's name of
-    the time when it was set.
+    """The value ``change.after`` for ``place``. The change's target has the name that
+    the netdev had when the value was set.
     """
 
     place: Place
@@ -90,34 +87,33 @@ class _File:
 _records = Records("the boot settings")
 
 
-def boot_settings(held: Iterable[Act]) -> tuple[BootSetting, ...]:
-    """Return what is to be set again of the acts that are held, oldest first: the last
-    value of each property, in the order in which they were set. Pure.
+def boot_settings(applied: Iterable[Act]) -> tuple[BootSetting, ...]:
+    """Return the boot settings among the applied changes, which come oldest first: the
+    last value of each property, in the order in which they were set. Pure.
     """
-    found: dict[Hashable, BootSetting] = {}
-    for act in held:
+    settings: dict[Hashable, BootSetting] = {}
+    for act in applied:
         for change in () if act.lasting else act.changes:
             if change.kind not in (SYSFS, OFFLOAD) or change.after is None:
                 continue
             place = act.place or Place(netdev=netdev_of(change))
-            one = BootSetting(place, replace(change, before=None))
-            key = _property(one)
-            found.pop(key, None)  # so that it comes last
-            found[key] = one
-    return tuple(found.values())
+            setting = BootSetting(place, replace(change, before=None))
+            key = _property(setting)
+            settings.pop(key, None)  # so that it comes last
+            settings[key] = setting
+    return tuple(settings.values())
 
 
-def still_held(
-    settings: Iterable[BootSetting], held: Iterable[Act]
+def still_applied(
+    settings: Iterable[BootSetting], applied: Iterable[Act]
 ) -> tuple[BootSetting, ...]:
-    """Return those of ``settings`` whose value one of the acts that are held has set: a
-    revert that a power cut ended has taken some back, and left the file as it was.
-    Pure.
+    """Return those of ``settings`` whose value an applied change has set. A revert that
+    a power cut ended has undone some changes without updating the file. Pure.
     """
     known = {
-        (_property(one), one.change.after)
-        for act in held
-        for one in boot_settings([act])
+        (_property(setting), setting.change.after)
+        for act in applied
+        for setting in boot_settings([act])
     }
     return tuple(s for s in settings if (_property(s), s.change.after) in known)
 
@@ -128,30 +124,30 @@ def _property(setting: BootSetting) -> Hashable:
     what = file[1] if file else change.name or change.target
     child = change.after if what == CREATE_CHILD else None
     if place.guid or place.pci:
-        place = replace(place, netdev=None)  # it may have been renamed between
+        place = replace(place, netdev=None)  # it may have been renamed since
     return change.kind, what, child, place
 
 
 def keep_for_boot(root: Union[str, Path], journal: Journal) -> str:
-    """Bring the file below ``root`` in line with what ``journal`` holds, as has to be
-    after each run; return "", or a sentence that says why that is not so, and the fix.
+    """Update the file below ``root`` from ``journal``; to be called after each run.
+    Return "", or if it failed a sentence with the reason and the fix.
     """
     try:
-        held = journal.ledger().held
-        keep_boot_settings(root, (entry.act for entry in held))
+        applied = journal.ledger().held
+        keep_boot_settings(root, (entry.act for entry in applied))
     except Problem as problem:
         return f"{problem}; fix: {problem.fix}" if problem.fix else str(problem)
     return ""
 
 
-def keep_boot_settings(root: Union[str, Path], held: Iterable[Act]) -> bool:
-    """Bring the file below ``root`` in line with the acts that are held; return
-    whether it changed. Raises Problem where it cannot be written.
+def keep_boot_settings(root: Union[str, Path], applied: Iterable[Act]) -> bool:
+    """Update the file below ``root`` from the applied changes; return True if it
+    changed. Raises Problem where it cannot be written.
     """
     path = under(root, BOOT_JSON)
-    settings = boot_settings(held)
+    settings = boot_settings(applied)
     data = json.dumps(plain(_File(SCHEMA_VERSION, settings)), indent=2) + "\n"
-    remove_unfinished(path.parent)  # also where nothing is to be written
+    remove_unfinished(path.parent)  # also where there is nothing to write
     try:
         if not settings:
             return _remove(path)
@@ -164,8 +160,8 @@ def keep_boot_settings(root: Union[str, Path], held: Iterable[Act]) -> bool:
     except OSError as e:
         raise Problem(
             "boot-settings-not-written",
-            f"{path} cannot be written ({e.strerror}), so what nothing else keeps is "
-            "not as it should be after the next boot",
+            f"{path} cannot be written ({e.strerror}); the boot settings will be wrong "
+            "after the next boot",
             f"{how_to_mend(e, path)}; then: ovirt-rdma-host apply",
         ) from e
     return True
@@ -180,8 +176,8 @@ def _remove(path: Path) -> bool:
 
 
 def read_boot_settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
-    """Return what the file has; nothing where there is none. Raises Problem where it
-    is damaged, or asks for what no rule of ours does.
+    """Return the boot settings in the file; none if there is no file. Raises Problem
+    where it is damaged, or asks for a change that none of our rules makes.
     """
     path = under(root, BOOT_JSON)
     if not path.exists():
@@ -205,15 +201,15 @@ def read_boot_settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
     except WrongRecord as e:
         raise Problem("boot-settings-invalid", f"{path} is damaged: {e}", _FIX) from e
     for setting in file.settings:
-        words = why_refused(setting.change)
-        if words:
-            raise Problem("boot-settings-invalid", f"{path}: {words}", _FIX)
+        refusal = why_refused(setting.change)
+        if refusal:
+            raise Problem("boot-settings-invalid", f"{path}: {refusal}", _FIX)
     return file.settings
 
 
 # A netdev may be announced before it has all its files in /sys.
 FILES_S = 2.0
-# A run that changes the host may itself have made the netdev come.
+# The netdev may have appeared because of a run that still has the lock.
 LOCK_S = 120.0
 _TRIED = f"{Path(RUN_LOCK).parent}/boot-"
 
@@ -225,12 +221,12 @@ def restore_netdev(
     say: Optional[Callable[[str], None]] = None,
     effects: Optional[HostEffects] = None,
 ) -> int:
-    """Set again what boot.json has for the netdev ``name`` and its adapter; what is so
-    already is left alone.
+    """Set the values again that boot.json has for the netdev ``name`` and its adapter,
+    unless they are already set.
 
-    ``say`` gets a sentence for all that is set or cannot be; by default it goes to
-    stderr, which for a unit is the journal. Returns 0, or 1 where something is not as
-    it should be. Never raises.
+    ``say`` gets a sentence for each value that is set or cannot be set; by default it
+    goes to stderr, which for a unit is systemd's journal. Returns 0, or 1 if a value is
+    still wrong. Never raises.
     """
     say = say or _to_stderr
     try:
@@ -239,27 +235,27 @@ def restore_netdev(
             host = Host(Path(root), run)
             if settings:
                 _wait_for_files(host, name)
-            wanted = [one for one in settings if _is_about(host, one, name)]
+            wanted = [s for s in settings if _is_about(host, s, name)]
             effects = effects or HostEffects(root, run)
             restorer = _Restorer(Path(root), run, effects, say)
             results = [restorer.restore(name, setting) for setting in _in_order(wanted)]
             return 0 if all(results) else 1
     except Problem as problem:
         say(f"{name}: {problem}" + (f"; {problem.fix}" if problem.fix else ""))
-    except Exception as error:  # noqa: BLE001  (a unit at boot; it has no one to ask)
+    except Exception as error:  # noqa: BLE001  (a unit at boot, with no operator)
         say(f"{name}: its settings could not be set again: {error!r}")
     return 1
 
 
 def _settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
-    """Return what is to be set again. Raises Problem."""
+    """Return the boot settings that are still applied. Raises Problem."""
     settings = read_boot_settings(root)
     try:
         ledger = Journal(root).ledger()
     except JournalProblem:
-        return settings  # which ovirt-rdma-recover.service says, too
-    held = (entry.act for entry in ledger.held)
-    return still_held(settings, held) if ledger.runs else settings
+        return settings  # ovirt-rdma-recover.service reports the journal
+    applied = (entry.act for entry in ledger.held)
+    return still_applied(settings, applied) if ledger.runs else settings
 
 
 def _wait_for_files(host: Host, name: str) -> None:
@@ -274,7 +270,7 @@ def _wait_for_files(host: Host, name: str) -> None:
 
 
 def _is_about(host: Host, setting: BootSetting, name: str) -> bool:
-    """Whether ``setting`` is one of the netdev, or of the adapter that it is on."""
+    """Whether ``setting`` is for the netdev ``name`` or its adapter."""
     port = port_mtu_of(setting.change)
     if port:
         return name in netdevs_of_pci(host, port[0])
@@ -282,8 +278,8 @@ def _is_about(host: Host, setting: BootSetting, name: str) -> bool:
 
 
 def _in_order(settings: list[BootSetting]) -> list[BootSetting]:
-    """Return the adapter's first: netdevs go and come back with them."""
-    return sorted(settings, key=lambda one: port_mtu_of(one.change) is None)
+    """Return the adapter's settings first: they remove and recreate the netdevs."""
+    return sorted(settings, key=lambda setting: port_mtu_of(setting.change) is None)
 
 
 @dataclass(frozen=True)
@@ -294,58 +290,59 @@ class _Restorer:
     say: Callable[[str], None]
 
     def restore(self, name: str, setting: BootSetting) -> bool:
-        """Return whether all is as it should be then."""
+        """Set one value; return True if the netdev has it then."""
         change = setting.change
         what = f"{name}: {_shown(change)}"
-        found = self._read(setting)
-        if found is not None and came_true(change, found):
+        value = self._read(setting)
+        if value is not None and is_accepted(change, value):
             self._tried(change).unlink(missing_ok=True)
             return True
         act = _act(setting)
         if act.effect == LINK_DOWN:
             users = self._users(name)
             if users:
-                self.say(f"{what} stays {found}: in use ({', '.join(users)})")
+                self.say(f"{what} stays {value}: in use ({', '.join(users)})")
                 return False
         if port_mtu_of(change) and not self._first_try(change):
-            self.say(f"{what} stays {found}: it did not stick when it was written")
+            self.say(f"{what} stays {value}: an earlier write was not accepted")
             return False
         try:
             self.effects.do(act)
         except EffectFailed as failed:
-            self.say(f"{what} stays {found}: {failed}")
+            self.say(f"{what} stays {value}: {failed}")
             return False
         now = self._read(setting)
-        if not came_true(change, now):
+        if not is_accepted(change, now):
             self.say(f"{what} is {now}, and should be {change.after}")
             return False
-        self.say(f"{what} was {found}, is {now}")
+        self.say(f"{what} was {value}, is {now}")
         return True
 
     def _read(self, setting: BootSetting) -> Optional[str]:
         return self.effects.read(setting.change, place=setting.place).value
 
     def _users(self, name: str) -> tuple[str, ...]:
-        """Return who would notice if the link of ``name``, or of another netdev of its
-        adapter, went down. Read under the lock: it may have been waited for, and
-        somebody have come to use the netdev meanwhile.
+        """Return the users of ``name`` and the other netdevs of its adapter, which a
+        link that goes down would interrupt. They are read under the lock, because
+        somebody may have started to use the netdev while we waited for it.
         """
         facts = HostReader(self.root, self.run).facts()
         view = View(facts, Policy())
         pci = {n.pci.address for n in facts.netdevs if n.name == name and n.pci}
         names = [n.name for n in facts.netdevs if n.pci and n.pci.address in pci]
-        above = {one for base in (name, *names) for one in view.above(base)}
+        above = {upper for base in (name, *names) for upper in view.above(base)}
         uses = (use for use in facts.netdev_uses if use.netdev in above)
         return tuple(f"{use.purpose}: {use.what}" for use in uses)
 
     def _first_try(self, change: Change) -> bool:
-        """Note that a value is written that brings the netdevs back, and us with them:
-        one that never sticks must not do so for ever.
+        """Record that the value was tried, or return False if it was before. Writing it
+        recreates the netdevs, which starts this unit again: without the record, a value
+        that the kernel never accepts would be written endlessly.
         """
-        note = self._tried(change)
-        if note.exists() and read_file(note).decode() == change.after:
+        mark = self._tried(change)
+        if mark.exists() and read_file(mark).decode() == change.after:
             return False
-        note.write_text(change.after or "")
+        mark.write_text(change.after or "")
         return True
 
     def _tried(self, change: Change) -> Path:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The timer that takes a run back unless it is confirmed: a transient systemd timer,
-which needs neither the terminal nor the process that set it.
+"""Set the timer that rolls back a run unless it is confirmed.
 
-Not a NetworkManager checkpoint: VDSM's own would fail while ours is open.
+It is a transient systemd timer, which depends neither on the terminal nor on the
+process that set it. A NetworkManager checkpoint cannot be used: while ours is open,
+VDSM's own would fail.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _TIMEOUT_S = 30.0
 
 
 class NoTimer(Problem):
-    """The timer cannot be set: nothing may be done that relies on it."""
+    """The timer cannot be set, so a run that relies on it must not begin."""
 
 
 class ConfirmationTimer:
     """The timer of one run. ``run`` runs systemd-run and systemctl; without it they
-    are run for real where ``root`` is ``/``, and below another root not at all.
+    are run on this machine if ``root`` is ``/``, and not at all below another root.
     """
 
     def __init__(
@@ -47,40 +48,40 @@ class ConfirmationTimer:
         self._run = run
 
     def check(self) -> None:
-        """Raise NoTimer where there is no systemd to set a timer."""
+        """Raise NoTimer where systemd is not running."""
         self._checked()
 
     def set(self, seconds: int, program: str = "") -> None:
         """Let systemd run ``unit unconfirmed`` in ``seconds``.
 
-        Raises NoTimer where there is no systemd, or it does not take the timer.
+        Raises NoTimer where systemd is not running, or does not accept the timer.
         """
         run = self._checked()
-        # One that a killed run has left would run for this one.
+        # A timer that a killed run left has the same name.
         self.cancel()
         try:
             run(self._command(seconds, program or own_program()))
         except CommandFailed as error:
             raise NoTimer(
                 "timer-not-set",
-                f"the timer that would take this run back cannot be set: {error}",
+                f"the timer that would roll this run back cannot be set: {error}",
                 "see systemctl status; or leave out --confirm-timeout",
             ) from None
 
     def cancel(self) -> str:
-        """Stop the timer; returns a sentence where that did not work, which matters
-        little: what it runs finds the run confirmed, or ended.
+        """Stop the timer; return a sentence if that failed, else "". A failure does no
+        harm: the unit finds that the run was confirmed or has ended.
         """
         run = self._runner()
         if run is None:
             return ""
         try:
-            # The service too: it may be waiting for the lock that the caller holds.
+            # The service too: it may be waiting for the lock that the caller has.
             run(("systemctl", "stop", f"{self.unit}.timer", f"{self.unit}.service"))
         except NotInstalled:
             return ""
         except CommandFailed as error:
-            # It has elapsed and was forgotten, or the host was booted since.
+            # It has elapsed and systemd has dropped it, or the host was booted since.
             if "not loaded" in str(error):
                 return ""
             return f"the timer {self.unit}.timer cannot be stopped: {error}"
@@ -91,7 +92,7 @@ class ConfirmationTimer:
         if run is None:
             raise NoTimer(
                 "systemd-not-running",
-                "--confirm-timeout needs systemd, which does not run here",
+                "--confirm-timeout needs systemd, which is not running here",
                 "leave out --confirm-timeout",
             )
         return run
@@ -110,12 +111,12 @@ class ConfirmationTimer:
             # The default, a minute, is longer than some operators want to wait.
             "--timer-property=AccuracySec=1s",
             f"--unit={self.unit}",
-            f"--description=Take back run {self._number} of ovirt-rdma-host",
-            # Forgotten once it ran, also where it failed.
+            f"--description=Roll back run {self._number} of ovirt-rdma-host",
+            # systemd drops the unit once it ran, also if it failed.
             "--collect",
-            # Not sandboxed: who holds the lock is told with CAP_SYS_PTRACE only.
-            # Where the lock was not to be had, the journal not to be read, or we were
-            # killed: again, for as long as it takes.
+            # Not sandboxed: finding the process that has the lock needs CAP_SYS_PTRACE.
+            # If the lock could not be taken, the journal not be read, or the service
+            # was killed, it is started again, without a limit.
             "--property=Restart=on-failure",
             f"--property=RestartSec={AGAIN_S}",
             "--quiet",
@@ -128,13 +129,13 @@ class ConfirmationTimer:
 
 
 def own_program(argv: Optional[Sequence[str]] = None) -> str:
-    """Return the absolute path of the running command, for the timer to run; the
-    installed one where this process is none.
+    """Return the absolute path of the running ovirt-rdma-host, for the timer to run;
+    that of the installed one if this process is another program.
     """
     first = (sys.argv if argv is None else argv)[:1]
-    found = Path(first[0]).resolve() if first and first[0] else Path(PROGRAM)
-    if found.name == Path(PROGRAM).name and found.is_file():
-        return str(found)
+    path = Path(first[0]).resolve() if first and first[0] else Path(PROGRAM)
+    if path.name == Path(PROGRAM).name and path.is_file():
+        return str(path)
     return PROGRAM
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which steps of a plan may be done now. Pure.
+"""Decide which steps of a plan may be done now. Pure.
 
-A step that the rules refuse is never done. One that takes a link down which somebody
-uses holds up the whole plan, unless that is allowed. What rests on a step that is left
-out is left out with it: a change of a profile or netdev that the step would have made,
+A step that the rules refuse is never done. If a step takes down a link that is in use,
+the whole plan is refused, unless that is allowed. If a step is left out, the steps that
+depend on it are left out too: a change of a profile or netdev that it would have made,
 an MTU or offload that was decided for the mode that it would have set.
 """
 
@@ -15,6 +15,7 @@ from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.model import Left, Refused
 from ovirt_rdma.host.changes.kinds.properties import adapter_of, file_of, netdev_of
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import LINK_DOWN, OFFLOAD, PROFILE, Change, Step
 from ovirt_rdma.host.rules.infiniband.partitions import ID as PKEY_RULE
 from ovirt_rdma.host.rules.infiniband.settings import CONNECTION_TYPE, MTU
@@ -22,15 +23,17 @@ from ovirt_rdma.host.rules.infiniband.settings import CONNECTION_TYPE, MTU
 _ALLOW = "--allow-link-down"
 _WAITS = (
     "put the host into maintenance and run this again, allow it with "
-    f"{_ALLOW}, or do the rest with --live-only"
+    f"{_ALLOW}, or apply only the live steps with --live-only"
 )
-_LIVE_ONLY = "it takes the link down, and only live steps were asked for"
+_LIVE_ONLY = Sentence(
+    "step-not-live", "it takes the link down, and only live steps were requested"
+)
 
 
 @dataclass(frozen=True)
 class Gated:
-    """``steps`` are to be done, in their order; ``left`` says of each other step why it
-    is not.
+    """``steps`` may be done, in this order; ``left`` has each other step with the
+    reason.
     """
 
     steps: tuple[Step, ...]
@@ -41,49 +44,69 @@ def gate(
     steps: Sequence[Step], *, allow_link_down: bool = False, live_only: bool = False
 ) -> Gated:
     """Return which of ``steps`` may be done. Raises Refused, with each such step and
-    its users, where one takes a link down that somebody uses, unless that is allowed
-    or only live steps are wanted.
+    its users, if one takes down a link that is in use, unless that is allowed or only
+    live steps are requested.
     """
-    kept: list[Step] = []
+    allowed: list[Step] = []
     out: list[Step] = []
     left: list[Left] = []
     for step in steps:
-        why = step.refused
-        if not why and live_only and step.effect == LINK_DOWN:
-            why = _LIVE_ONLY
-        if not why:
-            base = next((one for one in out if _rests_on(step, one)), None)
-            why = f"{base.id} comes first, and is left out" if base else ""
+        why = _why_left(step, out, live_only)
         if why:
             out.append(step)
-            fix = _WAITS if why == _LIVE_ONLY else ""
+            fix = _WAITS if why is _LIVE_ONLY else ""
             left.append(Left(step.id, "", why, fix))
         else:
-            kept.append(step)
+            allowed.append(step)
     if not allow_link_down:
-        _refuse(kept)
-    return Gated(tuple(kept), tuple(left))
+        _refuse(allowed)
+    return Gated(tuple(allowed), tuple(left))
+
+
+def _why_left(step: Step, out: Iterable[Step], live_only: bool) -> Optional[Sentence]:
+    """Return why ``step`` is left out, given the earlier steps ``out`` that are."""
+    if step.refused:
+        return Sentence("step-refused", step.refused)
+    if live_only and step.effect == LINK_DOWN:
+        return _LIVE_ONLY
+    for base in out:
+        if _depends_on(step, base):
+            return Sentence(
+                "step-dependency-left-out",
+                f"it depends on {base.id}, which is left out",
+            )
+    return None
 
 
 def _refuse(steps: Iterable[Step]) -> None:
-    used = [step for step in steps if step.effect == LINK_DOWN and step.users]
-    if not used:
-        return
-    lines = [
-        f"{step.id} takes the link down for {', '.join(step.users)}" for step in used
+    reasons = [
+        link_in_use(step.id, step.users)
+        for step in steps
+        if step.effect == LINK_DOWN and step.users
     ]
-    raise Refused(
-        "netdevs-in-use",
-        "\n".join(["nothing was changed: there are users", *lines]),
-        _WAITS,
+    if reasons:
+        raise Refused(
+            "netdevs-in-use",
+            "refused, nothing was changed: the interfaces are in use",
+            _WAITS,
+            reasons=reasons,
+        )
+
+
+def link_in_use(step_id: str, users: Iterable[str]) -> Sentence:
+    """Return the sentence that a step takes the link down for ``users``."""
+    return Sentence(
+        "link-in-use", f"{step_id} takes the link down for {', '.join(users)}"
     )
 
 
-def _rests_on(step: Step, base: Step) -> bool:
-    """Whether ``step`` was decided for what ``base``, an earlier step, leaves."""
+def _depends_on(step: Step, base: Step) -> bool:
+    """Whether ``step`` was decided for the state that ``base``, an earlier step,
+    leaves.
+    """
     made = {c.target for c in base.changes if c.name == CONNECTION_TYPE}
     child = base.subject if base.rule == PKEY_RULE else None
-    # A step that the hardware refuses is in nobody's way: the rules decided without it.
+    # If the hardware refuses a step, the rules have decided the others without it.
     modes = () if base.refused else base.changes
     mode_of = {netdev_of(c) for c in modes if file_of(c) == "mode"}
     port_mtu = any(adapter_of(c) for c in modes)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The lock for a run that has to be taken back: whoever does not give it up is ended.
+"""Take the lock for a rollback that must not wait: a process that keeps it is ended.
 
-To end a run does no harm at any point: the journal has what it did, and the next run
-takes that back. A process that waits in the kernel, where no signal ends it, keeps the
+To end a run is safe at any point: its changes are in the journal, and the next run
+rolls them back. A process that waits in the kernel, where no signal ends it, keeps the
 lock; then the unit tries again (``confirmation``).
 """
 
@@ -22,14 +22,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Patience:
-    """The seconds that the holder of the lock gets: by itself, after SIGTERM, and to go
-    after SIGKILL.
+    """How many seconds the holder of the lock gets before SIGTERM, after it, and after
+    SIGKILL.
 
-    By itself: hooks, ``policy load`` and ``confirm`` are done by then, and a run that
-    is still at work is taken back in any case, for its time to be confirmed is over.
-    After SIGTERM a run finishes its act, and takes back what it did: a tool gets 60 s
-    at most (``effect.COMMAND_TIMEOUT_S``), there, back, and once more for all that is
-    short. What is not taken back by then, the next run takes back.
+    Before: hooks, ``policy load`` and ``confirm`` end within that time. A run that is
+    still running is rolled back in any case, because its deadline for the confirmation
+    has passed. After SIGTERM a run finishes the change that it is making and rolls
+    back: a tool gets 60 s at most (``base.COMMAND_TIMEOUT_S``), once for the change,
+    once to undo it, and once more for everything short. The next run rolls back the
+    rest.
     """
 
     before_s: float = 60.0
@@ -46,12 +47,12 @@ def lock_at_last(
     say: Say,
     patience: Patience,
 ) -> bool:
-    """Take the lock of the host below ``root``, for ``by``, until ``stack`` ends; a
-    holder that keeps it is asked to end, then killed, which ``say`` is told.
+    """Take the lock of the host below ``root``, for ``by``, until ``stack`` ends. A
+    holder that keeps it is asked to end, then killed; ``say`` gets a sentence for each.
 
-    Returns False, without the lock, where it is held, and ``is_needed`` says that
-    nothing is to be done any more. Raises LockHeld where the holder cannot be told or
-    does not go, and as :func:`.one_run`.
+    Returns False, without the lock, if somebody has it and ``is_needed()`` is False by
+    then. Raises LockHeld if the holder is unknown or does not end, and as
+    :func:`.one_run`.
     """
     asked: Optional[Holder] = None
     killed: Optional[Holder] = None
@@ -71,7 +72,7 @@ def lock_at_last(
                 killed, wait_s = holder, patience.killed_s
             else:
                 say(f"{holder} holds the lock of this host, and is asked to end")
-                # In this order: a stopped process has both when it goes on.
+                # In this order: a stopped process has both signals when it continues.
                 _signal(root, holder, signal.SIGTERM, signal.SIGCONT)
                 asked, wait_s = holder, patience.asked_s
         else:
@@ -79,7 +80,9 @@ def lock_at_last(
 
 
 def _signal(root: Union[str, Path], holder: Holder, *numbers: signal.Signals) -> None:
-    """Send signals to ``holder`` if it still is: nobody else may have its id by now."""
+    """Send signals to ``holder`` if it still has the lock: another process may have
+    its process id by now.
+    """
     if holder.pid == os.getpid():
         return
     try:

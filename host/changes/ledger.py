@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the journal says is applied now, and which runs are open.
+"""Derive from the journal's records which changes are applied and which runs are open.
 
-What the journal's records come to: the runs, what is still held of them, and what
-is open. Pure.
-
-What an open run keeps another one from doing. Pure.
+Refuse a new run while another one was interrupted or awaits confirmation. Pure.
 """
 
 from __future__ import annotations
@@ -30,17 +27,19 @@ from ovirt_rdma.host.changes.kinds.model import (
 
 
 class WrongOrder(ValueError):
-    """The records are not those of one journal; the text says why, as a clause."""
+    """The records do not follow each other as one journal's; the text says why, as a
+    clause.
+    """
 
 
 @dataclass(frozen=True)
 class JournalAct:
-    """An act of a run as the journal has it.
+    """A change of a run, as the journal has it.
 
-    ``found`` is what was read back, None where it was not done to its end.
-    ``undoing`` are the values that it is being taken back to, by the run
-    ``undoing_run``, None where nobody began to. ``undone_by`` is the run that it was
-    undone in, and ``why`` says why it needed nothing, or was left.
+    ``found`` are the values that were read back, None if it was not completed. While
+    it is undone, ``undoing`` are the values that the run ``undoing_run`` sets, else
+    None. ``undone_by`` is the run in which it was undone. ``why`` says why it was left,
+    or nothing had to be done.
     """
 
     run: int
@@ -55,21 +54,21 @@ class JournalAct:
 
     @property
     def held(self) -> bool:
-        """Whether it was, or may have been, done and was not taken back."""
+        """Whether it is applied: it was made, or may have been, and was not undone."""
         return self.undone_by is None
 
     @property
     def group(self) -> tuple[int, str]:
-        """Run and step: what is taken back in one go."""
+        """Run and step: the changes that are undone together."""
         return self.run, self.act.step
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run: what its Begin says, its acts, and how it ended.
+    """A run: its Begin record, its changes, and how it ended.
 
-    ``outcome`` and ``ended`` (ISO 8601, UTC) are None where it was interrupted.
-    ``confirmed`` is when the operator confirmed it.
+    ``outcome`` and ``ended`` (ISO 8601, UTC) are None while it is running, or if it was
+    interrupted. ``confirmed`` is when the operator confirmed it.
     """
 
     number: int
@@ -82,12 +81,12 @@ class Run:
 
     @property
     def held(self) -> tuple[JournalAct, ...]:
-        """Its acts that are held."""
+        """Its changes that are applied."""
         return tuple(act for act in self.acts if act.held)
 
     @property
     def awaits_confirmation(self) -> bool:
-        """Whether it is done, may still be confirmed, and is taken back otherwise."""
+        """Whether it is done and will be rolled back unless it is confirmed."""
         return (
             self.begin.confirm_by is not None
             and self.confirmed is None
@@ -109,7 +108,7 @@ class Ledger:
 
     @cached_property
     def held(self) -> tuple[JournalAct, ...]:
-        """All acts that are held, in the order in which they were done."""
+        """All changes that are applied, in the order in which they were made."""
         return tuple(act for run in self.runs for act in run.held)
 
     @property
@@ -120,8 +119,8 @@ class Ledger:
     @property
     def awaiting(self) -> Optional[Run]:
         """The run that awaits confirmation."""
-        found = [run for run in self.runs if run.awaits_confirmation]
-        return found[-1] if found else None
+        awaiting = [run for run in self.runs if run.awaits_confirmation]
+        return awaiting[-1] if awaiting else None
 
     def run(self, number: int) -> Optional[Run]:
         """Return the run with that number."""
@@ -129,7 +128,7 @@ class Ledger:
 
 
 def fold(records: Iterable[Record]) -> Ledger:
-    """Return what ``records`` come to. Raises WrongOrder."""
+    """Return the ledger of ``records``. Raises WrongOrder."""
     runs: dict[int, Run] = {}
     acts: dict[int, dict[int, JournalAct]] = {}
     for record in records:
@@ -150,13 +149,13 @@ def fold(records: Iterable[Record]) -> Ledger:
             )
         elif isinstance(record, Doing):
             if record.number != len(acts[record.run]):
-                raise WrongOrder(f"an act of run {record.run} is missing")
+                raise WrongOrder(f"a change of run {record.run} is missing")
             acts[record.run][record.number] = JournalAct(
                 record.run, record.number, record.act, run.begin.boot
             )
         else:
             if record.number not in acts[record.run]:
-                raise WrongOrder(f"run {record.run} has no act {record.number}")
+                raise WrongOrder(f"run {record.run} has no change {record.number}")
             known = acts[record.run][record.number]
             acts[record.run][record.number] = _after(known, record)
     return Ledger(
@@ -175,14 +174,14 @@ def _after(act: JournalAct, record: Record) -> JournalAct:
 
 
 def refuse_while_interrupted(ledger: Ledger) -> None:
-    """Raise Refused where a run was interrupted and is not taken back yet."""
+    """Raise Refused where a run was interrupted and is not rolled back yet."""
     run = ledger.interrupted
     if run:
         raise Refused(
             "run-interrupted",
-            f"run {run.number} has not ended, and could not be taken back; nothing "
+            f"run {run.number} was interrupted, and could not be rolled back; nothing "
             "was changed",
-            "see what the journal cannot note, then: ovirt-rdma-host revert",
+            "find out why the journal cannot be written, then: ovirt-rdma-host revert",
         )
 
 
@@ -193,5 +192,5 @@ def refuse_while_awaiting(ledger: Ledger) -> None:
         raise Refused(
             "run-awaits-confirmation",
             f"run {run.number} awaits confirmation; nothing was changed",
-            "ovirt-rdma-host confirm, or take it back: ovirt-rdma-host revert",
+            "ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert",
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the changes of a step alter, as the lines of a unified diff. Pure.
+"""Show the changes of a step as a unified diff. Pure.
 
-Files get diff(1)'s own form. Settings, which have no lines, are shown in its manner:
-what they belong to, and the value before and after.
+Files get diff(1)'s own form. Settings, which have no lines, are shown in a similar
+form: the netdev, profile, module or unit, and the values before and after.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ovirt_rdma.host.rules.base import (
     Change,
 )
 
-# As diff(1) names a file that is not there, and says that a last line has no end.
+# diff(1)'s name for a missing file, and its line for a missing newline at the end.
 _NOTHING = "/dev/null"
 _NO_NEWLINE = "\\ No newline at end of file"
 
@@ -52,20 +52,20 @@ def diff(changes: Sequence[Change]) -> Iterator[str]:
 
 def _file(change: Change) -> Iterator[str]:
     before, after = change.before, change.after
-    found = difflib.unified_diff(
+    diff_lines = difflib.unified_diff(
         _lines(before or ""),
         _lines(after or ""),
         _NOTHING if before is None else change.target,
         _NOTHING if after is None else change.target,
     )
-    for line in found:
+    for line in diff_lines:
         yield line.rstrip("\n")
         if not line.endswith("\n"):
             yield _NO_NEWLINE
 
 
 def _lines(text: str) -> list[str]:
-    # Not str.splitlines, to which a form feed ends a line.
+    # Not str.splitlines: for it a form feed ends a line.
     return list(io.StringIO(text))
 
 
@@ -75,7 +75,7 @@ def _settings(title: str, changes: Sequence[Change]) -> Iterator[str]:
     yield f"+++ {title}"
     for change in changes:
         if change.before is not None and change.before == change.after:
-            yield " " + _setting(change, change.before)  # written to keep it
+            yield " " + _setting(change, change.before)  # written although unchanged
             continue
         for sign, value in (("-", change.before), ("+", change.after)):
             if value is not None:

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A plan as a file, and the values it was made from.
+"""Save and load plans, with the values of the host on which they are based.
 
-What a plan rests on: the values of the host for which its steps were decided. Pure.
-
-A saved plan carries them, so that a reviewer sees what was true, and a later run that
-it is true no more. What a change itself replaces stands in the change (``before``).
-
-A plan as JSON and back: what ``plan -o json`` prints and ``plan --out`` saves.
-
-Strict on the way in, as facts files are.
+A plan is printed by ``plan -o json`` and saved by ``plan --out``; loading is as strict
+as for facts files. The values let a reviewer see the host's state, and a later run
+detect that it has changed. The value that a change replaces is in the change itself
+(``before``).
 """
 
 from __future__ import annotations
@@ -35,15 +31,15 @@ from ovirt_rdma.host.system.json_codec import (
     read_json,
 )
 
-# The feature that the rules about TSO look at.
+# The features that the TSO rules read.
 _TSO = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value by its place in the facts: ``netdevs.ib0.mtu``, ``2044``.
+    """A value by its path in the facts: ``netdevs.ib0.mtu``, ``2044``.
 
-    None where the host has none, or does not tell.
+    None where the host has no value, or it is unknown.
     """
 
     name: str
@@ -51,29 +47,29 @@ class Value:
 
 
 def values_read(view: View, steps: Iterable[Step]) -> tuple[Value, ...]:
-    """Return what ``steps`` rest on: the state of what each is about, and of what is
-    behind that.
+    """Return the values on which ``steps`` are based: those of each step's subject and
+    of its port, device and adapter. Pure.
 
-    No address and no counter is among them: those change while nothing changes.
+    Addresses and counters are not among them, because they change all the time.
     """
-    found: dict[str, Optional[str]] = {}
+    values: dict[str, Optional[str]] = {}
     steps = list(steps)
-    # Looked up for each step; a host may have thousands of P_Key children.
-    interfaces = {one.name: one for one in view.interfaces} if steps else {}
-    planned = {one.name: one for one in in_order(view) if one.planned} if steps else {}
-    adapters = {one.pci.address: one for one in view.facts.adapters}
+    # By name: a host may have thousands of P_Key children.
+    interfaces = {i.name: i for i in view.interfaces} if steps else {}
+    planned = {i.name: i for i in in_order(view) if i.planned} if steps else {}
+    adapters = {adapter.pci.address: adapter for adapter in view.facts.adapters}
     modules = view.facts.modules
     known_modules = {*modules.loaded, *(modules.available or ())}
     for step in steps:
         subject = step.subject
-        found.update(_of_netdev(view.netdev(subject)))
-        found.update(_of_interface(interfaces.get(subject)))
-        found.update(_of_planned(view, planned.get(subject)))
-        found.update(_of_device_or_port(view, subject))
-        found.update(_of_adapter(adapters.get(subject)))
+        values.update(_of_netdev(view.netdev(subject)))
+        values.update(_of_interface(interfaces.get(subject)))
+        values.update(_of_planned(view, planned.get(subject)))
+        values.update(_of_device_or_port(view, subject))
+        values.update(_of_adapter(adapters.get(subject)))
         if subject in known_modules:
-            found[f"modules.{subject}.loaded"] = _text(subject in modules.loaded)
-    return tuple(Value(name, value) for name, value in found.items())
+            values[f"modules.{subject}.loaded"] = _text(subject in modules.loaded)
+    return tuple(Value(name, value) for name, value in values.items())
 
 
 _Pairs = Iterator[tuple[str, Optional[str]]]
@@ -116,7 +112,7 @@ def _of_interface(interface: Optional[Interface]) -> _Pairs:
 
 
 def _of_planned(view: View, child: Optional[Interface]) -> _Pairs:
-    """Yield what a P_Key child that the plan makes rests on: parent and partition."""
+    """Yield the values for a P_Key child that the plan makes: parent and partition."""
     if child is None or child.netdev.ipoib is None:
         return
     yield from _of_netdev(view.netdev(child.parent or ""))
@@ -164,21 +160,21 @@ def _text(value: object) -> Optional[str]:
 SCHEMA_VERSION = 1
 KIND = "plan"
 
-# A plan is meant to be carried out by root: nobody else may change it, and it names
-# storage that not everybody need know.
+# Root will apply the plan, so nobody else may change it. It also names storage, which
+# other users need not know.
 FILE_MODE = 0o600
 
 _MAKE = "ovirt-rdma-host plan --out FILE"
-_FIX = f"make it anew, on the host it is about: {_MAKE}"
+_FIX = f"regenerate it on the host that it describes: {_MAKE}"
 
 
 class PlanFileProblem(Problem):
-    """The file is no plan file of this schema version, or cannot be written."""
+    """The file is not a plan file of this schema version, or cannot be written."""
 
 
 @dataclass(frozen=True)
 class PlannedBy:
-    """The policy that a plan follows: where it is from, and its ``sha256:`` digest."""
+    """The policy that a plan follows: its source and its ``sha256:`` digest."""
 
     source: str
     digest: str
@@ -186,7 +182,7 @@ class PlannedBy:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps for one host, refused ones too, and what they rest on.
+    """The steps for one host, refused ones too, and the values on which they are based.
 
     ``made_at`` is ISO 8601 in UTC.
     """
@@ -211,12 +207,12 @@ def to_json_dict(plan: Plan) -> dict[str, Any]:
 def from_json_dict(data: object, where: str) -> Plan:
     """Return the plan in ``data``, as :func:`to_json_dict` made it.
 
-    ``where`` names the source in errors. Raises PlanFileProblem with the key path of
-    what is wrong.
+    ``where`` names the source in errors. Raises PlanFileProblem with the path of the
+    key that is wrong.
     """
     if not isinstance(data, dict):
         raise PlanFileProblem(
-            "plan-file-invalid", f"{where}: not a plan, {kind(data)} at the top", _FIX
+            "plan-file-invalid", f"{where}: not a plan: it is {kind(data)}", _FIX
         )
     for key, wanted in (("schema_version", SCHEMA_VERSION), ("kind", KIND)):
         if data.get(key) != wanted or isinstance(data[key], bool):
@@ -232,11 +228,11 @@ def from_json_dict(data: object, where: str) -> Plan:
         plan = Records("the plan").read(Plan, rest)
     except WrongRecord as wrong:
         raise PlanFileProblem("plan-file-invalid", f"{where}: {wrong}", _FIX) from None
-    for number, (step, found) in enumerate(zip(plan.steps, ids)):
-        if step.id != found:
+    for number, (step, step_id) in enumerate(zip(plan.steps, ids)):
+        if step.id != step_id:
             raise PlanFileProblem(
                 "plan-file-invalid",
-                f"{where}: steps[{number}].id is {found!a}, not {step.id!a}",
+                f"{where}: steps[{number}].id is {step_id!a}, not {step.id!a}",
                 _FIX,
             )
     return plan
@@ -245,27 +241,27 @@ def from_json_dict(data: object, where: str) -> Plan:
 def load(path: Union[str, Path]) -> Plan:
     """Return the plan in a file.
 
-    Raises PlanFileProblem where it cannot be read, is not JSON or not a plan.
+    Raises PlanFileProblem where it cannot be read, is not JSON, or is not a plan.
     """
     where = f"plan file {path}"
     try:
         data = read_json(path)
     except UnreadableJson as error:
-        fix = _FIX if error.is_file else f"give the name of a file made with: {_MAKE}"
+        fix = _FIX if error.is_file else f"give the name of a file from: {_MAKE}"
         raise PlanFileProblem("plan-file-unreadable", f"{where} {error}", fix) from None
     return from_json_dict(data, where)
 
 
 def save(plan: Plan, path: Path) -> None:
-    """Write ``plan`` to ``path``, whole or not at all, readable by its owner only.
+    """Write ``plan`` to ``path`` atomically; only its owner can read it.
 
     Only a plan file, of any version, or an empty file is replaced. Raises
-    PlanFileProblem for any other, and where the file cannot be written.
+    PlanFileProblem for any other file, and where the file cannot be written.
     """
     if not _may_replace(path):
         raise PlanFileProblem(
             "plan-file-exists",
-            f"{path} is there and is no plan file: it is not overwritten",
+            f"{path} exists and is not a plan file; it was not overwritten",
             "give the name of a new file, or of an older plan",
         )
     text = json.dumps(to_json_dict(plan), indent=2) + "\n"
@@ -275,7 +271,7 @@ def save(plan: Plan, path: Path) -> None:
         raise PlanFileProblem(
             "plan-file-not-written",
             f"{path}: the plan cannot be saved: {error.strerror or error}",
-            "give the name of a file in a folder that you may write to",
+            "give the name of a file in a folder that you can write to",
         ) from None
 
 
@@ -284,7 +280,7 @@ def _may_replace(path: Path) -> bool:
         if not path.exists() and not path.is_symlink():
             return True
         if path.is_file() and not path.stat().st_size:
-            return True  # as mktemp leaves it
+            return True  # as mktemp(1) makes it
         data = read_json(path) if path.is_file() else None
     except (OSError, UnreadableJson):
         return False

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read, decide and check under the lock, before a run changes anything.
+"""Read the host, decide its steps, and compare them with a saved plan.
 
-Whether a saved plan is still the plan: what has changed since it was made. Pure.
-
-A plan file is a promise about what will be done, and no way to have other things done:
-carried out are the steps that are decided now, and only where they are those of the
-file. So an edited file can name no target that our rules would not.
-
-What there is to do on this host now: its facts, the policy in force, and what
-follows from them. Read before a run and, as the proof of it, after.
+This is done under the lock before a run changes anything, and again after it, to verify
+it. The steps that are applied are always those that are decided now; with a plan file,
+only if they are those of the file. So an edited file cannot name a target that our
+rules would not change.
 """
 
 from __future__ import annotations
@@ -18,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
+from ovirt_rdma.host.changes.kinds.model import Refused
 from ovirt_rdma.host.changes.plan_file import Plan, values_read
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.decision.registry import Decision, decide
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.store import Signature, StoredPolicy, read, signature_of
@@ -32,81 +29,105 @@ from ovirt_rdma.host.system.commands import Runner
 
 def differences(
     plan: Plan, view: View, digest: str, steps: Sequence[Step]
-) -> tuple[str, ...]:
-    """Return how ``plan`` differs from now, a sentence each; none: it holds.
+) -> tuple[Sentence, ...]:
+    """Return the differences between ``plan`` and now, one sentence each; none if the
+    plan is up to date. Pure.
 
     ``view`` is the host now with the loaded policy, whose digest is ``digest``, and
-    ``steps`` what is decided for it. For a plan of another host, or of another policy,
-    that is the one sentence: all else would follow from it.
+    ``steps`` are decided for it. If the plan is for another host or another policy,
+    that is the only sentence, because all else would follow from it.
     """
     hostname = view.facts.hostname
     if plan.hostname != hostname:
-        return (f"the plan is for {plan.hostname}, this host is {hostname}",)
+        return (
+            Sentence(
+                "plan-host-differs",
+                f"the plan is for {plan.hostname}, this host is {hostname}",
+            ),
+        )
     if plan.policy.digest != digest:
         return (
-            f"the plan follows policy {_short(plan.policy.digest)}, "
-            f"loaded is {_short(digest)}",
+            Sentence(
+                "plan-policy-differs",
+                f"the plan is for policy {_short(plan.policy.digest)}, "
+                f"loaded is {_short(digest)}",
+            ),
         )
     return tuple(dict.fromkeys([*_of_values(plan, view), *_of_steps(plan, steps)]))
 
 
-def _of_values(plan: Plan, view: View) -> Iterator[str]:
-    # Of the steps of the file: what they rested on then, they have to rest on now.
-    present = {one.name: one.value for one in values_read(view, plan.steps)}
-    for one in plan.values:
-        if one.name not in present:
-            if one.value is not None:
-                yield f"{one.name} was {one.value}, is not there any more"
-        elif present[one.name] != one.value:
-            yield f"{one.name} was {_said(one.value)}, is {_said(present[one.name])}"
-    known = {one.name for one in plan.values}
-    for name, value in present.items():
-        if name not in known and value is not None:
-            yield f"{name} was not there, is {value}"
+def _of_values(plan: Plan, view: View) -> Iterator[Sentence]:
+    # For the steps of the file: the values on which they were based must be the same.
+    present = {value.name: value.value for value in values_read(view, plan.steps)}
+    for name, before in ((value.name, value.value) for value in plan.values):
+        if name not in present:
+            if before is not None:
+                yield Sentence(
+                    "value-changed-since-plan",
+                    f"{name} was {before}, is no longer present",
+                )
+        elif present[name] != before:
+            now = present[name]
+            yield Sentence(
+                "value-changed-since-plan",
+                f"{name} was {_text(before)}, is {_text(now)}",
+            )
+    known = {value.name for value in plan.values}
+    for name, now in present.items():
+        if name not in known and now is not None:
+            yield Sentence(
+                "value-changed-since-plan", f"{name} was not present, is {now}"
+            )
 
 
-def _of_steps(plan: Plan, steps: Sequence[Step]) -> Iterator[str]:
+def _of_steps(plan: Plan, steps: Sequence[Step]) -> Iterator[Sentence]:
     then, now = _to_do(plan.steps), _to_do(steps)
     for step_id, step in then.items():
         if step_id not in now:
-            yield f"{step_id} is not planned any more"
+            yield Sentence("step-no-longer-planned", f"{step_id} is no longer planned")
         elif step.changes != now[step_id].changes:
             yield from _of_changes(step, now[step_id])
     for step_id in now:
         if step_id not in then:
-            yield f"{step_id} is planned now, and was not"
+            yield Sentence("step-not-in-plan", f"{step_id} is planned now, and was not")
     if then.keys() == now.keys() and list(then) != list(now):
-        yield "the steps stand in another order"
+        yield Sentence("step-order-differs", "the order of the steps has changed")
 
 
 def _to_do(steps: Iterable[Step]) -> dict[str, Step]:
     return {step.id: step for step in steps if not step.refused}
 
 
-def _of_changes(then: Step, now: Step) -> Iterator[str]:
+def _of_changes(then: Step, now: Step) -> Iterator[Sentence]:
     present = {_place(change): change for change in now.changes}
-    told = False
+    reported = False
     for change in then.changes:
-        found = present.get(_place(change))
-        if found is None:
+        change_now = present.get(_place(change))
+        if change_now is None:
             continue
         for verb, was, value in (
-            ("was", change.before, found.before),
-            ("was to be", change.after, found.after),
+            ("was", change.before, change_now.before),
+            ("would become", change.after, change_now.after),
         ):
             if was != value:
-                told = True
-                yield f"{_named(change)} {verb} {_value(change, was, value)}"
-    if not told:
-        yield f"{then.id} would change other things than the plan says"
+                reported = True
+                values = _value(change, was, value)
+                yield Sentence(
+                    "value-changed-since-plan", f"{_named(change)} {verb} {values}"
+                )
+    if not reported:
+        yield Sentence(
+            "step-changes-differ",
+            f"{then.id} would make other changes than the plan says",
+        )
 
 
 def _value(change: Change, was: Optional[str], value: Optional[str]) -> str:
     if change.kind == FILE and None not in (was, value):
         return "another text than now"
     if change.kind == FILE:
-        return "there, and is not" if value is None else "not there, and is"
-    return f"{_said(was)}, is {_said(value)}"
+        return "present, and is not" if value is None else "not present, and is"
+    return f"{_text(was)}, is {_text(value)}"
 
 
 def _place(change: Change) -> tuple[str, str, str]:
@@ -119,55 +140,53 @@ def _named(change: Change) -> str:
     return f"{change.name} of {change.target}" if change.name else change.target
 
 
-def _said(value: Optional[str]) -> str:
+def _text(value: Optional[str]) -> str:
     return "not set" if value is None else value
 
 
 def _short(digest: str) -> str:
-    # As long as git shows: enough to tell two policies apart.
+    # As long as git's: enough to distinguish two policies.
     kind, colon, digits = digest.partition(":")
     return f"{kind}{colon}{digits[:12]}"
 
 
 class NoPolicy(Problem):
-    """No policy is in force, so there is nothing to follow."""
+    """No policy is loaded, so there is nothing to apply."""
 
 
-class StalePlan(Problem):
-    """The plan file is not what would be done now; nothing was changed."""
-
-    exit_code = 4
+class StalePlan(Refused):
+    """The plan file is outdated; nothing was changed. The reasons are differences."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A host, the policy in force, and what was decided."""
+    """The facts of a host, the policy in force, and the decision for it."""
 
     facts: Facts
     policy: StoredPolicy
     decision: Decision
 
     def hold_against(self, plan: Plan) -> None:
-        """Raise StalePlan, with each difference on a line, where ``plan`` is not what
-        would be done now.
+        """Raise StalePlan, with each difference on a line, if ``plan`` differs from
+        what would be done now.
         """
         view = View(self.facts, self.policy.policy)
-        found = differences(plan, view, self.policy.digest, self.decision.to_do)
-        if found:
-            first = "the plan does not hold any more; nothing was changed"
+        reasons = differences(plan, view, self.policy.digest, self.decision.to_do)
+        if reasons:
             raise StalePlan(
                 "plan-outdated",
-                "\n".join([first, *found]),
-                "look at it again: ovirt-rdma-host plan --out FILE",
+                "the plan is outdated; nothing was changed",
+                "review a new plan: ovirt-rdma-host plan --out FILE",
+                reasons=reasons,
             )
 
 
 class FactsBefore:
-    """The facts of the host below ``root``, tools through ``run``: read before the lock
-    is taken, so that a host that is slow to tell holds up no other run. Called again
-    under the lock, it gives the same, or reads anew where a run of ours has changed
-    something since, as the journal tells; of what others change the lock knows nothing
-    in any case.
+    """Reads the facts of the host below ``root``, tools through ``run``, before the
+    lock is taken: reading a slow host then delays no other run. Called again under the
+    lock, it returns the same facts, unless the journal shows that a run has changed the
+    host since; then it reads again. The lock does not keep others from changing the
+    host in any case.
     """
 
     def __init__(self, root: Union[str, Path], run: Optional[Runner]) -> None:
@@ -177,10 +196,10 @@ class FactsBefore:
         self._seen: Optional[Signature] = None
 
     def __call__(self) -> Facts:
-        """Return them, read at the first call or since."""
+        """Return the facts, read at the first call or since."""
         seen = signature_of(self._journal)
         if self._facts is None or seen != self._seen:
-            # As it was before the reading: what comes meanwhile counts as later.
+            # The signature from before the reading: a change meanwhile counts as later.
             self._facts, self._seen = self._reader.facts(), seen
         return self._facts
 
@@ -205,15 +224,15 @@ def prepare(
 
 
 def decided_by(facts: Facts, policy: StoredPolicy) -> Prepared:
-    """Decide by ``policy`` for a host that was read. Pure."""
+    """Decide by ``policy`` for a host with these ``facts``. Pure."""
     return Prepared(facts, policy, decide(facts, policy.policy))
 
 
 def still_planned(
     root: Union[str, Path], run: Optional[Runner], policy: StoredPolicy
 ) -> Collection[str]:
-    """Return the ids of the steps that ``policy`` asks for now: after a run, of those
-    that did not come true.
+    """Return the ids of the steps that ``policy`` requires now; after a run, those had
+    no effect.
     """
-    found = prepare(root, run, policy).decision.to_do
-    return frozenset(step.id for step in found)
+    steps = prepare(root, run, policy).decision.to_do
+    return frozenset(step.id for step in steps)

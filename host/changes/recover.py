@@ -1,84 +1,84 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a run that was killed, or that nobody confirmed, has left is taken back."""
+"""Roll back a run that was killed or that nobody confirmed."""
 
 from __future__ import annotations
 
 from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.journal import Journal, Notes
+from ovirt_rdma.host.changes.journal import Journal, JournalWriter
 from ovirt_rdma.host.changes.kinds.model import (
     PARTLY,
     REVERT,
-    Door,
+    HostBackend,
     Listener,
     Refused,
     RunResult,
 )
 from ovirt_rdma.host.changes.ledger import Ledger, Run
-from ovirt_rdma.host.changes.revert import finish_revert, rest_of_revert, users_told
-from ovirt_rdma.host.changes.rollback import plan_roll_back, roll_back
+from ovirt_rdma.host.changes.revert import finish_revert, links_in_use, rest_of_revert
+from ovirt_rdma.host.changes.rollback import plan_rollback, roll_back
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.system.signals import held_signals
 
 
 def recover(
-    host: Door,
+    host: HostBackend,
     journal: Journal,
     now: float,
     listener: Listener,
     facts: Optional[Callable[[], Facts]] = None,
 ) -> Optional[RunResult]:
-    """Take back what an interrupted run did, finish an interrupted revert, take back a
-    run whose time to be confirmed is over (``now``, seconds since 1970 UTC) or that
-    is of an earlier boot. The caller holds the lock.
+    """Roll back an interrupted run, or finish it if it is a revert. Roll back a run
+    that awaits confirmation if its deadline has passed (``now``, seconds since 1970
+    UTC) or the host was booted since. The caller has the lock.
 
-    ``facts`` reads the host: since the interruption somebody may have come to use a
-    netdev whose link goes down by that. Without it users are not looked at.
+    ``facts`` reads the host, because somebody may have started to use a netdev whose
+    link goes down in the rollback. Without it users are not checked.
 
-    Returns what came of it, None where nothing was open. Raises Refused, with nothing
-    done, where ``facts`` tell of such users; JournalProblem.
+    Returns the result, None if no run was open. Raises Refused, with nothing done,
+    where ``facts`` show such users; JournalProblem.
     """
     with held_signals(end_after=True):
-        notes = Notes(journal, listener)
-        found = []
-        run = notes.ledger.interrupted
+        writer = JournalWriter(journal, listener)
+        results = []
+        run = writer.ledger.interrupted
         if run and facts:
-            _refuse_users(host, notes.ledger, run, facts())
+            _refuse_users(host, writer.ledger, run, facts())
         if run and run.begin.verb == REVERT:
-            notes.say(f"run {run.number}, a revert, was interrupted: it is finished")
-            found.append(finish_revert(host, notes, run))
+            writer.say(f"run {run.number}, a revert, was interrupted; finishing it")
+            results.append(finish_revert(host, writer, run))
         elif run:
             reason = f"run {run.number} was interrupted"
-            notes.say(f"{reason}: it is taken back")
-            found.append(roll_back(host, notes, run.number, reason))
-        run = notes.ledger.awaiting
-        reason = _why_over(host, run, now) if run else ""
+            writer.say(f"{reason}; rolling it back")
+            results.append(roll_back(host, writer, run.number, reason))
+        run = writer.ledger.awaiting
+        reason = _why_roll_back(host, run, now) if run else ""
         if run and reason:
-            notes.say(f"{reason}: it is taken back")
-            found.append(roll_back(host, notes, run.number, reason))
-        notes.compact()
-    return _together(found)
+            writer.say(f"{reason}; rolling it back")
+            results.append(roll_back(host, writer, run.number, reason))
+        writer.compact()
+    return _together(results)
 
 
 def roll_back_unconfirmed(
-    host: Door, journal: Journal, run: int, listener: Listener
+    host: HostBackend, journal: Journal, run: int, listener: Listener
 ) -> Optional[RunResult]:
-    """Take the run with that number back if it still awaits confirmation, whatever the
-    time is. The caller holds the lock, and has called :func:`recover`.
+    """Roll back the run with that number if it still awaits confirmation, whatever its
+    deadline is. The caller has the lock, and has called :func:`recover`.
 
-    Returns None where it awaits none (any more). Raises JournalProblem.
+    Returns None if it does not await confirmation. Raises JournalProblem.
     """
     with held_signals():
-        notes = Notes(journal, listener)
-        awaiting = notes.ledger.awaiting
+        writer = JournalWriter(journal, listener)
+        awaiting = writer.ledger.awaiting
         if awaiting is None or awaiting.number != run:
             return None
-        return roll_back(host, notes, run, f"run {run} was not confirmed")
+        return roll_back(host, writer, run, f"run {run} was not confirmed")
 
 
 def may_be_taken_back(ledger: Ledger, number: int) -> bool:
-    """Whether run ``number`` waits to be confirmed, or for its own end, or is being
-    taken back. Pure.
+    """Whether run ``number``, which has a timeout, may still be rolled back: it awaits
+    confirmation, is running, or a revert of it is. Pure.
     """
     run, opened = ledger.run(number), ledger.interrupted
     if run is None or run.begin.confirm_by is None or run.confirmed:
@@ -88,42 +88,45 @@ def may_be_taken_back(ledger: Ledger, number: int) -> bool:
     return run.awaits_confirmation
 
 
-def _refuse_users(host: Door, ledger: Ledger, run: Run, facts: Facts) -> None:
+def _refuse_users(host: HostBackend, ledger: Ledger, run: Run, facts: Facts) -> None:
     reverts = run.begin.verb == REVERT
     plan = (
         rest_of_revert(host, ledger, run)
         if reverts
-        else plan_roll_back(host, ledger, run.number)
+        else plan_rollback(host, ledger, run.number)
     )
-    lines = users_told(host, plan, facts)
-    if lines:
-        ends = "finished" if reverts else "taken back"
-        first = f"run {run.number} was interrupted, and is not {ends}: there are users"
+    reasons = links_in_use(host, plan, facts)
+    if reasons:
+        ends = "finished" if reverts else "rolled back"
         raise Refused(
             "netdevs-in-use",
-            "\n".join([first, *lines]),
+            f"run {run.number} was interrupted, and was not {ends}: the interfaces "
+            "are in use",
             "put the host into maintenance, detach the engine's networks that are "
             "named, then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "
             "--allow-link-down",
+            reasons=reasons,
         )
 
 
-def _why_over(host: Door, run: Run, now: float) -> str:
-    """Say why ``run``, which awaits confirmation, is to be taken back, or nothing."""
+def _why_roll_back(host: HostBackend, run: Run, now: float) -> str:
+    """Return, as a clause, why ``run``, which awaits confirmation, must be rolled back
+    now, or "".
+    """
     limit, boot = run.begin.confirm_by, host.boot_id()
     if limit is not None and now >= limit:
         return f"run {run.number} was not confirmed in time"
     if boot and boot != run.begin.boot:
         return f"run {run.number} was not confirmed before the host was booted"
     if any(run.number in (act.undoing_run, act.undone_by) for act in run.acts):
-        return f"run {run.number} was being taken back"
+        return f"the rollback of run {run.number} was interrupted"
     return ""
 
 
-def _together(found: list[RunResult]) -> Optional[RunResult]:
-    if len(found) < 2:
-        return found[0] if found else None
-    first, last = found
+def _together(results: list[RunResult]) -> Optional[RunResult]:
+    if len(results) < 2:
+        return results[0] if results else None
+    first, last = results
     outcome = PARTLY if PARTLY in (first.outcome, last.outcome) else last.outcome
     sentence = f"{first.sentence}; {last.sentence}"
     return RunResult(

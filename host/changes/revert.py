@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Revert changes, unless something is in use.
+"""Revert all applied changes, or those of one step.
 
-Who would notice if steps were taken back: the users of the netdevs whose link goes
-down by that. Of a profile or child that goes for good also whoever has set something
-up on it since: nmstate puts the engine's network into the profile that it finds, ours.
-Pure.
-
-``revert``: all that is held is taken back, or what is held of one step.
+A revert is refused if it would take down the link of a netdev that is in use. Before a
+profile or P_Key child is deleted, networks and addresses that somebody has set up on it
+since count as uses too: nmstate puts the engine's network into the profile that it
+finds, which may be ours.
 """
 
 from __future__ import annotations
@@ -14,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Optional
 
-from ovirt_rdma.host.changes.journal import Journal, Notes, iso
+from ovirt_rdma.host.changes.gate import link_in_use
+from ovirt_rdma.host.changes.journal import Journal, JournalWriter, iso
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     PARTLY,
     REVERT,
     Act,
     Begin,
-    Door,
     End,
+    HostBackend,
     Listener,
     Refused,
     RunResult,
@@ -41,12 +40,13 @@ from ovirt_rdma.host.changes.ledger import (
     refuse_while_interrupted,
 )
 from ovirt_rdma.host.changes.rollback import (
-    not_back_yet,
-    take_back,
+    carry_out_undo,
+    is_undo_needed,
     undo_plan,
-    what_came_of_it,
+    undo_summary,
 )
 from ovirt_rdma.host.changes.undo import Key, UndoAct, UndoPlan, key_of
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
@@ -56,17 +56,19 @@ from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.signals import held_signals
 
 
-def who_is_cut_off(
+def interrupted_users(
     groups: Iterable[Sequence[UndoAct]], facts: Facts
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each step that takes links down with their users, in words, where there
-    are any. Besides link-down steps those are the ones that made a profile or child,
-    and those that changed what NetworkManager activates an active profile for: earlier
-    versions called some of these live.
+    """Yield each step whose undo takes links down that are in use, with the users as
+    text. Pure.
+
+    Besides link-down steps, these are the steps that made a profile or child, and those
+    that changed a property for which NetworkManager must activate an active profile:
+    earlier versions called some of these live.
     """
     view = View(facts, Policy())
     for group in groups:
-        acts = [one.act for one in group]
+        acts = [undo.act for undo in group]
         if not any(
             act.effect == LINK_DOWN
             or is_maker(act)
@@ -90,7 +92,7 @@ def who_is_cut_off(
 
 def _set_up_on(names: Collection[str], facts: Facts) -> Iterator[str]:
     """Yield the engine's networks on these netdevs, and the addresses of the others.
-    There were none when we made the profile or child, and it brings none itself.
+    Others have set them up: we made the profile or child without any.
     """
     networks = [net for net in facts.ovirt_networks if net.southbound in names]
     for network in networks:
@@ -106,9 +108,9 @@ def _netdevs(act: Act, view: View) -> Iterator[str]:
     change = act.changes[0]
     address = adapter_of(change)
     if address:
-        for one in view.interfaces:
-            if one.adapter and one.adapter.pci.address == address:
-                yield one.name
+        for interface in view.interfaces:
+            if interface.adapter and interface.adapter.pci.address == address:
+                yield interface.name
         return
     name = made_netdev(act) or netdev_of(change) or _active_on(change, view)
     if name:
@@ -122,7 +124,7 @@ def _active_on(change: Change, view: View) -> Optional[str]:
 
 
 def revert(
-    host: Door,
+    host: HostBackend,
     journal: Journal,
     facts: Facts,
     listener: Listener,
@@ -131,49 +133,51 @@ def revert(
     allow_link_down: bool = False,
     by: str = "",
 ) -> RunResult:
-    """Take back what is held: all, or that of the step with the id ``only``. The caller
-    holds the lock, and has called :func:`.recover.recover`.
+    """Revert the applied changes: all, or those of the step with the id ``only``. The
+    caller has the lock, and has called :func:`.recover.recover`.
 
-    Returns DONE, also where values of others were left (``left``), or PARTLY where
-    something could not be set back and is still held; ``run`` is None where nothing
-    is held. Raises Refused where that would take a link down that somebody uses
-    (``facts`` say who) and ``allow_link_down`` is false, for a step of which nothing
-    is held, or which another step builds on, and for one step as long as a run awaits
+    Returns DONE, also if values of others were left (``left``), or PARTLY if a change
+    could not be undone and is still applied; ``run`` is None if nothing is applied.
+    Raises Refused where it would take down a link that is in use (according to
+    ``facts``) and ``allow_link_down`` is False, for a step that has no applied changes,
+    for a step that another one depends on, and for a single step while a run awaits
     confirmation; JournalProblem where the journal cannot be used. Nothing was done
     then.
     """
     with held_signals():
-        notes = Notes(journal, listener)
-        ledger = notes.ledger
+        writer = JournalWriter(journal, listener)
+        ledger = writer.ledger
         _check(ledger, only)
         if not ledger.held:
-            return RunResult(None, DONE, "nothing is held: there is nothing to revert")
+            return RunResult(None, DONE, "there are no changes to revert")
         run = ledger.next_run
         plan = undo_plan(host, ledger.held, _scope(ledger.held, only), run)
         _refuse_blocked(plan)
         if not allow_link_down:
             _refuse_users(host, plan, facts)
-        notes.must(Begin(run, REVERT, iso(host.now()), host.boot_id(), by, only=only))
-        result = _carry_out(host, notes, plan, run)
-        notes.compact()
+        writer.write(Begin(run, REVERT, iso(host.now()), host.boot_id(), by, only=only))
+        result = _carry_out(host, writer, plan, run)
+        writer.compact()
         return result
 
 
-def finish_revert(host: Door, notes: Notes, run: Run) -> RunResult:
-    """Go on with the revert ``run``, which was interrupted: it was asked for with all
-    that belongs to it.
+def finish_revert(host: HostBackend, writer: JournalWriter, run: Run) -> RunResult:
+    """Finish the revert ``run``, which was interrupted, with the steps that were
+    requested then. The caller has checked users.
     """
-    return _carry_out(host, notes, rest_of_revert(host, notes.ledger, run), run.number)
+    return _carry_out(
+        host, writer, rest_of_revert(host, writer.ledger, run), run.number
+    )
 
 
-def rest_of_revert(host: Door, ledger: Ledger, run: Run) -> UndoPlan:
-    """Return what is left to do of the revert ``run``, which was interrupted."""
+def rest_of_revert(host: HostBackend, ledger: Ledger, run: Run) -> UndoPlan:
+    """Return the plan for the rest of the revert ``run``, which was interrupted."""
     scope = _scope(ledger.held, run.begin.only)
     return undo_plan(host, ledger.held, scope, run.number)
 
 
-def _scope(held: Sequence[JournalAct], only: Optional[str]) -> set[Key]:
-    return {key_of(entry) for entry in held if only in (None, entry.act.step)}
+def _scope(applied: Sequence[JournalAct], only: Optional[str]) -> set[Key]:
+    return {key_of(entry) for entry in applied if only in (None, entry.act.step)}
 
 
 def _check(ledger: Ledger, only: Optional[str]) -> None:
@@ -183,45 +187,47 @@ def _check(ledger: Ledger, only: Optional[str]) -> None:
     refuse_while_awaiting(ledger)
     steps = dict.fromkeys(entry.act.step for entry in ledger.held)
     if only not in steps:
-        held = f"held are {', '.join(steps)}" if steps else "nothing is held"
-        raise Refused("step-not-applied", f"nothing is held of {only}", held)
+        fix = "list the runs: ovirt-rdma-host history"
+        if steps:
+            fix = f"steps that can be reverted: {', '.join(steps)}"
+        raise Refused("step-not-applied", f"step {only} has no changes to revert", fix)
 
 
 def _refuse_blocked(plan: UndoPlan) -> None:
     if plan.blocked:
         step = plan.blocked[0].entry.act.step
-        by = ", ".join(dict.fromkeys(one.by.act.step for one in plan.blocked))
+        by = ", ".join(dict.fromkeys(entry.by.act.step for entry in plan.blocked))
         raise Refused(
             "step-needed-by-others",
-            f"{step} cannot be taken back alone: {by} rests on it",
-            "take that back first, or all of it: ovirt-rdma-host revert",
+            f"{step} cannot be reverted alone: {by} depends on it",
+            f"revert {by} first, or all changes: ovirt-rdma-host revert",
         )
 
 
-def users_told(host: Door, plan: UndoPlan, facts: Facts) -> list[str]:
-    """Return a sentence for each step that ``plan`` would cut users off by."""
-    groups = [group for group in plan.groups if not_back_yet(host, group)]
-    return [
-        f"{step} takes the link down for {', '.join(users)}"
-        for step, users in who_is_cut_off(groups, facts)
-    ]
+def links_in_use(host: HostBackend, plan: UndoPlan, facts: Facts) -> list[Sentence]:
+    """Return a sentence for each step whose undo takes down a link in use."""
+    groups = [group for group in plan.groups if is_undo_needed(host, group)]
+    return [link_in_use(*entry) for entry in interrupted_users(groups, facts)]
 
 
-def _refuse_users(host: Door, plan: UndoPlan, facts: Facts) -> None:
-    lines = users_told(host, plan, facts)
-    if lines:
+def _refuse_users(host: HostBackend, plan: UndoPlan, facts: Facts) -> None:
+    reasons = links_in_use(host, plan, facts)
+    if reasons:
         raise Refused(
             "netdevs-in-use",
-            "\n".join(["nothing was changed: there are users", *lines]),
+            "refused, nothing was changed: the interfaces are in use",
             "put the host into maintenance, detach the engine's networks that are "
             "named, and run this again; or allow it with --allow-link-down",
+            reasons=reasons,
         )
 
 
-def _carry_out(host: Door, notes: Notes, plan: UndoPlan, run: int) -> RunResult:
-    undone = take_back(host, notes, plan, run)
+def _carry_out(
+    host: HostBackend, writer: JournalWriter, plan: UndoPlan, run: int
+) -> RunResult:
+    undone = carry_out_undo(host, writer, plan, run)
     outcome = PARTLY if undone.failed else DONE
-    sentence = what_came_of_it(undone)
-    notes.may(End(run, outcome, iso(host.now()), sentence))
-    sentence += notes.what_is_missing
+    sentence = undo_summary(undone)
+    writer.write_if_possible(End(run, outcome, iso(host.now()), sentence))
+    sentence += writer.unrecorded
     return RunResult(run, outcome, sentence, tuple(undone.steps), tuple(undone.left))

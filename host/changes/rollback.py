@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Roll back a run that failed or was not confirmed.
+"""Undo changes on the host, and roll back a run that failed or was not confirmed.
 
-Acts are taken back on the host, as :mod:`.undo` planned it: noted before, read back
-after. It can be broken off anywhere and begun again.
-
-A run is taken back: one that failed, was interrupted, or that nobody confirmed.
+:mod:`.undo` plans the undo. Each change is recorded before it is undone, and verified
+afterwards. An undo can be interrupted anywhere and started again.
 """
 
 from __future__ import annotations
@@ -13,14 +11,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from ovirt_rdma.host.changes.journal import Notes, iso
+from ovirt_rdma.host.changes.journal import JournalWriter, iso
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
 from ovirt_rdma.host.changes.kinds.model import (
     PARTLY,
     ROLLED_BACK,
     Act,
-    Door,
     End,
+    HostBackend,
     Left,
     RunResult,
     Undoing,
@@ -28,11 +26,11 @@ from ovirt_rdma.host.changes.kinds.model import (
 )
 from ovirt_rdma.host.changes.kinds.properties import (
     Property,
-    by_hand,
+    manual_fix,
     property_of,
-    said,
     same_value,
     shown_act,
+    value_text,
 )
 from ovirt_rdma.host.changes.ledger import JournalAct, Ledger
 from ovirt_rdma.host.changes.undo import (
@@ -42,15 +40,16 @@ from ovirt_rdma.host.changes.undo import (
     UndoPlan,
     follows_group,
     key_of,
-    may_be_groups,
+    may_be_group_mtu,
     plan_undo,
 )
+from ovirt_rdma.host.errors import Sentence
 
 
 @dataclass
-class TakenBack:
-    """``steps`` were taken back, or needed nothing, in that order; ``left`` says what
-    was left, or could not be set back.
+class UndoResult:
+    """``steps`` were undone, or nothing had to be done, in this order; ``left`` has
+    what was left, or could not be undone.
     """
 
     steps: list[str] = field(default_factory=list)
@@ -58,17 +57,22 @@ class TakenBack:
 
     @property
     def failed(self) -> list[Left]:
-        """What could not be set back."""
-        return [one for one in self.left if one.failed]
+        """What could not be undone."""
+        return [left for left in self.left if left.failed]
 
 
 def undo_plan(
-    host: Door, held: Sequence[JournalAct], scope: Collection[Key], by_run: int
+    host: HostBackend,
+    applied: Sequence[JournalAct],
+    scope: Collection[Key],
+    by_run: int,
 ) -> UndoPlan:
-    """Look at what ``held`` acts changed, and plan the undo of those in ``scope``."""
+    """Read the values of all ``applied`` changes, and plan the undo of those in
+    ``scope``.
+    """
     readings: dict[Property, Reading] = {}
     present = {}
-    for entry in held:
+    for entry in applied:
         act = host.present(entry.act)
         change = act.changes[0]
         place = property_of(change, act.uuid)
@@ -76,153 +80,165 @@ def undo_plan(
             readings[place] = host.read(change, act.uuid, act.place)
         lowered = follows_group(host, change)
         present[key_of(entry)] = Present(act, readings[place], host.gone(act), lowered)
-    return plan_undo(held, scope, present, host.boot_id(), by_run)
+    return plan_undo(applied, scope, present, host.boot_id(), by_run)
 
 
-def take_back(host: Door, notes: Notes, plan: UndoPlan, by_run: int) -> TakenBack:
-    """Carry ``plan`` out, noting it as of the run ``by_run``. Goes on where something
-    cannot be set back, and where nothing can be noted any more.
+def carry_out_undo(
+    host: HostBackend, writer: JournalWriter, plan: UndoPlan, by_run: int
+) -> UndoResult:
+    """Carry out ``plan``, recording it for the run ``by_run``. Continues if a change
+    cannot be undone, or the journal cannot be written any more.
     """
-    work = _Work(host, notes, by_run)
+    execution = _Execution(host, writer, by_run)
     for released in plan.released:
         entry = released.entry
-        notes.may(Undone(entry.run, entry.number, by_run, released.why))
-        if released.foreign:
-            work.leave(entry.act.step, entry.act, released.why)
+        writer.write_if_possible(Undone(entry.run, entry.number, by_run, released.why))
     for blocked in plan.blocked:
         act = blocked.entry.act
-        why = f"{blocked.by.act.step} of run {blocked.by.run} rests on it"
-        work.leave(act.step, act, why, by_hand(act, act.before[0]))
-    # Noted before anything is done, the oldest first: once the newer acts are closed,
-    # a value that stays may look like what an older one had set.
-    for one in (one for group in reversed(plan.groups) for one in reversed(group)):
-        if one.why:
-            entry = one.entry
-            notes.may(Undoing(entry.run, entry.number, by_run, one.to))
+        why = Sentence(
+            "step-needed-by-others",
+            f"{blocked.by.act.step} of run {blocked.by.run} depends on it",
+        )
+        execution.leave(act.step, act, why, manual_fix(act, act.before[0]))
+    # Recorded before anything is done, the oldest first: once the newer changes are
+    # closed, a value that stays may look like one that an older change had set.
+    for undo in (undo for group in reversed(plan.groups) for undo in reversed(group)):
+        if undo.why:
+            entry = undo.entry
+            writer.write_if_possible(Undoing(entry.run, entry.number, by_run, undo.to))
     for group in plan.groups:
-        work.group(group)
-    touched = dict.fromkeys(work.closed)
-    touched.update({one.entry.act.step: None for one in plan.released})
-    failed = {one.step for one in work.result.failed}
-    work.result.steps = [step for step in touched if step not in failed]
-    return work.result
+        execution.group(group)
+    touched = dict.fromkeys(execution.closed)
+    touched.update({released.entry.act.step: None for released in plan.released})
+    failed = {left.step for left in execution.result.failed}
+    execution.result.steps = [step for step in touched if step not in failed]
+    return execution.result
 
 
-def not_back_yet(host: Door, group: Sequence[UndoAct]) -> bool:
-    """Whether taking ``group`` back would change the host as it is now."""
-    return not all(_is_back(host, one) for one in group)
+def is_undo_needed(host: HostBackend, group: Sequence[UndoAct]) -> bool:
+    """Whether undoing ``group`` would change the host as it is now."""
+    return not all(_is_restored(host, undo) for undo in group)
 
 
 @dataclass
-class _Work:
-    host: Door
-    notes: Notes
+class _Execution:
+    host: HostBackend
+    writer: JournalWriter
     by_run: int
-    result: TakenBack = field(default_factory=TakenBack)
-    # The steps of acts that are taken back, or went with one that is.
+    result: UndoResult = field(default_factory=UndoResult)
+    # The steps of changes that were undone, or deleted with one that was.
     closed: list[str] = field(default_factory=list)
 
-    def leave(self, step: str, act: Act, why: str, fix: str = "") -> None:
-        """Report once that something is left; with ``fix``, that it could not be set
-        back.
-        """
+    def leave(self, step: str, act: Act, why: Sentence, fix: str = "") -> None:
+        """Report once that a change is left; with ``fix``: it could not be undone."""
         left = Left(step, shown_act(act), why, fix, failed=bool(fix))
         if not any(
-            one.why == why and one.failed == left.failed for one in self.result.left
+            earlier.why == why and earlier.failed == left.failed
+            for earlier in self.result.left
         ):
             self.result.left.append(left)
 
     def group(self, group: Sequence[UndoAct]) -> None:
-        """Take the acts of one step back, unless all is back already."""
+        """Undo the changes of one step, unless all values are restored already."""
         failed: dict[Key, EffectFailed] = {}
-        if not_back_yet(self.host, group):
-            for one in reversed(group):
-                entry = one.entry
-                self.notes.may(Undoing(entry.run, entry.number, self.by_run, one.to))
-            for one in group:
+        if is_undo_needed(self.host, group):
+            for undo in reversed(group):
+                entry = undo.entry
+                self.writer.write_if_possible(
+                    Undoing(entry.run, entry.number, self.by_run, undo.to)
+                )
+            for undo in group:
                 try:
-                    self._set_back(one)
+                    self._restore(undo)
                 except EffectFailed as error:
-                    failed[key_of(one.entry)] = error
-            for one in group:
-                if key_of(one.entry) not in failed and not _is_back(
-                    self.host, one, settled=True
+                    failed[key_of(undo.entry)] = error
+            for undo in group:
+                if key_of(undo.entry) not in failed and not _is_restored(
+                    self.host, undo, settled=True
                 ):
-                    failed[key_of(one.entry)] = self._not_back(one)
-        for one in group:
-            self._close(one, failed.get(key_of(one.entry)))
+                    failed[key_of(undo.entry)] = self._not_restored(undo)
+        for undo in group:
+            self._close(undo, failed.get(key_of(undo.entry)))
 
-    def _close(self, one: UndoAct, error: Optional[EffectFailed]) -> None:
-        act = one.act
+    def _close(self, undo: UndoAct, error: Optional[EffectFailed]) -> None:
+        act = undo.act
         if error:
-            # One sentence says it all: what it is about, and what went wrong.
-            self.leave(act.step, act, str(error), error.fix or by_hand(act, one.to[0]))
+            # The sentence of the error names the property and the reason.
+            why = Sentence(error.id, str(error))
+            self.leave(act.step, act, why, error.fix or manual_fix(act, undo.to[0]))
             return
-        entry = one.entry
-        self.notes.may(Undone(entry.run, entry.number, self.by_run, one.why))
-        if one.why:
-            self.leave(act.step, act, one.why)
-        for each in one.going_with:
-            why = f"went with {shown_act(act)}"
-            self.notes.may(Undone(each.run, each.number, self.by_run, why))
-            self.closed.append(each.act.step)
+        entry = undo.entry
+        self.writer.write_if_possible(
+            Undone(entry.run, entry.number, self.by_run, undo.why or "")
+        )
+        if undo.why:
+            self.leave(act.step, act, undo.why)
+        for part in undo.going_with:
+            reason = f"removed with {shown_act(act)}"
+            self.writer.write_if_possible(
+                Undone(part.run, part.number, self.by_run, reason)
+            )
+            self.closed.append(part.act.step)
         self.closed.append(act.step)
 
-    def _set_back(self, one: UndoAct) -> None:
-        if not _is_back(self.host, one):
-            self.host.undo(replace(one.act, before=one.to))
+    def _restore(self, undo: UndoAct) -> None:
+        if not _is_restored(self.host, undo):
+            self.host.undo(replace(undo.act, before=undo.to))
 
-    def _not_back(self, one: UndoAct) -> EffectFailed:
-        act, change = one.act, one.act.changes[0]
+    def _not_restored(self, undo: UndoAct) -> EffectFailed:
+        act, change = undo.act, undo.act.changes[0]
         reading = self.host.read(change, act.uuid, act.place)
-        now = reading.problem or f"it is {said(change, reading.value)}"
-        wanted = said(change, one.to[0], "its earlier text")
+        now = reading.problem or f"it is {value_text(change, reading.value)}"
+        wanted = value_text(change, undo.to[0], "its earlier text")
         return EffectFailed(
-            "value-not-restored", f"{shown_act(act)} did not go back to {wanted}: {now}"
+            "value-not-restored",
+            f"{shown_act(act)} was not restored to {wanted}: {now}",
         )
 
 
-def _is_back(host: Door, one: UndoAct, *, settled: bool = False) -> bool:
-    """Whether the host has what ``one`` goes back to; where the step is ``settled``,
-    also if the kernel makes less of it.
+def _is_restored(host: HostBackend, undo: UndoAct, *, settled: bool = False) -> bool:
+    """Whether the host has the value that ``undo`` restores. If the step is
+    ``settled``, a value that the kernel has lowered counts too.
     """
-    act, change = one.act, one.act.changes[0]
+    act, change = undo.act, undo.act.changes[0]
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
         return False
-    if same_value(change, one.to[0], reading.value):
+    if same_value(change, undo.to[0], reading.value):
         return True
-    less = replace(change, after=one.to[0], clamped=True)
+    clamped = replace(change, after=undo.to[0], clamped=True)
     lowered = settled and follows_group(host, change)
-    return lowered and may_be_groups(less, reading.value)
+    return lowered and may_be_group_mtu(clamped, reading.value)
 
 
-def roll_back(host: Door, notes: Notes, run: int, reason: str) -> RunResult:
-    """Take all that is held of ``run`` back, because of ``reason``, a clause.
+def roll_back(
+    host: HostBackend, writer: JournalWriter, run: int, reason: str
+) -> RunResult:
+    """Undo all applied changes of ``run``, because of ``reason``, a clause.
 
-    Does not depend on what can be noted. Returns ROLLED_BACK, or PARTLY where
-    something could not be set back and is still held.
+    Continues if the journal cannot be written. Returns ROLLED_BACK, or PARTLY if a
+    change could not be undone and is still applied.
     """
-    undone = take_back(host, notes, plan_roll_back(host, notes.ledger, run), run)
+    undone = carry_out_undo(host, writer, plan_rollback(host, writer.ledger, run), run)
     outcome = PARTLY if undone.failed else ROLLED_BACK
-    sentence = f"{reason}; {what_came_of_it(undone)}"
-    notes.may(End(run, outcome, iso(host.now()), sentence))
-    sentence += notes.what_is_missing
+    sentence = f"{reason}; {undo_summary(undone)}"
+    writer.write_if_possible(End(run, outcome, iso(host.now()), sentence))
+    sentence += writer.unrecorded
     return RunResult(run, outcome, sentence, (), tuple(undone.left))
 
 
-def plan_roll_back(host: Door, ledger: Ledger, run: int) -> UndoPlan:
-    """Return how all that is held of ``run`` is taken back."""
+def plan_rollback(host: HostBackend, ledger: Ledger, run: int) -> UndoPlan:
+    """Return the plan that undoes all applied changes of ``run``."""
     scope = {key_of(entry) for entry in ledger.held if entry.run == run}
     return undo_plan(host, ledger.held, scope, run)
 
 
-def what_came_of_it(undone: TakenBack) -> str:
-    """Return what is as it was before, and what is not, as a clause."""
+def undo_summary(undone: UndoResult) -> str:
+    """Return which values were restored, and which were not, as a clause."""
     if undone.failed:
-        words = [f"{one.what} ({one.why})" for one in undone.failed]
-        return f"not set back: {', '.join(words)}"
+        failed = [f"{left.what} ({left.why})" for left in undone.failed]
+        return f"not restored: {', '.join(failed)}"
     if undone.left:
-        words = [one.what for one in undone.left]
-        return f"all but {', '.join(words)} is as before, which others changed"
+        names = ", ".join(left.what for left in undone.left)
+        return f"all is as before, except {names}, which others have changed"
     return "all is as before"

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run a plan: record, change, read back, step by step.
+"""Run the steps of a plan: record, change and verify each, or roll back everything.
 
-The acts of a plan: what is done in one go, with its place and its UUID. Pure.
-
-The values that a host has before a run: what its undo sets, and whether they are
-those that the plan was made for.
-
-A run: steps are done and proved, or all of it is taken back.
+Before a run, the present values are read: they are what an undo restores, and they must
+be those for which the plan was made.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.journal import Journal, Notes, iso
+from ovirt_rdma.host.changes.journal import Journal, JournalWriter, iso
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
 from ovirt_rdma.host.changes.kinds.location import place_of
 from ovirt_rdma.host.changes.kinds.model import (
@@ -25,8 +21,8 @@ from ovirt_rdma.host.changes.kinds.model import (
     Act,
     Begin,
     Doing,
-    Door,
     End,
+    HostBackend,
     Left,
     Listener,
     Refused,
@@ -38,18 +34,18 @@ from ovirt_rdma.host.changes.kinds.model import Done as ReadBack
 from ovirt_rdma.host.changes.kinds.properties import (
     Property,
     adapter_of,
-    came_true,
     file_of,
-    goes_with,
+    is_accepted,
     is_maker,
+    is_part_of,
     is_volatile,
     makes_child,
     makes_profile,
     netdev_of,
     property_of,
-    said,
     same_value,
     shown,
+    value_text,
 )
 from ovirt_rdma.host.changes.ledger import (
     refuse_while_awaiting,
@@ -66,10 +62,10 @@ from ovirt_rdma.host.system.signals import Signals, held_signals
 def acts_of(
     steps: Iterable[Step], facts: Optional[Facts], new_uuid: Callable[[], str]
 ) -> tuple[Act, ...]:
-    """Return the acts of ``steps``, in order and without ``before``.
+    """Return the atomic changes of ``steps``, in order and without ``before``. Pure.
 
-    ``facts`` are those that the steps were decided from; without them no act has a
-    place. ``new_uuid`` gives out a UUID for each new profile.
+    ``facts`` are those from which the steps were decided; without them no change has a
+    place. ``new_uuid`` returns a UUID for each new profile.
     """
     return tuple(_Acts(facts, new_uuid).of(steps))
 
@@ -102,9 +98,9 @@ class _Acts:
                 )
 
     def _lasts(self, change: Change) -> bool:
-        """Whether something keeps the value over a boot: NetworkManager does for the
-        mode and MTU of a netdev that it manages, which are in its profile. Offloads are
-        kept out of profiles (:mod:`ovirt_rdma.host.rules.infiniband.tso`).
+        """Whether the value survives a boot. NetworkManager sets mode and MTU of a
+        netdev that it manages, from its profile. Offloads are not put into profiles
+        (:mod:`ovirt_rdma.host.rules.infiniband.tso`).
         """
         if not is_volatile(change):
             return True
@@ -119,30 +115,32 @@ class _Acts:
 _FIX = "run ovirt-rdma-host plan again"
 
 
-def with_earlier_values(host: Door, acts: Iterable[Act]) -> tuple[Act, ...]:
-    """Return ``acts`` with what ``host`` has now as ``before``. Nothing is changed.
+def with_earlier_values(host: HostBackend, acts: Iterable[Act]) -> tuple[Act, ...]:
+    """Return ``acts`` with the present values of ``host`` as ``before``. Nothing is
+    changed.
 
-    Where a run sets a property twice, the second time it has what the first one set;
-    what a run makes has no value before. Raises Refused where a change is none that
-    our rules give, a value cannot be read, or is not the one that the plan is for.
+    If a run sets a property twice, the second change has the value of the first as
+    ``before``; something that the run itself makes has none. Raises Refused where none
+    of our rules makes such a change, a value cannot be read, or it is not the value for
+    which the plan was made.
     """
-    found: list[Act] = []
+    complete: list[Act] = []
     known: dict[Property, Optional[str]] = {}
-    anew = False
+    recreated = False
     for act in acts:
         for change in act.changes:
-            words = host.refusal(change)
-            if words:
-                raise Refused("value-changed-since-plan", words, _FIX)
+            refusal = host.refusal(change)
+            if refusal:
+                raise Refused("change-not-allowed", refusal, _FIX)
         made = makes_profile(act) or any(
-            goes_with(act, one) for one in found if is_maker(one)
+            is_part_of(act, maker) for maker in complete if is_maker(maker)
         )
         before = []
         for change in act.changes:
             place = property_of(change, act.uuid)
             if place not in known:
-                # A new port MTU makes netdevs anew: the plan says what they get.
-                of_new = anew and file_of(change) == "mtu"
+                # A new port MTU recreates the netdevs: the plan has the MTU they get.
+                of_new = recreated and file_of(change) == "mtu"
                 value = None if made else _read(host, act, change)
                 if of_new:
                     value = _smaller(value, change.before)
@@ -151,12 +149,12 @@ def with_earlier_values(host: Door, acts: Iterable[Act]) -> tuple[Act, ...]:
                 known[place] = value
             before.append(known[place])
             known[place] = change.after
-            anew = anew or adapter_of(change) is not None
-        found.append(replace(act, before=tuple(before)))
-    return tuple(found)
+            recreated = recreated or adapter_of(change) is not None
+        complete.append(replace(act, before=tuple(before)))
+    return tuple(complete)
 
 
-def _read(host: Door, act: Act, change: Change) -> Optional[str]:
+def _read(host: HostBackend, act: Act, change: Change) -> Optional[str]:
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
         raise Refused(
@@ -168,8 +166,8 @@ def _read(host: Door, act: Act, change: Change) -> Optional[str]:
 
 
 def _smaller(now: Optional[str], planned: Optional[str]) -> Optional[str]:
-    """Return the MTU ``now``, or the one ``planned`` where the new port MTU allows no
-    more: it comes back before that of the port.
+    """Return the MTU ``now``, or ``planned`` if it is smaller: the new port MTU allows
+    no more, and an undo restores this value before that of the port.
     """
     if now and planned and now.isdecimal() and planned.isdecimal():
         return min(now, planned, key=int)
@@ -177,12 +175,12 @@ def _smaller(now: Optional[str], planned: Optional[str]) -> Optional[str]:
 
 
 def _check(change: Change, value: Optional[str]) -> None:
-    # Of what the kernel has, a plan may not know it: the netdev is not there yet.
+    # A plan may not know a kernel value: the netdev did not exist yet.
     unknown = is_volatile(change) and change.before is None
     if unknown or change.kind == MODULE or same_value(change, change.before, value):
         return
-    was = said(change, change.before, "another text")
-    now = said(change, value, "this one")
+    was = value_text(change, change.before, "another text")
+    now = value_text(change, value, "this one")
     raise Refused(
         "value-changed-since-plan",
         f"{shown(change)} has changed since the plan was made: it was {was}, and is "
@@ -195,43 +193,43 @@ __all__ = ["Left", "Listener", "Refused", "RunRequest", "RunResult", "apply_step
 
 
 def apply_steps(
-    host: Door,
+    host: HostBackend,
     journal: Journal,
     steps: Sequence[Step],
     request: RunRequest,
     listener: Listener,
 ) -> RunResult:
-    """Do ``steps``, which the gate let through, and prove them. The caller holds the
-    lock, and has called :func:`.recover.recover`.
+    """Do ``steps``, which :func:`.gate.gate` has allowed, and verify them. The caller
+    has the lock, and has called :func:`.recover.recover`.
 
-    Returns DONE with ``run`` None where there are no steps: no run is begun. Raises
-    Refused where a run is open or awaits confirmation, or a value is not what the plan
-    says, and JournalProblem where the journal cannot be used; nothing was done then.
+    Returns DONE with ``run`` None if there are no steps: no run begins. Raises Refused
+    where a run is open or awaits confirmation, or a value is not what the plan says,
+    and JournalProblem where the journal cannot be used; nothing was done then.
     """
     if not steps:
         return RunResult(None, DONE, "there is nothing to do")
     with held_signals() as signals:
-        notes = Notes(journal, listener)
-        ledger = notes.ledger
+        writer = JournalWriter(journal, listener)
+        ledger = writer.ledger
         refuse_while_interrupted(ledger)
         refuse_while_awaiting(ledger)
         acts = with_earlier_values(
             host, acts_of(steps, request.facts, request.new_uuid)
         )
-        run = _Run(host, notes, ledger.next_run, signals, request)
+        run = _Run(host, writer, ledger.next_run, signals, request)
         result = run.carry_out(steps, acts)
-        notes.compact()
+        writer.compact()
         return result
 
 
 class _Stopped(Exception):
-    """The run cannot go on; the text is a clause."""
+    """The run must be rolled back; the text says why, as a clause."""
 
 
 @dataclass
 class _Run:
-    host: Door
-    notes: Notes
+    host: HostBackend
+    writer: JournalWriter
     number: int
     signals: Signals
     request: RunRequest
@@ -239,24 +237,25 @@ class _Run:
     def carry_out(self, steps: Sequence[Step], acts: Sequence[Act]) -> RunResult:
         self._begin()
         try:
-            for step, its in _by_step(steps, acts):
-                self._do(step, its)
-            self._prove(steps)
-            self._go_on()
+            for step, numbered in _by_step(steps, acts):
+                self._do(step, numbered)
+            self._verify(steps)
+            self._check_signals()
             count = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
-            sentence = f"{count} done and proved"
-            self.notes.must(End(self.number, DONE, iso(self.host.now()), sentence))
+            sentence = f"{count} done and verified"
+            self.writer.write(End(self.number, DONE, iso(self.host.now()), sentence))
         except (_Stopped, Problem) as error:
-            return roll_back(self.host, self.notes, self.number, str(error))
+            return roll_back(self.host, self.writer, self.number, str(error))
         except Exception as error:
-            # A fault of ours leaves no host half changed either.
-            roll_back(self.host, self.notes, self.number, f"a fault: {error!r}")
+            # A bug of ours must not leave the host half changed either.
+            reason = f"internal error: {error!r}"
+            roll_back(self.host, self.writer, self.number, reason)
             raise
         return RunResult(self.number, DONE, sentence, tuple(s.id for s in steps))
 
     def _begin(self) -> None:
         request = self.request
-        self.notes.must(
+        self.writer.write(
             Begin(
                 self.number,
                 request.verb,
@@ -270,52 +269,54 @@ class _Run:
         try:
             request.begun(self.number)
         except Exception as error:
-            words = f"{error}; nothing was done"
-            self.notes.may(End(self.number, ROLLED_BACK, iso(self.host.now()), words))
+            sentence, at = f"{error}; nothing was done", iso(self.host.now())
+            self.writer.write_if_possible(End(self.number, ROLLED_BACK, at, sentence))
             raise
 
     def _do(self, step: Step, acts: Sequence[tuple[int, Act]]) -> None:
-        self._go_on()
-        self.notes.doing(step.id, step.sentence)
+        self._check_signals()
+        self.writer.doing(step.id, step.sentence)
         for number, act in acts:
-            self.notes.must(Doing(self.number, number, act))
+            self.writer.write(Doing(self.number, number, act))
         for number, act in acts:
-            self._go_on()
+            self._check_signals()
             try:
                 self.host.do(act)
             except EffectFailed as error:
                 if error.untouched:
                     why = "it was not done"
-                    self.notes.may(Undone(self.number, number, self.number, why))
+                    self.writer.write_if_possible(
+                        Undone(self.number, number, self.number, why)
+                    )
                 raise _Stopped(f"{step.id} failed: {error}") from None
-            found = self._read_back(step, act)
-            self.notes.must(ReadBack(self.number, number, found))
-        self.notes.done(step.id, step.before, step.after)
+            values = self._read_back(step, act)
+            self.writer.write(ReadBack(self.number, number, values))
+        self.writer.done(step.id, step.before, step.after)
 
     def _read_back(self, step: Step, act: Act) -> tuple[Optional[str], ...]:
-        found = []
+        values = []
         for change in act.changes:
             reading = self.host.read(change, act.uuid, act.place)
             if reading.problem:
-                raise _Stopped(f"{step.id} cannot be proved: {reading.problem}")
-            if not came_true(change, reading.value):
-                wanted = said(change, change.after, "our text")
+                raise _Stopped(f"{step.id} could not be verified: {reading.problem}")
+            if not is_accepted(change, reading.value):
+                wanted = value_text(change, change.after, "our text")
                 raise _Stopped(
-                    f"{step.id} did not stick: {shown(change)} was set to {wanted}, "
-                    f"and is {said(change, reading.value)}"
+                    f"{step.id} was not accepted: {shown(change)} was set to {wanted}, "
+                    f"and is {value_text(change, reading.value)}"
                 )
-            found.append(reading.value)
-        return tuple(found)
+            values.append(reading.value)
+        return tuple(values)
 
-    def _prove(self, steps: Sequence[Step]) -> None:
+    def _verify(self, steps: Sequence[Step]) -> None:
         if self.request.prove is None:
             return
-        still: Collection[str] = self.request.prove()
+        still_planned: Collection[str] = self.request.prove()
         for step in steps:
-            if step.id in still and not _may_be_planned_again(step):
+            if step.id in still_planned and not _may_be_planned_again(step):
                 raise _Stopped(f"{step.id} was done, and is still planned")
 
-    def _go_on(self) -> None:
+    def _check_signals(self) -> None:
         if self.signals.asked:
             raise _Stopped(f"{self.signals.asked} asked the run to end")
 
@@ -324,13 +325,13 @@ def _by_step(
     steps: Sequence[Step], acts: Sequence[Act]
 ) -> Iterator[tuple[Step, list[tuple[int, Act]]]]:
     known = {step.id: step for step in steps}
-    for step_id, its in groupby(enumerate(acts), key=lambda one: one[1].step):
-        yield known[step_id], list(its)
+    for step_id, numbered in groupby(enumerate(acts), key=lambda pair: pair[1].step):
+        yield known[step_id], list(numbered)
 
 
 def _may_be_planned_again(step: Step) -> bool:
-    """Whether the facts may show no difference yet: what comes with the next boot, and
-    an MTU that the broadcast group keeps low.
+    """Whether the step may still be planned although it was done: it takes effect at
+    the next boot, or it sets an MTU that the broadcast group limits.
     """
     if step.effect == REBOOT:
         return True

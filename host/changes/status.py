@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which changes are applied, as ``status`` shows them.
+"""Report for ``status`` which changes are applied, and which others have changed since.
 
-What is held of all that was changed, and whether it is still so. Data.
-
-What is held of all that was changed, held against what the host says now: for
-``status``. Reads only, and raises nothing for what the journal or the host has.
+Compares the journal with the host. Reads only, and raises no error for anything that
+the journal or the host has.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.changes.boot import BootSetting, boot_settings, read_boot_settings
 from ovirt_rdma.host.changes.journal import Journal, JournalProblem
-from ovirt_rdma.host.changes.kinds.model import Door
+from ovirt_rdma.host.changes.kinds.model import HostBackend
 from ovirt_rdma.host.changes.ledger import Ledger
 from ovirt_rdma.host.changes.rollback import undo_plan
 from ovirt_rdma.host.changes.undo import key_of
@@ -24,16 +22,18 @@ from ovirt_rdma.host.errors import Problem
 
 @dataclass(frozen=True)
 class ChangeStatus:
-    """``held`` are the ids of the steps of which something is held, ``since`` is when
-    the oldest of them was done (ISO 8601, UTC) and ``policies`` the digests that they
-    followed. ``interrupted`` is the run that was, ``awaiting`` the one that waits to be
-    confirmed, until ``confirm_by`` (seconds since 1970 UTC).
+    """The applied changes and open runs of a host.
 
-    ``kept`` says, a sentence each, which values somebody changed since, so that revert
-    would leave them. ``at_boot`` is the number of changes that our units set again at
-    each boot, ``not_at_boot`` of those that they do not know of, though they should
-    (the disk was full). ``problem`` says why the journal cannot be read; then the rest
-    is empty.
+    The ids of the steps with applied changes come first. ``since`` is when the oldest
+    of them was done (ISO 8601, UTC), and ``policies`` are the digests of the policies
+    that they followed. ``interrupted`` is the number of the interrupted run,
+    ``awaiting`` of the one that awaits confirmation until ``confirm_by`` (seconds since
+    1970 UTC).
+
+    ``kept`` has a sentence for each value that somebody has changed since, so that
+    revert would leave it. ``at_boot`` is the number of changes that our units set again
+    at each boot, ``not_at_boot`` of those that are missing in boot.json (the disk was
+    full). ``problem`` says why the journal cannot be read; then the rest is empty.
     """
 
     held: tuple[str, ...] = ()
@@ -49,23 +49,23 @@ class ChangeStatus:
     fix: str = ""
 
 
-def change_status(host: Door, journal: Journal, root: Union[str, Path]) -> ChangeStatus:
-    """Return what ``journal`` has, held against what ``host``, below ``root``, says
-    now.
-    """
+def change_status(
+    host: HostBackend, journal: Journal, root: Union[str, Path]
+) -> ChangeStatus:
+    """Return the state of ``journal``, compared with ``host``, below ``root``."""
     try:
         ledger = journal.ledger()
     except JournalProblem as problem:
         return ChangeStatus(problem=str(problem), fix=problem.fix)
     acts, open_run = ledger.held, ledger.interrupted
-    numbers = {one.run for one in acts}
+    numbers = {act.run for act in acts}
     runs = [run for run in ledger.runs if run.number in numbers]
     awaiting = ledger.awaiting
     # The file is written when a run has ended.
-    wanted = () if open_run else boot_settings(one.act for one in acts)
+    wanted = () if open_run else boot_settings(entry.act for entry in acts)
     at_boot = len(set(wanted).intersection(_at_boot(root)))
     return ChangeStatus(
-        held=tuple(dict.fromkeys(one.act.step for one in acts)),
+        held=tuple(dict.fromkeys(entry.act.step for entry in acts)),
         since=runs[0].begin.at if runs else None,
         policies=tuple(dict.fromkeys(run.begin.policy for run in runs)),
         interrupted=open_run.number if open_run else None,
@@ -80,16 +80,16 @@ def change_status(host: Door, journal: Journal, root: Union[str, Path]) -> Chang
 def _at_boot(root: Union[str, Path]) -> tuple[BootSetting, ...]:
     try:
         return read_boot_settings(root)
-    except Problem:  # the units do nothing then
+    except Problem:  # then the units set nothing
         return ()
 
 
-def _kept(host: Door, ledger: Ledger) -> tuple[str, ...]:
-    # In the middle of a run values are of neither side; the next run cleans that up.
+def _kept(host: HostBackend, ledger: Ledger) -> tuple[str, ...]:
+    # In the middle of a run a value may be neither ours nor somebody else's; the next
+    # run recovers.
     if not ledger.held or ledger.interrupted:
         return ()
-    scope = {key_of(one) for one in ledger.held}
+    scope = {key_of(entry) for entry in ledger.held}
     plan = undo_plan(host, ledger.held, scope, ledger.next_run)
-    found = [one.why for group in plan.groups for one in group if one.why]
-    found += [one.why for one in plan.released if one.foreign]
-    return tuple(dict.fromkeys(found))
+    reasons = (undo.why for group in plan.groups for undo in group if undo.why)
+    return tuple(dict.fromkeys(reasons))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What systemd and VDSM run: hooks' runs, VDSM's capabilities, following P_Keys."""
+"""Services that systemd and VDSM start: hook runs, capabilities, following P_Keys."""

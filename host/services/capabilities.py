@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the hook after_get_caps adds to the host's capabilities: the file that it reads,
-and when there is one.
+"""Write the file that the hook after_get_caps adds to the host's capabilities.
 
-The engine's answer to it lasts until it reads the capabilities again, so it says what
-the host is set up for, and never follows a link that comes and goes.
+It depends on how the host is configured, never on the state of a link: the engine uses
+what it reads until it reads the capabilities again.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ _DIRECTORY_MODE = 0o755
 
 
 def text_of_caps() -> str:
-    """Return what the file says where the host takes NFS over RDMA. Pure."""
+    """Return the text of the file if the host supports NFS over RDMA. Pure."""
     content = {"schema_version": SCHEMA_VERSION, "additionalFeatures": list(FEATURES)}
     return json.dumps(content) + "\n"
 
 
 def has_features(root: Union[str, Path]) -> bool:
-    """Whether the host below ``root`` is set up for NFS over RDMA: a mode that mounts
-    so is on, and a policy that can be used is loaded. Mode nfsmount of an earlier
-    version counts: an update alone must not make a host non-operational.
+    """Whether the host below ``root`` is configured for NFS over RDMA: it is enabled,
+    and a valid policy is loaded. Mode nfsmount of an earlier version counts: an update
+    alone must not make a host non-operational.
     """
     if marker_mode(Path(root)) not in {MODE_VDSMD, MODE_NFSMOUNT}:
         return False
@@ -43,8 +42,8 @@ def has_features(root: Union[str, Path]) -> bool:
 
 
 def write_caps(root: Union[str, Path] = "/") -> bool:
-    """Make the file be there, or not, as it should be; return whether that took a
-    change. A file that is right stays as it is.
+    """Write or remove the file, as the host is configured; return True if that changed
+    anything.
 
     Raises Problem where it cannot be written or removed.
     """
@@ -70,9 +69,7 @@ def write_caps(root: Union[str, Path] = "/") -> bool:
 
 
 def _present(path: Path) -> Union[bytes, None]:
-    """Return the text of the file; None where there is none. One that vdsm cannot read
-    has the text "".
-    """
+    """Return the text of the file; None if there is none, "" if vdsm cannot read it."""
     try:
         readable = path.stat().st_mode & 0o777 == _FILE_MODE and path.is_file()
         return read_file(path) if readable else b""

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs that VDSM's hooks start.
+"""Change the host from VDSM's hooks.
 
-How a hook of VDSM's changes the host: as ``apply`` does, by lock and journal, but in
-little time, with nobody looking on, and while storage and VMs may be in use.
-
-What hooks do of their own accord: the steps that nobody notices. All else of the
-plan they only tell, for the host's log.
-
-Setting the transport modes that networks ask for, before VDSM sets them up.
+A hook uses the lock and the journal like ``apply``, but it has little time and no
+operator, and storage and virtual machines may be in use. So it does live steps only,
+and reports the rest of the plan in the host's log. Before VDSM sets up networks, a hook
+sets the transport modes that they request.
 """
 
 from __future__ import annotations
@@ -50,9 +47,9 @@ Say = Callable[[str], None]
 
 
 class HookRun:
-    """What the hook ``by`` does to the host below ``root``; lines for the host's log go
-    to ``say``. Tools are run through ``run``, by default with TOOL_TIMEOUT_S on this
-    host, and below another root not at all; effects go through ``host``.
+    """A run of the hook ``by`` on the host below ``root``. ``say`` gets lines for the
+    host's log. ``run`` runs tools, by default with TOOL_TIMEOUT_S on this host, and not
+    at all below another root; ``host`` makes the changes.
     """
 
     def __init__(
@@ -74,15 +71,15 @@ class HookRun:
         self._host = host or HostEffects(root, run, activates=False)
         self._journal = Journal(root)
 
-    def why_not(self) -> str:
-        """Take back what an earlier run left, as far as a hook may; say, as a sentence,
-        why no run can follow, or "". The caller holds the lock.
+    def recover(self) -> str:
+        """Roll back an interrupted run, as far as a hook may. Return, as a sentence,
+        why no run can follow, or "". The caller has the lock.
 
-        Raises JournalProblem, and Refused where somebody would notice.
+        Raises JournalProblem, and Refused where a link in use would go down.
         """
-        waits = in_the_way(self._journal.ledger())
-        if waits:
-            return waits
+        blocked = blocked_by(self._journal.ledger())
+        if blocked:
+            return blocked
         now = self._host.now()
         result = recover(self._host, self._journal, now, self, self.facts)
         if result is None:
@@ -94,10 +91,10 @@ class HookRun:
         return ""
 
     def apply(self, steps: Sequence[Step], policy: str, facts: Facts) -> RunResult:
-        """Do ``steps``, decided from ``facts`` by the policy of the digest ``policy``.
-        What each act has set is read back; the whole host is not read again, as that
-        would take half of a hook's time. The caller holds the lock, and
-        :meth:`why_not` had nothing to say. Raises as apply_steps does.
+        """Do ``steps``, decided from ``facts`` by the policy with the digest
+        ``policy``. Each change is verified; the whole host is not read again, because
+        that would take half of a hook's time. The caller has the lock, and
+        :meth:`recover` returned "". Raises as apply_steps does.
         """
         request = RunRequest(HOOK, self._by, policy, facts)
         result = apply_steps(self._host, self._journal, steps, request, self)
@@ -106,30 +103,30 @@ class HookRun:
         return result
 
     def _keep_for_boot(self) -> None:
-        trouble = keep_for_boot(self.root, self._journal)
-        if trouble:
-            self.say(trouble)
+        problem = keep_for_boot(self.root, self._journal)
+        if problem:
+            self.say(problem)
 
-    # As a run's listener:
+    # The methods of a run's listener:
 
     def doing(self, step_id: str, sentence: str) -> None:
-        """Say nothing yet."""
+        """Log nothing yet."""
 
     def done(self, step_id: str, before: str, after: str) -> None:
-        """Say what was done; a run that is killed later cannot."""
+        """Log the step now, because the run may be killed later."""
         self.say(f"{step_id}: {before} -> {after}")
 
     def note(self, sentence: str) -> None:
-        """Say it."""
+        """Log the sentence."""
         self.say(sentence)
 
 
-def in_the_way(ledger: Ledger) -> str:
-    """Say, as a sentence, which open run a hook has to leave to the operator, or "".
-    Pure.
+def blocked_by(ledger: Ledger) -> str:
+    """Return, as a sentence, the open run that a hook must leave to the operator, or
+    "". Pure.
 
-    To take it back may take links down that are in use by now; so a hook recovers only
-    what nobody notices.
+    A rollback may take down links that are in use by now; so a hook rolls back live
+    steps only.
     """
     if ledger.awaiting:
         number = ledger.awaiting.number
@@ -137,13 +134,13 @@ def in_the_way(ledger: Ledger) -> str:
     run = ledger.interrupted
     if run and any(act.act.effect != LIVE for act in run.held):
         return (
-            f"run {run.number} ({run.begin.by}) was interrupted, and to take it back "
-            "may take a link down (ovirt-rdma-host apply, or revert, does it)"
+            f"run {run.number} ({run.begin.by}) was interrupted, and its rollback may "
+            "take a link down (roll it back with ovirt-rdma-host apply, or revert)"
         )
     return ""
 
 
-# The log is for people: `ovirt-rdma-host check` has the rest.
+# More lines are not read; `ovirt-rdma-host check` prints all.
 MOST_LINES = 20
 
 
@@ -156,12 +153,13 @@ def live_run(
     run: Optional[Runner] = None,
     host: Optional[HostEffects] = None,
 ) -> None:
-    """Do the live steps of the plan for the host below ``root``, or only those about
-    ``netdevs``, and ``say`` in a line each what was done and what else is not as the
-    policy wants it. ``by`` names the hook in the journal; the rest is HookRun's.
+    """Do the live steps of the plan for the host below ``root``, or only those for
+    ``netdevs``. ``say`` gets a line for each step that was done, and for all else that
+    differs from the policy. ``by`` names the hook in the journal; for ``run`` and
+    ``host`` see HookRun.
 
-    Does nothing without a policy, and where another run holds the lock. Raises Problem
-    for a policy or a journal that cannot be used.
+    Does nothing without a policy, or if another run has the lock. Raises Problem where
+    the policy or the journal cannot be used.
     """
     policy = read(under(root, POLICY_JSON))
     if policy is None:
@@ -170,19 +168,19 @@ def live_run(
     hook.facts()
     try:
         with one_run(root, by=by):
-            waits = hook.why_not()
-            if waits:
-                say(f"nothing was done: {waits}")
+            blocked = hook.recover()
+            if blocked:
+                say(f"nothing was done: {blocked}")
                 return
             prepared = decided_by(hook.facts(), policy)
             steps = live_steps(prepared, netdevs)
             result = hook.apply(steps, policy.digest, prepared.facts)
-    except (LockHeld, Refused) as no:
-        say(f"nothing was done: {no.one_line}")
+    except (LockHeld, Refused) as refusal:
+        say(f"nothing was done: {refusal.one_line}")
         return
     if result.outcome != DONE:
         say(result.sentence)
-    lines = list(left_lines(prepared, result.done, netdevs))
+    lines = list(remaining_lines(prepared, result.done, netdevs))
     for text in lines[:MOST_LINES]:
         say(text)
     if len(lines) > MOST_LINES:
@@ -195,34 +193,37 @@ def live_steps(
     """Return the steps that a hook may do, in their order. Pure."""
     gated = gate(prepared.decision.to_do, live_only=True)
     return tuple(
-        step for step in gated.steps if step.effect == LIVE and _about(step, netdevs)
+        step for step in gated.steps if step.effect == LIVE and _is_for(step, netdevs)
     )
 
 
-def left_lines(
+def remaining_lines(
     prepared: Prepared, done: Collection[str], netdevs: Optional[Collection[str]]
 ) -> Iterator[str]:
-    """Yield a line for each step that is left, and each failure without one. Pure."""
-    told = set()
+    """Yield a line for each step that was not done, and each failure without a step.
+    Pure.
+    """
+    steps = set()
     for step in prepared.decision.steps:
-        told.add((step.rule, step.subject))
-        if step.id in done or not _about(step, netdevs):
+        steps.add((step.rule, step.subject))
+        if step.id in done or not _is_for(step, netdevs):
             continue
-        why = f"cannot be: {step.refused}" if step.refused else f"is {step.effect}"
+        why = f"refused: {step.refused}" if step.refused else f"is {step.effect}"
         fix = "" if step.refused else "; ovirt-rdma-host apply does it"
         yield f"left: {step.id}: {step.sentence}: {why}{fix}"
     for finding in prepared.decision.findings:
-        subject = (finding.rule, finding.subject)
-        if finding.verdict == FAIL and subject not in told and _about(finding, netdevs):
+        if finding.verdict != FAIL or not _is_for(finding, netdevs):
+            continue
+        if (finding.rule, finding.subject) not in steps:
             fix = f" (fix: {finding.fix})" if finding.fix else ""
             yield f"{finding.rule}/{finding.subject}: {finding.sentence}{fix}"
 
 
-def _about(one: Union[Step, Finding], netdevs: Optional[Collection[str]]) -> bool:
-    return netdevs is None or one.subject in netdevs
+def _is_for(outcome: Union[Step, Finding], netdevs: Optional[Collection[str]]) -> bool:
+    return netdevs is None or outcome.subject in netdevs
 
 
-# Another hook is done by then; an admin's apply may not be, and that is said.
+# Another hook ends within that time; an admin's apply may not, which is reported.
 LOCK_WAIT_S = 2.0
 
 
@@ -236,12 +237,12 @@ def set_modes(
     host: Optional[HostEffects] = None,
     lock_wait_s: float = LOCK_WAIT_S,
 ) -> str:
-    """Set what ``wanted`` asks for on the host below ``root``; return "", or why it is
-    refused or could not be, a sentence for the engine's event log: then all is as
-    before. ``by`` names the hook in the journal; the rest is HookRun's.
+    """Set the modes ``wanted`` on the host below ``root``. Return "", or why that was
+    refused or has failed, as a sentence for the engine's event log: all is as before
+    then. ``by`` names the hook in the journal; for ``run`` and ``host`` see HookRun.
 
-    Needs no policy. Raises Problem for one, or a journal, that cannot be used: that is
-    our own trouble.
+    Needs no policy. Raises Problem where the policy or the journal cannot be used,
+    which is not a mistake of the networks.
     """
     stored = read(under(root, POLICY_JSON))
     policy, digest = (stored.policy, stored.digest) if stored else (Policy(), "")
@@ -249,18 +250,18 @@ def set_modes(
     hook.facts()
     try:
         with one_run(root, lock_wait_s, by=by):
-            waits = hook.why_not()
-            if waits:
-                return f"{_what(wanted)} cannot be set now: {waits}"
+            blocked = hook.recover()
+            if blocked:
+                return f"{_what(wanted)} cannot be set now: {blocked}"
             facts = hook.facts()
-            found = mode_steps(facts, policy, wanted)
-            for note in found.notes:
+            decision = mode_steps(facts, policy, wanted)
+            for note in decision.notes:
                 say(note)
-            if found.refused or not found.steps:
-                return found.refused
-            result = hook.apply(found.steps, digest, facts)
-    except (LockHeld, Refused) as no:
-        return f"{_what(wanted)} cannot be set now: {no.one_line}"
+            if decision.refused or not decision.steps:
+                return decision.refused
+            result = hook.apply(decision.steps, digest, facts)
+    except (LockHeld, Refused) as refusal:
+        return f"{_what(wanted)} cannot be set now: {refusal.one_line}"
     if result.outcome == DONE:
         return ""
     return f"{_what(wanted)} could not be set: {result.sentence}"

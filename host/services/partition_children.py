@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Follow P_Keys: which children are missing or obsolete, and the run that changes it.
+"""Make missing P_Key children, and remove obsolete ones (``partitions: follow``).
 
-``partitions: follow``: which P_Key children a host lacks, and which of those that
-it has are for a partition that the port is in no more. Pure.
-
-What the journal says to the follower: which P_Key children our runs made, and
-whether a run is open that it has to wait for. Pure.
-
-Making the P_Key children that a host lacks, and removing those of ours that nobody
-uses and whose partition is gone: what one look of the follower comes to.
+A child is obsolete if the port is no longer in its partition. It is removed only if our
+runs have made it, according to the journal, and nobody uses it.
 """
 
 from __future__ import annotations
@@ -57,14 +51,14 @@ from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.signals import Stop
 
-# Only then has the subnet manager given the port its P_Key table.
+# Only in this state does the port have its P_Key table from the subnet manager.
 _ACTIVE = "ACTIVE"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The names of children that are to be made (``missing``), and of those whose
-    partition has left the table of an ACTIVE port (``gone``).
+    """The names of children that must be made (``missing``), and of those whose
+    partition is no longer in the table of an ACTIVE port (``gone``).
     """
 
     missing: tuple[str, ...] = ()
@@ -73,12 +67,13 @@ class Difference:
 
 def difference(view: View) -> Difference:
     """Return how the children of netdevs that follow the P_Key table differ from it.
+    Pure.
 
-    A table that could not be read, or of a port that is not ACTIVE, is no reason to
-    take anything away; nor is one of which an entry could not be read, which only the
-    problems of the facts tell.
+    Nothing is removed because of a table that could not be read, or of a port that is
+    not ACTIVE. The caller has to check the problems of the facts for entries that could
+    not be read.
     """
-    following = {one.name for one in view.ipoib if follows(one)}
+    following = {netdev.name for netdev in view.ipoib if follows(netdev)}
     return Difference(
         tuple(c.name for c in planned_children(view) if c.parent in following),
         tuple(
@@ -101,19 +96,19 @@ def _has_left(child: Interface) -> bool:
 
 
 def steps_of(steps: Iterable[Step], children: Iterable[str]) -> tuple[Step, ...]:
-    """Return those of a plan's ``steps`` that are about ``children``, which the same
-    plan makes, and can be done.
+    """Return those of a plan's ``steps`` that are for ``children``, which the same plan
+    makes, and are not refused. Pure.
     """
     names = set(children)
     return tuple(step for step in steps if step.subject in names and not step.refused)
 
 
 def who_uses(view: View, child: Interface) -> Optional[str]:
-    """Say, as a clause, who uses ``child``, or that somebody has set it up for a use;
-    None where nobody has. ``view`` is of all facts.
+    """Return, as a clause, who uses ``child`` or has set it up for use; None if nobody
+    has. ``view`` is of all facts. Pure.
     """
     if child.uses:
-        return f"it is used by {child.users[0]}"
+        return f"it is in use by {child.users[0]}"
     if child.network is not None:
         return f"it is in the logical network {child.network.name!r}"
     for bond in bonds_of(view, child):
@@ -125,8 +120,8 @@ def who_uses(view: View, child: Interface) -> Optional[str]:
 
 
 def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
-    """Return the id of the step that made ``child``, as long as that is held; None
-    where no run of ours did, or it made another child of that name.
+    """Return the id of the step that made ``child``, if it is still applied; None if no
+    run of ours made it, or it made another child of that name. Pure.
     """
     own = partition_read(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
     step = f"{partitions.ID}/{child.name}"
@@ -141,10 +136,10 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
 
 
 def open_run(ledger: Ledger) -> str:
-    """Say, as a sentence, which run has to be brought to an end first, or nothing.
+    """Return, as a sentence, which run must end first, or "". Pure.
 
-    One of the follower's own that was interrupted does not count: nobody but it and
-    the new children has to do with that.
+    An interrupted run of the follower itself does not count: it concerns nothing but
+    the new children, and the follower recovers it.
     """
     if ledger.awaiting:
         return (
@@ -163,10 +158,10 @@ def open_run(ledger: Ledger) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: ``sentences`` are what is not as it should be, or was left.
+    """The result: ``sentences`` say what is wrong or was left.
 
     ``failed`` names the children that could not be made. ``waits``: a run of somebody
-    else is open, so nothing was looked at.
+    else is open, so nothing was checked.
     """
 
     sentences: tuple[str, ...] = ()
@@ -175,9 +170,9 @@ class Outcome:
 
 
 class ChildrenRun:
-    """Brings the children of the host below ``root`` to what ``policy`` wants. It is
-    read with tools run through ``run``, and changed through ``host``. ``listener`` is
-    told what was done, and ``stop`` ends it between two children. For one use.
+    """Makes and removes children of the host below ``root`` as ``policy`` requires.
+    ``run`` runs tools that read the host, ``host`` makes the changes. ``listener``
+    receives the progress, and ``stop`` ends the run between two children. For one use.
     """
 
     def __init__(
@@ -196,13 +191,13 @@ class ChildrenRun:
         self._stop = stop
         self._host = host
         self._journal = Journal(root)
-        # Read before the lock is taken, where it is known that they are needed.
+        # Read before the lock is taken, if they are certainly needed.
         self._facts = FactsBefore(root, run)
         self._sentences: list[str] = []
 
     def recover_own(self) -> str:
-        """Take back what a follower that was killed left; return why not all of it
-        could be, or nothing. An open run of somebody else is left alone.
+        """Roll back a run of a follower that was killed; return why not all of it could
+        be, or "". An open run of somebody else is left unchanged.
 
         Raises as :meth:`bring`.
         """
@@ -212,11 +207,11 @@ class ChildrenRun:
             return self._recover() if ours else ""
 
     def bring(self, seen: Difference, alone: Collection[str] = ()) -> Outcome:
-        """Make and remove what ``seen`` names, as far as that is still so once all of
-        the host has been read. New children are made in one run together, but for
-        those in ``alone``, which have failed before: each in its own.
+        """Make and remove the children in ``seen`` that are still missing or obsolete
+        once the whole host has been read. All new children are made in one run, except
+        those in ``alone``, which have failed before: each of these has its own.
 
-        Raises LockHeld, and Problem for a journal or a lock that cannot be used.
+        Raises LockHeld, and Problem where the journal or the lock cannot be used.
         """
         self._facts()
         with one_run(self._root, by=PARTITIONS_UNIT):
@@ -224,7 +219,7 @@ class ChildrenRun:
             waits = open_run(ledger)
             if waits:
                 return Outcome((waits,), waits=True)
-            if ledger.interrupted:  # one of this follower's own
+            if ledger.interrupted:  # a run of the follower itself
                 why = self._recover()
                 if why:
                     return Outcome((why,))
@@ -240,8 +235,8 @@ class ChildrenRun:
         return Outcome(tuple(self._sentences), frozenset(failed))
 
     def _recover(self) -> str:
-        """Take back what an interrupted run did; return why not all of it could be.
-        Raises Refused where a child is used by now.
+        """Roll back an interrupted run; return why not all of it could be, or "".
+        Raises Refused where a child is in use by now.
         """
         now = self._host.now()
         result = recover(self._host, self._journal, now, self._listener, self._facts)
@@ -252,21 +247,21 @@ class ChildrenRun:
         return ""
 
     def _keep_for_boot(self) -> None:
-        """Let children that no profile keeps be made again at the next boot."""
-        trouble = keep_for_boot(self._root, self._journal)
-        if trouble:
-            self._sentences.append(trouble)
+        """Have children that no profile keeps made again at the next boot."""
+        problem = keep_for_boot(self._root, self._journal)
+        if problem:
+            self._sentences.append(problem)
 
     def _make(
         self, prepared: Prepared, names: Collection[str], alone: Collection[str]
     ) -> set[str]:
         """Make the children ``names``; return those that could not be."""
         together = [name for name in names if name not in alone]
-        apart = [name for name in names if name in alone]
+        single = [name for name in names if name in alone]
         if len(together) < 2 or self._one_run(prepared, together):
-            apart = [*together, *apart]
+            single = [*together, *single]
         failed = set()
-        for name in apart:
+        for name in single:
             if self._stop.wait(0):
                 break
             why = self._one_run(prepared, [name])
@@ -276,7 +271,7 @@ class ChildrenRun:
         return failed
 
     def _one_run(self, prepared: Prepared, names: Collection[str]) -> str:
-        """Make children in one run; return why they could not be, or nothing."""
+        """Make children in one run; return why they could not be made, or ""."""
         request = RunRequest(
             PARTITIONS,
             PARTITIONS_UNIT,
@@ -285,80 +280,80 @@ class ChildrenRun:
             prove=lambda: still_planned(self._root, self._run, self._policy),
         )
         steps = steps_of(prepared.decision.to_do, names)
-        kept = _Kept()
+        delayed = _DelayedListener()
         try:
-            result = apply_steps(self._host, self._journal, steps, request, kept)
+            result = apply_steps(self._host, self._journal, steps, request, delayed)
         except Refused as refused:
             return refused.one_line
         if result.outcome != DONE:
             return result.sentence
-        kept.tell(self._listener)
+        delayed.pass_on(self._listener)
         return ""
 
     def _remove(self, view: View, name: str) -> None:
-        """Remove a child whose partition is gone, if it is ours and of no use."""
-        child = next(one for one in view.ipoib if one.name == name)
+        """Remove a child whose partition is gone, if it is ours and not in use."""
+        child = next(netdev for netdev in view.ipoib if netdev.name == name)
         why = who_uses(view, child)
         step = made_by(self._journal.ledger(), child)
         if step is None:
-            why = "no run of ours made it"
+            why = "it was not made by ovirt-rdma"
         if step and not why:
             why = self._revert(view, step)
         pkey = child.netdev.ipoib.pkey if child.netdev.ipoib else None
-        sentence = f"partition {pkey} has left the P_Key table, and {name}"
+        sentence = f"partition {pkey} is no longer in the P_Key table"
         if why:
-            self._sentences.append(f"{sentence} is left: {why}")
+            self._sentences.append(f"{sentence}; {name} was not removed: {why}")
         else:
-            self._listener.note(f"{sentence} was removed")
+            self._listener.note(f"{sentence}; {name} was removed")
 
     def _revert(self, view: View, step: str) -> str:
-        """Take back the step that made a child, and what was set in it since; return
-        why that could not be, or nothing.
+        """Revert the step that made a child, with later changes to it; return why that
+        was not possible, or "".
         """
         try:
             result = revert(
                 self._host,
                 self._journal,
                 view.facts,
-                _Kept(),
+                _DelayedListener(),
                 only=step,
                 by=PARTITIONS_UNIT,
             )
         except Refused as refused:
             return refused.one_line
-        left = [f"{one.what}: {one.why}" for one in result.left]
+        left = [f"{left.what}: {left.why}" for left in result.left]
         return "; ".join(left) if left or result.outcome == DONE else result.sentence
 
 
-class _Kept:
-    """A run's listener that tells what was done only once all of it is proved."""
+class _DelayedListener:
+    """A run's listener that passes on what was done after all of it was verified."""
 
     def __init__(self) -> None:
         self._done: list[tuple[str, str, str]] = []
         self._notes: list[str] = []
 
     def doing(self, step_id: str, sentence: str) -> None:
-        """Say nothing."""
+        """Ignore it."""
 
     def done(self, step_id: str, before: str, after: str) -> None:
-        """Keep it."""
+        """Store it."""
         self._done.append((step_id, before, after))
 
     def note(self, sentence: str) -> None:
-        """Keep it."""
+        """Store it."""
         self._notes.append(sentence)
 
-    def tell(self, listener: Listener) -> None:
-        """Tell all of it."""
-        for one in self._done:
-            listener.done(*one)
+    def pass_on(self, listener: Listener) -> None:
+        """Pass everything on to ``listener``."""
+        for step in self._done:
+            listener.done(*step)
         for sentence in self._notes:
             listener.note(sentence)
 
 
 def _not_made(view: View, names: Collection[str]) -> Iterator[str]:
-    """Say of the children ``names`` why the plan does not make them."""
+    """Yield for each refused child in ``names`` why the plan does not make it."""
     for child in wanted_children(view):
         if child.name in names and child.refused:
-            fix = f" ({child.fix})" if child.fix else ""
-            yield f"{child.name} is not made: {child.refused}{fix}"
+            fix = f" (fix: {child.fix})" if child.fix else ""
+            yield f"{child.name} was not made: {child.refused}{fix}"

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``partitions: follow``: P_Key children are kept equal to the ports' P_Key tables.
-What ``ovirt-rdma-partitions.service`` runs.
+"""Keep P_Key children equal to the ports' P_Key tables (``partitions: follow``).
 
-The kernel tells user space of a new P_Key by an asynchronous event of verbs only, so
-the tables are looked at. A look reads a few files in /sys; the whole host is read, and
-the lock taken, only where something differs.
+``ovirt-rdma-partitions.service`` runs it. The tables are polled, because the kernel
+reports a new P_Key to user space by an asynchronous event of verbs only. A poll reads a
+few files in /sys; only if something differs, the whole host is read and the lock taken.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.signals import Stop
 
-# What cannot be done is tried again after one look, two, four; at least this often.
+# A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.
 _SELDOM_S = 600
 _MOST_DOUBLINGS = 10
 
@@ -43,9 +42,9 @@ def follow_partitions(
     host: Optional[HostEffects] = None,
 ) -> None:
     """Keep the children of the host below ``root`` equal to its P_Key tables until
-    ``stop``. Tools go through ``run``; None: on this machine for real, and below any
-    other root not at all. ``listener`` is told what was done and, once, what could not
-    be. ``host`` is the door to the same host, if it is not to be the ordinary one.
+    ``stop``. ``run`` runs tools; None: they are run on this machine, and not at all
+    below any other root. ``listener`` receives what was done and, once, what could not
+    be done. ``host`` makes the changes; None: the ordinary backend for ``root``.
     """
     follower = Follower(root, run, listener, stop, host)
     while not stop.wait(follower.look()):
@@ -53,7 +52,7 @@ def follow_partitions(
 
 
 class Follower:
-    """What one look leaves for the next."""
+    """The follower's state from one poll to the next."""
 
     def __init__(
         self,
@@ -73,26 +72,26 @@ class Follower:
         self._gone: frozenset[str] = frozenset()
         self._tried = Difference()
         self._tries = 0
-        self._looks_left = 0
+        self._polls_to_skip = 0
         self._failed: frozenset[str] = frozenset()
-        self._said: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
     def look(self) -> float:
-        """Look once, and do what is to be done; return the seconds until the next
-        look. Raises nothing for what a host has.
+        """Poll once, and make the changes that are needed; return the seconds until the
+        next poll. Raises no error for anything that the host has.
         """
         try:
             self._follow_policy()
             if self._policy and self._policy.policy.host.follows_partitions:
                 self._look(self._policy)
             else:
-                self._say(
-                    ["the policy in force follows no partitions: nothing is done"]
+                self._report(
+                    ["the policy in force follows no partitions; nothing is done"]
                 )
         except LockHeld:
-            pass  # the next look is soon enough
+            pass  # the next poll is soon enough
         except Problem as problem:
-            self._say([problem.one_line])
+            self._report([problem.one_line])
         if self._policy is None:
             return PARTITIONS_INTERVAL_S
         return self._policy.policy.host.partitions_interval
@@ -121,53 +120,53 @@ class Follower:
         if not self._recovered:
             why = run.recover_own()
             if why:
-                self._say([why])
+                self._report([why])
                 return
             self._recovered = True
         facts = HostReader(self._root, self._run).partitions()
         seen = difference(View(facts, policy.policy))
-        # A table that the subnet manager is about to write anew may lack a P_Key for a
+        # While the subnet manager writes the table again, a P_Key may be missing for a
         # moment.
         gone, self._gone = self._gone.intersection(seen.gone), frozenset(seen.gone)
-        if facts.problems:  # an entry of the table may be among what could not be read
+        if facts.problems:  # an entry of the table may be one that could not be read
             gone = self._gone = frozenset()
         wanted = Difference(seen.missing, tuple(n for n in seen.gone if n in gone))
         if wanted == Difference():
             self._tried, self._tries, self._failed = wanted, 0, frozenset()
-            self._said = frozenset()
+            self._reported = frozenset()
             return
         if wanted != self._tried:
-            self._tried, self._tries, self._looks_left = wanted, 0, 0
-        if self._looks_left:
-            self._looks_left -= 1
+            self._tried, self._tries, self._polls_to_skip = wanted, 0, 0
+        if self._polls_to_skip:
+            self._polls_to_skip -= 1
             return
         self._try(run, wanted, _SELDOM_S // policy.policy.host.partitions_interval)
 
     def _try(self, run: ChildrenRun, wanted: Difference, most: int) -> None:
-        """Do what ``wanted`` says; if that is in vain, leave out more and more looks,
-        ``most`` in the end.
+        """Make the changes in ``wanted``; if that fails again and again, skip more and
+        more polls, up to ``most``.
         """
         try:
             outcome = run.bring(wanted, self._failed)
         except LockHeld:
             raise
         except Problem:
-            self._failed_again(most)
+            self._count_attempt(most)
             raise
         if not outcome.waits:
-            self._failed_again(most)
+            self._count_attempt(most)
             self._failed = outcome.failed
-        self._say(outcome.sentences)
+        self._report(outcome.sentences)
 
-    def _failed_again(self, most: int) -> None:
-        """Count a try; if the next look finds the same to do, it was in vain."""
-        self._looks_left = min(2**self._tries - 1, most)
+    def _count_attempt(self, most: int) -> None:
+        """Count an attempt; if the next poll finds the same difference, it failed."""
+        self._polls_to_skip = min(2**self._tries - 1, most)
         self._tries = min(self._tries + 1, _MOST_DOUBLINGS)
 
-    def _say(self, sentences: Iterable[str]) -> None:
-        """Say what was not said the last time."""
+    def _report(self, sentences: Iterable[str]) -> None:
+        """Report the sentences that were not reported the last time."""
         now = tuple(sentences)
         for sentence in now:
-            if sentence not in self._said:
+            if sentence not in self._reported:
                 self._listener.note(sentence)
-        self._said = frozenset(now)
+        self._reported = frozenset(now)

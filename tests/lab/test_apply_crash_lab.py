@@ -77,7 +77,7 @@ def test_killed_after_an_act(host: ChangedHost, before: list[str]) -> None:
     assert host.signalled("done 1 KILL", "apply").exit_code == KILLED
     assert host.look() != before
     told = host.must("apply")
-    assert "was interrupted: it is taken back" in told
+    assert "was interrupted; rolling it back" in told
     assert "was interrupted; all is as before" in told
     is_applied(host)
     assert [run["outcome"] for run in host.runs()[:2]] == ["done", "rolled back"]

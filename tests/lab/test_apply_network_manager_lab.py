@@ -123,7 +123,7 @@ def test_apply_keeps_what_is_set_and_revert_brings_all_back(host: PreparedHost) 
     host.said("systemctl stop NetworkManager")
     reverted = host.command("revert")
     assert reverted.exit_code == 1, reverted
-    assert "NetworkManager does not run" in reverted.stdout
+    assert "NetworkManager is not running" in reverted.stdout
     assert "systemctl start NetworkManager" in reverted.stdout
     start_network_manager(host.guest, ["ib1", "ib3"])
     reverted = host.command("revert")

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Kinds of change: read, write and undo sysfs values, profiles, offloads, files,
+"""The kinds of change: read, set and undo sysfs values, profiles, offloads, files,
 modules and units.
 """

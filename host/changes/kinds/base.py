@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What every kind of effect has in common: the host that it is done on, what a reading
-gives, and the error that says what went wrong.
-"""
+"""Base of all kinds of change: access to the host, a value that was read, the error."""
 
 from __future__ import annotations
 
@@ -27,14 +25,14 @@ COMMAND_TIMEOUT_S = 60.0
 _POLL_S = 0.1
 
 run_effect: Runner = partial(run_command, timeout_s=COMMAND_TIMEOUT_S, own_session=True)
-"""Runs the tools that change the host, for at most COMMAND_TIMEOUT_S each. What Ctrl-C
-ends is the run, and that only when the tool is done.
+"""Runs the tools that change the host, for at most COMMAND_TIMEOUT_S each. They have a
+session of their own: Ctrl-C ends the run, but only after the tool has ended.
 """
 
 
 class EffectFailed(Problem):
-    """An effect could not be carried out, or not be taken back. ``untouched``: it has
-    certainly changed nothing, so that what is there is not ours to take back.
+    """A change could not be made or undone. ``untouched``: it has certainly changed
+    nothing, so there is nothing of ours to undo.
     """
 
     untouched = False
@@ -42,8 +40,8 @@ class EffectFailed(Problem):
 
 @dataclass(frozen=True)
 class Reading:
-    """What the host says now: None where there is nothing; or ``problem``, a sentence
-    without a full stop, where it cannot be told.
+    """The present value; None if there is none. If it is unknown, ``problem`` is a
+    sentence without a full stop.
     """
 
     value: Optional[str] = None
@@ -51,7 +49,7 @@ class Reading:
 
 
 def write_kernel_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to a file that is there, in one go. Raises OSError."""
+    """Write ``data`` to an existing file with one write(2). Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(descriptor, data)
@@ -61,9 +59,9 @@ def write_kernel_file(path: Path, data: bytes) -> None:
 
 @dataclass(frozen=True)
 class Host:
-    """The host below ``root``; tools go through ``run``, which is None where the root
-    only looks like a host. ``write`` writes to a file of /sys, ``clock`` gives seconds
-    since 1970, ``sleep`` waits.
+    """The host below ``root``. ``run`` runs tools; it is None if ``root`` is not the
+    root of a running host. ``write`` writes to a file of /sys, ``clock`` returns
+    seconds since 1970, ``sleep`` waits.
     """
 
     root: Path
@@ -73,34 +71,34 @@ class Host:
     write: Callable[[Path, bytes], None] = write_kernel_file
 
     def path(self, path: str) -> Path:
-        """Return an absolute path of the host, below its root."""
+        """Return where the absolute path ``path`` of the host is, below its root."""
         return under(self.root, path)
 
     def tool(self, *argv: str) -> str:
         """Run a tool and return its output.
 
-        Raises CommandFailed as the runner does, and NotInstalled without a runner.
+        Raises CommandFailed as the runner does; NotInstalled if there is no runner.
         """
         if self.run is None:
             raise NotInstalled(f"{self.root} is not this host's root")
         return self.run(argv)
 
-    def must(self, what: str, argv: Sequence[str], fix: str = "") -> str:
-        """Run a tool that has to work; ``what`` says what failed, as a clause.
+    def run_or_fail(self, failure: str, argv: Sequence[str], fix: str = "") -> str:
+        """Run a tool and return its output.
 
-        Raises EffectFailed.
+        Raises EffectFailed if that fails; its sentence begins with ``failure``.
         """
         try:
             return self.tool(*argv)
         except CommandFailed as e:
             raise EffectFailed(
-                "command-failed", f"{what}: {' '.join(argv)}: {e}", fix
+                "command-failed", f"{failure}: {' '.join(argv)}: {e}", fix
             ) from None
 
-    def wait_for(self, is_so: Callable[[], bool], seconds: float) -> bool:
-        """Wait until ``is_so()``, at most ``seconds``; return whether it is."""
+    def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until ``condition()`` is True, at most ``seconds``; return it."""
         for _ in range(round(seconds / _POLL_S)):
-            if is_so():
+            if condition():
                 return True
             self.sleep(_POLL_S)
-        return is_so()
+        return condition()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The only door through which a plan's effects go to the host: read a property, do an
-act, take it back.
+"""Make all changes to the host: read a property, set it, undo it.
+
+This is the only way by which a run changes the host.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ovirt_rdma.host.changes.kinds.base import (
     run_effect,
     write_kernel_file,
 )
-from ovirt_rdma.host.changes.kinds.location import is_empty, present_target
+from ovirt_rdma.host.changes.kinds.location import netdev_gone, present_target
 from ovirt_rdma.host.changes.kinds.model import Act, Place
 from ovirt_rdma.host.changes.kinds.properties import (
     makes_child,
@@ -55,11 +56,11 @@ __all__ = ["EffectFailed", "HostEffects", "Reading"]
 class HostEffects:
     """Reads and changes the host below ``root``.
 
-    Tools are run through ``run``; by default on this machine (``root`` is ``/``) for
-    real, and below any other root not at all: an effect that needs one then fails.
+    ``run`` runs tools. By default they are run on this machine if ``root`` is ``/``,
+    and not at all below any other root: a change that needs one then fails.
 
-    ``activates`` is False for a hook before VDSM's network setup: that brings changed
-    profiles into force itself, and a hook has no time for it.
+    ``activates`` is False for a hook before VDSM's network setup: the setup activates
+    changed profiles itself, and a hook has no time for it.
     """
 
     def __init__(
@@ -79,10 +80,9 @@ class HostEffects:
         self._activates = activates
 
     def refusal(self, change: Change) -> str:
-        """Say, as a sentence without a full stop, why ``change`` is nothing that our
-        rules give (a target such as /etc/passwd), so that nobody carries it out; else
-        "". Reads nothing. ``read`` gives it as the problem, ``do`` and ``undo`` raise
-        it as EffectFailed.
+        """Return, as a sentence without a full stop, why none of our rules makes such a
+        change (a target such as /etc/passwd), else "". Reads nothing. ``read`` returns
+        it as the problem, ``do`` and ``undo`` raise it as EffectFailed.
         """
         return why_refused(change)
 
@@ -92,22 +92,22 @@ class HostEffects:
         uuid: Optional[str] = None,
         place: Optional[Place] = None,
     ) -> Reading:
-        """Return the present value of what ``change`` changes; raises nothing.
+        """Return the present value of the property that ``change`` sets; never raises.
 
-        ``uuid`` is the profile's where the target is ``new:NETDEV``. With ``place`` the
-        netdev is found by that, whatever its name is now. A value is None where there
-        is none: the netdev, profile or file is not there (see :meth:`gone`), the
+        ``uuid`` is the profile's if the target is ``new:NETDEV``. With ``place`` the
+        netdev is found by that, whatever its name is now. The value is None if there is
+        none: the netdev, profile or file does not exist (see :meth:`gone`), or the
         profile's property is not set. By kind: SYSFS the file's text without the
-        newline (``create_child``: ``change.after`` if that child is there); PROFILE as
-        nmcli prints it; OFFLOAD ``on`` or ``off`` as was asked for, so that
+        newline (``create_child``: ``change.after`` if that child exists); PROFILE as
+        nmcli prints it; OFFLOAD the requested state, ``on`` or ``off``:
         ``off [requested on]``, as in connected mode, is ``on``; FILE its text; MODULE
-        ``loaded``; UNIT ``enabled``, ``disabled`` or what else systemd says
+        ``loaded``; UNIT ``enabled``, ``disabled`` or systemd's other states
         (``static``, ``masked``).
         """
         refused = why_refused(change)
         if refused:
             return Reading(problem=refused)
-        if is_empty(self._host, change, place):
+        if netdev_gone(self._host, change, place):
             return Reading()
         change = present_target(self._host, change, place)
         if change.kind == PROFILE:
@@ -117,31 +117,29 @@ class HostEffects:
         return _READS[change.kind](self._host, change)
 
     def do(self, act: Act) -> None:
-        """Carry ``act`` out, to each change's ``after``, in their order, and wait until
-        it is in force. The changes of a new profile (``act.uuid`` is set) together
-        are one thing: the profile is whole, or not there, also after EffectFailed. A
-        profile that is active is activated anew where that is needed and ``act`` may
-        take the link down.
+        """Set the ``after`` of each change of ``act``, in their order, and wait until
+        it is in effect. A new profile (``act.uuid`` is set) is made completely or not
+        at all, also after EffectFailed. An active profile is activated again if that is
+        needed and ``act`` may take the link down.
 
-        Raises EffectFailed. Whether the value stuck is for :meth:`read` to tell.
+        Raises EffectFailed. Use :meth:`read` to verify that the value was accepted.
         """
         act = self._checked(act)
         if makes_profile(act):
             new_profile.do(self._host, act)
             return
         for change in act.changes:
-            if is_empty(self._host, change, act.place):
-                raise EffectFailed("netdev-gone", f"{netdev_of(change)} is gone")
+            if netdev_gone(self._host, change, act.place):
+                name = netdev_of(change)
+                raise EffectFailed("netdev-gone", f"{name} no longer exists")
             self._do_change(change, act.uuid)
             if act.effect == LINK_DOWN:
-                self._bring_into_force(change, act.uuid, change.name)
+                self._activate(change, act.uuid, change.name)
 
-    def _bring_into_force(
-        self, change: Change, uuid: Optional[str], changed: str = ""
-    ) -> None:
+    def _activate(self, change: Change, uuid: Optional[str], changed: str = "") -> None:
         known = network_manager.uuid_of(change, uuid)
         if self._activates and known and needs_activation(change):
-            network_manager.bring_into_force(self._host, known, changed)
+            network_manager.reapply_or_activate(self._host, known, changed)
 
     def _do_change(self, change: Change, uuid: Optional[str]) -> None:
         if change.kind == PROFILE:
@@ -152,12 +150,12 @@ class HostEffects:
             _DOES[change.kind](self._host, change)
 
     def undo(self, act: Act) -> None:
-        """Take ``act`` back, the last change first, each to its value in
-        ``act.before`` (without that, ``change.before``).
+        """Undo ``act``, the last change first, each to its value in ``act.before`` (if
+        that is empty, ``change.before``).
 
-        A new profile is deleted, one that is active is activated anew where that is
-        needed; a module stays loaded. Safe to call again, and where there is nothing
-        (any more) to take back. Raises EffectFailed.
+        A new profile is deleted, an active one is activated again if that is needed; a
+        module stays loaded. Safe to call again, and if there is nothing to undo. Raises
+        EffectFailed.
         """
         act = self._checked(act)
         if makes_profile(act):
@@ -165,7 +163,7 @@ class HostEffects:
             return
         before = act.before or tuple(change.before for change in act.changes)
         for change, value in reversed(list(zip(act.changes, before))):
-            if not is_empty(self._host, change, act.place):
+            if not netdev_gone(self._host, change, act.place):
                 self._undo_change(change, act.uuid, value)
 
     def _undo_change(
@@ -173,19 +171,20 @@ class HostEffects:
     ) -> None:
         if change.kind == PROFILE:
             if network_manager.undo(self._host, change, uuid, before):
-                self._bring_into_force(change, uuid)
+                self._activate(change, uuid)
         elif makes_child(change):
             sysfs.undo_child(self._host, change)
         elif change.kind in _UNDOES:
             _UNDOES[change.kind](self._host, change, before)
 
     def gone(self, act: Act) -> bool:
-        """Whether the profile, netdev, device or unit of ``act`` is not there (any
-        more), so that there is nothing to undo. False where that cannot be told.
+        """Whether the profile, netdev, device or unit of ``act`` does not exist, so
+        that there is nothing to undo. False if that is unknown.
         """
         act = self.present(act)
         return all(
-            is_empty(self._host, change, act.place) or self._is_gone(change, act.uuid)
+            netdev_gone(self._host, change, act.place)
+            or self._is_gone(change, act.uuid)
             for change in act.changes
         )
 
@@ -200,27 +199,27 @@ class HostEffects:
         return is_gone is not None and is_gone(self._host, change)
 
     def present(self, act: Act) -> Act:
-        """Return ``act`` with today's names: where the netdev of ``act.place`` has
-        been renamed, targets name it as it is called now. Reads /sys only. ``do``,
-        ``undo`` and ``gone`` do this themselves.
+        """Return ``act`` with the present names: if the netdev of ``act.place`` has
+        been renamed, targets have its new name. Reads /sys only. ``do``, ``undo`` and
+        ``gone`` do this themselves.
         """
-        changes = (present_target(self._host, one, act.place) for one in act.changes)
+        changes = (present_target(self._host, c, act.place) for c in act.changes)
         return replace(act, changes=tuple(changes))
 
     def _checked(self, act: Act) -> Act:
-        """Return the act by today's names. Raises EffectFailed for one that is not of
-        our rules: then nothing of it is done.
+        """Return ``act`` with the present names. Raises EffectFailed if none of our
+        rules makes such a change; nothing is done then.
         """
-        for words in _refusals(act):
+        for refusal in _refusals(act):
             raise EffectFailed(
                 "change-not-allowed",
-                words,
-                "see where that is from, the journal or a plan",
+                refusal,
+                "find out who has changed the journal or the plan file",
             )
         return self.present(act)
 
     def boot_id(self) -> str:
-        """Return the kernel's boot id, "" where it does not tell."""
+        """Return the kernel's boot id, "" if it is unknown."""
         return FileTree(self._host.root).text(_BOOT_ID) or ""
 
     def now(self) -> float:
@@ -229,15 +228,15 @@ class HostEffects:
 
 
 def _refusals(act: Act) -> Iterator[str]:
-    """Yield why parts of ``act``, its earlier values too, are none of our rules."""
+    """Yield why none of our rules makes ``act``, or has its earlier values."""
     before = act.before or tuple(change.before for change in act.changes)
     if not act.changes or len(before) != len(act.changes):
         counted = f"{len(act.changes)} changes and {len(before)} earlier values"
-        yield f"the act of {act.step!a} has {counted}"
+        yield f"step {act.step!a} has {counted}"
     for change, value in zip(act.changes, before):
-        words = why_refused(replace(change, before=value))
-        if words:
-            yield words
+        refusal = why_refused(replace(change, before=value))
+        if refusal:
+            yield refusal
 
 
 _READS = {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where a change is, by what stays when netdevs are renamed; and what the netdev of a
-place is called now.
+"""Find the netdev of a change again after netdevs were renamed.
 
-An IPoIB netdev is known by its port's GUID, the last 8 bytes of its address (the other
-12 change), and a P_Key child by its P_Key too; any other by its PCI function and port.
+An IPoIB netdev is identified by its port's GUID, the last 8 bytes of its address (the
+other 12 change), a P_Key child by its P_Key too, and any other netdev by its PCI
+function and port.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ADDRESS_BYTES = 20
 
 
 def place_of(change: Change, facts: Facts) -> Optional[Place]:
-    """Return the place of ``change`` by the facts that it was planned from; None where
-    it is not about a netdev or adapter. Pure.
+    """Return the place of ``change``, according to the facts for which it was planned;
+    None if it is not for a netdev or adapter. Pure.
 
-    That of a write to ``create_child`` is the parent's. A netdev that the plan is to
-    make, ``ib0.8001``, is known by its parent, which is there.
+    A write to ``create_child`` has the parent's place. A child that the plan makes,
+    ``ib0.8001``, is identified by its parent, which exists.
     """
     port = port_mtu_of(change)
     if port:
@@ -62,8 +62,8 @@ def _place(netdev: Netdev) -> Place:
 
 
 def _guid(address: str) -> Optional[str]:
-    """Return the GUID in an IPoIB netdev's address; None where there is none, or only
-    zeros, as VFs have that were given none.
+    """Return the GUID in an IPoIB netdev's address; None if there is none, or only
+    zeros, as in VFs without an assigned GUID.
     """
     parts = address.strip().lower().split(":")
     guid = ":".join(parts[-_GUID_BYTES:])
@@ -72,22 +72,22 @@ def _guid(address: str) -> Optional[str]:
 
 
 def present_name(host: Host, place: Place) -> Optional[str]:
-    """Return the netdev that is at ``place`` now; None where there is none. Reads /sys
+    """Return the netdev that is at ``place`` now; None if there is none. Reads /sys
     only.
 
-    Of several the one that still has its old name is meant. A child that ``ip link``
-    made shows no P_Key in /sys: it is known by its old name.
+    If there are several, the one with the earlier name is returned. A child made with
+    ``ip link`` has no P_Key in /sys: it is identified by its earlier name.
     """
     tree = FileTree(host.root)
-    found = [name for name in tree.names(NET_CLASS) if _is_at(tree, name, place)]
-    if place.netdev in found:
+    names = [name for name in tree.names(NET_CLASS) if _is_at(tree, name, place)]
+    if place.netdev in names:
         return place.netdev
-    return found[0] if found else None
+    return names[0] if names else None
 
 
 def present_target(host: Host, change: Change, place: Optional[Place]) -> Change:
-    """Return ``change`` with the present name of its netdev in the target; as it is
-    where nothing is at ``place``.
+    """Return ``change`` with the present name of its netdev in the target; unchanged
+    if there is no netdev at ``place``.
     """
     if place is None or netdev_of(change) is None:
         return change
@@ -95,9 +95,9 @@ def present_target(host: Host, change: Change, place: Optional[Place]) -> Change
     return with_netdev(change, name) if name else change
 
 
-def is_empty(host: Host, change: Change, place: Optional[Place]) -> bool:
-    """Whether the netdev that ``change`` is about is not there any more. One that has
-    got its name meanwhile, as ib1 is called ib0 without the first adapter, is another.
+def netdev_gone(host: Host, change: Change, place: Optional[Place]) -> bool:
+    """Whether the netdev of ``change`` no longer exists. Another netdev that has its
+    name now does not count: without the first adapter, ib1 is called ib0.
     """
     if place is None or change.kind == PROFILE or netdev_of(change) is None:
         return False
@@ -128,7 +128,9 @@ def _is_at(tree: FileTree, name: str, place: Place) -> bool:
 
 
 def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
-    """Whether the netdev is the child that ``place`` says; the base if it says none."""
+    """Whether the netdev has the P_Key of ``place``; if that has none, whether it is a
+    base netdev.
+    """
     files = tree.names(f"{NET_CLASS}/{name}")
     if place.pkey is None:
         return "create_child" in files
@@ -139,8 +141,8 @@ def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
 
 
 def _pci(tree: FileTree, name: str) -> Optional[str]:
-    """Return the PCI address of a netdev's device; it may be on a device below it, as
-    virtio's are.
+    """Return the PCI address of a netdev's device. The device may be below the PCI
+    function, as with virtio.
     """
     device = tree.real_path(f"{NET_CLASS}/{name}/device")
     parts = device.parts[::-1] if device else ()
@@ -153,8 +155,8 @@ def _port(tree: FileTree, name: str) -> int:
 
 
 def _only_port(tree: FileTree, place: Place) -> Optional[int]:
-    """Return ``place.port`` where the PCI function has one netdev only, whose port is
-    the device's only one whatever dev_port says.
+    """Return ``place.port`` if the PCI function has only one netdev, else None: then
+    that is the right netdev, whatever dev_port says.
     """
     names = tree.names(NET_CLASS)
     alone = [name for name in names if _pci(tree, name) == place.pci]

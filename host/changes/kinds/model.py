@@ -1,41 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a run needs of the host, and what it records, as data.
+"""Define the data of a run: changes, journal records, request, result, the protocols.
 
-What is done in one go: a change, or those that make a new profile together. Data.
-
-What the engine needs of a host: :class:`.host_effects.HostEffects`, or what stands
-in for it in a test. Data.
-
-What the journal says: one record a line, each on disk before the next thing is done.
-Data.
-
-Begin, then for each step a Doing of every act before the first of them, and a Done of
-each after it was read back, then End. An act that is taken back, by a rollback or by
-``revert``, gets an Undoing before, those of a step together, and an Undone after. A
-journal whose last run has no End was interrupted.
-
-What a run is asked for, whom it tells how it goes, and what comes of it. Data.
+A run writes these records to the journal: Begin; for each step a Doing for every change
+before the first of them is made, and a Done for each after it was verified; End. For a
+change that a rollback or ``revert`` undoes, it writes Undoing before, for all changes
+of a step together, and Undone after. If the last run of a journal has no End, it was
+interrupted.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Callable, Optional, Protocol, Union
 
 from ovirt_rdma.host.changes.kinds.base import Reading
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import Change
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which hardware a netdev or adapter is, by what stays when names change.
+    """Identifies a netdev or adapter by properties that stay when it is renamed.
 
-    ``guid`` is the port's and ``pkey`` that of a P_Key child (IPoIB); ``pci`` the PCI
-    address, with ``port`` from 1 where it is about a port. ``netdev`` is the name that
+    ``guid`` is the port's and ``pkey`` that of a P_Key child (IPoIB); ``pci`` is the
+    PCI address, with ``port`` from 1 if it is for one port. ``netdev`` is the name that
     the netdev had.
     """
 
@@ -48,15 +39,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Act:
-    """One effect. ``changes`` is one Change; or all those that make a new profile,
-    which comes into being whole or not at all.
+    """An atomic change: what is made, recorded and undone as one.
 
-    ``step`` is the id and ``effect`` the class of the step that it is of, ``reason``
-    the step's sentence. ``uuid`` is the profile's, given out before it is made, where
-    the target of the changes is ``new:NETDEV``. ``before`` are the values that the
-    host had before the run, one a change: None where there was nothing. ``lasting``
-    says that something else keeps the value over a boot (a profile, a file): what is
-    not is set again by our units (``ovirt-rdma-host unit netdev``).
+    ``changes`` is one Change, or all those that make a new profile, which is made
+    completely or not at all. ``step`` is the step's id, ``effect`` its class, and
+    ``reason`` its sentence. ``uuid`` is the profile's, chosen before it is made, if the
+    target of the changes is ``new:NETDEV``. ``before`` has the value from before the
+    run for each change: None if there was none. ``lasting`` is True if a profile or
+    file keeps the value over a boot; other values are set again by our units
+    (``ovirt-rdma-host unit netdev``).
     """
 
     step: str
@@ -69,11 +60,13 @@ class Act:
     lasting: bool = True
 
 
-class Door(Protocol):
-    """Reads a property, does an act, takes it back; see there for each."""
+class HostBackend(Protocol):
+    """Reads and changes a host: :class:`.host.HostEffects`, which describes each
+    method, or a stand-in for tests.
+    """
 
     def refusal(self, change: Change) -> str:
-        """Say why ``change`` is none that our rules give, or nothing."""
+        """Return why none of our rules makes such a change, or ""."""
 
     def read(
         self,
@@ -81,19 +74,19 @@ class Door(Protocol):
         uuid: Optional[str] = None,
         place: Optional[Place] = None,
     ) -> Reading:
-        """Return the present value of what ``change`` changes."""
+        """Return the present value of the property that ``change`` sets."""
 
     def do(self, act: Act) -> None:
-        """Carry ``act`` out. Raises EffectFailed."""
+        """Make ``act``. Raises EffectFailed."""
 
     def undo(self, act: Act) -> None:
-        """Take ``act`` back, to ``act.before``. Raises EffectFailed."""
+        """Undo ``act``, to ``act.before``. Raises EffectFailed."""
 
     def gone(self, act: Act) -> bool:
-        """Whether what ``act`` changed is not there any more."""
+        """Whether the target of ``act`` no longer exists."""
 
     def present(self, act: Act) -> Act:
-        """Return ``act`` with the names that its netdev has now."""
+        """Return ``act`` with the present name of its netdev."""
 
     def boot_id(self) -> str:
         """Return the kernel's boot id."""
@@ -102,20 +95,20 @@ class Door(Protocol):
         """Return the time in seconds since 1970 UTC."""
 
 
-# Of the records in this module. Counted up when an older version could misread them.
+# Of the records below. Incremented when an older version could misread them.
 SCHEMA_VERSION = 1
 
-# Verbs that a run can be of.
+# The verbs of runs.
 APPLY = "apply"
 REVERT = "revert"
 HOOK = "hook"
 PARTITIONS = "partitions"
 VERBS = (APPLY, REVERT, HOOK, PARTITIONS)
 
-# Outcomes of a run.
+# The outcomes of runs.
 DONE = "done"
 ROLLED_BACK = "rolled back"
-# Not everything could be taken back; what could not is still held.
+# Some changes could not be undone, and are still applied.
 PARTLY = "partly rolled back"
 OUTCOMES = (DONE, ROLLED_BACK, PARTLY)
 
@@ -124,9 +117,9 @@ OUTCOMES = (DONE, ROLLED_BACK, PARTLY)
 class Begin:
     """A run begins. ``at`` is ISO 8601 in UTC, ``boot`` the kernel's boot id.
 
-    ``by`` says for people who asked for it (``ovirt-rdma-host apply``, a hook's name).
+    ``by`` is for people: who started it (``ovirt-rdma-host apply``, a hook's name).
     ``policy`` is the policy's digest. ``confirm_by`` is when an unconfirmed run is
-    rolled back, in seconds since 1970 UTC; None where nobody has to confirm.
+    rolled back, in seconds since 1970 UTC; None if no confirmation is needed.
     ``only`` is the step that ``revert STEP`` names.
     """
 
@@ -143,8 +136,8 @@ class Begin:
 
 @dataclass(frozen=True)
 class Doing:
-    """Act ``number`` (from 0) of ``run`` is about to be done. All acts of a step are
-    noted before its first: one can have an effect on what another sets.
+    """Change ``number`` (from 0) of ``run`` is about to be made. All changes of a step
+    are recorded before the first is made: one can alter what another sets.
     """
 
     run: int
@@ -154,9 +147,7 @@ class Doing:
 
 @dataclass(frozen=True)
 class Done:
-    """It was done and read back: ``found`` is what the host says then, one value a
-    change.
-    """
+    """The change was made and read back: ``found`` has the value of each Change."""
 
     run: int
     number: int
@@ -165,9 +156,8 @@ class Done:
 
 @dataclass(frozen=True)
 class Undoing:
-    """Act ``number`` of ``run`` is about to be taken back in the run ``by_run``, to the
-    values ``to``, one a change: those that it had before, or somebody else's, which
-    stay.
+    """Change ``number`` of ``run`` is about to be undone in the run ``by_run``. ``to``
+    has the value for each Change: the earlier one, or somebody else's, which stays.
     """
 
     run: int
@@ -178,8 +168,8 @@ class Undoing:
 
 @dataclass(frozen=True)
 class Undone:
-    """Act ``number`` of ``run`` is held no more: it was set back, in the run
-    ``by_run``; or it needs nothing, or was left, and ``why`` says so.
+    """Change ``number`` of ``run`` is no longer applied: the run ``by_run`` has undone
+    it; or it was left, or nothing had to be done, because of ``why``.
     """
 
     run: int
@@ -198,8 +188,8 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class End:
-    """``run`` has ended; ``sentence`` says why where it was not DONE. A run that is
-    taken back because nobody confirmed it ends a second time.
+    """``run`` has ended; ``sentence`` says why if it is not DONE. A run that is rolled
+    back because nobody confirmed it ends a second time.
     """
 
     run: int
@@ -212,22 +202,38 @@ Record = Union[Begin, Doing, Done, Undoing, Undone, Confirmed, End]
 
 
 class Refused(Problem):
-    """The run would not be safe, or was overtaken: nothing was done."""
+    """The run would be unsafe, or its plan is outdated; nothing was done.
+
+    The message has the sentence, and below it a line for each of ``reasons``.
+    """
 
     exit_code = 4
 
+    def __init__(
+        self, id: str, sentence: str, fix: str = "", *, reasons: Sequence[Sentence] = ()
+    ) -> None:
+        super().__init__(id, "\n".join([sentence, *reasons]), fix)
+        self._reasons = tuple(reasons)
+
+    @property
+    def reasons(self) -> tuple[Sentence, ...]:
+        """The reasons, each with its own id."""
+        return self._reasons
+
 
 class Listener(Protocol):
-    """Is told how a run goes. An OSError of its own (a closed pipe) stops nothing."""
+    """Receives the progress of a run. An OSError that it raises (a closed pipe) does
+    not stop the run.
+    """
 
     def doing(self, step_id: str, sentence: str) -> None:
-        """A step begins."""
+        """Called when a step begins."""
 
     def done(self, step_id: str, before: str, after: str) -> None:
-        """It is done and read back; the values are the step's own words."""
+        """Called when a step is done and verified; the values are the step's texts."""
 
     def note(self, sentence: str) -> None:
-        """Something that the operator should know."""
+        """Called with a sentence that the operator should know."""
 
 
 def _nothing(run: int) -> None:
@@ -240,15 +246,14 @@ def _new_uuid() -> str:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """``verb`` is one of the journal's, ``by`` says for people who asked, ``policy`` is
-    its digest. ``facts`` are those that the steps were decided from: they say where
-    netdevs are.
+    """The parameters of a run.
 
-    ``confirm_by`` as in the journal. ``begun`` is called with the run's number before
-    the first effect, to set a timer: where it raises Problem, nothing is done.
-    ``prove`` reads the host again after the last effect and returns the ids of the
-    steps that are still planned; None: what was read back after each act is enough.
-    ``new_uuid`` gives out the UUIDs of new profiles.
+    ``verb``, ``by``, ``policy`` (its digest) and ``confirm_by`` are as in Begin.
+    ``facts`` are those from which the steps were decided; they identify netdevs.
+    ``begun`` is called with the run's number before the first change, to set a timer:
+    if it raises Problem, nothing is done. ``prove`` reads the host again after the last
+    change and returns the ids of the steps that are still planned; None: reading back
+    each change is enough. ``new_uuid`` returns the UUIDs of new profiles.
     """
 
     verb: str = APPLY
@@ -263,26 +268,37 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Left:
-    """``what`` (a property in words) of ``step`` was left as it is, or ``what`` is
-    empty and the whole step was. ``why`` is a sentence without a full stop.
-    ``failed``: it should have been set back and could not; ``fix`` says how to by hand.
+    """``what`` (a property as text) of ``step`` was left unchanged, or the whole step
+    if ``what`` is empty. ``why`` is a sentence without a full stop. ``failed``: it
+    could not be undone; ``fix`` has the command that does it.
     """
 
     step: str
     what: str
-    why: str
+    why: Sentence
     fix: str = ""
     failed: bool = False
+
+    def document(self) -> dict[str, object]:
+        """Return it for ``-o json``, with the ``id`` of ``why``."""
+        return {
+            "step": self.step,
+            "what": self.what,
+            "id": self.why.id,
+            "why": self.why,
+            "fix": self.fix,
+            "failed": self.failed,
+        }
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """``run`` is its number, None where there was nothing to do and no run was begun.
+    """``run`` is the run's number, None if there was nothing to do and no run began.
 
     ``outcome`` is the journal's: DONE, ROLLED_BACK or PARTLY. ``done`` are the ids of
-    the steps that were done (of a revert: that were taken back; of what was rolled
-    back: none), in the order in which that was. ``left`` is what was left, and why.
-    ``sentence`` says it all, without a full stop.
+    the steps that were done, in that order (of a revert: that were undone; of a
+    rollback: none). ``left`` is what was left, and why. ``sentence`` is the summary,
+    without a full stop.
     """
 
     run: Optional[int]

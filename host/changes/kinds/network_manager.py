@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Change NetworkManager profiles.
+"""Read and change NetworkManager profiles with nmcli, and activate them.
 
-The file of a new NetworkManager profile: nm-settings-keyfile(5). Pure.
-
-NetworkManager as effects need it: what a profile says, and why nmcli refuses.
-
+A new profile is a keyfile, see nm-settings-keyfile(5). Exit codes of nmcli are in
 nmcli(1), "EXIT STATUS": 3 no answer in time, 4 and 5 (de)activation failed, 8
-NetworkManager does not run, 10 no such profile, device or access point.
+NetworkManager is not running, 10 no such profile, device or access point.
 
-Setting single properties of NetworkManager profiles, through NetworkManager.
-
-Bringing what a profile says into force on its netdev, so that NetworkManager's
-applied connection and the profile are the same (:mod:`ovirt_rdma.host.rules.reapply`).
-
-With an activation NetworkManager also sets what else the profile says, and addresses
-come and go. What had been set on the netdev otherwise, by whomever, is not ours to
-change: mode, MTU and TSO are set back to what they were.
+A changed profile is reapplied or activated, so that NetworkManager's applied connection
+is the same as the profile (:mod:`ovirt_rdma.host.rules.reapply`). An activation also
+sets the other properties of the profile, and addresses are removed and added. Mode, MTU
+and TSO that somebody has set on the netdev otherwise are not ours to change: they are
+restored.
 """
 
 from __future__ import annotations
@@ -41,7 +35,7 @@ from ovirt_rdma.host.system.safe_file import read_file
 FOLDER = "/etc/NetworkManager/system-connections"
 UUID = "connection.uuid"
 
-_COMMENT = "# Made by ovirt-rdma-host; ovirt-rdma-host revert takes it away."
+_COMMENT = "# Made by ovirt-rdma-host; ovirt-rdma-host revert removes it."
 # A keyfile has ethtool's switches as booleans (libnm-core nm-keyfile.c).
 _SWITCHES = {"on": "true", "off": "false"}
 _ETHTOOL = "ethtool."
@@ -53,20 +47,20 @@ def path_of(netdev: str) -> str:
 
 
 def text_of(properties: Mapping[str, str]) -> str:
-    """Return the keyfile of a profile with ``properties``, named as nmcli does:
-    ``infiniband.transport-mode``.
+    """Return the keyfile of a profile with ``properties``, which have nmcli's names:
+    ``infiniband.transport-mode``. Pure.
     """
     sections: dict[str, list[str]] = {}
     for name, value in properties.items():
         section, _, key = name.partition(".")
-        escaped = _kept(name, value).replace("\\", "\\\\")
+        escaped = _keyfile_value(name, value).replace("\\", "\\\\")
         sections.setdefault(section, []).append(f"{key}={escaped}")
     blocks = ["\n".join([f"[{name}]", *keys]) for name, keys in sections.items()]
     return "\n\n".join([_COMMENT, *blocks]) + "\n"
 
 
 def value_in(text: str, name: str) -> Optional[str]:
-    """Return a property that a keyfile has; None where it has not, or is none."""
+    """Return a property of a keyfile; None if it has none, or is not valid. Pure."""
     parser = configparser.RawConfigParser(
         delimiters=("=",),
         comment_prefixes=("#",),
@@ -82,7 +76,7 @@ def value_in(text: str, name: str) -> Optional[str]:
     return value.replace("\\\\", "\\")
 
 
-def _kept(name: str, value: str) -> str:
+def _keyfile_value(name: str, value: str) -> str:
     if name == P_KEY:
         return str(int(value, 16))  # in decimal digits
     return _SWITCHES[value] if name.startswith(_ETHTOOL) else value
@@ -92,12 +86,12 @@ _NOT_RUNNING = 8
 _NOT_FOUND = 10
 _MEANINGS = {
     3: "it did not answer in time",
-    _NOT_RUNNING: "NetworkManager does not run",
+    _NOT_RUNNING: "NetworkManager is not running",
     _NOT_FOUND: "there is no such profile",
 }
 _START = "systemctl start NetworkManager"
-# Settings that a profile need not have. NetworkManager keeps one that has nothing in it
-# any more ("[ethtool]" in the keyfile): the profile would not be as it was.
+# Settings that a profile need not have. NetworkManager keeps a setting that has become
+# empty ("[ethtool]" in the keyfile): the profile would not be the same as before.
 _OPTIONAL = ("ethtool",)
 
 
@@ -106,28 +100,28 @@ class NoSuchProfile(EffectFailed):
 
 
 class NotRunning(EffectFailed):
-    """NetworkManager does not run, or is not installed."""
+    """NetworkManager is not running, or is not installed."""
 
 
-def nmcli(host: Host, what: str, *words: str) -> str:
-    """Run nmcli. ``what`` says what failed if it fails: ``the profile ... cannot be
-    changed``.
+def nmcli(host: Host, failure: str, *arguments: str) -> str:
+    """Run nmcli and return its output. An error begins with ``failure``: ``the profile
+    ... cannot be changed``.
 
     Raises NoSuchProfile, NotRunning, or EffectFailed.
     """
     try:
-        return host.tool("nmcli", *words)
+        return host.tool("nmcli", *arguments)
     except NotInstalled:
         raise NotRunning(
             "network-manager-not-running",
-            f"{what}: NetworkManager does not run: nmcli is not there",
+            f"{failure}: NetworkManager is not running: nmcli is not installed",
             "install NetworkManager, and start it",
         ) from None
     except CommandFailed as e:
         code = e.returncode
         meaning = _MEANINGS.get(code or 0)
-        said = str(e).rstrip(".")
-        sentence = f"{what}: {meaning or said}"
+        message = str(e).rstrip(".")
+        sentence = f"{failure}: {meaning or message}"
         if code == _NOT_FOUND:
             raise NoSuchProfile("profile-gone", sentence) from None
         if code == _NOT_RUNNING:
@@ -138,68 +132,67 @@ def nmcli(host: Host, what: str, *words: str) -> str:
 
 
 def properties(host: Host, uuid: str, *settings: str) -> Optional[dict[str, str]]:
-    """Return what the profile ``uuid`` says in ``settings`` (``infiniband``), by
-    property, as nmcli prints it; None where NetworkManager does not know it.
+    """Return the properties of the profile ``uuid`` in ``settings`` (``infiniband``),
+    as nmcli prints them; None if NetworkManager has no such profile.
 
-    Raises EffectFailed where it does not tell.
+    Raises EffectFailed if they cannot be read.
     """
-    # The UUID is in "connection", and tells which profile was printed.
+    # The UUID is in "connection", and shows which profile was printed.
     fields = ",".join(dict.fromkeys(("connection", *settings)))
-    words = ("-t", "-f", fields, "connection", "show", "uuid", uuid)
+    arguments = ("-t", "-f", fields, "connection", "show", "uuid", uuid)
     try:
-        text = nmcli(host, f"the profile {uuid} cannot be read", *words)
+        text = nmcli(host, f"the profile {uuid} cannot be read", *arguments)
     except NoSuchProfile:
         return None
-    found = nmcli_output.profiles(text).get(uuid)
-    return None if found is None else {one.name: one.value for one in found}
+    profile = nmcli_output.profiles(text).get(uuid)
+    return None if profile is None else {item.name: item.value for item in profile}
 
 
 def modify(host: Host, uuid: str, name: str, value: Optional[str]) -> None:
-    """Set a property of a profile, or with None take it out. Raises EffectFailed."""
-    what = f"the profile {uuid} cannot be changed ({name} {value or 'unset'})"
-    nmcli(host, what, "connection", "modify", "uuid", uuid, name, value or "")
+    """Set a property of a profile; None unsets it. Raises EffectFailed."""
+    failure = f"the profile {uuid} cannot be changed ({name} {value or 'unset'})"
+    nmcli(host, failure, "connection", "modify", "uuid", uuid, name, value or "")
     setting = name.partition(".")[0]
     if value is None and setting in _OPTIONAL and _is_empty(host, uuid, setting):
-        nmcli(host, what, "connection", "modify", "uuid", uuid, "remove", setting)
-    # NetworkManager puts the new file's text on disk, and leaves its name to the kernel
-    # (nm_utils_file_set_contents): where /var is a file system of its own, a power cut
-    # would leave the journal ahead of the profile.
+        nmcli(host, failure, "connection", "modify", "uuid", uuid, "remove", setting)
+    # NetworkManager syncs the text of the new file, but not its name in the folder
+    # (nm_utils_file_set_contents): if /var is a separate file system, a power cut would
+    # leave the journal ahead of the profile.
     with suppress(OSError):
         sync_directory(host.path(FOLDER))
 
 
 def _is_empty(host: Host, uuid: str, setting: str) -> bool:
-    found = properties(host, uuid, setting) or {}
-    return not any(name.startswith(f"{setting}.") for name in found)
+    present = properties(host, uuid, setting) or {}
+    return not any(name.startswith(f"{setting}.") for name in present)
 
 
 def device_states(host: Host) -> dict[str, str]:
     """Return nmcli's state of each device: ``disconnected``. Raises EffectFailed."""
-    text = nmcli(
-        host, "its devices are not known", "-t", "-f", "DEVICE,STATE", "device"
-    )
+    failure = "NetworkManager's devices could not be read"
+    text = nmcli(host, failure, "-t", "-f", "DEVICE,STATE", "device")
     return {row[0]: row[1] for row in nmcli_output.table(text, 2)}
 
 
 def read(host: Host, change: Change, uuid: Optional[str]) -> Reading:
-    """Return the property as nmcli prints it; None where it is not set, and where
-    there is no such profile.
+    """Return the property as nmcli prints it; None if it is not set, or there is no
+    such profile.
 
-    A profile of ours that NetworkManager does not know, or not now, is read from its
-    file: so it is when a run was killed between the file and NetworkManager.
+    A profile of ours that NetworkManager does not have, or that cannot be read now, is
+    read from its file: a run may have been killed before NetworkManager loaded it.
     """
     uuid = uuid_of(change, uuid)
     if uuid is None:
-        return Reading()  # it is not there before it has one
+        return Reading()  # the profile is made after it gets a UUID
     try:
-        found = properties(host, uuid, change.name.partition(".")[0])
+        present = properties(host, uuid, change.name.partition(".")[0])
     except EffectFailed as e:
         text = own_file(host, change, uuid)
         return Reading(problem=str(e)) if text is None else _in_file(change, text)
-    if found is None:
+    if present is None:
         text = own_file(host, change, uuid)
         return Reading() if text is None else _in_file(change, text)
-    return _set(change, found.get(change.name))
+    return _set(change, present.get(change.name))
 
 
 def do(host: Host, change: Change, uuid: Optional[str]) -> None:
@@ -215,8 +208,8 @@ def do(host: Host, change: Change, uuid: Optional[str]) -> None:
 def undo(
     host: Host, change: Change, uuid: Optional[str], before: Optional[str]
 ) -> bool:
-    """Set the property to ``before``, and return whether it was something else; nothing
-    where the profile is gone. Raises EffectFailed.
+    """Set the property to ``before``; return False if it had that value already, or the
+    profile no longer exists. Raises EffectFailed.
     """
     known = uuid_of(change, uuid)
     if known is None:
@@ -232,25 +225,27 @@ def undo(
 
 
 def is_gone(host: Host, change: Change, uuid: Optional[str]) -> bool:
-    """Whether there is no such profile (any more); False where nobody can tell."""
+    """Whether there is no such profile; False if that is unknown."""
     known = uuid_of(change, uuid)
     if known is None:
         return True
     try:
-        found = properties(host, known)
+        present = properties(host, known)
     except EffectFailed:
         return False
-    return found is None and own_file(host, change, known) is None
+    return present is None and own_file(host, change, known) is None
 
 
 def uuid_of(change: Change, uuid: Optional[str]) -> Optional[str]:
-    """Return the UUID of the profile that ``change`` is about."""
+    """Return the UUID of the profile that ``change`` is for; ``uuid`` is that of a new
+    one.
+    """
     return uuid if change.target.startswith(NEW) else change.target
 
 
 def own_file(host: Host, change: Change, uuid: str) -> Optional[str]:
-    """Return the text of the file that we made for a new profile; None where it is
-    not there, or is another profile's.
+    """Return the text of the file that we made for a new profile; None if it does not
+    exist, or is another profile's.
     """
     if not change.target.startswith(NEW):
         return None
@@ -270,48 +265,49 @@ def _set(change: Change, value: Optional[str]) -> Reading:
     return Reading(None if same_value(change, value, None) else value)
 
 
-# What nmcli waits for an activation; below effect.COMMAND_TIMEOUT_S. NetworkManager
+# How long nmcli waits for an activation; below base.COMMAND_TIMEOUT_S. NetworkManager
 # gives DHCP 45 s.
 WAIT_S = "50"
 
 
-def activate(host: Host, what: str, uuid: str) -> None:
-    """Activate a profile; ``what`` says what failed if it does. Raises EffectFailed."""
-    nmcli(host, what, "--wait", WAIT_S, "connection", "up", "uuid", uuid)
+def activate(host: Host, failure: str, uuid: str) -> None:
+    """Activate a profile. Raises EffectFailed; its sentence begins with ``failure``."""
+    nmcli(host, failure, "--wait", WAIT_S, "connection", "up", "uuid", uuid)
 
 
-def bring_into_force(host: Host, uuid: str, changed: str = "") -> None:
-    """Have NetworkManager take over what the profile ``uuid`` says, where it is active:
-    by a Reapply, which interrupts nothing, and where it refuses that by activation.
+def reapply_or_activate(host: Host, uuid: str, changed: str = "") -> None:
+    """Make a changed profile take effect if it is active: by a Reapply, which does not
+    interrupt anything; if NetworkManager refuses that, by an activation.
 
-    What ``changed``, a property of the profile, decides on the netdev is as the profile
-    has it then, all else as it was. Raises EffectFailed.
+    Only the value that the profile's property ``changed`` sets on the netdev changes;
+    others are restored. Raises EffectFailed.
     """
-    what = f"the profile {uuid} cannot be brought into force"
-    name = _active_on(host, what, uuid)
+    failure = f"the profile {uuid} cannot be activated"
+    name = _active_on(host, failure, uuid)
     if name is None or "," in name:
-        # On several netdevs (connection.multi-connect, which nmstate never sets) an
-        # activation may take another one: their next setup brings it into force.
+        # If it is active on several netdevs (connection.multi-connect, which nmstate
+        # never sets), an activation may use another one. It takes effect with the next
+        # setup of each.
         return
-    known = list(_set_on(host, name, changed))
+    earlier = list(_values_on(host, name, changed))
     try:
-        nmcli(host, what, "--wait", WAIT_S, "device", "reapply", name)
+        nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", name)
     except EffectFailed:
-        activate(host, what, uuid)
-    for change in known:
-        effect = offload if change.kind == OFFLOAD else sysfs
-        effect.undo(host, change, change.before)
+        activate(host, failure, uuid)
+    for change in earlier:
+        kind = offload if change.kind == OFFLOAD else sysfs
+        kind.undo(host, change, change.before)
 
 
-def _active_on(host: Host, what: str, uuid: str) -> Optional[str]:
-    text = nmcli(host, what, "-t", "-f", "UUID,DEVICE", "connection")
+def _active_on(host: Host, failure: str, uuid: str) -> Optional[str]:
+    text = nmcli(host, failure, "-t", "-f", "UUID,DEVICE", "connection")
     rows = {row[0]: row[1] for row in nmcli_output.table(text, 2)}
     return rows.get(uuid) or None
 
 
-def _set_on(host: Host, name: str, changed: str) -> Iterator[Change]:
-    """Yield what is set on a netdev, as changes to what is there, the mode first: it
-    sets an MTU.
+def _values_on(host: Host, name: str, changed: str) -> Iterator[Change]:
+    """Yield the present values of a netdev as ``before`` of changes, except that of
+    ``changed``; the mode first, because it sets an MTU.
     """
     for file in () if changed == TRANSPORT_MODE else (MODE_FILE, "mtu"):
         change = Change(SYSFS, f"{NET_CLASS}/{name}/{file}", None, None)

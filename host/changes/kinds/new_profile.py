@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Making a NetworkManager profile, whole or not at all, and deleting it again.
+"""Make a NetworkManager profile, completely or not at all, and delete it again.
 
-The profile is written as a file, because only so it has a UUID that was in the journal
-before there was a profile; then NetworkManager is told to load it, and asked whether it
-has.
+The profile is written as a file: only so can it have a UUID that was in the journal
+before the profile existed. NetworkManager then loads the file, and the loaded profile
+is verified.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from ovirt_rdma.host.system.tree import FileTree
 
 # How long nmcli waits until the profile is gone.
 _WAIT_S = "30"
-# Nothing is active on it, or only what NetworkManager found there and did not set up.
+# No profile is active on it, or only one that NetworkManager has generated.
 _FREE = ("disconnected", "connected (externally)")
 _WITHOUT_CARRIER = "unavailable"
 _JOURNAL = "journalctl -b -u NetworkManager"
 
 
 def do(host: Host, act: Act) -> None:
-    """Make the profile and activate it where its netdev is free. One without carrier is
-    free too with ``ignore-carrier=*``, as NetworkManager-config-server has it, which
-    ovirt-host requires; elsewhere it gets the profile by itself later. Raises
-    EffectFailed; there is no profile then.
+    """Make the profile, and activate it if its netdev is free. With
+    ``ignore-carrier=*`` (NetworkManager-config-server, which ovirt-host requires), a
+    netdev without carrier is free too; otherwise NetworkManager activates the profile
+    later by itself. Raises EffectFailed; there is no profile then.
     """
     path, uuid = _file_of(act), _uuid_of(act)
     running = nmcli(host, "no profile can be made", "-t", "-f", "RUNNING", "general")
     if running.strip() != "running":
         raise EffectFailed(
             "network-manager-not-running",
-            "no profile can be made: NetworkManager does not run",
+            "no profile can be made: NetworkManager is not running",
         )
     _check_free(host, act, path, uuid)
-    # Asked before: NetworkManager activates a profile by itself as it loads it.
+    # Read before: NetworkManager activates a profile by itself when it loads it.
     is_free = bool(_child_of(act)) or _is_free(host, act)
     try:
         _write(host, act, path, uuid)
-        words = ("connection", "load", path)
-        nmcli(host, f"NetworkManager does not load {path}", *words)
+        failure = f"NetworkManager does not load {path}"
+        nmcli(host, failure, "connection", "load", path)
         _check_loaded(host, act, uuid)
         if is_free:
             _activate(host, act, uuid)
@@ -64,35 +64,35 @@ def do(host: Host, act: Act) -> None:
             undo(host, act)
         except EffectFailed as left:
             raise EffectFailed(
-                "profile-not-removed", f"{failed}; and {left}", left.fix
+                "profile-not-removed", f"{failed}; also, {left}", left.fix
             ) from None
         raise
 
 
 def undo(host: Host, act: Act) -> None:
-    """Delete the profile, and wait until the child that it made is gone, too.
+    """Delete the profile, and wait until the child that it made is gone too.
 
     Raises EffectFailed.
     """
     path, uuid = _file_of(act), _uuid_of(act)
-    what = f"the profile {uuid} cannot be deleted"
-    runs = True
+    failure = f"the profile {uuid} cannot be deleted"
+    running = True
     try:
-        nmcli(host, what, "--wait", _WAIT_S, "connection", "delete", "uuid", uuid)
+        nmcli(host, failure, "--wait", _WAIT_S, "connection", "delete", "uuid", uuid)
     except NoSuchProfile:
         pass
-    except NotRunning:  # the file is all that there is
-        runs = False
+    except NotRunning:  # only the file has to be removed
+        running = False
     _remove(host, act, path, uuid)
     child = _child_of(act)
-    if child and not runs and _is_there(host, child):
-        # NetworkManager made it, and once it runs again knows nothing of it.
+    if child and not running and _exists(host, child):
+        # NetworkManager has made it, but does not know that when it is started again.
         command = ("ip", "link", "delete", child)
-        host.must(f"{child} cannot be removed", command)
-    if child and not host.wait_for(lambda: not _is_there(host, child), CHILD_S):
+        host.run_or_fail(f"{child} cannot be removed", command)
+    if child and not host.wait_for(lambda: not _exists(host, child), CHILD_S):
         raise EffectFailed(
             "netdev-not-removed",
-            f"the profile of {child} is deleted, and {child} is still there",
+            f"the profile of {child} was deleted, but {child} still exists",
             f"ip link delete {child}",
         )
 
@@ -102,14 +102,14 @@ def _check_free(host: Host, act: Act, path: str, uuid: str) -> None:
     if not place.parent.is_dir():
         raise EffectFailed(
             "profile-folder-missing",
-            f"{network_manager.FOLDER} is not there: no profile can be kept",
+            f"no profile can be made: {network_manager.FOLDER} does not exist",
         )
     taken = place.is_symlink() or place.exists()
     if taken and network_manager.own_file(host, act.changes[0], uuid) is None:
         raise EffectFailed(
             "profile-file-exists",
-            f"{path} is there already, and is not from this run",
-            "look into it, and delete that profile, or give the file another name",
+            f"{path} already exists, and is not from this run",
+            "read it, and delete that profile, or give the file another name",
         )
 
 
@@ -127,22 +127,25 @@ def _write(host: Host, act: Act, path: str, uuid: str) -> None:
 
 
 def _check_loaded(host: Host, act: Act, uuid: str) -> None:
-    """nmcli says 0 of a file that NetworkManager did not take, so this asks."""
+    """Verify that NetworkManager has the profile: nmcli exits with 0 even if
+    NetworkManager has not accepted the file.
+    """
     settings = [change.name.partition(".")[0] for change in act.changes]
-    found = network_manager.properties(host, uuid, *settings)
-    if found is None:
+    loaded = network_manager.properties(host, uuid, *settings)
+    if loaded is None:
         raise EffectFailed(
             "profile-not-loaded",
-            f"NetworkManager does not take the profile for {netdev_of(act.changes[0])}",
-            f"its journal says why: {_JOURNAL}",
+            "NetworkManager has not accepted the profile for "
+            f"{netdev_of(act.changes[0])}",
+            f"its log says why: {_JOURNAL}",
         )
     for change in act.changes:
-        value = found.get(change.name)
+        value = loaded.get(change.name)
         if not same_value(change, change.after, value):
             raise EffectFailed(
                 "profile-value-differs",
-                f"NetworkManager has {change.name} {value or 'unset'} in the new "
-                f"profile, and not {change.after}",
+                f"{change.name} in the new profile is {value or 'unset'} in "
+                f"NetworkManager, not {change.after}",
                 _JOURNAL,
             )
 
@@ -155,14 +158,14 @@ def _is_free(host: Host, act: Act) -> bool:
 def _activate(host: Host, act: Act, uuid: str) -> None:
     name = netdev_of(act.changes[0]) or ""
     child = _child_of(act)
-    what = f"the new profile of {name} cannot be activated"
+    failure = f"the new profile of {name} cannot be activated"
     try:
-        activate(host, what, uuid)
+        activate(host, failure, uuid)
     except EffectFailed:
         # NetworkManager activates it as soon as there is carrier.
         if network_manager.device_states(host).get(name) != _WITHOUT_CARRIER:
             raise
-    if child and not host.wait_for(lambda: _is_there(host, child), CHILD_S):
+    if child and not host.wait_for(lambda: _exists(host, child), CHILD_S):
         raise EffectFailed(
             "netdev-not-created",
             f"{child} did not appear within {CHILD_S:g} s",
@@ -171,8 +174,8 @@ def _activate(host: Host, act: Act, uuid: str) -> None:
 
 
 def _remove(host: Host, act: Act, path: str, uuid: str) -> None:
-    """Remove the file where NetworkManager had no profile, and what a run that was
-    killed while it wrote has left.
+    """Remove the file if NetworkManager has not removed it with the profile, and files
+    that a run left that was killed while it wrote.
     """
     place = host.path(path)
     try:
@@ -188,14 +191,14 @@ def _remove(host: Host, act: Act, path: str, uuid: str) -> None:
 
 
 def _child_of(act: Act) -> str:
-    """Return the P_Key child that NetworkManager makes for the profile, or ""; a
-    profile for a child that was there already makes none.
+    """Return the P_Key child that NetworkManager makes for the profile, or "": it makes
+    none if the child already exists.
     """
     made = act.step.partition("/")[0] == MAKES_CHILD
     return (netdev_of(act.changes[0]) or "") if made else ""
 
 
-def _is_there(host: Host, name: str) -> bool:
+def _exists(host: Host, name: str) -> bool:
     return name in FileTree(host.root).names(NET_CLASS)
 
 

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Properties of the host: names, equality, targets, instructions for a person. Pure.
+"""Describe the properties of a host that changes set. Pure.
 
-What our rules change on a host, as a small grammar: whatever else a journal or a
-plan file asks for is refused. And the netdev that a change is about. Pure.
-
-Which property of the host a change is about, and what an act makes anew. Pure.
-
-Whether two texts are one value of a property: the host's own tools write ``on`` and
-``yes``, ``0x8001`` and ``32769``, ``auto`` and nothing. Pure.
-
-How an operator sets a value back by hand, where we could not. Pure.
+A small grammar describes all changes that our rules make; anything else in a journal or
+a plan file is refused. Further, this module finds the netdev of a change and the object
+that a change makes, compares values as the host's tools write them (``on`` and ``yes``,
+``0x8001`` and ``32769``, ``auto`` and nothing), and gives the command with which an
+operator restores a value.
 """
 
 from __future__ import annotations
@@ -73,7 +69,7 @@ _PORT_MTU = re.compile(
 _MODULE = re.compile(r"[a-z0-9][a-z0-9_-]{0,55}")
 _UNIT = re.compile(r"ovirt-rdma-[a-z]+\.(?:service|timer)")
 
-# What a value may be, by sysfs file, and by the profile's property.
+# Patterns of allowed values, by sysfs file and by property of a profile.
 _SYSFS_VALUES = {MODE_FILE: _MODE, MTU_FILE: _NUMBER, CREATE_CHILD: _PKEY}
 _PROPERTIES = {
     CONNECTION_TYPE: INFINIBAND_TYPE,
@@ -91,26 +87,26 @@ _PROPERTIES = {
 
 
 def why_refused(change: Change) -> str:
-    """Say, as a sentence without a full stop, why ``change`` is nothing that our rules
-    give; else "".
+    """Return, as a sentence without a full stop, why none of our rules makes such a
+    change; else "".
     """
     wanted = _value_pattern(change)
     if wanted is None:
         return (
             f"{change.kind} {' '.join(filter(None, (change.target, change.name)))!a} "
-            "is nothing that ovirt-rdma changes"
+            "is not something that ovirt-rdma changes"
         )
     for value in (change.before, change.after):
         if value is not None and not re.fullmatch(wanted, value, re.DOTALL):
             shown = f"{change.target} {change.name}".strip()
-            return f"{value[:60]!a} is no value for {shown}"
+            return f"{value[:60]!a} is not a valid value for {shown}"
     if change.after is None and change.kind not in (FILE, PROFILE):
-        return f"{change.target} cannot be set to nothing"
+        return f"{change.target} needs a value"
     return ""
 
 
 def _value_pattern(change: Change) -> Optional[str]:
-    """Return what ``before`` and ``after`` may be; None for a target not of ours."""
+    """Return the pattern of allowed values; None for a target that is not ours."""
     pattern = _PATTERNS.get(change.kind)
     if pattern is None or (change.name and change.kind not in _NAMED):
         return None
@@ -144,7 +140,7 @@ def _module_values(change: Change) -> Optional[str]:
 
 
 def _unit_values(change: Change) -> Optional[str]:
-    # Before it was ours a unit may be whatever systemctl says: "static".
+    # Before our change a unit may have any state of systemctl: "static".
     known = _UNIT.fullmatch(change.target) and change.name == "enabled"
     return r"[a-z-]+" if known else None
 
@@ -181,8 +177,8 @@ def port_mtu_of(change: Change) -> Optional[tuple[str, int]]:
 
 
 def netdev_of(change: Change) -> Optional[str]:
-    """Return the netdev that ``change`` is about: in sysfs, of an offload, or that a
-    new profile is for; None for others.
+    """Return the netdev of ``change``: of a sysfs file, an offload or a new profile;
+    None for others.
     """
     file = netdev_file(change)
     if file:
@@ -195,7 +191,7 @@ def netdev_of(change: Change) -> Optional[str]:
 
 
 def with_netdev(change: Change, name: str) -> Change:
-    """Return a change of sysfs or an offload about the netdev ``name`` instead."""
+    """Return a change of sysfs or an offload with the netdev ``name`` instead."""
     file = netdev_file(change)
     if file:
         return replace(change, target=f"/sys/class/net/{name}/{file[1]}")
@@ -203,16 +199,16 @@ def with_netdev(change: Change, name: str) -> Change:
 
 
 def child_name(parent: str, pkey: str) -> str:
-    """Return the name that ``create_child`` gives: the parent's, cut to ten letters,
-    and the P_Key as it is written (Linux ulp/ipoib/ipoib_vlan.c).
+    """Return the name that ``create_child`` gives: the parent's, cut to ten characters,
+    and the P_Key that is written (Linux ulp/ipoib/ipoib_vlan.c).
     """
     return f"{parent[:PARENT_LENGTH]}.{int(pkey, 16):04x}"
 
 
 @dataclass(frozen=True)
 class Property:
-    """A place on the host that holds one value. ``target`` is a profile's UUID where
-    the change says ``new:NETDEV``.
+    """A property of the host, which has one value. ``target`` is a profile's UUID if
+    the change has ``new:NETDEV``.
     """
 
     kind: str
@@ -221,22 +217,22 @@ class Property:
 
 
 def property_of(change: Change, uuid: Optional[str] = None) -> Property:
-    """Return the property of ``change``; ``uuid`` is that of its act."""
+    """Return the property of ``change``; ``uuid`` is that of a new profile."""
     target = change.target
     if target.startswith(NEW) and uuid:
         target = uuid
-    # One file, and each child is there or not by itself.
+    # It is one file, but each child is a property of its own.
     name = (change.after or "") if makes_child(change) else change.name
     return Property(change.kind, target, name)
 
 
 def is_volatile(change: Change) -> bool:
-    """Whether the kernel forgets the value with a boot."""
+    """Whether the kernel forgets the value at a boot."""
     return change.kind in (SYSFS, OFFLOAD)
 
 
 def makes_profile(act: Act) -> bool:
-    """Whether ``act`` makes a new profile, and does not change one."""
+    """Whether ``act`` makes a new profile, and does not change an existing one."""
     return any(
         change.kind == PROFILE
         and change.name == CONNECTION_TYPE
@@ -246,7 +242,7 @@ def makes_profile(act: Act) -> bool:
 
 
 def is_maker(act: Act) -> bool:
-    """Whether ``act`` makes something that other acts can change."""
+    """Whether ``act`` makes something that other changes can set."""
     return makes_profile(act) or makes_child(act.changes[0])
 
 
@@ -256,7 +252,7 @@ def made_netdev(act: Act) -> Optional[str]:
     file = netdev_file(first)
     if file and makes_child(first):
         return child_name(file[0], first.after) if first.after else None
-    # IPOIB-PROFILE-01 makes a profile for a child that is there already, and stays.
+    # IPOIB-PROFILE-01 makes a profile for a child that already exists and stays.
     if makes_profile(act) and act.step.startswith(f"{PKEY_RULE}/"):
         return _value(act, INTERFACE_NAME)
     return None
@@ -269,15 +265,15 @@ def file_of(change: Change) -> str:
 
 
 def adapter_of(change: Change) -> Optional[str]:
-    """Return the PCI address of the adapter whose port MTU ``change`` sets: all its
-    netdevs go, and come back.
+    """Return the PCI address of the adapter whose port MTU ``change`` sets, which
+    recreates all its netdevs; None for other changes.
     """
     port = port_mtu_of(change)
     return port[0] if port else None
 
 
-def goes_with(act: Act, maker: Act) -> bool:
-    """Whether what ``act`` changed is a part of what ``maker`` made."""
+def is_part_of(act: Act, maker: Act) -> bool:
+    """Whether ``act`` has changed something that ``maker`` made."""
     change = act.changes[0]
     if act is maker:
         return False
@@ -290,7 +286,7 @@ def goes_with(act: Act, maker: Act) -> bool:
 
 
 def shown(change: Change) -> str:
-    """Return the property as people call it: ``mtu of ib0``."""
+    """Return the property as text: ``mtu of ib0``."""
     file = netdev_file(change)
     if file:
         return f"{file[1]} of {file[0]}"
@@ -302,7 +298,9 @@ def shown(change: Change) -> str:
 
 
 def shown_act(act: Act) -> str:
-    """Return what ``act`` is about: the profile that it makes, or its property."""
+    """Return as text what ``act`` changes: the profile or netdev that it makes, or its
+    property.
+    """
     if makes_profile(act):
         return f"the profile of {act.changes[0].target[len(NEW) :]}"
     if makes_child(act.changes[0]):
@@ -310,10 +308,10 @@ def shown_act(act: Act) -> str:
     return shown(act.changes[0])
 
 
-def said(change: Change, value: Optional[str], text: str = "another text") -> str:
-    """Return ``value`` for a sentence; of a file, ``text`` instead."""
+def value_text(change: Change, value: Optional[str], text: str = "another text") -> str:
+    """Return ``value`` for a sentence; for a file, ``text`` instead."""
     if value is None:
-        return "not set" if change.kind == PROFILE else "not there"
+        return "not set" if change.kind == PROFILE else "not present"
     return text if change.kind == FILE else value.strip() or "empty"
 
 
@@ -331,23 +329,23 @@ def same_value(change: Change, one: Optional[str], other: Optional[str]) -> bool
     return _normal(change, one) == _normal(change, other)
 
 
-def came_true(change: Change, found: Optional[str]) -> bool:
-    """Whether ``found`` is as good as ``change.after``: the same, or a smaller number
-    where the change is ``clamped``.
+def is_accepted(change: Change, value: Optional[str]) -> bool:
+    """Whether the host has accepted the change: ``value`` is ``change.after``, or a
+    smaller number if the change is ``clamped``.
     """
-    if same_value(change, change.after, found):
+    if same_value(change, change.after, value):
         return True
-    wanted, got = _normal(change, change.after), _normal(change, found)
-    if not (change.clamped and wanted and got):
+    wanted, present = _normal(change, change.after), _normal(change, value)
+    if not (change.clamped and wanted and present):
         return False
-    return wanted.isdecimal() and got.isdecimal() and int(got) < int(wanted)
+    return wanted.isdecimal() and present.isdecimal() and int(present) < int(wanted)
 
 
 def _normal(change: Change, value: Optional[str]) -> Optional[str]:
     if value is None:
         return None
     if change.kind == FILE:
-        # Facts show bytes that are no text as \x80, a reading keeps them.
+        # Facts show bytes that are not UTF-8 as \x80, a reading keeps them.
         data = value.encode("utf-8", "surrogateescape")
         return data.decode("utf-8", "backslashreplace").rstrip("\n")
     text = value.strip()
@@ -355,24 +353,24 @@ def _normal(change: Change, value: Optional[str]) -> Optional[str]:
         return _property(change.name, text)
     if makes_child(change):
         return _child_pkey(text)
-    return _word(text) or None
+    return _normal_text(text) or None
 
 
 def _property(name: str, text: str) -> Optional[str]:
     if name in _NAMES:
         return None if text in ("", "--") else text
-    return None if text.lower() in UNSET else _word(text)
+    return None if text.lower() in UNSET else _normal_text(text)
 
 
 def _child_pkey(text: str) -> str:
-    number = _word(text)
+    number = _normal_text(text)
     # The kernel sets the bit of full members itself.
     return str(int(number) | FULL_MEMBER) if number.isdecimal() else number
 
 
-def _word(text: str) -> str:
-    """Return a whole number in decimal digits, a switch as on or off, other text in
-    small letters.
+def _normal_text(text: str) -> str:
+    """Return a whole number in decimal digits, a switch as ``on`` or ``off``, other
+    text in small letters.
     """
     text = text.lower()
     try:
@@ -381,9 +379,9 @@ def _word(text: str) -> str:
         return _SWITCHES.get(text, text)
 
 
-def by_hand(act: Act, value: Optional[str]) -> str:
-    """Return the command that gives what ``act`` changed the ``value`` back; None:
-    there was nothing.
+def manual_fix(act: Act, value: Optional[str]) -> str:
+    """Return the command with which an operator restores ``value``, which is None if
+    there was none.
     """
     change = act.changes[0]
     target = shlex.quote(property_of(change, act.uuid).target)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Change kernel values in /sys, and create or remove P_Key children.
+"""Set kernel values in /sys, and make or remove P_Key children.
 
-Writing to the kernel's files: transport mode and MTU of a netdev, and the MTU of an
-mlx4 port, which makes the adapter's netdevs anew.
-
-Making a P_Key child through ``create_child``, and removing it again, where
+The values are transport mode and MTU of a netdev, and the MTU of an mlx4 port, which
+recreates the adapter's netdevs. P_Key children are made with ``create_child`` where
 NetworkManager does not manage the parent.
 """
 
@@ -30,8 +28,8 @@ from ovirt_rdma.host.system.tree import FileTree
 # mlx4 takes the ports' links down and up, and udev renames the netdevs.
 NETDEVS_BACK_S = 30.0
 
-_READ_ONLY = "this host's /sys is read-only, or this is not root"
-_GONE = "the device is gone"
+_READ_ONLY = "this host's /sys is read-only, or you are not root"
+_GONE = "the device no longer exists"
 _MEANINGS = {
     errno.EPERM: _READ_ONLY,
     errno.EACCES: _READ_ONLY,
@@ -39,13 +37,13 @@ _MEANINGS = {
     errno.ENOENT: _GONE,
     errno.ENODEV: _GONE,
     errno.EBUSY: "the device is busy",
-    errno.EINVAL: "the device cannot do that",
-    errno.ENOTUNIQ: "there is one for that P_Key already",
+    errno.EINVAL: "the device does not support it",
+    errno.ENOTUNIQ: "a child with that P_Key already exists",
 }
 
 
 def read(host: Host, change: Change) -> Reading:
-    """Return the file's text; None where the file is not there."""
+    """Return the file's text; None if there is no such file."""
     try:
         data = read_file(host.path(change.target))
     except (FileNotFoundError, NotADirectoryError):
@@ -58,7 +56,7 @@ def read(host: Host, change: Change) -> Reading:
 
 
 def do(host: Host, change: Change) -> None:
-    """Write ``change.after``. Raises EffectFailed with what the kernel means."""
+    """Write ``change.after``. Raises EffectFailed with the meaning of the error."""
     port = port_mtu_of(change)
     before = netdevs_of_pci(host, port[0]) if port else {}
     write(host, change.target, change.after or "")
@@ -67,7 +65,7 @@ def do(host: Host, change: Change) -> None:
 
 
 def undo(host: Host, change: Change, before: Optional[str]) -> None:
-    """Write ``before``; without it, or without the file, there is nothing to do."""
+    """Write ``before``; do nothing if it is None, or there is no such file."""
     present = read(host, change)
     if before is None or (present.value is None and not present.problem):
         return
@@ -77,18 +75,19 @@ def undo(host: Host, change: Change, before: Optional[str]) -> None:
 
 
 def write(host: Host, path: str, value: str) -> None:
-    """Write a value and a newline, in one go; without the newline the kernel refuses a
-    transport mode (ipoib_set_mode, Linux ulp/ipoib/ipoib_main.c).
+    """Write a value and a newline with one write(2); without the newline the kernel
+    refuses a transport mode (ipoib_set_mode, Linux ulp/ipoib/ipoib_main.c).
 
     Raises EffectFailed.
     """
     try:
         host.write(host.path(path), value.encode("utf-8", "surrogateescape") + b"\n")
     except OSError as e:
-        raise EffectFailed("sysfs-write-failed", *_words(path, value, e)) from None
+        raise EffectFailed("sysfs-write-failed", *_explain(path, value, e)) from None
 
 
-def _words(path: str, value: str, error: OSError) -> tuple[str, str]:
+def _explain(path: str, value: str, error: OSError) -> tuple[str, str]:
+    """Return the sentence and the fix for an error of a write."""
     meaning = _MEANINGS.get(error.errno or 0, "")
     fix = ""
     file = netdev_file(Change(SYSFS, path, None, value))
@@ -96,18 +95,16 @@ def _words(path: str, value: str, error: OSError) -> tuple[str, str]:
         meaning = f"the adapter of {file[0]} has no {value} mode"
         fix = "write transport_mode: auto or datagram for it in the policy"
     elif error.errno == errno.EINVAL and file:
-        meaning = f"{value} is no value that {file[0]} takes"
+        meaning = f"{value} is not a valid value for {file[0]}"
     elif meaning == _READ_ONLY:
         fix = "run this as root, on the host itself and not in a container"
-    said = error.strerror or str(error)
-    sentence = f"{path}: the kernel does not take {value}: {meaning or said}"
-    return (f"{sentence} ({said})" if meaning else sentence), fix
+    message = error.strerror or str(error)
+    sentence = f"{path}: the kernel does not accept {value}: {meaning or message}"
+    return (f"{sentence} ({message})" if meaning else sentence), fix
 
 
 def _wait_for_netdevs(host: Host, address: str, before: dict[str, int]) -> None:
-    """Wait until each port has as many netdevs as before; they may be called
-    otherwise.
-    """
+    """Wait until each port has as many netdevs as before; their names may differ."""
     wanted = Counter(before.values())
 
     def back() -> bool:
@@ -118,43 +115,46 @@ def _wait_for_netdevs(host: Host, address: str, before: dict[str, int]) -> None:
         names = " and ".join(sorted(before))
         raise EffectFailed(
             "netdevs-not-back",
-            f"{names} of the adapter {address} did not come back within "
+            f"{names} of the adapter {address} did not appear again within "
             f"{NETDEVS_BACK_S:g} s",
-            "look into the kernel's log (journalctl -k), and see ip link",
+            "read the kernel's log (journalctl -k), and see ip link",
         )
 
 
 def is_gone(host: Host, change: Change) -> bool:
-    """Whether the file is not there (any more)."""
+    """Whether the file does not exist."""
     folder, _, name = change.target.rpartition("/")
     return name not in FileTree(host.root).names(folder)
 
 
-# Both are done by the kernel's workqueue, or seen only after udev has been at it.
+# For a child to appear or disappear: the kernel's workqueue does it, and udev takes
+# part.
 CHILD_S = 5.0
 
 
 def read_child(host: Host, change: Change) -> Reading:
-    """Return the P_Key as the change has it where its child is there, else None."""
+    """Return the change's P_Key, as it is written there, if its child exists, else
+    None.
+    """
     return Reading(change.after if present_child(host, change) else None)
 
 
 def do_child(host: Host, change: Change) -> None:
-    """Make the child, wait until it is there, and set it up: nobody else does."""
+    """Make the child, wait until it exists, and set it up: nobody else does."""
     parent, pkey = _parts(change)
     name = child_name(parent, pkey)
     try:
         if name in FileTree(host.root).names(NET_CLASS):
-            raise EffectFailed("netdev-exists", f"there is a netdev {name} already")
+            raise EffectFailed("netdev-exists", f"netdev {name} already exists")
         write(host, change.target, pkey)
     except EffectFailed as failed:
-        failed.untouched = True  # one that somebody has just made is theirs
+        failed.untouched = True  # a child that exists is somebody else's
         raise
     if not host.wait_for(lambda: present_child(host, change) is not None, CHILD_S):
         raise EffectFailed(
             "netdev-not-created", f"{name} did not appear within {CHILD_S:g} s"
         )
-    host.must(f"{name} cannot be set up", ("ip", "link", "set", name, "up"))
+    host.run_or_fail(f"{name} cannot be set up", ("ip", "link", "set", name, "up"))
 
 
 def undo_child(host: Host, change: Change) -> None:
@@ -163,7 +163,7 @@ def undo_child(host: Host, change: Change) -> None:
     name = present_child(host, change)
     if name is None:
         return
-    # The file knows a child by its P_Key with the bit of full members.
+    # delete_child needs the P_Key with the bit of full members.
     value = f"0x{int(pkey, 16) | FULL_MEMBER:04x}"
     target = f"{NET_CLASS}/{parent}/delete_child"
     try:
@@ -175,15 +175,13 @@ def undo_child(host: Host, change: Change) -> None:
     if not host.wait_for(lambda: present_child(host, change) is None, CHILD_S):
         raise EffectFailed(
             "netdev-not-removed",
-            f"{name} is still there {CHILD_S:g} s after its removal",
+            f"{name} still exists {CHILD_S:g} s after its removal",
             f"ip link delete {name}",
         )
 
 
 def present_child(host: Host, change: Change) -> Optional[str]:
-    """Return the child's netdev, whatever it is called now; None where it is not
-    there.
-    """
+    """Return the child's netdev, whatever its name; None if it does not exist."""
     parent, pkey = _parts(change)
     tree = FileTree(host.root)
     for name in tree.names(NET_CLASS):
@@ -198,6 +196,6 @@ def _parts(change: Change) -> tuple[str, str]:
     file = netdev_file(change)
     if file is None or not change.after:
         raise EffectFailed(
-            "change-not-allowed", f"{change.target} makes no P_Key child"
+            "change-not-allowed", f"{change.target} does not make a P_Key child"
         )
     return file[0], change.after

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Change our files, kernel modules and systemd units.
+"""Write our configuration files, load kernel modules, enable and disable our units.
 
-Our own configuration files: written whole, and only over a file of ours.
-
-Loading a kernel module. Nothing unloads one again: others may use it by then, and a
-module that nobody uses changes nothing.
-
-Enabling and starting a systemd unit of ours, and the reverse.
+A file is written atomically, and only if there is none or it is ours. A module is never
+unloaded: others may use it by then, and an unused module does no harm.
 """
 
 from __future__ import annotations
@@ -28,11 +24,11 @@ from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
 
 _MODE = 0o644
-_FIX = "move the file away, or take what it says out of the policy"
+_FIX = "move the file away, or remove from the policy what it sets"
 
 
 def read_file_text(host: Host, change: Change) -> Reading:
-    """Return the file's text; None where there is none."""
+    """Return the file's text; None if there is no file."""
     path = host.path(change.target)
     try:
         if path.is_symlink():
@@ -45,19 +41,20 @@ def read_file_text(host: Host, change: Change) -> Reading:
 
 
 def do_file(host: Host, change: Change) -> None:
-    """Write the file, or remove it where ``after`` is None. Raises EffectFailed: where
-    the file that is there is not ours, or the disk is full; it is untouched then.
+    """Write the file, or remove it if ``after`` is None. Raises EffectFailed if the
+    present file is not ours, or the disk is full; the file is unchanged then.
     """
     _put(host, change.target, change.after)
 
 
 def undo_file(host: Host, change: Change, before: Optional[str]) -> None:
-    """Write the earlier text again, or remove the file where there was none."""
+    """Write the earlier text again, or remove the file if there was none."""
     present = read_file_text(host, change)
     if present.problem or present.value != before:
         _put(host, change.target, before)
     else:
-        remove_unfinished(host.path(change.target).parent)  # killed before the rename
+        # A write may have been killed before the rename.
+        remove_unfinished(host.path(change.target).parent)
 
 
 def _put(host: Host, target: str, text: Optional[str]) -> None:
@@ -87,7 +84,7 @@ LOADED = "loaded"
 
 
 def read_module(host: Host, change: Change) -> Reading:
-    """Return ``loaded``, or None. /sys/module has built-in modules, too."""
+    """Return ``loaded``, or None. /sys/module has built-in modules too."""
     tree = FileTree(host.root)
     name = module_name(change.target)
     listed = (tree.text("/proc/modules") or "").split("\n")
@@ -99,7 +96,7 @@ def do_module(host: Host, change: Change) -> None:
     """Load the module. Raises EffectFailed."""
     name = change.target
     fix = f"see journalctl -k, and: modprobe --verbose {name}"
-    host.must(f"{name} cannot be loaded", ("modprobe", name), fix)
+    host.run_or_fail(f"module {name} cannot be loaded", ("modprobe", name), fix)
 
 
 ENABLED = "enabled"
@@ -107,14 +104,14 @@ _VERBS = {True: "enable", False: "disable"}
 
 
 def read_unit(host: Host, change: Change) -> Reading:
-    """Return systemd's UnitFileState; None where there is no such unit."""
+    """Return systemd's UnitFileState; None if there is no such unit."""
     if not host.path(SYSTEMD_BOOTED).is_dir():
-        return Reading(problem="systemd does not run here")
-    words = ("systemctl", "show", "-p", "UnitFileState", "--value", change.target)
+        return Reading(problem="systemd is not running here")
+    command = ("systemctl", "show", "-p", "UnitFileState", "--value", change.target)
     try:
-        return Reading(host.tool(*words).strip() or None)
+        return Reading(host.tool(*command).strip() or None)
     except CommandFailed as e:
-        return Reading(problem=f"{' '.join(words)} failed: {e}")
+        return Reading(problem=f"{' '.join(command)} failed: {e}")
 
 
 def do_unit(host: Host, change: Change) -> None:
@@ -123,7 +120,7 @@ def do_unit(host: Host, change: Change) -> None:
 
 
 def undo_unit(host: Host, change: Change, before: Optional[str]) -> None:
-    """Give the unit its earlier state; one that is gone needs nothing."""
+    """Restore the unit's earlier state; do nothing if it no longer exists."""
     present = read_unit(host, change)
     if not present.problem and present.value in (None, before):
         return
@@ -131,7 +128,7 @@ def undo_unit(host: Host, change: Change, before: Optional[str]) -> None:
 
 
 def is_gone(host: Host, change: Change) -> bool:
-    """Whether there is no such unit (any more)."""
+    """Whether there is no such unit."""
     return read_unit(host, change) == Reading()
 
 
@@ -139,8 +136,9 @@ def _set(host: Host, unit: str, enabled: bool) -> None:
     if not host.path(SYSTEMD_BOOTED).is_dir():
         raise EffectFailed(
             "systemd-not-running",
-            f"{unit} cannot be changed: systemd does not run here",
+            f"{unit} cannot be changed: systemd is not running here",
         )
     verb = _VERBS[enabled]
     fix = f"see systemctl status {unit}"
-    host.must(f"{unit} cannot be {verb}d", ("systemctl", verb, "--now", unit), fix)
+    command = ("systemctl", verb, "--now", unit)
+    host.run_or_fail(f"{unit} cannot be {verb}d", command, fix)

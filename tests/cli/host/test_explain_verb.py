@@ -19,14 +19,14 @@ why
   A second paragraph.
 
 fix
-  Mend it.
+  Fix it.
 
 sources
   - ip(8)
   - Linux include/rdma/ib_verbs.h
 """
 LONG = " ".join(
-    ["This sentence goes on and on, so that a terminal has to fold it."] * 3
+    ["This sentence is so long that a terminal has to break its lines."] * 3
 )
 
 
@@ -53,7 +53,7 @@ def test_document(sampled):
         "title": "TSO",
         "what": "Looks at TSO.",
         "why": f"It matters. {LONG}\n\nA second paragraph.",
-        "fix": "Mend it.",
+        "fix": "Fix it.",
         "sources": ["ip(8)", "Linux include/rdma/ib_verbs.h"],
     }
 

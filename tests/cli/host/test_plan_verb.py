@@ -187,7 +187,7 @@ def test_what_is_no_plan_is_not_overwritten(sampled):
     on_host = sampled(*sample_rules.ALL)
     file = on_host.root / "notes.txt"
     file.write_text("mine")
-    on_host("plan", "--out", str(file)).refused(1, str(file), "is no plan file", "fix:")
+    on_host("plan", "--out", str(file)).refused(1, str(file), "not overwritten", "fix:")
     assert file.read_text() == "mine"
 
 

@@ -149,7 +149,7 @@ def test_a_profile_with_the_engines_network_in_it_is_not_deleted(with_profiles):
     (networks / "storage").write_text('{"nic": "ib0", "bridged": false, "mtu": 1500}')
     for words in ((), ("IPOIB-PROFILE-01/ib0",)):
         with_profiles("revert", *words).refused(
-            4, "there are users", "for engine: network storage on ib0", "detach"
+            4, "are in use", "for engine: network storage on ib0", "detach"
         )
     assert with_profiles.fake.profile("ib0")
     assert with_profiles("revert", "IPOIB-PROFILE-01/ib1").code == 0
@@ -162,7 +162,7 @@ def test_a_profile_stays_held_while_network_manager_does_not_run(with_profiles):
     with_profiles.fake.network_manager(running=False)
     result = with_profiles("revert")
     assert result.code == 1
-    assert "NetworkManager does not run" in result.out
+    assert "NetworkManager is not running" in result.out
     assert "2 could not be set back, and are still held" in result.out
     with_profiles.fake.network_manager()
     assert with_profiles("revert").code == 0
@@ -207,7 +207,7 @@ def test_status_with_a_damaged_journal(applied):
     assert "The changes that are held are not known.\nfix: " in result.out
     document = applied("status", "-o", "json").document
     assert document["changes"] is None
-    assert "is no JSON" in document["problems"][0]
+    assert "is not JSON" in document["problems"][0]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

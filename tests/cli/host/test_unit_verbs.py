@@ -45,7 +45,7 @@ def test_boot_settings_that_cannot_be_used(booted):
     under(booted.root, BOOT_JSON).write_text("{")
     result = booted("unit", "netdev", "ib0")
     assert (result.code, result.out) == (1, "")
-    assert "ovirt-rdma-host apply writes it anew" in result.err
+    assert "; ovirt-rdma-host apply " in result.err
 
 
 @pytest.mark.parametrize("words", [["apply"], ["unit", "recover"]])

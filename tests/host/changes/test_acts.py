@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Steps as acts: what is one thing, what something else keeps over a boot, what it was
-before, and how an operator sets it back.
+"""Tests how steps become atomic changes: their parts, the value before, whether a value
+survives a boot, and the command that restores it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from support.host.ipoib_plans import HARDWARE
 from support.host.memory_host import FakeHost
 
 from ovirt_rdma.host.changes.kinds.model import Act
-from ovirt_rdma.host.changes.kinds.properties import by_hand, shown_act
+from ovirt_rdma.host.changes.kinds.properties import manual_fix, shown_act
 from ovirt_rdma.host.changes.run import acts_of, with_earlier_values
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
@@ -158,11 +158,11 @@ MAKER = tuple(
 )
 def test_how_to_set_it_back_by_hand(change, value, words, command):
     act = Act("step", LIVE, "reason", (change,))
-    assert by_hand(act, value) == command
+    assert manual_fix(act, value) == command
     assert shown_act(act) == words
 
 
 def test_how_to_delete_a_profile_by_hand():
     act = replace(Act("IPOIB-PROFILE-01/ib0", LIVE, "", MAKER), uuid="u-1")
-    assert by_hand(act, None) == "nmcli connection delete u-1"
+    assert manual_fix(act, None) == "nmcli connection delete u-1"
     assert shown_act(act) == "the profile of ib0"

@@ -64,7 +64,7 @@ CONF = "/etc/modprobe.d/ovirt-rdma.conf"
                 "+4092",
             ],
         ),
-        # Written all the same, so it is shown: as a line that stays.
+        # It is written although it is the same, so it is shown as an unchanged line.
         (
             [Change(SYSFS, "/sys/class/net/ib0/mtu", "1500", "1500")],
             [

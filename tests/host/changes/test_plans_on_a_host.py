@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whole plans, from the policy's text, through the real effects, on a fake host: done,
-kept over a boot, and taken back.
+"""Tests with whole plans, from the policy's text to the changes on a fake host: they
+are applied, kept over a boot, and reverted.
 """
 
 import os
@@ -36,8 +36,8 @@ POLICIES = {
     "modules": "      tso: off\n  modules: [ib_iser]\n"
     '  module_options:\n    mlx4_core: {port_type_array: "1,1"}\n',
 }
-# Who keeps settings: nobody (no NetworkManager, or it leaves the netdevs alone), new
-# profiles, or an admin's own.
+# Where settings are kept: nowhere (no NetworkManager, or it does not manage the
+# netdevs), in new profiles, or in an admin's own.
 CASES = [
     *[(policy, "none") for policy in POLICIES],
     *[(policy, "managed") for policy in ("connected", "children")],
@@ -75,7 +75,7 @@ def without_addresses(host, name):
 
 
 def state(host):
-    """All that a run may change: netdevs, profiles, files of ours."""
+    """Return all that a run may change: netdevs, profiles, files of ours."""
     files = [p for p in (host.path / "etc").rglob("*") if p.is_file()]
     return (
         {name: host.state(name) for name in host.netdevs() if "ib" in name},
@@ -89,7 +89,7 @@ def state(host):
 
 
 class Run:
-    """``ovirt-rdma-host apply`` and ``revert``, as the command does them."""
+    """Runs ``ovirt-rdma-host apply`` and ``revert`` as the command does."""
 
     def __init__(self, host, tmp_path, policy):
         self.host = host
@@ -167,7 +167,7 @@ def test_done_kept_over_a_boot_and_taken_back(tmp_path, policy, manager, monkeyp
 
 
 def as_an_earlier_version_did(run):
-    """TSO was kept in the profile, by a live step, and nothing of it in boot.json."""
+    """A live step put TSO into the profile, and nothing into boot.json."""
     facts, steps = run.facts(), []
     for step in run.planned():
         uuid = next(
@@ -183,7 +183,7 @@ def as_an_earlier_version_did(run):
 
 @pytest.mark.parametrize("booted", [False, True])
 def test_what_an_earlier_version_kept_in_profiles(tmp_path, booted, monkeypatch):
-    """Nothing is planned again, and what is taken back needs no activation later."""
+    """Nothing is planned again, and after the revert no activation is needed."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     host = a_host(tmp_path / "host", "profiles")
     run = Run(host, tmp_path, "      tso: off\n")

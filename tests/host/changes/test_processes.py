@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Real processes on a tree of real files: killed by SIGKILL, and two at once."""
+"""Tests with real processes on real files: killed by SIGKILL, and two at once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ STEPS = (
 
 
 class Points:
-    """Counts the points of a process, and does something at one."""
+    """Counts the points of a process, and calls a function at one."""
 
     def __init__(self, last, then):
         self.passed, self.last, self.then = 0, last, then
@@ -244,7 +244,7 @@ def test_ctrl_c_on_the_terminal_does_not_reach_the_tool_under_way(tmp_path):
         assert process.stdout.read() == "whole SIGINT\n"
 
 
-# A run that hangs, and has to be taken back
+# A run that hangs, and must be rolled back
 
 
 def _stop_self():
@@ -252,7 +252,7 @@ def _stop_self():
 
 
 def _taken_back(root, patience):
-    """Do what the timer does; return what was said."""
+    """Do what the timer does; return the sentences."""
     said = []
     with ExitStack() as stack:
         assert lock_at_last(
@@ -271,7 +271,7 @@ def _taken_back(root, patience):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_run_that_is_stopped_is_taken_back_all_the_same(root, deaf):
-    """At any of its points: by itself once it goes on, or for it where it does not."""
+    """At any of its points: by itself if it continues, else by the next run."""
     before = _tree(root)
 
     def work(last):
@@ -290,7 +290,7 @@ def test_a_run_that_is_stopped_is_taken_back_all_the_same(root, deaf):
         child = _child(lambda n=last: work(n))
         _, status = os.waitpid(child, os.WUNTRACED)
         if os.WIFSTOPPED(status):
-            # A run that hears gets all the time that it needs, one that does not none.
+            # A run that reacts to signals gets the time that it needs, others none.
             patience = Patience(0.0, 0.0, 60.0) if deaf else Patience(0.0, 60.0, 60.0)
             said = _taken_back(root, patience)
             assert len(said) == 1 + deaf
@@ -326,7 +326,7 @@ def test_who_waits_in_the_kernel_is_left_to_the_next_try(root, monkeypatch):
 
 
 def test_who_holds_the_lock_no_more_is_let_be(root):
-    """Another process may have its id by the time that a signal is sent."""
+    """Another process may have its id when the signal is sent."""
     child = _child(signal.pause)
     try:
         with one_run(root, by="apply"):
@@ -340,7 +340,7 @@ def test_who_holds_the_lock_no_more_is_let_be(root):
 
 
 def test_what_may_be_taken_back():
-    """A run that waits for its end or its word, and no other."""
+    """Only a run that has not ended or awaits confirmation."""
     begun = Begin(1, "apply", "t", "boot", confirm_by=9)
     act = Doing(1, 0, Act("s", "live", "", (Change("sysfs", "/x", "a", "b"),)))
     end, back = End(1, "done", "t"), Undone(1, 0, 2)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Random hosts, random policies one after the other, random kills and other people's
-changes: a revert brings back what was there, and leaves what others did.
+"""Tests with random hosts, policies, kills and changes by others: a revert restores the
+earlier values, and leaves those of others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _steps(host, policy):
 
 
 def _anew(steps):
-    """A new port MTU makes netdevs anew: what they get is not in the plan."""
+    """A new port MTU recreates the netdevs: the plan does not have their values."""
     return any(adapter_of(c) for step in steps for c in step.changes)
 
 
@@ -116,7 +116,7 @@ def _recovered(host, journal, data):
     assert journal.data == known
 
 
-# What somebody may set meanwhile. All of it has no effect on what else we set.
+# Values that somebody may set meanwhile. They do not affect other values of ours.
 FOREIGN = {
     "infiniband.mtu": ["1280", "1400"],
     "ethtool.feature-tso": ["on", "off"],
@@ -142,7 +142,7 @@ def test_what_others_changed_is_left_and_all_else_comes_back(made, one, two, dat
     result = _reverted(host, journal)
     assert result.outcome == "done"
     after = _flat(host)
-    # What was in a profile or netdev of ours went with it.
+    # Values in a profile or netdev of ours were removed with it.
     expected = {place: values.get(place, value) for place, value in before.items()}
     expected.update({p: v for p, v in values.items() if p in after})
     assert after == expected
@@ -188,7 +188,7 @@ def _changed_by_others(host, journal, data, lasting):
 
 
 def _flat(host):
-    """Every setting of the host by netdev or profile and its name."""
+    """Return all settings of the host, by netdev or profile and name."""
     netdevs, profiles, *_ = host.settings()
     found = {}
     for name, (mtu, mode, offloads) in netdevs.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Setting again what nothing else keeps, when a netdev appears."""
+"""Tests that boot settings are set again when a netdev appears."""
 
 import threading
 
@@ -40,7 +40,7 @@ def host(tmp_path):
 
 
 def without_address(host, *addresses):
-    """Nothing uses ib0 then; with addresses, something may."""
+    """Make sure that nothing uses ib0; with addresses, something may."""
     address = host.text("ib0", "address")
     host.netdev(
         "ib0", type=32, mtu=2044, address=address, kind="ipoib", addresses=addresses
@@ -58,7 +58,7 @@ def sysfs(file, after, name="ib0", clamped=False):
 
 
 def hold(host, *changes):
-    """What a run leaves: it was done, is held, and nothing else keeps it."""
+    """Record a change as a run does: applied, and a boot setting."""
     facts = host.reader().facts()
     acts = [
         Act("S/x", "live", "", (c,), (None,), None, place_of(c, facts), False)
@@ -166,7 +166,7 @@ def test_one_setting_that_fails_does_not_keep_back_the_others(host, said):
 
 def test_a_value_that_does_not_stick_is_said(host, said):
     hold(host, sysfs("mode", "connected"))
-    host.stuck.add("/sys/class/net/ib0/mode")
+    host.ignored.add("/sys/class/net/ib0/mode")
     assert again(host, "ib0", said) == 1
     assert said == ["ib0: mode is datagram, and should be connected"]
 
@@ -203,7 +203,7 @@ def test_it_says_so_on_stderr(host, capsys):
 
 
 def test_what_an_interrupted_revert_has_taken_back_is_not_set_again(host, said):
-    """The file is brought in line when a run has ended, and a power cut came before."""
+    """The file is updated at the end of a run, and a power cut came before that."""
     acts = hold(host, sysfs("mode", "connected"), sysfs("mtu", "32000"))
     journal = Journal(host.path)
     journal.append(Begin(1, "apply", "2026-11-21T12:00:00Z", "boot"))
@@ -232,7 +232,7 @@ def test_it_waits_for_a_run_that_is_at_work(host, said):
         thread.join(0.1)
         assert thread.is_alive()
         assert host.written == []
-        hold(host, sysfs("mtu", "2040"))  # what counts is what that run leaves
+        hold(host, sysfs("mtu", "2040"))  # the value that this run leaves counts
     thread.join(120)
     assert host.state("ib0")[1] == "2040"
 
@@ -279,13 +279,13 @@ def test_an_adapter_is_left_where_another_netdev_of_it_is_in_use(mlx4, said):
 
 def test_an_adapters_port_that_never_takes_the_value_is_tried_once(mlx4, said):
     hold(mlx4, Change(SYSFS, PORT_MTU, None, "2048"))
-    mlx4.stuck.add(PORT_MTU)
+    mlx4.ignored.add(PORT_MTU)
     assert [again(mlx4, "ib0", said) for _ in range(3)] == [1, 1, 1]
     assert len(mlx4.written) == 1
     assert said[1] == (
-        "ib0: mlx4_port1_mtu stays 4096: it did not stick when it was written"
+        "ib0: mlx4_port1_mtu stays 4096: an earlier write was not accepted"
     )
-    mlx4.stuck.clear()
+    mlx4.ignored.clear()
     mlx4.reboot()  # /run is empty again
     assert again(mlx4, "ib0", said) == 0
 

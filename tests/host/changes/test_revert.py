@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Revert: what goes back, what is left and said, what is refused."""
+"""Tests of revert: which values it restores, which it leaves, and what it refuses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from support.host.effects_host import MemoryJournal, Told, applied
 from support.host.ipoib_host import OTHERS, host, netdev, network, policy, port, profile
 from support.host.memory_host import FakeHost, Killed, Points
+from support.problems import problem
 
 from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.kinds.model import Refused
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.decision.registry import decide
@@ -59,7 +59,7 @@ def value(there, change):
 def test_nothing_held_is_nothing_to_do(there, journal):
     result = _revert(there, journal)
     assert (result.run, result.outcome) == (None, "done")
-    assert result.sentence == "nothing is held: there is nothing to revert"
+    assert result.sentence == "there are no changes to revert"
     assert journal.data == b""
 
 
@@ -99,28 +99,24 @@ def test_a_step_that_another_rests_on_is_refused(there, journal):
     applied(there, journal, [step(mtu("1500"))])
     applied(there, journal, [MODE_STEP])
     data = journal.data
-    with pytest.raises(Refused) as caught:
+    with problem("step-needed-by-others", "IPOIB-MTU-01/ib0", "IPOIB-MODE-01/ib0"):
         _revert(there, journal, only="IPOIB-MTU-01/ib0")
-    assert str(caught.value) == (
-        "IPOIB-MTU-01/ib0 cannot be taken back alone: IPOIB-MODE-01/ib0 rests on it"
-    )
     assert journal.data == data
-    # That one may be, and leaves what the first run had set.
+    # That step can be reverted alone; the value of the first run stays.
     _revert(there, journal, only="IPOIB-MODE-01/ib0")
     assert value(there, mtu("")) == "1500"
 
 
 def test_an_unknown_step_is_refused_with_those_that_are_held(there, journal):
-    with pytest.raises(Refused, match="nothing is held of X/ib0") as caught:
+    with problem("step-not-applied", "X/ib0"):
         _revert(there, journal, only="X/ib0")
-    assert caught.value.fix == "nothing is held"
     applied(there, journal, [step(mtu("1500"))])
-    with pytest.raises(Refused) as caught:
+    with problem("step-not-applied", "X/ib0") as caught:
         _revert(there, journal, only="X/ib0")
-    assert caught.value.fix == "held are IPOIB-MTU-01/ib0"
+    assert caught.value.fix.endswith(": IPOIB-MTU-01/ib0")
 
 
-# What others did since.
+# Changes by others since.
 
 
 def test_what_others_changed_since_is_left_and_said(there, journal):
@@ -134,16 +130,15 @@ def test_what_others_changed_since_is_left_and_said(there, journal):
         "mtu of ib0",
         False,
     )
-    assert left.why == (
-        "mtu of ib0 was changed since by someone else (now 1280, ours 1500)"
-    )
-    assert result.sentence == "all but mtu of ib0 is as before, which others changed"
+    assert left.why.id == "value-changed-by-others"
+    assert "(now 1280, ours 1500)" in left.why
+    assert "except mtu of ib0" in result.sentence
     assert value(there, mtu("")) == "1280"
     assert journal.ledger().held == ()
 
 
 def test_what_others_changed_stays_while_the_rest_of_its_step_goes_back(journal):
-    """The way back to connected mode sets an MTU by itself."""
+    """Restoring connected mode sets an MTU by itself."""
     there = FakeHost(host(netdev("ib0", 9000, "connected")))
     to_datagram = Change("sysfs", MODE, None, "datagram")
     applied(there, journal, [step(mtu("2044", clamped=True), to_datagram)])
@@ -155,7 +150,7 @@ def test_what_others_changed_stays_while_the_rest_of_its_step_goes_back(journal)
 
 @pytest.mark.parametrize("foreign", [None, "1280"])
 def test_killed_in_the_middle_of_a_step_it_goes_on_to_the_same_values(foreign):
-    """Back in connected mode, the kernel has set an MTU that is nobody's."""
+    """When connected mode is restored, the kernel sets an MTU that nobody wanted."""
     to_datagram = Change("sysfs", MODE, None, "datagram")
     points, killed = 0, True
     while killed:
@@ -204,9 +199,8 @@ def test_what_others_set_between_two_runs_is_what_comes_back(there, journal):
     result = _revert(there, journal)
     assert value(there, mtu("")) == "1280"
     (left,) = result.left
-    assert left.why == (
-        "mtu of ib0 was 1280 before run 2, which is kept: someone else had set it"
-    )
+    assert left.why.id == "value-changed-by-others"
+    assert "mtu of ib0 was 1280 before run 2" in left.why
 
 
 def test_a_value_that_is_back_already_is_nobodys_change(there, journal):
@@ -216,7 +210,7 @@ def test_a_value_that_is_back_already_is_nobodys_change(there, journal):
     effects = there.effects
     assert _revert(there, journal).left == ()
     assert (value(there, mtu("")), journal.ledger().held) == ("2044", ())
-    assert there.effects == effects + 2  # the way back is the whole way
+    assert there.effects == effects + 2  # each change was undone, in its turn
 
 
 def _thrice(there, journal, between=None):
@@ -233,18 +227,16 @@ def test_a_value_that_an_earlier_run_had_set_may_be_somebodys_change(
     _thrice(there, journal)
     there.put(mtu(""), now)
     (left,) = _revert(there, journal).left
-    assert left.why == (
-        f"mtu of ib0 was changed since by someone else (now {now}, ours 1300)"
-    )
+    assert left.why.id == "value-changed-by-others"
+    assert f"(now {now}, ours 1300)" in left.why
     assert (value(there, mtu("")), journal.ledger().held) == (now, ())
 
 
 def test_so_it_may_between_two_runs(there, journal):
     _thrice(there, journal, between="1500")
     (left,) = _revert(there, journal).left
-    assert left.why == (
-        "mtu of ib0 was 1500 before run 3, which is kept: someone else had set it"
-    )
+    assert left.why.id == "value-changed-by-others"
+    assert "mtu of ib0 was 1500 before run 3" in left.why
     assert value(there, mtu("")) == "1500"
 
 
@@ -327,7 +319,7 @@ def test_a_file_that_was_edited_is_left(there, journal):
     applied(there, journal, [step(Change("file", CONF, None, "ours\n"))])
     there.files[CONF] = "theirs\n"
     (left,) = _revert(there, journal).left
-    assert left.why == f"{CONF} was changed since by someone else"
+    assert (left.why.id, CONF in left.why) == ("value-changed-by-others", True)
     assert there.files[CONF] == "theirs\n"
 
 
@@ -348,7 +340,7 @@ def test_a_module_stays_loaded_and_a_unit_is_disabled(there, journal):
     assert one.why == "a module stays loaded"
 
 
-# What we made.
+# Profiles and children that we made.
 
 CHILDREN = policy(transport_mode="connected", mtu=9000, pkey_children=("0x8001",))
 
@@ -403,11 +395,11 @@ def test_a_netdev_that_is_gone_is_nothing_to_undo(there, journal):
     there.facts = replace(there.facts, netdevs=())
     assert _revert(there, journal).outcome == "done"
     (one,) = journal.ledger().runs[0].acts
-    assert one.why == "mtu of ib0 is not there any more"
+    assert one.why == "mtu of ib0 no longer exists"
 
 
 def test_a_profile_of_ours_goes_and_an_existing_child_stays(journal):
-    """NetworkManager takes a child down only where it made it."""
+    """NetworkManager removes a child only if it has made it."""
     wanted = policy(transport_mode="datagram", mtu=1500)
     ports = (port(pkeys=("0xffff", "0x8001")),)
     facts = host(netdev("ib0", 2044), ports=ports, profiles=())
@@ -506,15 +498,14 @@ def _used(there):
 def test_a_link_in_use_is_not_taken_down(there, journal):
     applied(there, journal, [step(mtu("1500")), MODE_STEP])
     data = journal.data
-    with pytest.raises(Refused) as caught:
+    with problem("netdevs-in-use", "--allow-link-down") as caught:
         _revert(_used(there), journal)
-    assert str(caught.value) == (
-        "nothing was changed: there are users\n"
-        "IPOIB-MODE-01/ib0 takes the link down for nfs: 10.0.0.1:/export at /mnt"
-    )
-    assert "--allow-link-down" in caught.value.fix
+    (reason,) = caught.value.reasons
+    assert reason.id == "link-in-use"
+    assert reason.startswith("IPOIB-MODE-01/ib0 ")
+    assert reason.endswith(" nfs: 10.0.0.1:/export at /mnt")
     assert journal.data == data
-    # The rest may go; and all of it where that is allowed, or nothing would go down.
+    # If it is allowed, all steps are reverted.
     assert _revert(there, journal, allow_link_down=True).outcome == "done"
 
 
@@ -532,11 +523,11 @@ def test_a_link_that_is_as_before_already_is_not_taken_down(there, journal):
 
 @pytest.mark.parametrize("profiles", [(), None])
 def test_a_child_in_use_is_not_removed(profiles, journal):
-    """Making it was a live step; removing it is none."""
+    """Making it was a live step; removing it is not."""
     there, _ = _with_child(profiles, journal)
     use = NetdevUse("ib0.8001", "nfs", "server:/export")
     there.facts = replace(there.facts, netdev_uses=(use,))
-    with pytest.raises(Refused, match=r"IPOIB-PKEY-01/ib0.8001 takes the link down"):
+    with problem("netdevs-in-use", "IPOIB-PKEY-01/ib0.8001 "):
         _revert(there, journal, only="IPOIB-PKEY-01/ib0.8001")
 
 
@@ -567,12 +558,10 @@ def test_a_profile_that_the_engine_or_an_admin_has_put_to_use_is_not_deleted(
         assert _revert(there, journal).outcome == "done"
         return
     data = journal.data
-    with pytest.raises(Refused) as caught:
+    with problem("netdevs-in-use") as caught:
         _revert(there, journal)
-    assert str(caught.value) == (
-        "nothing was changed: there are users\n"
-        f"IPOIB-PROFILE-01/ib0 takes the link down for {who}"
-    )
+    (reason,) = caught.value.reasons
+    assert reason.startswith("IPOIB-PROFILE-01/ib0 ") and reason.endswith(f" {who}")
     assert journal.data == data
     assert _revert(there, journal, allow_link_down=True).outcome == "done"
 
@@ -604,9 +593,9 @@ def test_what_was_interrupted_is_left_where_somebody_uses_the_link_by_now(
             _revert(there, journal)
     there.on_do = there.on_undo = lambda act: None
     data, facts = journal.data, _used(there).facts
-    with pytest.raises(Refused, match="takes the link down for nfs: ") as caught:
+    run = journal.ledger().interrupted.number
+    with problem("netdevs-in-use", f"run {run} was interrupted", " for nfs: "):
         recover(there, journal, 0, Told(), lambda: facts)
-    assert "was interrupted, and is not" in str(caught.value)
     assert journal.data == data
     assert value(there, TO_CONNECTED) == "connected"
     unused = replace(facts, netdev_uses=())
@@ -624,13 +613,13 @@ def test_a_new_port_mtu_takes_all_links_of_the_adapter_down(journal):
     )
     one = step(change, rule="IPOIB-MTU-03", subject="mlx4_0/1", effect=LINK_DOWN)
     assert applied(there, journal, [one]).outcome == "done"
-    with pytest.raises(Refused, match="IPOIB-MTU-03/mlx4_0/1 takes the link down"):
+    with problem("netdevs-in-use", "IPOIB-MTU-03/mlx4_0/1 "):
         _revert(_used(there), journal)
 
 
 @pytest.mark.parametrize("was", [1400, 4092])
 def test_an_mtu_comes_back_before_the_port_mtu_that_allows_more(was, journal):
-    """A netdev that is made anew has at most what its port allows by then."""
+    """The MTU of a netdev that is recreated is at most what its port allows then."""
     from support.host.ipoib_plans import HARDWARE
 
     there = FakeHost(host(netdev("ib0", was), profiles=None, **HARDWARE["port-mtu"]))
@@ -638,7 +627,7 @@ def test_an_mtu_comes_back_before_the_port_mtu_that_allows_more(was, journal):
     assert there.facts.netdevs[0].mtu == 1500
     result = _revert(there, journal)
     assert (result.outcome, result.left) == ("done", ())
-    assert there.facts.netdevs[0].mtu == 4092  # made anew once more
+    assert there.facts.netdevs[0].mtu == 4092  # recreated once more
     assert journal.ledger().held == ()
 
 

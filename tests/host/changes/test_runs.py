@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A run goes through and is proved, or all is taken back; what cannot be is named."""
+"""Tests that a run is completed and verified, or rolled back; or says what is not."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 from support.host.effects_host import MemoryJournal, Told, applied
 from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
 from support.host.memory_host import FakeHost, Killed, Points
+from support.problems import problem
 
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import JournalProblem
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
-from ovirt_rdma.host.changes.kinds.model import Begin, Confirmed, Refused
+from ovirt_rdma.host.changes.kinds.model import Begin, Confirmed
 from ovirt_rdma.host.changes.recover import recover, roll_back_unconfirmed
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.decision.registry import decide
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.hypervisor
 CONNECTED = policy(transport_mode="connected", mtu="auto", tso="auto")
 MODE, MTU = "/sys/class/net/ib0/mode", "/sys/class/net/ib0/mtu"
 FILE = "/etc/modprobe.d/ovirt-rdma.conf"
+CHANGED = "value-changed-since-plan"
 
 
 def fake(**parts):
@@ -79,7 +81,7 @@ def test_a_value_that_does_not_stick_takes_all_back(forgotten):
     wanted = policy(transport_mode="connected", mtu=9000)
     result = applied(there, journal, steps_of(there, wanted))
     assert result.outcome == "rolled back"
-    assert f"did not stick: {forgotten[1]} of ib0 was set to" in result.sentence
+    assert f": {forgotten[1]} of ib0 was set to " in result.sentence
     assert result.sentence.endswith("; all is as before")
     assert (there.settings(), result.done) == (before, ())
     assert journal.ledger().held == ()
@@ -87,7 +89,7 @@ def test_a_value_that_does_not_stick_takes_all_back(forgotten):
 
 
 def test_a_value_that_cannot_be_read_back_takes_all_back():
-    """Also where nothing is what it should be: nothing is what was read."""
+    """Also if the property should have no value: none was read."""
     there, journal = fake(), MemoryJournal()
     there.files[FILE] = "text"
     read, answers = there.read, []
@@ -100,7 +102,8 @@ def test_a_value_that_cannot_be_read_back_takes_all_back():
     removal = step(Change("file", FILE, "text", None), rule="MODOPT-02")
     result = applied(there, journal, [removal])
     assert result.outcome == "rolled back"
-    assert "cannot be proved: the disk does not answer; all is" in result.sentence
+    assert result.sentence.startswith("MODOPT-02/ib0 ")
+    assert ": the disk does not answer; " in result.sentence
     assert there.files == {FILE: "text"}
 
 
@@ -137,15 +140,17 @@ def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it():
     ]
     result = applied(there, journal, steps)
     assert result.outcome == "partly rolled back"
-    assert "not set back: mode of ib0 (read-only)" in result.sentence
+    assert "mode of ib0 (read-only)" in result.sentence
     (left,) = result.left
     assert (left.step, left.what, left.failed) == (
         "IPOIB-MODE-01/ib0",
         "mode of ib0",
         True,
     )
+    assert (left.why.id, left.why) == ("some-id", "read-only")
+    assert left.document()["id"] == "some-id"
     assert left.fix == f"echo datagram > {MODE}"
-    # It is held, and a revert that works gives it back.
+    # It is still applied, and a revert that works restores the value.
     assert [held.act.step for held in journal.ledger().held] == ["IPOIB-MODE-01/ib0"]
     there.on_undo = lambda act: None
     assert revert(there, journal, there.facts, Told()).outcome == "done"
@@ -173,12 +178,13 @@ def _refuse(*targets):
 
 def test_a_rollback_that_does_not_stick_is_no_rollback():
     there, journal = fake(), MemoryJournal()
-    there.stuck.add(("sysfs", "mtu"))
+    there.forgets_undo.add(("sysfs", "mtu"))
     result = applied(
         there, journal, [step(mtu("1500"))], prove=lambda: ["IPOIB-MTU-01/ib0"]
     )
     assert result.outcome == "partly rolled back"
-    assert "mtu of ib0 did not go back to 2044: it is 1500" in result.sentence
+    assert [left.why.id for left in result.left] == ["value-not-restored"]
+    assert "mtu of ib0 was not restored to 2044: it is 1500" in result.sentence
 
 
 def test_a_step_that_is_still_planned_takes_all_back():
@@ -230,26 +236,28 @@ def test_a_fault_of_ours_takes_all_back_and_is_not_hidden():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "id", "words"),
     [
-        (mtu("1500", before="4092"), "mtu of ib0 has changed since the plan was made"),
-        (mtu("1500", before="4092"), "it was 4092, and is 2044; nothing was changed"),
-        (replace(mtu("1500"), target="/etc/passwd"), "/etc/passwd is not ours"),
-        (Change("file", FILE, "old", "new"), "it was another text, and is not there"),
+        (mtu("1500", before="4092"), CHANGED, ["mtu of ib0 ", "was 4092, and is 2044"]),
+        (
+            replace(mtu("1500"), target="/etc/passwd"),
+            "change-not-allowed",
+            ["/etc/passwd"],
+        ),
+        (Change("file", FILE, "old", "new"), CHANGED, ["was another text, and is not"]),
         (
             Change("profile", "uuid-ib0", None, "9000", "infiniband.mtu"),
-            "infiniband.mtu of the profile uuid-ib0 has changed since the plan was "
-            "made: it was not set, and is 2044",
+            CHANGED,
+            ["infiniband.mtu of the profile uuid-ib0 ", "was not set, and is 2044"],
         ),
     ],
 )
-def test_what_has_changed_since_the_plan_is_refused(change, words):
+def test_what_has_changed_since_the_plan_is_refused(change, id, words):
     there, journal = fake(profiles=[profile(mtu=2044)]), MemoryJournal()
     tso = Change("offload", "ib0", "on", "off", "tx-tcp-segmentation")
     first = step(tso, rule="IPOIB-TSO-02")
-    with pytest.raises(Refused) as caught:
+    with problem(id, *words) as caught:
         applied(there, journal, [first, step(change)])
-    assert words in str(caught.value)
     assert caught.value.exit_code == 4
     assert (there.effects, journal.data) == (0, b"")
 
@@ -257,7 +265,7 @@ def test_what_has_changed_since_the_plan_is_refused(change, words):
 def test_what_cannot_be_read_is_refused():
     there, journal = fake(), MemoryJournal()
     there.read = lambda *words: Reading(None, "nmcli does not answer")
-    with pytest.raises(Refused, match="nmcli does not answer; nothing was changed"):
+    with problem("value-unreadable", "nmcli does not answer"):
         applied(there, journal, [step(mtu("1500"))])
     assert journal.data == b""
 
@@ -287,7 +295,7 @@ def test_asked_to_end_a_run_finishes_the_act_in_hand_and_takes_all_back(number):
     result = applied(there, journal, steps_of(there, CONNECTED))
     assert result.outcome == "rolled back"
     assert result.sentence == f"{number.name} asked the run to end; all is as before"
-    # The mode was set, the MTU not any more; both were set back: modes set MTUs.
+    # Only the mode was set, but both are restored: a mode sets an MTU.
     assert there.effects == 3
     assert there.settings() == before
     assert signal.getsignal(number) is earlier
@@ -307,8 +315,8 @@ def test_asked_to_end_while_it_is_proved_takes_all_back():
 
 @contextmanager
 def heard(number):
-    """Give a list of the signals that came through. The default would end pytest, and
-    Python itself ignores SIGPIPE.
+    """Return a list of the signals that were received. The default would end pytest,
+    and Python itself ignores SIGPIPE.
     """
     came = []
     earlier = signal.signal(number, lambda *_: came.append(number))
@@ -379,9 +387,9 @@ def _awaiting(confirm_by=1_800_000_000):
 def test_a_run_that_awaits_confirmation_keeps_others_from_beginning():
     there, journal, before = _awaiting()
     data = journal.data
-    with pytest.raises(Refused, match="run 1 awaits confirmation"):
+    with problem("run-awaits-confirmation", "run 1 "):
         applied(there, journal, [step(mtu("1280"))])
-    with pytest.raises(Refused, match="run 1 awaits confirmation"):
+    with problem("run-awaits-confirmation", "run 1 "):
         revert(there, journal, there.facts, Told(), only="IPOIB-MTU-01/ib0")
     assert recover(there, journal, there.now(), Told()) is None
     assert journal.data == data
@@ -410,7 +418,7 @@ def test_the_timer_takes_it_back_and_only_that_run():
 
 
 def test_taken_back_by_half_when_killed_the_rest_follows_in_any_case():
-    """Also where the time to confirm it is not over: half of it is nobody's wish."""
+    """Also before the deadline of the confirmation: nobody wants half of the run."""
     tso = Change("offload", "ib0", None, "off", "tx-tcp-segmentation")
     steps = [step(mtu("1500")), step(tso, rule="IPOIB-TSO-02")]
     points, killed = 0, True
@@ -448,7 +456,7 @@ def test_a_boot_takes_it_back():
     there.boot = "boot-2"
     result = recover(there, journal, there.now(), Told())
     assert "was not confirmed before the host was booted" in result.sentence
-    # Nothing had changed the kernel's value here, so it was ours still.
+    # Nothing had changed the kernel's value here, so it was still ours.
     assert there.settings() == before
 
 
@@ -459,10 +467,10 @@ def test_an_open_run_that_cannot_be_noted_keeps_others_from_beginning():
         lambda: applied(there, journal, [step(mtu("1500"))]),
         lambda: revert(there, journal, there.facts, Told()),
     ):
-        with pytest.raises(Refused, match="run 1 has not ended"):
+        with problem("run-interrupted", "run 1 "):
             work()
     journal.full_at = 2
-    assert "not noted: No space" in recover(there, journal, 0, Told()).sentence
+    assert "No space" in recover(there, journal, 0, Told()).sentence
     journal.full_at = None
     assert recover(there, journal, 0, Told()).outcome == "rolled back"
 
@@ -483,7 +491,7 @@ def test_a_damaged_journal_keeps_all_from_being_done():
 
 
 def test_a_child_and_what_is_set_of_it_come_and_go():
-    """Also where a later step fails after it was made."""
+    """Also if a later step fails after the child was made."""
     for profiles in ((), None):
         facts = host(
             netdev("ib0", 2044, tso="on"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The systemd units and udev rules that the package installs."""
+"""Tests of the systemd units and udev rules that the package installs."""
 
 import configparser
 import re
@@ -23,7 +23,7 @@ COMMAND = "/usr/bin/ovirt-rdma-host"
 
 
 def keys(unit, section):
-    """A unit's keys; of one that is there twice, both values."""
+    """Return a unit's keys; both values if a key is there twice."""
     found = {}
     inside = None
     for line in (SYSTEMD / unit).read_text().splitlines():
@@ -84,16 +84,16 @@ def test_systemd_calls_no_unit_exposed(tmp_path, unit):
 def test_no_unit_waits_for_a_dead_server_or_hides_what_it_has_to_see(unit):
     service = keys(unit.name, "Service")
     assert service["NoNewPrivileges"] == ["yes"]
-    # systemd walks through all mounts below / or /home for these, dead ones too
-    # (systemd issues 23652 and 42916), and takes mounts away that may use a netdev.
+    # For these, systemd walks through all mounts below / or /home, also dead ones
+    # (systemd issues 23652 and 42916), and removes mounts that may use a netdev.
     assert service["ProtectSystem"] in (["yes"], ["full"])
     assert not {"ProtectHome", "ReadOnlyPaths", "InaccessiblePaths"} & set(service)
-    # A network namespace is a device of every adapter in ib_core, made and removed.
+    # For a network namespace, ib_core makes and removes a device of every adapter.
     assert "PrivateNetwork" not in service
     if unit.name == "ovirt-rdma-caps.service":
         assert service["CapabilityBoundingSet"] == [""]
         return
-    # Sockets that a module makes as it is loaded could be cut off with the unit's.
+    # Sockets that a module makes when it is loaded could be restricted with the unit.
     assert "IPAddressDeny" not in service
     # It implies a list of devices, without those of verbs.
     assert not {"PrivateDevices", "ProtectClock"} & set(service)
@@ -190,7 +190,7 @@ def test_the_units_parse():
 
 
 # static/usr/lib/systemd/system of VDSM's source, from v4.50.0.13 on. Version 4.40.34
-# took vdsm-network-init.service away.
+# removed vdsm-network-init.service.
 VDSMS = {
     "vdsm-network.service",
     "supervdsmd.service",

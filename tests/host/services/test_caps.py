@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The file that tells after_get_caps what to add is there when it should be."""
+"""Tests of the file for the hook after_get_caps: when it exists, and its text."""
 
 from __future__ import annotations
 
@@ -100,4 +100,5 @@ def test_a_folder_in_its_place_is_a_sentence(host):
     under(host.root, CAPS_JSON).mkdir(parents=True)
     with pytest.raises(Problem) as caught:
         write_caps(host.root)
-    assert "caps.json cannot be written" in str(caught.value)
+    assert caught.value.id == "file-not-written"
+    assert "caps.json" in str(caught.value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which children are ours by the journal, and which open run the follower waits for."""
+"""Tests which children the journal has, and for which open runs the follower waits."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ WAITS = [replace(r, confirm_by=99) if isinstance(r, Begin) else r for r in made(
         (made(OTHER)[:2], "run 1 (apply's) was interrupted"),
         ([begun(REVERT)], "run 1 (apply's) was interrupted"),
         ([begun(by="")], "run 1 (apply) was interrupted"),
-        # The follower's own, of both verbs.
+        # The follower's own runs, of both verbs.
         ([begun(PARTITIONS, by=UNIT)], ""),
         ([begun(REVERT, by=UNIT)], ""),
         ([begun(), End(1, ROLLED_BACK, AT)], ""),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""When the follower looks, acts, waits and speaks. What it does then is tested in
-test_follow_partitions.py.
+"""Tests when the follower polls, acts, waits and reports.
+
+test_follow_partitions.py tests its changes.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ FAILED = Outcome(("ib0.8005 could not be made: no",), frozenset({"ib0.8005"}))
 
 @dataclass
 class Stage:
-    """A host with ib0, ib0.8001 and ib0.8003, whose table is ``table``; what ``bring``
-    was asked for, and what it answers: an Outcome, or a Problem to raise.
+    """A host with ib0, ib0.8001 and ib0.8003, whose P_Key table is ``table``.
+
+    Stores the arguments of ``bring``, and its answer: an Outcome, or a Problem to
+    raise.
     """
 
     host: object
@@ -51,13 +54,13 @@ class Stage:
     def follower(self):
         return Follower(self.host.path, self.host.runner, self, Never())
 
-    # A listener's, of which a round of its own uses the last only.
+    # The methods of a listener; the follower itself uses the last only.
 
     def note(self, sentence):
         self.said.append(sentence)
 
     def take(self):
-        """What was asked and said since the last call."""
+        """Return the calls and the sentences since the last call."""
         taken = (self.asked[:], self.said[:])
         del self.asked[:], self.said[:]
         return taken
@@ -146,7 +149,7 @@ def test_what_fails_is_tried_less_and_less_often_and_told_once(stage):
         follower.look()
         if stage.take()[0]:
             tried.append(look)
-    # After 1, 2, 4, ... looks, and in the end every ten minutes.
+    # After 1, 2, 4, ... polls, and in the end every ten minutes.
     assert tried == [0, 1, 3, 7, 15, 31, 52, 73]
 
 
@@ -158,7 +161,7 @@ def test_what_failed_is_made_in_a_run_of_its_own_the_next_time(stage):
     assert stage.take() == ([(("ib0.8005",), (), set())], [FAILED.sentences[0]])
     follower.look()
     assert stage.take() == ([(("ib0.8005",), (), {"ib0.8005"})], [])
-    # Something new is no reason to wait.
+    # A new difference does not wait.
     stage.table(*KEYS, "0x8005", "0x8006")
     follower.look()
     assert stage.take() == ([(("ib0.8005", "ib0.8006"), (), {"ib0.8005"})], [])
@@ -231,7 +234,7 @@ def test_the_policy_in_force_is_followed(stage):
     follower = stage.follower()
     stage.table(*KEYS, "0x8005")
     stage.policy(partitions=None)
-    nothing = "the policy in force follows no partitions: nothing is done"
+    nothing = "the policy in force follows no partitions; nothing is done"
     assert looks(follower, 2) == [30, 30]
     assert stage.take() == ([], [nothing])
     stage.policy(interval=5)

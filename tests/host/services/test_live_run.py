@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hooks do what nobody notices and tell the rest, on a host that can be changed."""
+"""Tests that hooks do the live steps, and report the rest, on a fake host."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Site:
         store(policy, "p.yaml", under(self.host.path, POLICY_JSON))
 
     def live(self, netdevs=None):
-        """Do the live steps; return what was said."""
+        """Do the live steps; return the lines of the log."""
         del self.said[:]
         live_run(
             self.host.path,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which children of a host differ from the P_Key table, and which may be removed; and
-the few files that tell.
+"""Tests how children are compared with the P_Key table, which may be removed, and how
+few files are read for that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def differs(*netdevs, wanted=FOLLOW, **parts):
         (("0xffff", "0x8001", "0x8002"), "ACTIVE", ("ib0.8002",), ()),
         (("0xffff",), "ACTIVE", (), ("ib0.8001",)),
         (("0xffff", "0x8002"), "ACTIVE", ("ib0.8002",), ("ib0.8001",)),
-        # No subnet manager has spoken yet, or the table could not be read.
+        # The port has no table from a subnet manager yet, or it could not be read.
         (("0xffff",), "INIT", (), ()),
         (("0xffff",), "DOWN", (), ()),
         ((), "ACTIVE", (), ()),
@@ -96,10 +96,10 @@ def test_only_the_steps_of_the_new_children_are_taken():
     ("there", "more", "parts", "why"),
     [
         ({}, (), {}, None),
-        # The kernel's own address is nobody's.
+        # The kernel has set the address by itself.
         ({"addresses": ("fe80::1/64",)}, (), {}, None),
         ({"addresses": ("10.0.0.2/24",)}, (), {}, "it has the address 10.0.0.2/24"),
-        ({}, (), {"uses": ("ib0.8001",)}, "it is used by nfs: nas:/ib0.8001"),
+        ({}, (), {"uses": ("ib0.8001",)}, "it is in use by nfs: nas:/ib0.8001"),
         (
             {},
             (),
@@ -130,14 +130,14 @@ def test_a_user_above_a_child_counts():
     view = View(facts, FOLLOW)
     (one,) = (i for i in view.ipoib if i.name == "ib0.8001")
     assert facts.netdev_uses == (NetdevUse("bond0", "nfs", "nas:/bond0"),)
-    assert who_uses(view, one) == "it is used by nfs: nas:/bond0"
+    assert who_uses(view, one) == "it is in use by nfs: nas:/bond0"
 
 
 # Reading
 
 
 def seen(facts):
-    """What a look is for."""
+    """Return the facts that a poll needs."""
     ports = {(d.name, p.number): p for d in facts.rdma_devices for p in d.ports}
     return (
         {key: (port.state, port.guid, port.pkeys) for key, port in ports.items()},
@@ -155,7 +155,7 @@ def test_a_look_sees_what_the_whole_host_shows(build, tmp_path):
     wanted = policy(partitions="follow")
     assert difference(View(look, wanted)).gone == difference(View(whole, wanted)).gone
     assert seen(look) == seen(whole)
-    # A child that ip link made has no files.
+    # A child made with ip link has no files.
     assert ran == ({("ip", "-j")} if build is mlx4.pkeys else set())
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host below a folder: its kernel files, and tools that answer as the real ones."""
+"""A fake host below a folder: its kernel files, and tools that print like real ones."""

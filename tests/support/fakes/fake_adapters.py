@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Adapters of a fake host: PCI functions and their VFs, and what the fabric adds to
-RDMA devices and ports: identity, MTUs, LIDs, P_Keys.
+"""Adapters of a fake host: PCI functions and their VFs; identity, MTUs, LIDs and P_Keys
+of RDMA devices and ports.
 
     hca = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
     host.adapter(hca, "0x028000", numa_node=0)
@@ -24,7 +24,7 @@ from support.fakes.fake_runner import FakeRunner
 if TYPE_CHECKING:
     from support.fakes.fake_root import Pci
 
-# enum ib_mtu; 0 is what a driver gives that has no link yet.
+# enum ib_mtu; a driver returns 0 as long as there is no link.
 _MTU_NUMBERS = {0: 0, 256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
 
 
@@ -69,7 +69,7 @@ class FakeAdapters(FakeFiles):
         driver: str = "mlx5_core",
         class_code: str = "0x020000",
     ) -> list[Pci]:
-        """Add ``count`` VFs of an adapter, at the addresses after its own; give them.
+        """Add ``count`` VFs of an adapter, at the addresses after its own; return them.
 
         ``pci`` must be the only function of its device, as the VFs take the others.
         """
@@ -125,7 +125,7 @@ class FakeAdapters(FakeFiles):
         self.write(f"{folder}/default_roce_mode", text)
 
     def ib_mtus(self, device: str, port: int, max_mtu: int, active_mtu: int) -> None:
-        """Say what ``ibv_devinfo`` prints of a port, in bytes; 0 is invalid."""
+        """Set what ``ibv_devinfo`` prints for a port, in bytes; 0 is invalid."""
         self._mtus[device, port] = (max_mtu, active_mtu)
         self.runner.answer("ibv_devinfo", self._devinfo)
 

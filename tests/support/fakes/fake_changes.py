@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A fake host that can be changed: files of /sys that behave, and the tools that
-effects run, with what they do to it.
+"""A fake host that can be changed: its files in /sys react to writes, and the tools
+that changes use have an effect.
 
     host = ChangingRoot(tmp_path)               # or: changing(connectx3_ib, tmp_path)
     host.network_manager()
@@ -9,9 +9,9 @@ effects run, with what they do to it.
     effects.do(act)
     assert host.state("ib0") == ("connected", "65520", "off [requested on]")
 
-``host.reader()`` reads it as ever. ``host.fail("nmcli connection up", 4)`` lets a tool
-fail, ``host.refusals["/sys/class/net/ib0/mode"] = errno.EROFS`` the kernel, and what is
-in ``host.stuck`` it takes and forgets.
+``host.reader()`` reads it. ``host.fail("nmcli connection up", 4)`` makes a tool fail,
+``host.refusals["/sys/class/net/ib0/mode"] = errno.EROFS`` makes the kernel refuse. The
+kernel accepts writes to the files in ``host.ignored``, and ignores them.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ class ChangingRoot(ChangingNetworkManager):
         self.runner.program("nmcli", self.nm_command)
 
     def systemd(self) -> None:
-        """Let systemd run here, with our own units installed and disabled."""
+        """Make systemd run, with our own units installed and disabled."""
         (self.path / "run/systemd/system").mkdir(parents=True, exist_ok=True)
         self.units = dict.fromkeys(_UNITS, "disabled")
         self.runner.program("systemctl", self._systemctl)
 
     def effects(self) -> HostEffects:
-        """Return the door to this host."""
+        """Return the backend for this host."""
         return HostEffects(
             self.path, self.run, self.sleep, lambda: self.time, self.kernel_write
         )
 
     def run(self, argv: Sequence[str]) -> str:
-        """Run a tool: what effects, and readers, may be given."""
+        """Run a tool: the runner of changes and readers."""
         for words, failure in self.failures.items():
             if tuple(argv[: len(words)]) == words:
                 self.failed.append(tuple(argv))
@@ -83,7 +83,7 @@ class ChangingRoot(ChangingNetworkManager):
         return self.runner(argv)
 
     def fail(self, command: str, code: int = 1, said: str = "Error: it failed") -> None:
-        """Let commands that begin with these words fail."""
+        """Make commands fail that begin with these words."""
         self.failures[tuple(command.split())] = CommandFailed(said, code)
 
     def sleep(self, seconds: float) -> None:
@@ -92,8 +92,8 @@ class ChangingRoot(ChangingNetworkManager):
         self.time += seconds
 
     def reboot(self) -> None:
-        """Boot: the kernel forgets, NetworkManager does what its profiles say. What our
-        own units do at boot is for the caller.
+        """Boot: the kernel forgets its values, NetworkManager activates its profiles.
+        The caller has to do what our own units do at boot.
         """
         self.write(_BOOT_ID, str(uuid.uuid4()))
         for path in sorted((self.path / "run").rglob("*"), reverse=True):
@@ -106,7 +106,7 @@ class ChangingRoot(ChangingNetworkManager):
     # Tools
 
     def _prepared(self, argv: Sequence[str]) -> str:
-        """Return what FakeRoot has prepared for a command that changes nothing."""
+        """Return FakeRoot's answer to a command that changes nothing."""
         known = self.runner.answers.get(tuple(argv))
         if known is None:
             raise AssertionError(f"no answer is prepared for: {' '.join(argv)}")
@@ -179,7 +179,7 @@ class ChangingRoot(ChangingNetworkManager):
 
 
 def changing(make: Callable[[Path], FakeRoot], path: Path) -> ChangingRoot:
-    """Return one of host_fake_hosts' hosts as one that can be changed."""
+    """Return a host of ``fake_hosts`` that can be changed."""
     kept = host_fake_hosts.FakeRoot
     host_fake_hosts.FakeRoot = ChangingRoot  # type: ignore[misc]
     try:

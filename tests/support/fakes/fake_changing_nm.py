@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""NetworkManager of a fake host that can be told to change things: profiles are loaded
-from keyfiles, changed, activated and deleted, and what they say comes into force.
+"""A NetworkManager of a fake host that can be changed: profiles are loaded from
+keyfiles, changed, activated and deleted, and activation sets their values.
 
-What a profile said as it was activated is kept beside it, and a Reapply is refused
-where it says otherwise by now in anything but an MTU (can_reapply_change, src/core/
-devices/nm-device.c). An offload that a profile names is put back when the profile is no
-longer active; one that it does not name is left alone (_ethtool_state_set and _reset).
+The properties of a profile at its activation are stored too: a Reapply is refused if
+one differs by now, except an MTU (can_reapply_change, src/core/devices/nm-device.c). An
+offload that a profile has is restored when the profile is no longer active; others are
+left unchanged (_ethtool_state_set and _reset).
 
-The forms are those of nmcli 1.42.4. Strict: words that no effect of ours uses fail the
-test.
+The output is that of nmcli 1.42.4. Strict: arguments that the product does not use fail
+the test.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class ChangingNetworkManager(IpoibKernel):
     """``takes_profiles``: whether NetworkManager loads new ones."""
 
     takes_profiles: bool = True
-    # Profiles with a setting that has nothing in it any more, but is there.
+    # Profiles with a setting that has become empty, but still exists.
     _nm_emptied: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    # What active profiles said when they were activated, by UUID.
+    # The properties of active profiles at their activation, by UUID.
     _nm_applied: dict[str, dict[str, str]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -50,7 +50,7 @@ class ChangingNetworkManager(IpoibKernel):
     _nm_made: set[str] = field(default_factory=set, init=False, repr=False)
 
     def emptied(self, uuid: str) -> Optional[str]:
-        """Return the setting that the profile has with nothing in it, if there is."""
+        """Return the profile's setting that is empty, if there is one."""
         return self._nm_emptied.get(uuid)
 
     def nm_profile(
@@ -72,8 +72,8 @@ class ChangingNetworkManager(IpoibKernel):
         return uuid
 
     def refused(self) -> dict[str, set[str]]:
-        """Return of each netdev with an active profile why NetworkManager would refuse
-        a Reapply, if so: the properties that are not in force.
+        """Return for each netdev with an active profile the properties that are not in
+        effect, because of which NetworkManager would refuse a Reapply.
         """
         found = {}
         for uuid, applied in self._nm_applied.items():
@@ -123,7 +123,7 @@ class ChangingNetworkManager(IpoibKernel):
         return ""
 
     def _load(self, path: str) -> None:
-        """A file that is not taken is nmcli's exit status 0 all the same."""
+        """Load a keyfile; nmcli exits with 0 even if the file is not accepted."""
         place = self.path / path.lstrip("/")
         assert path.startswith(_PROFILES)
         if not self.takes_profiles or not place.is_file():
@@ -183,7 +183,7 @@ class ChangingNetworkManager(IpoibKernel):
             self.activate(uuid)
 
     def activate(self, uuid: str) -> None:
-        """Bring a profile into force on its netdev."""
+        """Set the values of a profile on its netdev."""
         profile = self._nm_profiles[uuid]
         values = profile.properties
         name = values[_NAME] or profile.row["DEVICE"]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kernel of a fake host whose files in /sys behave when they are written, as those
-of ib_ipoib and mlx4_core do (seen in the lab, and in Linux 6.1's sources). Strict: what
-the kernel refuses is an OSError with its number.
+"""The kernel of a fake host, whose files in /sys react to writes as those of ib_ipoib
+and mlx4_core do (seen in the lab, and in Linux 6.1's sources).
+
+Strict: what the kernel refuses is an OSError with its number.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from support.fakes.fake_root import FakeRoot
 _NET = re.compile(r"/sys/class/net/([^/]+)/(mode|mtu|create_child|delete_child)")
 _PORT_MTU = re.compile(r"/sys/bus/pci/devices/([^/]+)/mlx4_port(\d)_mtu")
 _MOST = 4096 - 4
-# What ipoib_fix_features takes away in connected mode.
+# The features that ipoib_fix_features turns off in connected mode.
 _NOT_CONNECTED = ("\ttx-checksum-ipv4", "\ttx-tcp-segmentation")
 
 
@@ -31,14 +32,14 @@ def refused(number: int) -> OSError:
 
 @dataclass
 class IpoibKernel(FakeRoot):
-    """``group_mtu`` is what the broadcast group allows IPoIB in datagram mode.
+    """``group_mtu`` is the MTU of the broadcast group, which limits datagram mode.
 
-    ``stuck`` are files whose writes the kernel takes and forgets; ``refusals`` are
-    error numbers by file. ``written`` has all that was written.
+    ``refusals`` are error numbers by file. The kernel accepts and ignores writes to the
+    files in ``ignored``. ``written`` has all that was written.
     """
 
     group_mtu: int = 2044
-    stuck: set[str] = field(default_factory=set)
+    ignored: set[str] = field(default_factory=set)
     refusals: dict[str, int] = field(default_factory=dict)
     written: list[tuple[str, str]] = field(default_factory=list)
 
@@ -57,7 +58,7 @@ class IpoibKernel(FakeRoot):
         text = data.decode()
         value = text.removesuffix("\n")
         self.written.append((target, value))
-        if target in self.stuck:
+        if target in self.ignored:
             return
         file, port = _NET.fullmatch(target), _PORT_MTU.fullmatch(target)
         if port:
@@ -75,15 +76,15 @@ class IpoibKernel(FakeRoot):
         else:
             raise AssertionError(f"nobody writes to {target}")
 
-    # What a netdev has
+    # The values of a netdev
 
     def text(self, netdev: str, file: str) -> str:
-        """Return a file of a netdev, "" where it is not there."""
+        """Return the text of a netdev's file, "" if it does not exist."""
         path = self.path / f"sys/class/net/{netdev}/{file}"
         return path.read_text().strip() if path.is_file() else ""
 
     def netdevs(self) -> set[str]:
-        """Return the netdevs that are there."""
+        """Return the names of all netdevs."""
         found = (self.path / "sys/class/net").iterdir()
         return {path.name for path in found if path.is_dir()}
 
@@ -111,7 +112,7 @@ class IpoibKernel(FakeRoot):
         self._fix_features(name)
 
     def set_mtu(self, name: str, mtu: int) -> None:
-        """Change the MTU; in datagram mode the group may make it less."""
+        """Change the MTU; in datagram mode the group may lower it."""
         connected = self.text(name, "mode") == "connected"
         if not 72 <= mtu <= (CONNECTED_MTU if connected else self._most(name)):
             raise refused(errno.EINVAL)
@@ -144,8 +145,8 @@ class IpoibKernel(FakeRoot):
         return None
 
     def set_feature(self, name: str, feature: str, on: bool) -> bool:
-        """Ask for an offload by its kernel name; return whether it is so then. The
-        kernel keeps a wish that it cannot fulfil in mind.
+        """Request an offload by its kernel name; return True if it has that state then.
+        The kernel remembers a request that it cannot fulfil.
         """
         shown = next(key for key in self._features[name] if key.strip() == feature)
         if not self._features[name][shown].endswith("[fixed]"):
@@ -171,10 +172,10 @@ class IpoibKernel(FakeRoot):
         self.write(f"/sys/class/net/{name}/mtu", str(mtu))
         self._links[name]["mtu"] = mtu
 
-    # Netdevs that go, come back, and are renamed
+    # Netdevs that are removed, recreated and renamed
 
     def remove_netdev(self, name: str) -> None:
-        """Take a netdev away, and its children first."""
+        """Remove a netdev, and its children first."""
         for child in sorted(self.netdevs()):
             if self.text(child, "parent") == name:
                 self.remove_netdev(child)
@@ -185,7 +186,7 @@ class IpoibKernel(FakeRoot):
             known.pop(name, None)
 
     def rename_netdev(self, old: str, new: str) -> None:
-        """Give a netdev another name, as ``ip link set OLD name NEW`` does."""
+        """Rename a netdev, as ``ip link set OLD name NEW`` does."""
         link = self.path / "sys/class/net" / old
         real = link.resolve()
         link.unlink()
@@ -206,7 +207,7 @@ class IpoibKernel(FakeRoot):
         self._features[new] = self._features.pop(old)
 
     def anew(self, name: str) -> None:
-        """Make an IPoIB netdev as its driver makes it: datagram, and all defaults."""
+        """Make an IPoIB netdev as its driver does: in datagram mode, with defaults."""
         for child in sorted(self.netdevs()):
             if self.text(child, "parent") == name:
                 self.remove_netdev(child)

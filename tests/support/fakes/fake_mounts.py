@@ -18,7 +18,7 @@ _BYTES = ("utf-8", "surrogateescape")
 
 @dataclass
 class FakeMounts(FakeFiles):
-    """Keeps /proc/self/mountinfo and mountstats in step."""
+    """Writes /proc/self/mountinfo and mountstats, which agree."""
 
     _mounts: list[bytes] = field(default_factory=list, init=False, repr=False)
     _stats: list[bytes] = field(default_factory=list, init=False, repr=False)

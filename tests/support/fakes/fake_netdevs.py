@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Netdevs of a fake host's RDMA ports and what is stacked on them: IPoIB, P_Key
-children, bonds, offloads, DCB.
+"""Netdevs of a fake host's RDMA ports and those above them: IPoIB, P_Key children,
+bonds, offloads, DCB.
 
     host.rdma_device("mlx4_0", pci=hca)
     host.rdma_port("mlx4_0", 1)
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from support.fakes.fake_root import Pci
 
 CONNECTED_MTU = 65520
-# What ``ethtool -k`` prints, groups too, with indented members; and states.
+# The features that ``ethtool -k`` prints, with indented members of groups; and states.
 FEATURES = {
     "rx-checksumming": "on",
     "tx-checksumming": "on",
@@ -46,7 +46,7 @@ FEATURES = {
     "large-receive-offload": "off [fixed]",
     "highdma": "on [fixed]",
 }
-# ipoib_fix_features takes these away in connected mode; groups show no request.
+# ipoib_fix_features turns these off in connected mode; groups show no request.
 _CONNECTED = {
     "tx-checksumming": "off",
     "tx-checksum-ipv4": "off [requested on]",
@@ -58,7 +58,7 @@ NOT_SUPPORTED = CommandFailed("netlink error: Operation not supported", 1)
 
 @dataclass
 class FakeNetdevs(FakeFiles):
-    """Adds to FakeRoot's plain netdevs what RDMA ones have."""
+    """Adds the attributes of RDMA netdevs to FakeRoot's plain netdevs."""
 
     runner: FakeRunner = field(default_factory=FakeRunner)
     _features: dict[str, dict[str, str]] = field(
@@ -75,8 +75,8 @@ class FakeNetdevs(FakeFiles):
     def complete_netdev(
         self, name: str, kind: Optional[str], lowers: Sequence[str]
     ) -> None:
-        """Let ``ethtool`` and ``ip link`` show a netdev, and give a bond its folder;
-        FakeRoot calls it for all.
+        """Make ``ethtool`` and ``ip link`` show a netdev, and make a bond's folder;
+        FakeRoot calls it for all netdevs.
         """
         if kind == "bond":
             self._bonding(name, lowers, active=next(iter(lowers), ""))
@@ -104,8 +104,8 @@ class FakeNetdevs(FakeFiles):
         carrier: bool = True,
         addresses: Sequence[str] = (),
     ) -> None:
-        """Add a port's base netdev; ``can_connect`` is the address's first byte, which
-        says whether connected mode can be.
+        """Add a port's base netdev. With ``can_connect`` the first byte of its address
+        says that connected mode is possible.
         """
         self.netdev(
             name,
@@ -137,7 +137,7 @@ class FakeNetdevs(FakeFiles):
     ) -> str:
         """Add a P_Key child and return its name.
 
-        Neither way gives it a device link; ``by_ip_link`` it has no IPoIB files.
+        It has no device link; made ``by_ip_link`` it has no IPoIB files either.
         """
         name = name or f"{parent}.{pkey[2:]}"
         above = self.path / "sys/class/net" / parent
@@ -192,7 +192,7 @@ class FakeNetdevs(FakeFiles):
         fail_over_mac: str = "active 1",
         **attributes: Any,
     ) -> None:
-        """Add a bond over netdevs that are there already; it is of their type."""
+        """Add a bond over existing netdevs; it has their type."""
         for member in members[:1]:
             folder = self.path / "sys/class/net" / member
             attributes["type"] = int((folder / "type").read_text())
@@ -215,7 +215,7 @@ class FakeNetdevs(FakeFiles):
         self.write(f"{folder}/slaves", " ".join(members))
 
     def offloads(self, netdev: str, states: Mapping[str, str]) -> None:
-        """Set what ``ethtool -k`` prints of features, by the name it prints."""
+        """Set the states that ``ethtool -k`` prints, by the names that it prints."""
         known = self._features[netdev]
         shown = {name.strip(): name for name in known}
         known.update((shown[name.strip()], text) for name, text in states.items())

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""NetworkManager of a fake host, behind a strict ``nmcli``; and the networks that
-VDSM keeps.
+"""The NetworkManager of a fake host, with a strict ``nmcli``; and VDSM's networks.
 
     host.network_manager()
     host.nm_device("ib0")
@@ -8,7 +7,7 @@ VDSM keeps.
                     properties={"infiniband.transport-mode": "datagram"})
     host.ovirt_network("storage", nic="ib0", bridged=False, mtu=2044)
 
-The forms are those of nmcli 1.42.4, seen.
+The output is that of nmcli 1.42.4.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class FakeNetworkManager(FakeFiles):
         self.runner.program("nmcli", self._nmcli)
 
     def nm_device(self, name: str, state: str = "connected") -> None:
-        """Say what NetworkManager does with a netdev: ``connected``, ``unmanaged``."""
+        """Set NetworkManager's state of a netdev: ``connected``, ``unmanaged``."""
         self._nm_devices[name] = state
 
     def nm_profile(
@@ -74,7 +73,7 @@ class FakeNetworkManager(FakeFiles):
         file: Optional[str] = None,
         properties: Optional[Mapping[str, str]] = None,
     ) -> str:
-        """Add a profile; return its UUID, by default made of the name.
+        """Add a profile; return its UUID, by default derived from the name.
 
         ``interface_name`` is that of the profile's own name unless it is given.
         """
@@ -147,15 +146,15 @@ class FakeNetworkManager(FakeFiles):
     def ovirt_network(
         self, name: str, stored: str = "staging", **attributes: Any
     ) -> None:
-        """Add a logical network as VDSM keeps it; ``stored`` in ``staging`` (what is in
-        force) or ``persistence``.
+        """Add a logical network as VDSM stores it; ``stored`` in ``staging`` (what is
+        in force) or ``persistence``.
         """
         defaults = {"bridged": True, "mtu": 1500, "defaultRoute": False}
         network = {**defaults, "switch": "legacy", "bootproto": "none", **attributes}
         self.vdsm_network_file(name, json.dumps(network, indent=4), stored)
 
     def vdsm_network_file(self, name: str, text: str, stored: str = "staging") -> None:
-        """Write the file that VDSM keeps of a network, whatever is in it."""
+        """Write VDSM's file of a network, with any text."""
         base = f"/var/lib/vdsm/{stored}/netconf"
         self.link(base, f"{base}.k3yB2vNc")
         self.write(f"{base}/nets/{name}", text.encode("utf-8", "surrogateescape"))

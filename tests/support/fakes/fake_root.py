@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host as a folder: /proc, /sys and /lib in the kernel's own forms, and the tools
-that are run on it, for :class:`ovirt_rdma.host.collect.collector.HostReader`.
+"""A fake host in a folder: /proc, /sys and /lib in the kernel's formats, and its tools,
+for :class:`ovirt_rdma.host.collect.collector.HostReader`.
 
     host = FakeRoot(tmp_path)
     host.netdev("eth0", addresses=["10.0.0.2/24"])
     host.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="rdma")
     facts = host.reader().facts()
 
-Every function that adds something may be called again to change it.
-:mod:`host_fake_hosts` has whole hosts.
+Functions that add something can be called again to change it.
+:mod:`support.fakes.fake_hosts` has complete hosts.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ class FakeRoot(
         lowers: Sequence[str] = (),
         addresses: Sequence[str] = (),
     ) -> None:
-        """Add a netdev; ``kind`` is a virtual one's (``bond``), ``lowers`` must be
-        there already.
+        """Add a netdev; ``kind`` is that of a virtual one (``bond``), ``lowers`` must
+        exist.
         """
         bus = pci.bound if pci else "/sys/devices/virtual"
         self._class_entry("net", name, bus)
@@ -178,14 +178,14 @@ class FakeRoot(
         source: str,
         gateway: Optional[str] = None,
     ) -> None:
-        """Say how an address is reached."""
+        """Set the route to an address."""
         row = {"dst": destination, "dev": netdev, "prefsrc": source, "flags": []}
         if gateway:
             row["gateway"] = gateway
         self.runner.answer(f"ip -j route get {destination}", json.dumps([row]))
 
     def no_route(self, destination: str, words: str = "Network is unreachable") -> None:
-        """Say that the kernel knows no way to an address."""
+        """Make the kernel have no route to an address."""
         failure = CommandFailed(f"RTNETLINK answers: {words}", 2)
         self.runner.answer(f"ip -j route get {destination}", failure)
 

@@ -13,8 +13,8 @@ Answer = Union[str, CommandFailed, Callable[[], str]]
 
 
 class FakeRunner:
-    """Answers the commands that were prepared; any other of the same tool is a test's
-    mistake. A tool for which none was prepared is not installed.
+    """Answers the commands that were prepared; other commands of the same tool fail the
+    test. A tool without prepared commands is not installed.
     """
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class FakeRunner:
         self.ran: list[tuple[str, ...]] = []
 
     def answer(self, command: str, result: Answer) -> None:
-        """Prepare what ``command`` gives."""
+        """Prepare the answer to ``command``."""
         self.answers[tuple(command.split())] = result
 
     def program(self, name: str, run: Callable[[Sequence[str]], str]) -> None:
-        """Let ``run`` answer every command of a tool; it may raise CommandFailed."""
+        """Have ``run`` answer all commands of a tool; it may raise CommandFailed."""
         self.programs[name] = run
 
     def __call__(self, argv: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ Ends = tuple[str, int, str, int]
 
 @dataclass
 class FakeSessions(FakeFiles):
-    """What /sys/class has of iSCSI, SRP and NVMe, and /proc/net/tcp."""
+    """Writes iSCSI, SRP and NVMe in /sys/class, and /proc/net/tcp."""
 
     _sockets: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)
 
@@ -33,7 +33,7 @@ class FakeSessions(FakeFiles):
     ) -> None:
         """Add a session with one connection, on a SCSI host of the same number.
 
-        Without ``address`` the connection is down: what asks its socket fails.
+        Without ``address`` the connection is down: reading its socket fails.
         """
         host = f"/sys/devices/platform/host{number}"
         session = f"{host}/session{number}"
@@ -107,7 +107,7 @@ class FakeSessions(FakeFiles):
             self.tcp_table(name, lines)
 
     def tcp_table(self, name: str, lines: Sequence[str]) -> None:
-        """Write /proc/net/tcp or tcp6 whole."""
+        """Write all of /proc/net/tcp or tcp6."""
         self.write(f"/proc/net/{name}", "\n".join(line.ljust(149) for line in lines))
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is installed and configured on a fake host: its distribution, kernel
-configuration, packages, units, and what modprobe, modules-load and udev read.
+"""The software and configuration of a fake host: distribution, kernel configuration,
+packages, units, and the files of modprobe, modules-load and udev.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes.fake_files import FakeFiles
 from support.fakes.fake_runner import FakeRunner
 
-# As the distributions' own packages have them, but for names and addresses of theirs.
+# As in the distributions' packages, without their names and addresses.
 OS_RELEASE = {
     "el9": 'NAME="Rocky Linux"\nVERSION="9.4 (Blue Onyx)"\nID="rocky"\n'
     'ID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\nPLATFORM_ID="platform:el9"',
@@ -33,7 +33,7 @@ class FakeSoftware(FakeFiles):
     _units: dict[str, Unit] = field(default_factory=dict, init=False, repr=False)
 
     def distribution(self, name: str = "el9") -> None:
-        """Set what os-release says: a key of OS_RELEASE."""
+        """Set the os-release file: a key of OS_RELEASE."""
         self.write("/usr/lib/os-release", OS_RELEASE[name])
 
     def command_line(self, *parameters: str) -> None:
@@ -44,7 +44,7 @@ class FakeSoftware(FakeFiles):
     # Modules
 
     def module_files(self, *paths: str) -> None:
-        """Set what modules.dep has, as ``extra/mlnx-ofa_kernel/.../mlx5_core.ko``."""
+        """Set modules.dep: ``extra/mlnx-ofa_kernel/.../mlx5_core.ko``."""
         lines = [f"{path}: kernel/lib/dimlib.ko.xz" for path in paths]
         self.write(f"/lib/modules/{self._kernel()}/modules.dep", "\n".join(lines))
 
@@ -80,8 +80,8 @@ class FakeSoftware(FakeFiles):
     # Packages and units
 
     def package(self, name: str, version: str = "") -> None:
-        """Install a package of rpm; with no version it is taken away. From the first
-        call on the host has ``rpm``, and no other package.
+        """Install an rpm package; without a version remove it. From the first call on
+        the host has ``rpm``, and no other package.
         """
         self._packages[name] = version
         for known in ("vdsm", "rdma-core", *self._packages):
@@ -98,7 +98,7 @@ class FakeSoftware(FakeFiles):
         enabled: str = "enabled",
         load: str = "loaded",
     ) -> None:
-        """Set a unit; from the first call on systemd runs here, and has no other."""
+        """Set a unit; from the first call on systemd is running, with no others."""
         assert name in UNITS, f"no unit that is asked for: {name}"
         self._units[name] = Unit(name, load, active, enabled)
         (self.path / "run/systemd/system").mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ class FakeSoftware(FakeFiles):
         return "\n".join(blocks)
 
     def mlnx_ofed(self, said: str = "MLNX_OFED_LINUX-23.10-5.1.4.0:") -> None:
-        """Install NVIDIA's stack: ``ofed_info`` and what lies around."""
+        """Install NVIDIA's stack: ``ofed_info`` and its files."""
         self._runner().answer("ofed_info -s", f"{said}\n")
         self.write("/etc/infiniband/openib.conf", "# Start HCA driver upon boot")
         self.write("/usr/lib/systemd/system/openibd.service", "[Unit]")
@@ -124,8 +124,8 @@ class FakeSoftware(FakeFiles):
     # Kernel and udev
 
     def kernel_config(self, *unset: str, packed: bool = False, **values: str) -> None:
-        """Write the kernel's configuration: symbols that are not set, and values.
-        It is below /boot, or ``packed`` in /proc.
+        """Write the kernel's configuration, with symbols that are not set, and values:
+        below /boot, or ``packed`` in /proc.
         """
         lines = ["# Automatically generated file; DO NOT EDIT."]
         lines += [f"# CONFIG_{name} is not set" for name in unset]

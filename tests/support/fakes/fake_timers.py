@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""systemd's transient timers on a fake host: what ``systemd-run --on-active`` makes and
-``systemctl stop`` takes away. Strict: other words fail the test.
+"""systemd's transient timers on a fake host, which ``systemd-run --on-active`` makes
+and ``systemctl stop`` removes. Strict: other arguments fail the test.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ovirt_rdma.host.system.commands import CommandFailed
 @dataclass
 class Timers:
     """``timers`` are the seconds and the command of each, by its unit; ``fails`` is
-    what systemd says where it takes none.
+    systemd's error message if it does not accept a timer.
     """
 
     timers: dict[str, tuple[str, str]] = field(default_factory=dict)

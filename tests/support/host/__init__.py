@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hosts that changes are made on, and the oracle that judges them."""
+"""Fake hosts for changes, and the oracle that checks them."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a change names, read from its target as a person would: the oracle of the tests
-of effects. It shares no code with the product, whose own reading is under test.
+"""Parse the target of a change: the oracle of the tests of changes.
+
+It shares no code with the product, whose own parsing is under test.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import replace
 
 NETDEV_FILE = re.compile(r"/sys/class/net/([^/]+)/(\w+)")
 PORT_MTU = re.compile(r"/sys/bus/pci/devices/([^/]+)/mlx4_port(\d)_mtu")
-# IFNAMSIZ is 16; ipoib_intf_alloc's caller keeps ten letters of the parent's name, and
-# __ipoib_vlan_add the bit of full members (Linux ulp/ipoib/ipoib_vlan.c).
+# IFNAMSIZ is 16; ipoib_intf_alloc's caller keeps ten characters of the parent's name,
+# and __ipoib_vlan_add sets the bit of full members (Linux ulp/ipoib/ipoib_vlan.c).
 CHILD_NAME = "{:.10}.{:04x}"
 
 
@@ -26,7 +27,7 @@ def netdev_of(change):
 
 
 def file_of(change):
-    """The netdev's file in /sys that is written, or ""."""
+    """Return the netdev's file in /sys that is written, or ""."""
     found = NETDEV_FILE.fullmatch(change.target) if change.kind == "sysfs" else None
     return found[2] if found else ""
 
@@ -50,24 +51,24 @@ def makes_profile(act):
 
 
 def is_volatile(change):
-    """The kernel has it, and no disk."""
+    """Whether only the kernel has the value, and no disk."""
     return change.kind in ("sysfs", "offload")
 
 
 def uuid_of(change, uuid):
-    """The profile's: a new one has that of its act."""
+    """Return the profile's UUID; a new profile has that of its change."""
     new = change.target.startswith("new:")
     assert not new or uuid, "a new profile has a UUID"
     return uuid if new else change.target
 
 
 def child_of(change):
-    """The P_Key child that ``create_child`` makes, as (parent, P_Key)."""
+    """Return the P_Key child that ``create_child`` makes, as (parent, P_Key)."""
     return netdev_of(change), int(change.after, 16) | 0x8000
 
 
 def naming(change, name):
-    """The same change about a netdev of another name."""
+    """Return the same change for a netdev with another name."""
     if change.kind == "offload":
         return replace(change, target=name)
     if NETDEV_FILE.fullmatch(change.target):
@@ -76,7 +77,7 @@ def naming(change, name):
 
 
 def is_at(netdev, place):
-    """Whether ``netdev`` is on the hardware that ``place`` says."""
+    """Whether ``netdev`` is on the hardware of ``place``."""
     if place.guid:
         # The last 8 of the 20 bytes of an IPoIB address (RFC 4391, section 9.1.1);
         # a bond has that of one of its ports.
@@ -90,7 +91,7 @@ def is_at(netdev, place):
 
 
 def values_of(facts):
-    """What can be read on a host, literally: by kind, target and name."""
+    """Return the values of a host as they are read: by kind, target and name."""
     found = {}
     for netdev in facts.netdevs:
         folder = f"/sys/class/net/{netdev.name}"
@@ -98,7 +99,7 @@ def values_of(facts):
         if netdev.ipoib:
             found["sysfs", f"{folder}/mode", ""] = netdev.ipoib.mode
         for one in netdev.offloads:
-            # As asked for: "off [requested on]" is on again in datagram mode.
+            # The requested state: "off [requested on]" is on again in datagram mode.
             on = one.on or one.requested
             found["offload", netdev.name, one.name] = "on" if on else "off"
     for adapter in facts.adapters:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What tests of the verbs that change a host ask for, on one with a ConnectX-3."""
+"""The policy that tests of the changing commands apply to a host with a ConnectX-3."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Plans applied to a host in memory, with a journal in memory: both can be killed at
-any point.
+"""Apply plans to a host in memory, with a journal in memory; both can be killed at any
+point.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from ovirt_rdma.host.changes.kinds.model import RunRequest
 from ovirt_rdma.host.changes.run import apply_steps
 from support.host.memory_host import Points
 
-_READ = {}  # lines that were read once already, which takes its time
+_READ = {}  # records by line, because parsing is slow
 
 
 class MemoryJournal(Journal):
-    """A journal whose bytes are ``data``; ``full_at`` is the append from which on the
-    disk is full, or with ``full_once`` only at that one.
+    """A journal whose bytes are ``data``. From the append number ``full_at`` on the
+    disk is full; with ``full_once`` only at that one.
     """
 
     def __init__(self, points=None, full_at=None):
@@ -47,7 +47,7 @@ class MemoryJournal(Journal):
 
 
 class Told:
-    """Listens, and remembers."""
+    """A listener that stores what it receives."""
 
     def __init__(self):
         self.lines = []
@@ -63,7 +63,7 @@ class Told:
 
 
 def request_for(host, steps, **parts):
-    """A request whose new profiles get the UUIDs that the kernel's double gives."""
+    """Return a request whose new profiles have the UUIDs of the kernel's double."""
     new = [c.target for s in steps for c in s.changes if c.target.startswith("new:")]
     uuids = iter(f"ours-{name[4:]}" for name in dict.fromkeys(new))
     facts = parts.pop("facts", host.facts)
@@ -71,7 +71,7 @@ def request_for(host, steps, **parts):
 
 
 def applied(host, journal, steps, told=None, **parts):
-    """Apply ``steps``, but for what the rules refuse."""
+    """Apply ``steps``, except those that the rules refuse."""
     steps = [step for step in steps if not step.refused]
     return apply_steps(
         host, journal, steps, request_for(host, steps, **parts), told or Told()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host that has something of everything that facts can tell, as no real one has."""
+"""The facts of a host that has a value in every field, unlike any real host."""
 
 from __future__ import annotations
 

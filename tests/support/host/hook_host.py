@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A fake root in which our hooks are installed, to be called as VDSM calls them."""
+"""A fake root with our hooks installed; tests run them as VDSM does."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ POINTS = (
     "after_get_caps",
 )
 SHEBANG = "#!/usr/bin/python3 -IS\n"
-# The tests' own Python without its virtual environment, as a hypervisor has one.
+# The tests' own Python without its virtual environment, as on a hypervisor.
 _VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PYTHON = f"{sys.base_prefix}/bin/python{_VERSION}"
 _PACKAGES = f"{sys.base_prefix}/lib/python{_VERSION}/site-packages"
 
 
 class HookHost:
-    """Files below ``root``; the hooks run on the tests' Python, and find the package
-    where RPM would have put it.
+    """Files below ``root``. The hooks run with the tests' Python, and find the package
+    where RPM would install it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -56,7 +56,7 @@ class HookHost:
         return self.hooks / point / NAME
 
     def install(self, point: str) -> None:
-        """Put a point's hook in its place."""
+        """Install a point's hook."""
         text = (ENTRIES / point / NAME).read_text(encoding="utf-8")
         assert text.startswith(SHEBANG)
         entry = self.entry(point)
@@ -65,7 +65,7 @@ class HookHost:
         entry.chmod(0o755)
 
     def only(self, point: str) -> None:
-        """Leave the hook of that point alone, so that nothing else can answer."""
+        """Install only the hook of that point, so that nothing else can answer."""
         for other in POINTS:
             if other != point:
                 self.entry(other).unlink()
@@ -101,7 +101,7 @@ class HookHost:
             link.symlink_to(f"../{member}")
 
     def replace_module(self, module: str, text: str) -> None:
-        """Put ``text`` in place of a module of the room vdsm_hooks."""
+        """Replace a module of the package vdsm_hooks by ``text``."""
         room = self.package / "vdsm_hooks"
         if room.is_symlink():
             target = room.resolve()
@@ -113,14 +113,14 @@ class HookHost:
         (room / module).write_text(text)
 
     def work(self, body: str) -> None:
-        """Let before_network_setup's work be the statements ``body``."""
+        """Replace the work of before_network_setup by the statements ``body``."""
         lines = "".join(f"    {line}\n" for line in body.splitlines())
         start = "import os, signal, subprocess, sys, time\n"
         answer = "from ovirt_rdma.vdsm_hooks.deadline import STOP, Answer\n"
         self.replace_module("network.py", f"{start}{answer}def work(root):\n{lines}")
 
     def limit(self, point: str, seconds: float) -> None:
-        """Give a point's hook less time."""
+        """Reduce the timeout of a point's hook."""
         text = (ENTRIES / "main.py").read_text(encoding="utf-8")
         line = f"    {point.upper()}: "
         head, _, tail = text.partition(line)
@@ -134,7 +134,7 @@ class HookHost:
 
 
 def setup(networks=None, bondings=None, **options):
-    """What VDSM hands to the network hooks (network/api.py)."""
+    """Return the JSON that VDSM passes to the network hooks (network/api.py)."""
     return {
         "request": {
             "networks": networks or {},
@@ -145,7 +145,7 @@ def setup(networks=None, bondings=None, **options):
 
 
 def network(nic=None, **more):
-    """A non-VM network as VDSM's canonicalize.py leaves it."""
+    """Return a non-VM network as VDSM's canonicalize.py leaves it."""
     found = {
         "bridged": False,
         "mtu": 1500,

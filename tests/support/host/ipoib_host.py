@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hosts with IPoIB in a line or two, and what kernel and NetworkManager make of a
-plan's steps.
-"""
+"""Build facts of hosts with IPoIB in a line or two, and show findings and steps."""
 
 from __future__ import annotations
 
@@ -131,7 +129,7 @@ def host(
     """A host with one HCA, mlx4_0.
 
     ``profiles`` None: NetworkManager is not installed; else all IPoIB netdevs are
-    managed, but where ``managed`` names them.
+    managed, or only those in ``managed``.
     """
     pci = PciIdentity("0000:04:00.0", vendor, pci_id, revision)
     active_mtu = active_mtu or max_mtu
@@ -208,7 +206,7 @@ def bond(mode="active-backup", fail_over_mac="active", members=("ib0", "ib1")):
 
 
 def policy(**parts):
-    """A policy with one rule, for all InfiniBand ports."""
+    """Return a policy with one rule, for all InfiniBand ports."""
     if not parts:
         return Policy()
     rule = InterfaceRule(1, "interface 1", **{"link_layer": "infiniband", **parts})
@@ -216,7 +214,7 @@ def policy(**parts):
 
 
 def found(facts, wanted=None):
-    """All findings of the rules about InfiniBand: (rule, subject) to a list of
+    """Return all findings of the InfiniBand rules: (rule, subject) to a list of
     ``VERDICT sentence | fix``.
     """
     result = {}
@@ -228,13 +226,13 @@ def found(facts, wanted=None):
 
 
 def finding(facts, wanted, rule, subject="ib0"):
-    """The one finding of a rule about a subject."""
+    """Return the only finding of a rule for a subject."""
     (text,) = found(facts, wanted)[rule, subject]
     return text
 
 
 def steps(facts, wanted=None):
-    """All steps of the rules about InfiniBand, by id and in order."""
+    """Return all steps of the InfiniBand rules, by id and in order."""
     plan = decide(facts, wanted or Policy(), OTHERS).steps
     assert all(isinstance(step, Step) for step in plan)
     result = {step.id: step for step in plan}
@@ -243,7 +241,7 @@ def steps(facts, wanted=None):
 
 
 def shown(step):
-    """A step's changes in short: ``uuid-ib0 infiniband.mtu 2044>4092``."""
+    """Return a step's changes in short: ``uuid-ib0 infiniband.mtu 2044>4092``."""
     return [
         f"{c.target} {c.name} {c.before}>{c.after}".replace("  ", " ")
         for c in step.changes

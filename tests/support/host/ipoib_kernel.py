@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a plan's steps make of a host: the kernel's ib_ipoib, ethtool and NetworkManager
-as far as the rules depend on them, as seen in the lab. Strict: what they refuse fails
-the test.
+"""Apply a plan's steps to facts, as the kernel's ib_ipoib, ethtool and NetworkManager
+do (seen in the lab), as far as the rules depend on them.
+
+Strict: anything that they refuse fails the test.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Kernel:
         }[change.kind](change)
 
     def check_new_profiles(self):
-        """NetworkManager refuses them otherwise, or they fit no netdev."""
+        """Check the profile: NetworkManager refuses others, or they fit no netdev."""
         manager = self.facts.network_manager
         for profile in manager.profiles if manager else ():
             if profile.uuid in self.new_profiles:
@@ -174,7 +175,9 @@ class Kernel:
                 self._put(replace(netdev, mtu=self._kept_mtu(netdev.name, most)))
 
     def _kept_mtu(self, name, most):
-        """What NetworkManager sets when the netdev is back, if the kernel takes it."""
+        """Set what NetworkManager sets when the netdev appears, if the kernel accepts
+        it.
+        """
         manager = self.facts.network_manager
         for profile in manager.profiles if manager else ():
             if profile.interface_name == name:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Hosts with InfiniBand and policies for them, drawn at random or by hardware."""
+"""Draw hosts with InfiniBand and policies for them, at random or by hardware."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def hosts(draw):
     able = hardware.get("connections", True)
     tso = hardware.pop("tso", draw(st.sampled_from(["on", "off", "fixed", None])))
     most = hardware.get("max_mtu", 4096)
-    # On Omni-Path 9000 bytes would fit the port and, perhaps, not the group.
+    # On Omni-Path, 9000 bytes would fit the port but perhaps not the group.
     link = draw(st.sampled_from([2048, most])) if most == 4096 else most
     group = draw(st.sampled_from([2044, link - 4])) if most == 4096 else link - 4
     ports = tuple(
@@ -126,7 +126,7 @@ def hosts(draw):
 
 @st.composite
 def policies(draw):
-    """A policy for all InfiniBand ports; an MTU by number is one that any group has."""
+    """Draw a policy for all InfiniBand ports; an MTU as a number fits any group."""
     return policy(
         transport_mode=draw(st.sampled_from([None, "auto", "datagram", "connected"])),
         mtu=draw(st.sampled_from([None, "auto", 1500, 2044, 9000, 65520])),

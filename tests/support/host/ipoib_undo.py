@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the undo of a plan makes of a host: every step's changes, backwards, each with
-the value that was there before. Strict, as :mod:`ipoib_kernel` is.
+"""Undo a plan's steps in facts: all changes in reverse order, each to its earlier
+value.
+
+Strict, as :mod:`ipoib_kernel` is.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ MODE = "infiniband.transport-mode"
 
 
 def undone(facts, steps, group_mtu=4092):
-    """Return ``facts``, on which ``steps`` were carried out, after their undo."""
+    """Return ``facts``, to which ``steps`` were applied, after their undo."""
     kernel = UndoKernel(facts, group_mtu)
     for step in reversed(steps):
         if not step.refused:
@@ -38,14 +40,14 @@ class UndoKernel(Kernel):
     def _undo_change(self, change):
         if change.kind == PROFILE:
             self._put_back(change)
-        elif change.before is not None:  # of a netdev that goes again
+        elif change.before is not None:  # else its netdev is removed
             back = replace(change, before=change.after, after=change.before)
             self.do(replace(back, clamped=change.clamped))
 
     def _offload(self, change):
         netdev = self.netdev(change.target)
         if change.after == "on" and netdev.ipoib.mode == "connected":
-            # Asked for, and not on: ethtool complains, and datagram mode brings it.
+            # Requested but not on: ethtool reports an error, datagram mode turns it on.
             offloads = tuple(
                 replace(o, requested=True) if o.name == change.name else o
                 for o in netdev.offloads

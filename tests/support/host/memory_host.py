@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A host in memory for the engine: the kernel, ethtool and NetworkManager of the rules'
-tests behind the engine's door, files and units beside them; strict. It can be killed
-at any point, forget what was set, and be booted. Of the product it has data types only.
+"""A backend with a host in memory: the kernel, ethtool and NetworkManager of the rules'
+tests, with files and units; strict.
+
+It can be killed at any point, ignore values that are set, and be booted. From the
+product it uses data types only.
 """
 
 from __future__ import annotations
@@ -26,17 +28,17 @@ from support.host.change_places import (
 from support.host.ipoib_kernel import Kernel
 from support.host.ipoib_undo import UndoKernel
 
-# What nmcli shows of infiniband.mtu and infiniband.p-key that are not set: mtu 0, p-key
-# -1 (src/libnmc-setting/nm-meta-setting-desc.c).
+# nmcli's output for properties that are not set: infiniband.mtu 0, infiniband.p-key -1
+# (src/libnmc-setting/nm-meta-setting-desc.c).
 UNSET = ("auto", "default", "--", "")
 
 
 class Killed(BaseException):
-    """The process ends here, as by SIGKILL."""
+    """Ends the process here, as SIGKILL does."""
 
 
 class Points:
-    """Counts the points at which a run can be killed; at number ``last`` it is."""
+    """Counts the points at which a run can be killed, and kills it at ``last``."""
 
     def __init__(self, last=None):
         self.passed = 0
@@ -56,12 +58,12 @@ class FakeHost:
         self.time = 1_700_000_000.0
         self.points = Points()
         self.effects = 0
-        # Called with the act before it is done, or undone.
+        # Called with the change before it is made, or undone.
         self.on_do = self.on_undo = lambda act: None
-        # (kind, name or file) that take a value and forget it: when it is set, and
-        # when it is set back.
+        # (kind, name or file) that accept a value and ignore it: when it is set, and
+        # when it is undone.
         self.forgets = set()
-        self.stuck = set()
+        self.forgets_undo = set()
         self.files = {one.path: one.text for one in facts.software.own_files}
         self.units = {}
         # The netdevs that NetworkManager has made itself, by the UUID of the profile.
@@ -70,7 +72,7 @@ class FakeHost:
         self.made = {}
         self._values = None, {}
 
-    # The door.
+    # The methods of HostBackend.
 
     def refusal(self, change):
         return f"{change.target} is not ours" if "passwd" in change.target else ""
@@ -121,7 +123,7 @@ class FakeHost:
                 self._delete(child.name)
         elif first.kind != MODULE:
             assert len(act.changes) == len(act.before) == 1
-            if _key(first) not in self.stuck:
+            if _key(first) not in self.forgets_undo:
                 kernel = UndoKernel(self.facts, self.group_mtu)
                 self._set(kernel, act, first, act.before[0])
         self.points.point()
@@ -149,10 +151,10 @@ class FakeHost:
         self.time += 1
         return self.time
 
-    # What else happens to a host.
+    # Other events on a host.
 
     def put(self, change, value):
-        """Somebody sets a property."""
+        """Set a property, as somebody else does."""
         act = _Foreign(change.target if change.kind == PROFILE else None)
         self._set(UndoKernel(self.facts, self.group_mtu), act, change, value)
 
@@ -163,7 +165,7 @@ class FakeHost:
         self.facts = replace(self.facts, netdevs=(*others, renamed))
 
     def reboot(self, boot="boot-2"):
-        """The kernel's own values, but for what profiles say."""
+        """Boot: set the kernel's own values, then those of profiles."""
         self.boot = boot
         for netdev in self.facts.netdevs:
             if not netdev.ipoib:
@@ -177,7 +179,7 @@ class FakeHost:
             self._put(replace(netdev, mtu=mtu, ipoib=replace(netdev.ipoib, mode=mode)))
 
     def settings(self):
-        """All that a plan changes and an undo brings back."""
+        """Return all values that a plan changes and an undo restores."""
         netdevs = {
             n.name: (
                 n.mtu,
@@ -197,7 +199,7 @@ class FakeHost:
         units = {n: v for n, v in self.units.items() if v != "disabled"}
         return netdevs, profiles, ports, dict(self.files), units
 
-    # Inside.
+    # Internals.
 
     def _set(self, kernel, act, change, value):
         change = self._now(change, act.place)
@@ -216,7 +218,7 @@ class FakeHost:
             if file_of(change) == "mtu" and not netdev.ipoib:
                 self._put(replace(netdev, mtu=int(value)))
                 return
-            # Whatever the plan took for the value before: the product has read it anew.
+            # Whatever the plan has as the value before: the product has read it again.
             before = None if file_of(change) == "mode" else change.before
             if adapter_of(change):
                 before = self._value(change.kind, change.target)
@@ -232,7 +234,7 @@ class FakeHost:
             present = profile.value(change.name)
             assert undo or change.before == (None if present in UNSET else present)
             if value is None:
-                # NetworkManager lets no infiniband profile be without a mode.
+                # NetworkManager refuses an infiniband profile without a mode.
                 assert change.name != "infiniband.transport-mode"
                 self._unset(profile, change.name)
                 return
@@ -291,7 +293,7 @@ class FakeHost:
         return found[0] if found else None
 
     def _child(self, change):
-        """The netdev that ``create_child`` has made, whatever it is called now."""
+        """Return the netdev that ``create_child`` has made, whatever its name is."""
         wanted = child_of(change)
         for netdev in self.facts.netdevs:
             ipoib = netdev.ipoib
@@ -308,13 +310,13 @@ class FakeHost:
         return [netdev.name for netdev in self.facts.netdevs if is_at(netdev, place)]
 
     def _nothing_at(self, change, place):
-        """Whether the hardware of a netdev that the change is about is away."""
+        """Whether the hardware of the change's netdev was removed."""
         if netdev_of(change) is None or place is None:
             return False
         return bool(place.guid or place.pci) and not self._at(place)
 
     def _now(self, change, place):
-        """The change with the name that the netdev of its place has now."""
+        """Return the change with the present name of its netdev."""
         if netdev_of(change) is None or not (place and (place.guid or place.pci)):
             return change
         names = self._at(place)

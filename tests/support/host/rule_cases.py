@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Facts and policies in a line or two, for the tests of rules."""
+"""Build facts and policies in a line or two, for the tests of rules."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def ethernet(name: str = "ens1", mtu: int = 9000, **parts: Any) -> Netdev:
 
 
 def above(name: str, lower: str, mtu: int = 9000, **parts: Any) -> Netdev:
-    """A netdev stacked on ``lower``, which must name it in its uppers."""
+    """A netdev above ``lower``, which must have it in its uppers."""
     return ethernet(
         name, mtu, rdma_device=None, rdma_port=None, lowers=(lower,), **parts
     )
@@ -196,9 +196,9 @@ INFINIBAND_MODULES = (
 
 
 def outcomes(rule: Rule, host: Facts, policy: Optional[Policy] = None) -> list[Outcome]:
-    """What a rule gives, all of it under its own id."""
+    """Return a rule's findings and steps, all with its own id."""
     found = list(rule.decide(View(host, policy or Policy())))
-    assert found, f"{rule.id} says nothing"
+    assert found, f"{rule.id} yields nothing"
     assert {one.rule for one in found} == {rule.id}
     return found
 
@@ -206,14 +206,14 @@ def outcomes(rule: Rule, host: Facts, policy: Optional[Policy] = None) -> list[O
 def findings(
     rule: Rule, host: Facts, policy: Optional[Policy] = None
 ) -> dict[str, tuple[str, str]]:
-    """A rule's findings: subject to verdict, and sentence with fix."""
+    """Return a rule's findings: subject to verdict, and sentence with fix."""
     found = [one for one in outcomes(rule, host, policy) if isinstance(one, Finding)]
     assert len({one.subject for one in found}) == len(found)
     return {one.subject: (one.verdict, f"{one.sentence} | {one.fix}") for one in found}
 
 
 def steps(rule: Rule, host: Facts, policy: Policy) -> dict[str, Step]:
-    """A rule's steps by subject."""
+    """Return a rule's steps by subject."""
     found = [one for one in outcomes(rule, host, policy) if isinstance(one, Step)]
     assert len({step.id for step in found}) == len(found)
     return {step.subject: step for step in found}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A journal for tests of the commands: what runs of every kind leave in it."""
+"""A journal with the records of runs of every kind, for tests of the commands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A changed profile is brought into force where the act may take the link down, so that
+"""Tests that a changed profile is activated if the step may take the link down, so that
 NetworkManager refuses no later Reapply.
 """
 
@@ -10,7 +10,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import DONE, Act
-from ovirt_rdma.host.changes.revert import who_is_cut_off
+from ovirt_rdma.host.changes.revert import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoAct
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
 from ovirt_rdma.host.rules.reapply import needs_activation
@@ -22,7 +22,7 @@ MODE = "infiniband.transport-mode"
 TSO = "ethtool.feature-tso"
 NAME = "connection.interface-name"
 MTU = "infiniband.mtu"
-# What an act changes, and what ib0 is then: mode, MTU and TSO.
+# The property that is set, its values, and the state of ib0 then: mode, MTU and TSO.
 ACTS = [
     (MODE, "datagram", "connected", ("connected", "65520", "off [requested on]")),
     (TSO, None, "off", ("datagram", "2044", "off")),
@@ -58,7 +58,7 @@ def test_it_is_in_force_there_and_back(host, name, before, after, becomes):
         assert host.profile("ib0").get(TSO) is None
     else:
         assert host.profile("ib0")[MODE] == before
-        host.set_mode("ib0", before)  # the step's own act of sysfs
+        host.set_mode("ib0", before)  # the step's own change in sysfs
         host.set_mtu("ib0", int(found[1]))
     for _ in range(2):
         host.effects().undo(one)
@@ -87,7 +87,7 @@ def test_nor_does_an_ethernet_netdevs():
 
 
 def test_a_profile_that_is_active_on_several_netdevs_is_left_to_their_next_setup(host):
-    """NetworkManager may activate it on another one, whose users nobody has named."""
+    """NetworkManager may activate it on another netdev, whose users are not known."""
     host._nm_profiles[host.uuid].row["DEVICE"] = "ib0,ib1"
     host.effects().do(act(host, MODE, "datagram", "connected"))
     assert host.activated == []
@@ -127,7 +127,7 @@ def test_a_hook_is_such_a_host_by_itself(host):
 
 
 def test_taken_back_before_any_activation_a_reapply_will_do(host):
-    """As an earlier version left it: set in the profile, and never in force."""
+    """An earlier version left it so: set in the profile, and never activated."""
     one = act(host, TSO, None, "off", LIVE)
     host.effects().do(one)
     assert list(host.refused()) == ["ib0"]
@@ -137,7 +137,7 @@ def test_taken_back_before_any_activation_a_reapply_will_do(host):
 
 @pytest.mark.parametrize("name", [TSO, NAME])
 def test_what_somebody_set_by_hand_stays(host, name):
-    """NetworkManager sets all that the profile says."""
+    """NetworkManager sets all properties of the profile."""
     properties = host._nm_profiles[host.uuid].properties
     properties.update({MTU: "2000", NAME: "ib0"})
     host.activate(host.uuid)
@@ -157,24 +157,23 @@ def test_what_somebody_set_by_hand_stays(host, name):
 
 
 def test_who_uses_the_netdev_is_named_before_its_profile_is_taken_back(host):
-    """Where the profile is all that was changed, and an earlier version called it
-    live: only NetworkManager knows which netdev that is.
+    """Only the profile was changed, and an earlier version called that live: only
+    NetworkManager knows the netdev.
     """
     host.nfs_mount("10.0.0.1:/vm", "/rhev/data-center/mnt/10.0.0.1:_vm", "rdma")
     one = act(host, TSO, None, "off", LIVE)
     group = [UndoAct(None, one, (None,))]
-    ((step, users),) = who_is_cut_off([group], host.reader().facts())
+    ((step, users),) = interrupted_users([group], host.reader().facts())
     assert step == one.step
     assert any("10.0.0.1:/vm" in user for user in users)
     host._forget("ib0")
-    assert list(who_is_cut_off([group], host.reader().facts())) == []
+    assert list(interrupted_users([group], host.reader().facts())) == []
 
 
 def test_a_profile_that_cannot_be_activated_is_said(host):
     host.fail("nmcli --wait 50 connection up", 4, "Error: activation failed: x.")
     with pytest.raises(EffectFailed) as failed:
         host.effects().do(act(host, MODE, "datagram", "connected"))
-    assert str(failed.value) == (
-        f"the profile {host.uuid} cannot be brought into force: "
-        "Error: activation failed: x"
-    )
+    assert failed.value.id == "network-manager-refused"
+    assert host.uuid in str(failed.value)
+    assert str(failed.value).endswith(": Error: activation failed: x")

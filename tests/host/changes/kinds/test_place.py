@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Netdevs by what stays when they are renamed."""
+"""Tests that a netdev is found again after it was renamed."""
 
 import pytest
 from support.fakes.fake_changes import ChangingRoot, changing

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Profiles of NetworkManager: single properties, and profiles that are made whole."""
+"""Tests of NetworkManager profiles: single properties, and new profiles."""
 
 import errno
 
@@ -10,6 +10,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from ovirt_rdma.host.changes.kinds import network_manager
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
 from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import PROFILE, Change
 from ovirt_rdma.host.rules.infiniband.settings import new_profile
 from ovirt_rdma.host.system import files as atomic_file
@@ -34,11 +35,16 @@ def host(tmp_path):
     return host
 
 
+REFUSED = "network-manager-refused"
+NOT_RUNNING = "network-manager-not-running"
+EXISTS = "profile-file-exists"
+
+
 def fails(effect, *args):
     with pytest.raises(EffectFailed) as failed:
         effect(*args)
     assert "\n" not in str(failed.value)
-    return str(failed.value)
+    return Sentence(failed.value.id, str(failed.value))
 
 
 def act(name, before, after, target):
@@ -118,7 +124,7 @@ def test_a_profile_that_is_gone(host):
     one = act(MTU, None, "2044", UUID)
     assert host.effects().read(one.changes[0]) == Reading()
     assert host.effects().gone(one)
-    assert "there is no such profile" in fails(host.effects().do, one)
+    assert fails(host.effects().do, one).id == "profile-gone"
     host.effects().undo(one)
 
 
@@ -132,39 +138,39 @@ def test_a_profile_that_goes_between_reading_and_undo(host):
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "words"),
+    ("code", "message", "id", "words"),
     [
-        (3, "Error: Timeout expired.", "it did not answer in time"),
-        (1, "Error: Failed to modify: busy.", "Error: Failed to modify: busy"),
-        (None, "no answer within 60 s", "no answer within 60 s"),
-        (8, "Error: NetworkManager is not running.", "NetworkManager does not run"),
+        (3, "Error: Timeout expired.", REFUSED, "it did not answer in time"),
+        (1, "Error: Failed to modify: busy.", REFUSED, "Error: Failed to modify: busy"),
+        (None, "no answer within 60 s", REFUSED, "no answer within 60 s"),
+        (8, "Error: NetworkManager is not running.", NOT_RUNNING, ""),
     ],
 )
-def test_a_networkmanager_that_refuses_is_said(host, code, said, words):
+def test_a_networkmanager_that_refuses_is_said(host, code, message, id, words):
     uuid = host.nm_profile("ib0")
-    host.fail("nmcli connection modify", code, said)
+    host.fail("nmcli connection modify", code, message)
     sentence = fails(host.effects().do, act(MTU, None, "2044", uuid))
-    assert sentence.startswith(f"the profile {uuid} cannot be changed ({MTU} 2044): ")
+    assert sentence.id == id
+    assert uuid in sentence and f"{MTU} 2044" in sentence
     assert sentence.endswith(words)
 
 
 def test_without_networkmanager(host, tmp_path_factory):
     other = changing(connectx3_ib, tmp_path_factory.mktemp("other"))
-    for one, words in (
-        (host, "NetworkManager does not run"),
-        (other, "NetworkManager does not run: nmcli is not there"),
-    ):
-        if one is host:
+    for each in (host, other):
+        if each is host:
             uuid = host.nm_profile("ib0")
             host.network_manager(running=False)
         single = act(MTU, None, "2044", uuid)
-        assert one.effects().read(single.changes[0]).problem.endswith(words)
-        assert fails(one.effects().do, single).endswith(words)
-        assert fails(one.effects().undo, single).endswith(words)
-        assert not one.effects().gone(single)
-        assert fails(one.effects().do, new()).endswith(words)
-        one.effects().undo(new())  # no file, so there is nothing to take back
-        assert not (one.path / FOLDER).is_dir() or files(one) == []
+        problem = each.effects().read(single.changes[0]).problem
+        assert "NetworkManager is not running" in problem
+        assert ("nmcli" in problem) is (each is other)
+        assert fails(each.effects().do, single).id == NOT_RUNNING
+        assert fails(each.effects().undo, single).id == NOT_RUNNING
+        assert not each.effects().gone(single)
+        assert fails(each.effects().do, new()).id == NOT_RUNNING
+        each.effects().undo(new())  # there is no file, so nothing has to be done
+        assert not (each.path / FOLDER).is_dir() or files(each) == []
 
 
 # New profiles
@@ -203,7 +209,7 @@ def test_a_new_profile_is_deleted_whole(host):
     [
         ("disconnected", True),
         ("connected (externally)", True),
-        ("connected", False),  # another's profile is active on it
+        ("connected", False),  # another profile is active on it
         ("connecting (getting IP configuration)", False),
         ("unavailable", False),
         ("unmanaged", False),
@@ -226,9 +232,8 @@ def test_a_netdev_that_loses_carrier_meanwhile_gets_its_profile_later(host):
 def test_a_profile_that_cannot_be_activated_is_not_kept(host):
     host.fail("nmcli --wait 50 connection up", 4, "Error: activation failed: x.")
     words = fails(host.effects().do, new())
-    assert words == (
-        "the new profile of ib0 cannot be activated: Error: activation failed: x"
-    )
+    assert words.id == REFUSED
+    assert "ib0" in words and words.endswith(": Error: activation failed: x")
     assert files(host) == []
     assert host.profile("ib0") is None
 
@@ -236,7 +241,7 @@ def test_a_profile_that_cannot_be_activated_is_not_kept(host):
 def test_a_profile_that_networkmanager_does_not_take_leaves_no_file(host):
     host.takes_profiles = False
     words = fails(host.effects().do, new())
-    assert words == "NetworkManager does not take the profile for ib0"
+    assert (words.id, words.endswith("ib0")) == ("profile-not-loaded", True)
     assert files(host) == []
 
 
@@ -250,7 +255,8 @@ def test_a_profile_that_networkmanager_has_otherwise_is_not_kept(host, monkeypat
 
     monkeypatch.setattr(host, "_nmcli", otherwise)
     words = fails(host.effects().do, new())
-    assert f"{MODE} connected in the new profile, and not datagram" in words
+    assert words.id == "profile-value-differs"
+    assert MODE in words and "is connected" in words and "not datagram" in words
     assert files(host) == []
 
 
@@ -258,8 +264,9 @@ def test_a_failed_profile_that_cannot_be_deleted_is_said(host):
     host.fail("nmcli --wait 50 connection up", 4, "Error: activation failed.")
     host.fail("nmcli --wait 30 connection delete", 7, "Error: not deleted.")
     words = fails(host.effects().do, new())
-    assert "cannot be activated" in words
-    assert f"; and the profile {UUID} cannot be deleted: Error: not deleted" in words
+    assert words.id == "profile-not-removed"
+    assert "Error: activation failed" in words
+    assert f"the profile {UUID} cannot be deleted: Error: not deleted" in words
 
 
 @pytest.mark.parametrize("make", ["foreign", "link"])
@@ -270,7 +277,7 @@ def test_a_foreign_file_where_ours_would_go_is_left(host, make):
     else:
         place.symlink_to("/nowhere")
     words = fails(host.effects().do, new())
-    assert "is there already, and is not from this run" in words
+    assert (words.id, str(network_manager.path_of("ib0")) in words) == (EXISTS, True)
     assert place.is_symlink() or OTHER in place.read_text()
     host.effects().undo(new())
     assert place.is_symlink() or OTHER in place.read_text()
@@ -290,7 +297,7 @@ def test_a_full_disk_leaves_no_profile(host, monkeypatch):
 def test_where_networkmanager_keeps_no_files(host):
     (host.path / FOLDER).rmdir()
     words = fails(host.effects().do, new())
-    assert words == f"/{FOLDER} is not there: no profile can be kept"
+    assert (words.id, f"/{FOLDER}" in words) == ("profile-folder-missing", True)
 
 
 def killed_between_file_and_load(host, one):
@@ -327,7 +334,7 @@ def test_an_odd_file_is_no_profile_of_ours(host):
     for data in (b"", b"[connection\n", b"\xff\xfe", b"uuid=x\n[a]\n[a]\n"):
         place.write_bytes(data)
         assert host.effects().read(new().changes[0], UUID) == Reading()
-        assert "is there already" in fails(host.effects().do, new())
+        assert fails(host.effects().do, new()).id == EXISTS
 
 
 def test_a_property_of_a_new_profile_is_changed_by_its_uuid(host):
@@ -368,7 +375,8 @@ def test_a_childs_profile_makes_and_removes_the_netdev(host):
 def test_a_child_that_does_not_appear(host, monkeypatch):
     monkeypatch.setattr(host, "activate", lambda uuid: None)
     words = fails(host.effects().do, new(*CHILD))
-    assert words == "ib0.8001 did not appear within 5 s"
+    assert words.id == "netdev-not-created"
+    assert "ib0.8001" in words and "5 s" in words
     assert files(host) == []
 
 
@@ -389,11 +397,11 @@ def test_a_child_that_stays_after_its_profile_is_said(host, monkeypatch):
     host.effects().do(new(*CHILD))
     monkeypatch.setattr(host, "remove_netdev", lambda name: None)
     words = fails(host.effects().undo, new(*CHILD))
-    assert words == "the profile of ib0.8001 is deleted, and ib0.8001 is still there"
+    assert (words.id, "ib0.8001" in words) == ("netdev-not-removed", True)
 
 
 def test_a_child_goes_with_its_profile_while_network_manager_does_not_run(host):
-    """Once NetworkManager runs again, it knows nothing of that netdev."""
+    """After it is started again, NetworkManager does not know that netdev."""
     host.effects().do(new(*CHILD))
     host.network_manager(running=False)
     for _ in range(2):

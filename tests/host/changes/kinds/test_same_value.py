@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether two texts mean one value, by the kind of the property."""
+"""Tests that two texts are compared as values, by the kind of the property."""
 
 import pytest
 
-from ovirt_rdma.host.changes.kinds.properties import came_true, same_value
+from ovirt_rdma.host.changes.kinds.properties import is_accepted, same_value
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, UNIT, Change
 
 pytestmark = pytest.mark.hypervisor
@@ -86,9 +86,9 @@ def test_two_values(change, one, other):
 
 
 def test_a_smaller_number_is_as_good_where_the_kernel_may_settle_for_less():
-    assert came_true(MTU, "4092")
-    assert came_true(MTU, "2044\n")
-    assert not came_true(MTU, "65520")
-    assert not came_true(MTU, None)
-    assert not came_true(MTU, "odd")
-    assert not came_true(EXACT, "2044")
+    assert is_accepted(MTU, "4092")
+    assert is_accepted(MTU, "2044\n")
+    assert not is_accepted(MTU, "65520")
+    assert not is_accepted(MTU, None)
+    assert not is_accepted(MTU, "odd")
+    assert not is_accepted(EXACT, "2044")
