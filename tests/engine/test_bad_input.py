@@ -263,7 +263,7 @@ def test_mount_options_that_are_refused(asked, options, said):
         ("a: [", 2, "not valid YAML"),
         ("", 2, "the plan is empty"),
         ("- a\n", 2, "no mapping"),
-        (b"\xff\xfe", 2, "no UTF-8 text"),
+        (b"\xff\xfe", 2, "not UTF-8 text"),
     ],
 )
 def test_plan_files_that_are_wrong(asked, files, plan, code, said):
@@ -385,7 +385,7 @@ def test_a_folder_of_dumps_that_is_none(asked, files, verb):
         ("--ca-file policy.yaml", "no certificate in PEM form"),
         ("--engine-url ftp://x", "is no engine's URL"),
         ("--engine-url ::::", "is no URL"),
-        ("--engine-url http://127.0.0.1:1", "no user is named for 127.0.0.1:1"),
+        ("--engine-url http://127.0.0.1:1", "the user for 127.0.0.1:1"),
         (f"--engine-url http://127.0.0.1:1 {ME}", "cannot be reached"),
         ("--username nobody@internal", "the user name or the password is wrong"),
     ],
@@ -473,7 +473,7 @@ def test_a_disk_that_is_full_in_the_middle(asked, monkeypatch):
         found = asked(f"{CONVERT} -y --no-job")
     assert found.code == 1
     assert "No space left on device" in found.err
-    assert "the same command goes on" in found.err
+    assert "resume it with" in found.err
     assert asked(f"{CONVERT} -y --no-job").code == 0
     assert {h.mounts[DATA1] for h in asked.world.hosts.values()} == {"rdma"}
 
@@ -596,11 +596,14 @@ WAYS = (
     "not taken back",
     "may have done it",
     "was put on it; that is not verified",
-    "it stands still where it is; the same command goes on",
+    "the run is paused; resume it with",
 )
 
 
-HALVES = ("Network storage is on 1 of 2 hosts.", "Domain data1 stopped half way")
+HALVES = (
+    "Network storage is on 1 of 2 hosts.",
+    "Domain data1 stopped and is incomplete",
+)
 
 
 def is_said(found, after, before, good):

@@ -19,14 +19,14 @@ why
   A second paragraph.
 
 fix
-  Mend it.
+  Fix it.
 
 sources
   - ip(8)
   - Linux include/rdma/ib_verbs.h
 """
 LONG = " ".join(
-    ["This sentence goes on and on, so that a terminal has to fold it."] * 3
+    ["This sentence is so long that a terminal has to break its lines."] * 3
 )
 
 
@@ -53,7 +53,7 @@ def test_document(sampled):
         "title": "TSO",
         "what": "Looks at TSO.",
         "why": f"It matters. {LONG}\n\nA second paragraph.",
-        "fix": "Mend it.",
+        "fix": "Fix it.",
         "sources": ["ip(8)", "Linux include/rdma/ib_verbs.h"],
     }
 
@@ -74,7 +74,7 @@ def test_list(sampled):
 @pytest.mark.parametrize("words", [[], ["--list", "SAMPLE-TSO-01"]])
 def test_one_of_both(sampled, words):
     sampled(*sample_rules.ALL)("explain", *words).refused(
-        2, "say which rule, or --list, and not both"
+        2, "either the id of a rule or --list"
     )
 
 
@@ -82,7 +82,7 @@ def test_one_of_both(sampled, words):
     ("rule_id", "hint"),
     [
         ("SAMPLE-MODE-1", "did you mean SAMPLE-MODE-01"),
-        ("Q", "fix: ovirt-rdma-host explain --list shows all"),
+        ("Q", "fix: list all ids: ovirt-rdma-host explain --list"),
         ("", "there is no rule ''"),
     ],
 )

@@ -102,9 +102,9 @@ def rule(rule_id: str, title: str, outcomes: Iterable[Outcome]) -> Rule:
         title,
         what=f"Looks at {title}.",
         why="It matters. "
-        + "This sentence goes on and on, so that a terminal has to fold it. " * 3
+        + "This sentence is so long that a terminal has to break its lines. " * 3
         + "\n\n    A second paragraph.\n",
-        fix="Mend it.",
+        fix="Fix it.",
         sources=("ip(8)", "Linux\n    include/rdma/ib_verbs.h"),
         decide=decide,
     )
