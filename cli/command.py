@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What both commands do around their verbs: words, problems, bugs, exit codes."""
+"""Run a verb of either command: parse arguments, report errors, set the exit code.
+
+SIGTERM and SIGHUP end a verb as Ctrl-C does: it leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ import signal
 import sys
 import time
 
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import parse
 from ovirt_rdma.host.errors import Problem
 
-TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
+TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator, Sequence
@@ -23,19 +26,20 @@ if TYPE_CHECKING:
 
     from ovirt_rdma.cli.parser import Parser
 
-# Set to 1, it shows the traceback of an error that is ours.
+# If it is 1, a bug of ours is reported with its traceback.
 DEBUG = "OVIRT_RDMA_DEBUG"
 
 # 128 + SIGINT, as a shell reports it.
 INTERRUPTED = 130
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
-# What ends takes less: stopping Ansible has 10 s.
+# Ending takes less than this: Ansible is given 10 s to stop.
 _ENDING_S = 30.0
 
 
 class Ended(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: what is under way ends as after Ctrl-C. ``code`` is the exit
-    code, 128 + the signal.
+    """SIGTERM or SIGHUP: the verb ends as after Ctrl-C.
+
+    ``code`` is the exit code, 128 + the number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -47,18 +51,18 @@ def run_command(
     program: str,
     parser: Callable[[], Parser],
     arguments: Optional[Sequence[str]],
-    call: Callable[[Namespace, Screen], int],
+    call: Callable[[Namespace, Output], int],
 ) -> int:
     """Run the verb that ``arguments`` name; return the exit code.
 
-    ``call`` gets the words and calls ``words.verb``. Problems become sentences on
+    ``call`` gets the parsed arguments and calls ``args.verb``. A Problem is reported on
     stderr.
     """
-    screen = Screen()
+    output = Output()
     try:
-        with _ended_by_signals(), _threads_on(screen):
-            return _guarded(program, parser, arguments, screen, call)
-    except Ended as ended:  # while the last words are said
+        with _ended_by_signals(), _threads_on(output):
+            return _guarded(program, parser, arguments, output, call)
+    except Ended as ended:  # while an error is being reported
         return ended.code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -68,31 +72,32 @@ def _guarded(
     program: str,
     parser: Callable[[], Parser],
     arguments: Optional[Sequence[str]],
-    screen: Screen,
-    call: Callable[[Namespace, Screen], int],
+    output: Output,
+    call: Callable[[Namespace, Output], int],
 ) -> int:
     try:
-        code = _run(parser, arguments, screen, call)
-        screen.flush()
+        code = _run(parser, arguments, output, call)
+        output.flush()
         return code
     except Problem as problem:
-        _report_problem(program, problem, screen)
+        _report_problem(program, problem, output)
         return problem.exit_code
     except Ended as ended:
         return ended.code
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  (the last resort: a bug of ours)
-        _report_bug(program, error, screen)
+        _report_bug(program, error, output)
         return 1
 
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise Ended, so that nothing is left behind. Those that
-    come while it ends do not count: a shell and its terminal both send SIGHUP. Later
-    ones do: C code that calls Python may have dropped the first, as older pycurl does.
-    What is ignored, as by nohup, stays ignored.
+    """Let SIGTERM and SIGHUP raise Ended, so that nothing is left behind.
+
+    Signals within the next 30 s are ignored: a shell and its terminal both send SIGHUP.
+    Later ones count again: C code that calls Python may have dropped the first, as
+    older pycurl does. A signal that was ignored before, as by nohup, stays ignored.
     """
     since = float("-inf")
 
@@ -105,9 +110,9 @@ def _ended_by_signals() -> Iterator[None]:
 
     earlier: dict[int, Any] = {}
     with contextlib.suppress(ValueError):  # not the main thread
-        for one in _ENDS:
-            if signal.getsignal(one) == signal.SIG_DFL:
-                earlier[one] = signal.signal(one, end)
+        for ending in _ENDS:
+            if signal.getsignal(ending) == signal.SIG_DFL:
+                earlier[ending] = signal.signal(ending, end)
     try:
         yield
     finally:
@@ -116,16 +121,18 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _threads_on(screen: Screen) -> Iterator[None]:
-    """Let threads that break off say so on ``screen``: Python would write their texts
-    to stderr as they are.
+def _threads_on(output: Output) -> Iterator[None]:
+    """Print the traceback of a thread that fails through ``output``.
+
+    Python itself would write it to stderr without making it printable.
     """
     import threading
 
-    def say(told: Any) -> None:
-        _say_traceback(screen, told.exc_type, told.exc_value, told.exc_traceback)
+    def report(failure: Any) -> None:
+        raised = (failure.exc_type, failure.exc_value, failure.exc_traceback)
+        _print_traceback(output, *raised)
 
-    earlier, threading.excepthook = threading.excepthook, say
+    earlier, threading.excepthook = threading.excepthook, report
     try:
         yield
     finally:
@@ -135,50 +142,50 @@ def _threads_on(screen: Screen) -> Iterator[None]:
 def _run(
     parser: Callable[[], Parser],
     arguments: Optional[Sequence[str]],
-    screen: Screen,
-    call: Callable[[Namespace, Screen], int],
+    output: Output,
+    call: Callable[[Namespace, Output], int],
 ) -> int:
     with contextlib.redirect_stdout(io.StringIO()) as help_text:
         try:
-            words = parse(parser(), arguments)
+            args = parse(parser(), arguments)
         except SystemExit:  # argparse, after --help or --version
-            words = None
-    if words is None:
+            args = None
+    if args is None:
         for line in help_text.getvalue().splitlines():
-            screen.line(line)
+            output.line(line)
         return 0
-    screen.output = words.output
-    return call(words, screen)
+    output.form = args.form
+    return call(args, output)
 
 
-def _report_problem(program: str, problem: Problem, screen: Screen) -> None:
+def _report_problem(program: str, problem: Problem, output: Output) -> None:
     lines = str(problem).splitlines()
     for line in lines:
-        screen.message(f"{program}: {line}")
+        output.message(f"{program}: {line}")
     if problem.fix:
-        screen.message(f"fix: {problem.fix}")
-    reasons = [{"id": one.id, "sentence": one} for one in problem.reasons]
-    about = {"sentences": lines, "fix": problem.fix, "reasons": reasons}
-    screen.error(problem.id, problem.exit_code, about)
+        output.message(f"fix: {problem.fix}")
+    reasons = [{"id": reason.id, "sentence": reason} for reason in problem.reasons]
+    content = {"sentences": lines, "fix": problem.fix, "reasons": reasons}
+    output.error(problem.id, problem.exit_code, content)
 
 
-def _report_bug(program: str, error: Exception, screen: Screen) -> None:
+def _report_bug(program: str, error: Exception, output: Output) -> None:
     debugging = os.environ.get(DEBUG) == "1"
     if debugging:
-        _say_traceback(screen, *sys.exc_info())
-    screen.message(
+        _print_traceback(output, *sys.exc_info())
+    output.message(
         f"{program}: this is a bug, please report it: {type(error).__name__}: {error}"
     )
-    fix = "" if debugging else f"run it again with {DEBUG}=1 and add what it prints"
+    fix = "" if debugging else f"run it again with {DEBUG}=1 and add the output"
     if fix:
-        screen.message(f"fix: {fix}")
+        output.message(f"fix: {fix}")
     sentence = f"{type(error).__name__}: {error}"
-    screen.error("bug", 1, {"sentences": [sentence], "fix": fix, "reasons": []})
+    output.error("bug", 1, {"sentences": [sentence], "fix": fix, "reasons": []})
 
 
-def _say_traceback(screen: Screen, *raised: Any) -> None:
+def _print_traceback(output: Output, *raised: Any) -> None:
     import traceback
 
     for part in traceback.format_exception(*raised):
         for line in part.splitlines():
-            screen.message(line)
+            output.message(line)

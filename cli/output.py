@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Print results and messages: tables, JSON, YAML, times in words.
+"""Print results and messages: tables for people, JSON and YAML for programs.
 
-Printing results: aligned tables for people, JSON and YAML for programs.
+stdout gets the result. It is kept until ``flush``, so an error leaves stdout empty;
+verbs that change the host flush one line per step, to show each as it is done. stderr
+gets the messages. Colour is used only on a terminal, and not if NO_COLOR is set
+(no-color.org) or TERM is ``dumb``.
 
-stdout gets the result, and only a whole one: it is kept until ``flush``, so an
-error leaves stdout empty. stderr gets the messages. Colour only on a terminal, and
-not where NO_COLOR is set (no-color.org) or TERM is ``dumb``. Verbs that change the host
-flush a line a step, so that what was done is seen as it is done.
-
-Nothing else of ours writes to stdout or stderr, and all text goes through ``printable``
-here: much of it is from hosts, the engine and files, which may be anybody's by now.
-
-Times in words for people.
+No other module writes to stdout or stderr, and all text goes through ``printable``
+here: much of it comes from hosts, the engine and files that others may write.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from datetime import datetime, timezone
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.printable import printable
 
-TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
+TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
     from typing import Any, Optional, TextIO
 
@@ -35,21 +31,21 @@ FORMATS = ("table", "json", "yaml")
 
 _COLOURS = {"good": "32", "bad": "31", "doubtful": "33"}
 _GAP = "  "
-# Text narrower than this is harder to read than a line that the terminal breaks.
+# A narrower column is harder to read than a line that the terminal breaks.
 _NARROWEST = 20
 
 
-class Screen:
-    """Where a verb prints; ``output`` is one of FORMATS."""
+class Output:
+    """Prints the result and the messages of a verb; ``form`` is one of FORMATS."""
 
-    def __init__(self, output: str = "table") -> None:
-        self.output = output
+    def __init__(self, form: str = "table") -> None:
+        self.form = form
         self._out = sys.stdout
         self._lines: list[str] = []
         self._printed = False
         self._width = terminal_width(self._out)
-        # What stands on the terminal's last line, to be wiped out.
-        self._passing = False
+        # The last line of the terminal has a progress text, to be erased.
+        self._progress_shown = False
         self._colour = (
             self._width is not None
             and not os.environ.get("NO_COLOR")
@@ -59,54 +55,55 @@ class Screen:
     @property
     def for_people(self) -> bool:
         """Whether a table is wanted, not a document."""
-        return self.output == "table"
+        return self.form == "table"
 
     def line(self, text: str = "", tone: Optional[str] = None) -> None:
         """Add one line to a result for people, coloured by ``tone``."""
-        self._lines.append(self._toned(printable(text), tone))
+        self._lines.append(self._coloured(printable(text), tone))
 
     def text(self, text: str, indent: str = "", hang: str = "") -> None:
-        """Add a sentence or paragraph, which on a terminal goes on below itself.
+        """Add a sentence or paragraph, wrapped on a terminal.
 
-        ``hang`` stands before its first line, which is indented as the others are.
+        ``indent`` and ``hang`` precede the first line; the others align with its text.
         """
         start = f"{indent}{printable(hang)}"
-        self._lines.append(start + self._folded(printable(text), len(start)))
+        self._lines.append(start + self._wrapped(printable(text), len(start)))
 
     def message(self, text: str) -> None:
         """Print a message to stderr at once."""
-        self.passing("")
+        self.progress("")
         if sys.stderr is not None:
             _to_stderr(_encodable(printable(text), sys.stderr) + "\n")
 
-    def asked(self, question: str) -> bool:
-        """Ask on the terminal; True for yes. stdout stays for the result."""
-        self.passing("")
+    def ask(self, question: str) -> bool:
+        """Ask on stderr, because stdout is for the result; return True for yes."""
+        self.progress("")
         _to_stderr(_encodable(printable(question), sys.stderr))
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
-    def passing(self, text: str) -> None:
-        """Show what goes on now on a terminal's stderr, in place of what this method
-        showed before; "" wipes it out. Nothing where nobody looks on.
+    def progress(self, text: str) -> None:
+        """Show on a terminal's stderr what is being done, in place of the last text.
+
+        "" erases it. Prints nothing if stderr is not a terminal.
         """
         columns = terminal_width(sys.stderr) if self.for_people else None
         if not columns or os.environ.get("TERM") == "dumb":
             return
-        if text or self._passing:
+        if text or self._progress_shown:
             line = _encodable(printable(text), sys.stderr)[: columns - 1]
             _to_stderr(f"\r\x1b[K{line}")
-        self._passing = bool(text)
+        self._progress_shown = bool(text)
 
     def document(self, kind: str, content: Mapping[str, Any]) -> None:
         """Add ``content`` as JSON or YAML, with schema_version and kind."""
         self.raw_document({"schema_version": SCHEMA_VERSION, "kind": kind, **content})
 
     def raw_document(self, whole: Mapping[str, Any]) -> None:
-        """Add ``whole``, which brings its own schema_version and kind."""
+        """Add ``whole``, which has its own schema_version and kind."""
         import json
 
         text = json.dumps(whole, indent=2)
-        if self.output == "yaml":
+        if self.form == "yaml":
             import yaml
 
             text = yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
@@ -115,7 +112,7 @@ class Screen:
     def error(self, id: str, exit_code: int, problem: Mapping[str, Any]) -> None:
         """Print a document of kind ``error`` in place of the result, for programs.
 
-        Nothing for people, and nothing where a document was printed already.
+        Prints nothing for people, and nothing after a result that was flushed.
         """
         self._lines = []
         if self.for_people or self._printed:
@@ -134,10 +131,10 @@ class Screen:
     ) -> None:
         """Add rows under headings, columns aligned, cells coloured by ``tones``.
 
-        On a terminal a long last cell goes on below itself. ``below`` has a text for
-        each row, which stands under its last cell unless it is empty. A cell of more
-        than ``widest`` characters widens no column: after it the last cell starts on
-        a line of its own on a terminal, and out of its column elsewhere.
+        On a terminal the last cell is wrapped within its column. ``below`` has one
+        text per row, printed under its last cell unless it is empty. A cell of more
+        than ``widest`` characters does not widen its column: on a terminal the last
+        cell then starts on the next line, elsewhere it is out of line.
         """
         lines = [[printable(cell) for cell in row] for row in (headings, *rows)]
         widths = [
@@ -147,12 +144,12 @@ class Screen:
         indent = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
         for number, line in enumerate(lines):
             cells = [cell.ljust(width) for cell, width in zip(line, widths)]
-            cells[-1] = self._folded(line[-1], indent)
+            cells[-1] = self._wrapped(line[-1], indent)
             if self._width and sum(map(len, cells[:-1])) > sum(widths[:-1]):
                 cells[-1] = f"\n{' ' * indent}{cells[-1]}"
             if number and tones:
                 cells = [
-                    self._toned(cell, tones.get(word))
+                    self._coloured(cell, tones.get(word))
                     for cell, word in zip(cells, line)
                 ]
             text = _GAP.join(cells).rstrip()
@@ -161,22 +158,23 @@ class Screen:
                 self.text(below[number - 1], " " * indent)
 
     def row(self, cells: Sequence[str], widths: Sequence[int], tone: str = "") -> None:
-        """Add a row whose columns but the last are as wide as ``widths``, the first
-        cell coloured: for rows that come one by one, before all of them are known.
+        """Add one row, before all rows are known, with its first cell coloured.
+
+        ``widths`` are those of all columns but the last.
         """
         *before, last = map(printable, cells)
         padded = [cell.ljust(width) for cell, width in zip(before, widths)]
         indent = sum(map(len, padded)) + len(_GAP) * len(padded)
-        padded[0] = self._toned(padded[0], tone or None)
-        self._lines.append(_GAP.join([*padded, self._folded(last, indent)]).rstrip())
+        padded[0] = self._coloured(padded[0], tone or None)
+        self._lines.append(_GAP.join([*padded, self._wrapped(last, indent)]).rstrip())
 
     def fields(self, pairs: Iterable[tuple[str, str]], indent: str = "") -> None:
-        """Add ``name  value`` lines, values aligned."""
+        """Add ``name  value`` lines, with the values aligned."""
         shown = [(printable(name), printable(value)) for name, value in pairs]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
             start = f"{indent}{name.ljust(width)}{_GAP}"
-            text = self._folded(value, len(start))
+            text = self._wrapped(value, len(start))
             self._lines.append(f"{start}{text}".rstrip())
 
     def next(self, command: str) -> None:
@@ -185,18 +183,18 @@ class Screen:
             self.line(f"next: {command}")
 
     def fix(self, text: str) -> None:
-        """Add the hint that tells what to do."""
+        """Add the hint what to do."""
         if text:
             self.line(f"fix: {text}")
 
     def flush(self) -> None:
         """Print the result to stdout.
 
-        A reader that went away, as ``head`` does, has seen what it wanted. Raises
-        Problem where the result cannot be written for another reason.
+        A reader that closed the pipe, as ``head`` does, is no error. Raises Problem if
+        the result cannot be written for another reason.
         """
         lines, self._lines = self._lines, []
-        self.passing("")
+        self.progress("")
         if not lines:
             return
         text = "\n".join(lines) + "\n"
@@ -215,20 +213,20 @@ class Screen:
                 f"the result cannot be written to stdout: {error.strerror}",
             ) from error
 
-    def _folded(self, text: str, indent: int) -> str:
-        """Break ``text`` at spaces to fit a terminal when it starts at ``indent``."""
+    def _wrapped(self, text: str, indent: int) -> str:
+        """Break ``text`` at blanks to fit the terminal if it starts at ``indent``."""
         room = (self._width or 0) - indent
         if self._width is None or len(text) <= room or room < _NARROWEST:
             return text
         import textwrap
 
-        # Words stay whole: an option string or a path is there to be copied.
+        # Words stay whole, so that option strings and paths can be copied.
         lines = textwrap.wrap(
             text, room, break_long_words=False, break_on_hyphens=False
         )
         return ("\n" + " " * indent).join(lines)
 
-    def _toned(self, text: str, tone: Optional[str]) -> str:
+    def _coloured(self, text: str, tone: Optional[str]) -> str:
         if not self._colour or tone is None:
             return text
         return f"\x1b[{_COLOURS[tone]}m{text}\x1b[0m"
@@ -240,12 +238,13 @@ def count(number: int, noun: str) -> str:
 
 
 class ProgressStream:
-    """stderr for a library that shows progress; a terminal that is gone ends nothing.
-    Its texts are made printable before it gets them.
+    """stderr for a library that shows progress; writing errors are ignored.
+
+    The texts must be printable already.
     """
 
     def write(self, text: str) -> int:
-        """Write; nobody is left to tell where stderr is gone."""
+        """Write at once; ignore errors."""
         _to_stderr(text)
         return len(text)
 
@@ -253,7 +252,7 @@ class ProgressStream:
         return getattr(sys.stderr, name)
 
     def flush(self) -> None:
-        """All is written at once."""
+        """Do nothing: all is written at once."""
 
 
 def terminal_width(stream: Optional[TextIO]) -> Optional[int]:
@@ -271,7 +270,7 @@ def _encodable(text: str, stream: TextIO) -> str:
 
 
 def _to_stderr(text: str) -> None:
-    """Write at once; nobody is left to tell where stderr is gone."""
+    """Write at once; ignore errors, because there is no other place to report them."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -280,7 +279,7 @@ def _to_stderr(text: str) -> None:
 
 
 def _discard(stream: Optional[TextIO]) -> None:
-    """Keep Python from trying once more when it ends, and exiting with 120."""
+    """Prevent Python from flushing again at its end, and exiting with 120."""
     with contextlib.suppress(OSError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())  # type: ignore[union-attr]
@@ -288,12 +287,12 @@ def _discard(stream: Optional[TextIO]) -> None:
 
 
 def when(seconds: float) -> str:
-    """Return a time, in seconds since 1970, for people: in UTC, to a second."""
+    """Return a time, given in seconds since 1970, for people: in UTC, to a second."""
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def when_iso(text: str) -> str:
-    """Return an ISO 8601 time for people; as it is where it is none."""
+    """Return an ISO 8601 time for people; another text is returned unchanged."""
     try:
         return when(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp())
     except (ValueError, OverflowError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Command lines made of verbs: how their parsers are built, and how words are read.
+"""Parse command lines that consist of a verb and its arguments.
 
-A verb's parser is built when its name is read, not before: a parser costs some
-0.3 ms, and a command line names one of many.
+The parser of a verb is built only when the command line names that verb. Building one
+takes some 0.3 ms, and a command line needs one of many.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from ovirt_rdma.cli.output import FORMATS, terminal_width
 from ovirt_rdma.host.errors import UsageProblem
 
-TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
+TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
     from typing import Any, NoReturn, Optional, Union
 
     _SubParsers = argparse._SubParsersAction["Parser"]
     Fill = Union[Callable[["Parser"], None], str]
-    """Adds to a parser what a verb or group takes; or where that is, as
-    ``module:function`` of this room.
+    """A function that adds the arguments of a verb or group to its parser, or its name
+    as ``module:function`` below ``ovirt_rdma.cli``.
     """
 else:
     _SubParsers = argparse._SubParsersAction
@@ -42,23 +42,23 @@ class Parser(argparse.ArgumentParser):
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Knows the width: argparse would load shutil and three compressors for it."""
+    """Sets the width; argparse would import shutil and three compressors for it."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
 
 
 def _columns() -> int:
-    """Return the terminal's width, found as argparse finds it."""
+    """Return the width of the terminal, by the same rules as argparse."""
     with contextlib.suppress(ValueError):
         columns = int(os.environ.get("COLUMNS", ""))
         if columns > 0:
             return columns
-    # Help is collected before it is printed, so sys.stdout says nothing now.
+    # While help is formatted, sys.stdout is a buffer.
     return terminal_width(sys.__stdout__) or 80
 
 
-class _OnDemand(dict[str, "Parser"]):
+class _LazyParsers(dict[str, "Parser"]):
     """Parsers by name, each built when it is first looked up."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _OnDemand(dict[str, "Parser"]):
             self._hidden.add(name)
 
     def __iter__(self) -> Iterator[str]:
-        # What help and errors list.
+        # Help and errors list these.
         return (name for name in super().__iter__() if name not in self._hidden)
 
     def __getitem__(self, name: str) -> Parser:
@@ -86,40 +86,40 @@ class _OnDemand(dict[str, "Parser"]):
 
 
 class Verbs(_SubParsers):
-    """The verbs that may follow a word; argparse's subparsers, built on demand."""
+    """argparse's subparsers for verbs, built on demand."""
 
     def __init__(self, **keys: Any) -> None:
         super().__init__(**keys)
-        self._parsers = _OnDemand()
+        self._parsers = _LazyParsers()
         self.choices = self._name_parser_map = self._parsers
 
     def add(self, name: str, help: str, fill: Fill) -> None:
-        """Add a verb, or a word that is followed by one of several verbs.
+        """Add a verb, or a group of verbs.
 
-        ``fill`` gets its parser, which has no more than ``help`` in it.
+        ``fill`` gets its parser, which has only ``help`` as its description.
         """
         self._choices_actions.append(self._ChoicesPseudoAction(name, (), help))
         self._add(name, help, fill, hidden=False)
 
     def add_hidden(self, name: str, help: str, fill: Fill) -> None:
-        """Add a word that neither help nor an error lists: people do not type it."""
+        """Add a group that help and errors do not list: only units use it."""
         self._add(name, help, fill, hidden=True)
 
     def _add(self, name: str, help: str, fill: Fill, *, hidden: bool) -> None:
         def build() -> Parser:
-            made = Parser(
+            parser = Parser(
                 prog=f"{self._prog_prefix} {name}",
                 description=f"{help[0].upper()}{help[1:]}.",
                 allow_abbrev=False,
             )
-            (named(fill) if isinstance(fill, str) else fill)(made)
-            return made
+            (load_function(fill) if isinstance(fill, str) else fill)(parser)
+            return parser
 
         self._parsers.later(name, build, hidden)
 
 
-def named(place: str) -> Any:
-    """Return what ``module:function`` of this room names."""
+def load_function(place: str) -> Any:
+    """Return the function that ``module:function`` names, below ``ovirt_rdma.cli``."""
     module, _, function = place.partition(":")
     return getattr(importlib.import_module(f"ovirt_rdma.cli.{module}"), function)
 
@@ -127,58 +127,58 @@ def named(place: str) -> Any:
 def parse(
     parser: Parser, arguments: Optional[Sequence[str]] = None
 ) -> argparse.Namespace:
-    """Return the words as a namespace; ``verb`` is the verb's ``module:function``.
+    """Return the parsed arguments; ``verb`` is the verb's ``module:function``.
 
-    Raises UsageProblem for wrong words, and SystemExit after --help or --version.
+    Raises UsageProblem for a usage error, and SystemExit after --help or --version.
     """
-    words, rest = parser.parse_known_args(arguments)
-    if words.verb is None:
+    args, rest = parser.parse_known_args(arguments)
+    if args.verb is None:
         raise UsageProblem(
             "verb-missing",
-            f"say which verb: {', '.join(words.verbs)}",
-            f"see {words.prog} --help",
+            f"the verb is missing; verbs: {', '.join(args.verbs)}",
+            f"see {args.prog} --help",
         )
-    if getattr(words, "refused_facts", None) is not None:
+    if getattr(args, "refused_facts", None) is not None:
         raise UsageProblem(
             "verb-takes-no-facts",
-            "this verb acts on this host and takes no facts file",
-            "leave out --facts",
+            "this verb acts on this host and does not accept a facts file",
+            "omit --facts",
         )
     if rest:
         raise UsageProblem(
             "arguments-unknown",
-            f"unknown words: {' '.join(rest)}",
-            f"see {words.prog} --help",
+            f"unknown arguments: {' '.join(rest)}",
+            f"see {args.prog} --help",
         )
-    return words
+    return args
 
 
 def file_name(text: str) -> str:
     """Return ``text``; an argparse type that refuses an empty file name.
 
-    A script's variable that is not set would otherwise ask for the default.
+    Otherwise an unset variable of a script would select the default.
     """
     if not text:
         raise argparse.ArgumentTypeError(
-            "the file name is empty; give a file, or leave this out"
+            "the file name is empty; give a file, or omit this argument"
         )
     return text
 
 
-def add_verbs(made: Parser) -> Verbs:
-    """Let ``made`` take verbs; ``words.verbs`` names them where none was given."""
-    # With its own name, or argparse would format a usage text to learn it.
-    verbs: Verbs = made.add_subparsers(  # type: ignore[assignment]
-        metavar="VERB", title="verbs", prog=made.prog, action=Verbs
+def add_verbs(parser: Parser) -> Verbs:
+    """Add verbs to ``parser``; ``args.verbs`` lists them if none was given."""
+    # prog is set, because argparse would format a usage text to find it.
+    verbs: Verbs = parser.add_subparsers(  # type: ignore[assignment]
+        metavar="VERB", title="verbs", prog=parser.prog, action=Verbs
     )
-    made.set_defaults(verb=None, verbs=verbs.choices, prog=made.prog)
-    if made.epilog is None:
-        made.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
+    parser.set_defaults(verb=None, verbs=verbs.choices, prog=parser.prog)
+    if parser.epilog is None:
+        parser.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
     return verbs
 
 
-def be_verb(
-    made: Parser,
+def define_verb(
+    parser: Parser,
     verb: str,
     *,
     codes: str,
@@ -186,23 +186,26 @@ def be_verb(
     more: str = "",
     on_host: bool = True,
 ) -> None:
-    """Make ``made`` the parser of ``verb``, a ``module:function`` of this room.
+    """Make ``parser`` the parser of ``verb``, a ``module:function``.
 
-    ``codes`` says its exit codes, ``examples`` are the words after the verb, and
-    ``more`` goes on from its description. ``on_host``: it is about this host.
+    ``codes`` describes its exit codes, ``examples`` are the arguments after the verb,
+    and ``more`` continues its description. ``on_host``: the verb is about this host.
     """
-    shown = "\n".join(f"  %(prog)s {words}".rstrip() for words in examples)
-    made.epilog = f"exit codes: {codes}\n\nexamples:\n{shown}"
+    shown = "\n".join(f"  %(prog)s {example}".rstrip() for example in examples)
+    parser.epilog = f"exit codes: {codes}\n\nexamples:\n{shown}"
     if more:
-        made.description = f"{made.description}\n{more}"
-    made.add_argument(
+        parser.description = f"{parser.description}\n{more}"
+    parser.add_argument(
         "-o",
         "--output",
+        dest="form",
         choices=FORMATS,
         default="table",
-        help="how to print the result; default: table",
+        help="output format; default: table",
     )
     if on_host:
-        # For tests on a tree that looks like a host.
-        made.add_argument("--root", metavar="DIR", default="/", help=argparse.SUPPRESS)
-    made.set_defaults(verb=verb, prog=made.prog)
+        # For tests, on a tree that looks like a host.
+        parser.add_argument(
+            "--root", metavar="DIR", default="/", help=argparse.SUPPRESS
+        )
+    parser.set_defaults(verb=verb, prog=parser.prog)

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Arguments of ``ovirt-rdma``: common options, login, hosts, policy, gate, network.
+"""Define the arguments of ``login``, ``hosts``, ``policy``, ``gate`` and ``network``.
 
-Options that several verbs of ``ovirt-rdma`` take.
-
-The words of ``login``, ``hosts``, ``policy`` and ``gate``.
-
-The words of ``network``: logical networks over IPoIB.
+It also has the options that several verbs of ``ovirt-rdma`` share.
 """
 
 from __future__ import annotations
@@ -13,23 +9,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ovirt_rdma.cli.parser import Parser, add_verbs, be_verb, file_name
+from ovirt_rdma.cli.parser import Parser, add_verbs, define_verb, file_name
 
-# Most hosts that one step takes on at a time.
+# The largest number of hosts to process in parallel.
 MOST_AT_ONCE = 100
 
 
-def be_engine_verb(
-    made: Parser,
+def define_engine_verb(
+    parser: Parser,
     verb: str,
     *,
     codes: str,
     examples: Sequence[str],
     more: str = "",
 ) -> None:
-    """Make ``made`` the parser of ``verb``, which asks an engine. As be_verb."""
-    be_verb(made, verb, codes=codes, examples=examples, more=more, on_host=False)
-    group = made.add_argument_group("which engine")
+    """Make ``parser`` the parser of ``verb``, which needs an engine."""
+    define_verb(parser, verb, codes=codes, examples=examples, more=more, on_host=False)
+    group = parser.add_argument_group("engine")
     group.add_argument(
         "-c",
         "--config",
@@ -42,15 +38,19 @@ def be_engine_verb(
         type=file_name,
         help="the settings file; default: ~/.config/ovirt-rdma.conf",
     )
-    group.add_argument("--engine-url", metavar="URL", help="or set OVIRT_URL")
     group.add_argument(
-        "--username", metavar="USER", help="as admin@internal; or set OVIRT_USERNAME"
+        "--engine-url", metavar="URL", help="its URL or name; or set OVIRT_URL"
+    )
+    group.add_argument(
+        "--username",
+        metavar="USER",
+        help="for example admin@internal; or set OVIRT_USERNAME",
     )
     group.add_argument(
         "--password-file",
         metavar="FILE",
         type=file_name,
-        help="its first line is the password; or set OVIRT_PASSWORD, or be asked",
+        help="its first line is the password; or set OVIRT_PASSWORD; default: ask",
     )
     group.add_argument(
         "--ca-file",
@@ -60,25 +60,25 @@ def be_engine_verb(
     )
 
 
-def acts(made: Parser) -> None:
-    """Let a verb that changes something show it first, and be run by programs."""
-    made.add_argument(
+def add_change_options(parser: Parser) -> None:
+    """Add the options of verbs that change something."""
+    parser.add_argument(
         "-n",
         "--dry-run",
         action="store_true",
-        help="change nothing; show the calls that would be made",
+        help="change nothing; show the requests that would be sent",
     )
-    made.add_argument(
-        "-y", "--assume-yes", action="store_true", help="do not ask before it begins"
+    parser.add_argument(
+        "-y", "--assume-yes", action="store_true", help="do not ask for confirmation"
     )
-    made.add_argument(
-        "--no-job", action="store_true", help="do not appear among the engine's tasks"
+    parser.add_argument(
+        "--no-job", action="store_true", help="create no job in the engine"
     )
 
 
-def asks_hosts(made: Parser) -> None:
-    """Let a verb know hosts: over SSH, or from a folder of what they printed."""
-    group = made.add_argument_group("how to know the hosts")
+def add_host_access(parser: Parser) -> None:
+    """Add the options for host access: over SSH, or from a folder of reports."""
+    group = parser.add_argument_group("host access")
     group.add_argument(
         "--facts-dir",
         metavar="DIR",
@@ -89,7 +89,7 @@ def asks_hosts(made: Parser) -> None:
         "--inventory",
         metavar="FILE",
         type=file_name,
-        help="an Ansible inventory with what differs from the defaults",
+        help="an Ansible inventory with the differences from the defaults",
     )
     group.add_argument(
         "--ssh-key",
@@ -97,304 +97,323 @@ def asks_hosts(made: Parser) -> None:
         type=file_name,
         help="a private key; default, for root on the engine machine: the engine's",
     )
-    group.add_argument("--ssh-user", metavar="USER", help="default: root")
-
-
-def data_center(made: Parser, *, required: bool = False) -> None:
-    """Let a verb be told the data center."""
-    made.add_argument(
-        "--datacenter",
-        metavar="NAME",
-        required=required,
-        help="the data center" if required else "where a name is in several of them",
+    group.add_argument(
+        "--ssh-user", metavar="USER", help="the user for SSH; default: root"
     )
 
 
-def batch(made: Parser) -> None:
-    """Let a verb take several hosts at a time."""
-    made.add_argument(
+def add_data_center(parser: Parser, *, required: bool = False) -> None:
+    """Add ``--datacenter``."""
+    parser.add_argument(
+        "--datacenter",
+        metavar="NAME",
+        required=required,
+        help="the data center"
+        if required
+        else "only this data center; needed if a name exists in several",
+    )
+
+
+def add_batch(parser: Parser) -> None:
+    """Add ``--batch``."""
+    parser.add_argument(
         "--batch",
         metavar="N",
         type=_batch,
         default=1,
-        help="so many hosts at a time; default: 1",
+        help="number of hosts to process in parallel; default: 1",
     )
 
 
-def words_between_commas(text: str) -> tuple[str, ...]:
-    """Return ``a,b`` as words; an argparse type that refuses an empty one."""
-    words = tuple(word.strip() for word in text.split(","))
-    if not all(words):
+def comma_list(text: str) -> tuple[str, ...]:
+    """Return the names in ``a,b``; an argparse type that refuses an empty one."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} has an empty name")
-    return words
+    return names
 
 
 def _batch(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 4:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of hosts")
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number of hosts")
     if not 1 <= int(text) <= MOST_AT_ONCE:
-        raise argparse.ArgumentTypeError(f"it takes 1 to {MOST_AT_ONCE} hosts")
+        raise argparse.ArgumentTypeError(
+            f"{text} is out of range, 1 to {MOST_AT_ONCE} hosts"
+        )
     return int(text)
 
 
-def login(made: Parser) -> None:
-    """Say what ``login`` takes."""
-    be_engine_verb(
-        made,
+def login(parser: Parser) -> None:
+    """Define ``login``."""
+    define_engine_verb(
+        parser,
         "engine.login:login",
-        codes="0 logged in, and the settings written, 1 failed, 4 declined",
+        codes="0 logged in and settings written, 1 failed, 4 declined",
         examples=(
             "--engine-url engine.example.com --username admin@internal --fetch-ca",
             "-c prod --password-file pw --save-password",
         ),
-        more="Tries the engine's health page and the login, then writes a section of\n"
-        "the settings file, without the password.",
+        more="Tests the engine's health page and the login, then writes a section of\n"
+        "the settings file, without the password. Writes nothing if a test\n"
+        "fails.",
     )
-    made.add_argument(
+    parser.add_argument(
         "--fetch-ca",
         action="store_true",
-        help="get the engine's CA from the engine; you confirm its fingerprint",
+        help="fetch the CA from the engine, and ask you to confirm its fingerprint",
     )
-    made.add_argument(
+    parser.add_argument(
         "--fingerprint",
         metavar="SHA256",
-        help="the CA's, as 'openssl x509 -fingerprint -sha256' shows it: do not ask",
+        help="the CA's fingerprint, as 'openssl x509 -fingerprint -sha256' shows it, "
+        "in place of the question",
     )
-    made.add_argument(
+    parser.add_argument(
         "--save-password", action="store_true", help="write the password too"
     )
 
 
-def hosts(made: Parser) -> None:
+def hosts(parser: Parser) -> None:
     """Add the verbs of the group."""
-    group = add_verbs(made)
-    group.add("list", "list the hosts, with what they have of RDMA", _hosts_list)
-    group.add("check", "say in one table what is right and wrong on hosts", _check)
+    group = add_verbs(parser)
+    group.add("list", "list the hosts, with their hooks and IPoIB NICs", _hosts_list)
+    group.add("check", "check hosts, and show the results in one table", _check)
 
 
-def policy(made: Parser) -> None:
+def policy(parser: Parser) -> None:
     """Add the verbs of the group."""
-    group = add_verbs(made)
-    group.add("push", "send a policy to hosts, and load it there", _push)
+    group = add_verbs(parser)
+    group.add("push", "send a policy to hosts and load it there", _push)
     group.add("diff", "compare a policy with those of the hosts", _diff)
 
 
-def gate(made: Parser) -> None:
+def gate(parser: Parser) -> None:
     """Add the verbs of the group."""
-    group = add_verbs(made)
+    group = add_verbs(parser)
     group.add(
-        "status", "show what the cluster feature NFS_RDMA needs, and is set", _gate
+        "status",
+        "show what the cluster feature NFS_RDMA needs, and what is set up",
+        _gate,
     )
 
 
-def _hosts_list(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _hosts_list(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.hosts:show",
         codes="0 listed, 1 failed",
         examples=("", "--datacenter dc1 -o json"),
     )
-    data_center(made)
+    add_data_center(parser)
 
 
-def _check(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _check(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.hosts:check",
-        codes="0 nothing failed, 1 failed, 3 a check failed, or is unknown",
+        codes="0 no check failed, 1 failed, 3 a check failed or is unknown",
         examples=("", "hv1 hv2", "--facts-dir dumps --policy policy.yaml"),
-        more="What the engine says of a host and what the host says are apart.",
+        more="The engine's view of a host and the host's own report are shown\n"
+        "separately.",
     )
-    made.add_argument("names", metavar="NAME", nargs="*", help="hosts; default: all")
-    made.add_argument(
+    parser.add_argument("names", metavar="NAME", nargs="*", help="hosts; default: all")
+    parser.add_argument(
         "--policy",
         metavar="FILE",
         type=file_name,
-        help="the policy that hosts should have; default: the one of this machine",
+        help="the policy that hosts should have; default: that of this machine or, "
+        "without one, that of most hosts",
     )
-    data_center(made)
-    asks_hosts(made)
+    add_data_center(parser)
+    add_host_access(parser)
 
 
-def _push(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _push(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.policy:push",
-        codes="0 in force on all, 1 failed, 4 refused or declined,\n"
-        "5 some hosts done, some not",
+        codes="0 loaded on all hosts, 1 failed, 4 refused or declined,\n"
+        "5 done on some hosts, not on others",
         examples=("policy.yaml --hosts 'hv*'", "policy.yaml --hosts hv1 --dry-run"),
-        more="Checked here first; each host says after it which policy it follows.",
+        more="The policy is validated here first. Each host then reports which\n"
+        "policy it uses.",
     )
-    made.add_argument("file", metavar="FILE", type=file_name, help="the policy file")
-    made.add_argument(
+    parser.add_argument("file", metavar="FILE", type=file_name, help="the policy file")
+    parser.add_argument(
         "--hosts",
         metavar="GLOB,...",
-        type=words_between_commas,
+        type=comma_list,
         required=True,
-        help="hosts by name",
+        help="which hosts, by name",
     )
-    data_center(made)
-    acts(made)
-    asks_hosts(made)
+    add_data_center(parser)
+    add_change_options(parser)
+    add_host_access(parser)
 
 
-def _diff(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _diff(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.policy:diff",
-        codes="0 all the same, 1 failed, 3 a host differs, or is unknown",
+        codes="0 all equal, 1 failed, 3 a host differs or is unknown",
         examples=("policy.yaml", "policy.yaml --hosts 'hv*' --diff"),
     )
-    made.add_argument("file", metavar="FILE", type=file_name, help="the policy file")
-    made.add_argument(
+    parser.add_argument("file", metavar="FILE", type=file_name, help="the policy file")
+    parser.add_argument(
         "--hosts",
         metavar="GLOB,...",
-        type=words_between_commas,
-        help="hosts by name; default: all",
+        type=comma_list,
+        help="which hosts, by name; default: all",
     )
-    made.add_argument(
-        "--diff", action="store_true", help="also show what differs, line by line"
+    parser.add_argument(
+        "--diff", action="store_true", help="also show the differences, line by line"
     )
-    data_center(made)
-    asks_hosts(made)
+    add_data_center(parser)
+    add_host_access(parser)
 
 
-def _gate(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _gate(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.hosts:status",
         codes="0 shown, 1 failed",
         examples=("", "-o json"),
-        more="Changes nothing; docs/gate.md tells how the feature is set.",
+        more="Changes nothing; docs/gate.md describes how to set the feature.",
     )
-    data_center(made)
+    add_data_center(parser)
 
 
-def network(made: Parser) -> None:
+def network(parser: Parser) -> None:
     """Add the verbs of the group."""
-    group = add_verbs(made)
+    group = add_verbs(parser)
     group.add("create", "create a network for IPoIB in a data center", _create)
-    group.add("attach", "attach it to hosts' nics, with static addresses", _attach)
+    group.add(
+        "attach", "attach a network to NICs of hosts, with static addresses", _attach
+    )
 
 
-def _create(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _create(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.networks:create",
-        codes="0 there, 1 failed, 3 checks failed, 4 declined,\n"
-        "6 failed, and taken back",
+        codes="0 created, or exists already, 1 failed, 3 checks failed,\n"
+        "4 declined, 6 failed, and rolled back",
         examples=(
             "storage --datacenter dc1 --mtu auto",
             "storage --datacenter dc1 --mtu 2044 --clusters cl1,cl2",
         ),
-        more="No network of virtual machines: InfiniBand has no bridges. Not required\n"
-        "in its clusters, or hosts without it would go down.",
+        more="The network is not for virtual machines, because InfiniBand has no\n"
+        "bridges. It is not required in its clusters, because hosts without it\n"
+        "would become non-operational.",
     )
-    made.add_argument("name", metavar="NAME", help="the new network's name")
-    data_center(made, required=True)
-    made.add_argument(
+    parser.add_argument("name", metavar="NAME", help="the new network's name")
+    add_data_center(parser, required=True)
+    parser.add_argument(
         "--mtu",
         type=_mtu,
         default="auto",
         metavar="auto|N",
-        help="auto: the largest that the hosts' ports can do; default: auto",
+        help="auto, the default: the largest MTU that the ports of all hosts support",
     )
-    made.add_argument(
+    parser.add_argument(
         "--clusters",
         metavar="NAME,...",
-        type=words_between_commas,
-        help="default: all of the data center",
+        type=comma_list,
+        help="the clusters; default: all of the data center",
     )
-    made.add_argument(
+    parser.add_argument(
         "--hosts",
         metavar="GLOB,...",
-        type=words_between_commas,
+        type=comma_list,
         default=(),
-        help="whose ports the MTU is to suit; default: all hosts of the clusters",
+        help="hosts whose ports must support the MTU; default: all of the clusters",
     )
-    made.add_argument(
+    parser.add_argument(
         "--nic-match",
         metavar="MATCH",
-        help="which ports: as network attach; default: all IPoIB netdevs but children",
+        help="which of their ports, as for network attach; default: all IPoIB "
+        "netdevs but P_Key children",
     )
-    made.add_argument(
-        "--migration", action="store_true", help="migrate virtual machines over it"
+    parser.add_argument(
+        "--migration", action="store_true", help="give it the migration role"
     )
-    made.add_argument(
+    parser.add_argument(
         "--required-later",
         action="store_true",
-        help="make it required in each cluster all of whose hosts have it by now;\n"
-        "run it again with this after network attach",
+        help="make it required in each cluster whose hosts all have it; run the "
+        "command again with this option after network attach",
     )
-    acts(made)
-    asks_hosts(made)
+    add_change_options(parser)
+    add_host_access(parser)
 
 
-def _attach(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _attach(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.networks:attach",
-        codes="0 attached, or nothing to do, 1 failed, 3 checks failed, 4 declined,\n"
-        "5 some hosts done, some not, 6 none done, and all as before",
+        codes="0 attached, or nothing to do, 1 failed, 3 checks failed,\n"
+        "4 declined, 5 done on some hosts, not on others, 6 failed, and rolled back",
         examples=(
             "storage --hosts 'hv*' --nic-match 'ib0' --addresses 10.20.0.11/24",
             "storage --hosts hv1,hv2 --nic-match ib0 --addresses plan.yaml --dry-run",
         ),
-        more="Each host is verified after it: the network has to be in sync, the MTU\n"
-        "to the byte. One where it is not is set back to what it had, and no more\n"
-        "hosts are begun.",
+        more="Each host is verified: the network must be in sync, with exactly the\n"
+        "requested MTU. If it is not, the host is rolled back and no more hosts\n"
+        "are started.",
     )
-    made.add_argument("name", metavar="NAME", help="a network's name")
-    made.add_argument(
+    parser.add_argument("name", metavar="NAME", help="the network's name")
+    parser.add_argument(
         "--hosts",
         metavar="GLOB,...",
-        type=words_between_commas,
+        type=comma_list,
         required=True,
-        help="hosts by name",
+        help="which hosts, by name",
     )
-    made.add_argument(
+    parser.add_argument(
         "--nic-match",
         metavar="MATCH",
         required=True,
-        help="which nic of each host: name or glob, port GUID, or PCI address;\n"
+        help="the NIC of each host: a name or glob, a port GUID or a PCI address; "
         "several with commas",
     )
-    made.add_argument(
+    parser.add_argument(
         "--addresses",
         metavar="PLAN.yaml|RANGE",
         required=True,
-        help="a file of lines HOST: ADDRESS/PREFIX, or a range that is counted in\n"
-        "host order: 10.0.0.11-10.0.0.60/24, 10.0.0.11/24 or 10.0.0.0/24",
+        help="a YAML file with one line HOST: ADDRESS/PREFIX per host, or a range "
+        "that is counted in host order: 10.0.0.11-10.0.0.60/24, 10.0.0.11/24 or "
+        "10.0.0.0/24",
     )
-    made.add_argument(
+    parser.add_argument(
         "--bond",
         choices=("active-backup",),
-        help="make a bond of the nics that match, or use the one that they are in",
+        help="bond the NICs that match, or use their existing bond",
     )
-    made.add_argument(
+    parser.add_argument(
         "--property",
         metavar="NAME=VALUE",
         action="append",
         default=[],
         type=_property,
-        help="a custom property, as ipoib_mode=connected; may be given again",
+        help="a custom property, as ipoib_mode=connected; may be given several times",
     )
-    made.add_argument(
+    parser.add_argument(
         "--keep-going",
         action="store_true",
-        help="go on with the next hosts where one failed",
+        help="continue with the next hosts if one failed",
     )
-    made.add_argument(
+    parser.add_argument(
         "--connectivity-timeout",
         metavar="S",
         type=_connectivity,
         default=120,
-        help="a host that is cut off goes back by itself after S seconds; default: 120",
+        help="a host that loses its connection rolls back by itself after S seconds "
+        "(1 to 120); default: 120",
     )
-    data_center(made)
-    batch(made)
-    acts(made)
-    asks_hosts(made)
+    add_data_center(parser)
+    add_batch(parser)
+    add_change_options(parser)
+    add_host_access(parser)
 
 
 def _mtu(text: str) -> str:
@@ -408,7 +427,7 @@ def _mtu(text: str) -> str:
 def _connectivity(text: str) -> int:
     # NetworkConnectivityCheckTimeoutInSeconds and the engine's range for it.
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 120:
-        raise argparse.ArgumentTypeError(f"it takes 1 to 120 seconds, not {text[:20]}")
+        raise argparse.ArgumentTypeError(f"{text[:20]} is not 1 to 120 seconds")
     return int(text)
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``domain convert``, ``revert`` and ``heal`` print: the steps before, what became
-of each host after, and the exit code.
+"""Print what ``domain convert``, ``revert`` and ``heal`` plan and have done.
+
+The plan lists the steps; the result has the outcome of each host. This module also
+decides the exit code.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.engine_sdk_tools.api.request import wire_form
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
@@ -43,14 +45,14 @@ _TONES = {
     "left out": "doubtful",
 }
 
-# What is done with a host, in a word.
+# Short names of what is done with a host.
 ENTERED = "maintenance"
 _SHORT = {PUSH: "policy", ENTER: ENTERED, LEAVE: "activation"}
 
 
 def exit_code(state: ConversionState) -> int:
-    """Return 0 for done, 6 for all taken back, 4 where the engine refused at once, 5
-    for some hosts done and some not, 1 for failed.
+    """Return 0 for done, 6 for rolled back, 5 for done on some hosts, 1 for failed, and
+    4 if the engine refused the first change.
     """
     if state.stage in (CONVERTED, REVERTED):
         return 0
@@ -65,51 +67,54 @@ def exit_code(state: ConversionState) -> int:
 
 
 def plan_lines(plan: ConversionPlan) -> list[str]:
-    """Return the plan in short, for the question before, without its warnings: hosts
-    for which the same is done are on one line, in the order in which they come.
+    """Return a summary of the plan for the confirmation, without its warnings.
+
+    Hosts with the same steps share one line, in the order in which they are processed.
     """
     state = plan.state
     lines: list[str] = []
-    acts: dict[str, list[str]] = {}
+    actions_of: dict[str, list[str]] = {}
     for step in plan.steps:
-        acts.setdefault(step.subject, []).append(_SHORT.get(step.kind, step.doing))
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for subject, done in acts.items():
-        alike.setdefault(tuple(done), []).append(subject)
+        actions_of.setdefault(step.subject, []).append(
+            _SHORT.get(step.kind, step.doing)
+        )
+    subjects_by_actions: dict[tuple[str, ...], list[str]] = {}
+    for subject, actions in actions_of.items():
+        subjects_by_actions.setdefault(tuple(actions), []).append(subject)
     pace = "one by one" if state.batch == 1 else f"{state.batch} at a time"
-    for words, subjects in alike.items():
-        if set(words) <= set(_SHORT.values()):
-            paced = f", {pace}" if len(subjects) > 1 and ENTERED in words else ""
-            lines.append(f"{', '.join(subjects)}{paced}: {', '.join(words)}")
+    for shared, subjects in subjects_by_actions.items():
+        if set(shared) <= set(_SHORT.values()):
+            paced = f", {pace}" if len(subjects) > 1 and ENTERED in shared else ""
+            lines.append(f"{', '.join(subjects)}{paced}: {', '.join(shared)}")
         else:
-            lines += words
+            lines += shared
     return [*lines, f"{count(len(plan.steps), 'step')} for {state.title}"]
 
 
-def show_plan(plan: ConversionPlan, kind: str, screen: Screen) -> None:
+def show_plan(plan: ConversionPlan, kind: str, output: Output) -> None:
     """Print the steps of a dry run: requests to the engine, and policies for hosts."""
-    if not screen.for_people:
+    if not output.for_people:
         calls = [_call_document(step) for step in plan.steps]
         content = {"dry_run": True, "warnings": list(plan.warnings), "calls": calls}
-        screen.document(kind, {**_head(plan.state), **content})
+        output.document(kind, {**_head(plan.state), **content})
         return
     for sentence in plan.warnings:
-        screen.text(f"warning: {sentence}")
+        output.text(f"warning: {sentence}")
     if not plan.steps:
-        screen.line("Nothing to do.")
+        output.line("Nothing to do.")
     policies: dict[Optional[str], int] = {}
     for number, step in enumerate(plan.steps, 1):
-        screen.text(step.doing, hang=f"{number}. ")
+        output.text(step.doing, hang=f"{number}. ")
         lines = _call_lines(step)
         if step.kind == PUSH and policies.setdefault(step.policy, number) != number:
             lines = [f"(the policy of step {policies[step.policy]})"]
         for line in lines:
-            screen.line(f"   {line}")
+            output.line(f"   {line}")
 
 
-def show_result(state: ConversionState, kind: str, screen: Screen) -> None:
-    """Print what became of it."""
-    if not screen.for_people:
+def show_result(state: ConversionState, kind: str, output: Output) -> None:
+    """Print the result: the outcome of each host, and the command to run next."""
+    if not output.for_people:
         hosts = [
             {"host": h.name, "outcome": _outcome(state, h), "sentence": h.why}
             for h in state.hosts
@@ -120,25 +125,25 @@ def show_result(state: ConversionState, kind: str, screen: Screen) -> None:
             "why": state.why,
             "hosts": hosts,
         }
-        screen.document(kind, {**_head(state), **content})
+        output.document(kind, {**_head(state), **content})
         return
-    screen.text(f"{sentence(state)}.")
+    output.text(f"{sentence(state)}.")
     rows = [[h.name, _outcome(state, h), h.why] for h in state.hosts]
     if rows:
-        screen.table(["HOST", "OUTCOME", ""], rows, _TONES)
+        output.table(["HOST", "OUTCOME", ""], rows, _TONES)
     for line in _next(state):
-        screen.next(line)
+        output.next(line)
 
 
 def sentence(state: ConversionState) -> str:
-    """Say in one sentence how it ended; also for the engine's event."""
+    """Return the result in one sentence; also the text of the engine's event."""
     several = len(state.domains) > 1
     what = "Heal of" if state.kind == HEAL else "Domains" if several else "Domain"
     title, verb = f"{what} {state.title}", "are" if several else "is"
     if state.stage == CONVERTED:
         if state.kind == HEAL:
             return f"{title}: the mounts are over RDMA again"
-        proven = "" if _proven(state) else ", and not proven on every host"
+        proven = "" if _proven(state) else ", but not proven on every host"
         without = _left_out(state)
         if without:
             proven += f", without {', '.join(without)}"
@@ -148,7 +153,7 @@ def sentence(state: ConversionState) -> str:
     why = f": {state.why.rstrip('.')}" if state.why else ""
     if state.stage == ROLLED_BACK:
         return f"{title} {verb} as before{why}"
-    return f"{title} stopped half way{why}"
+    return f"{title} stopped and is incomplete{why}"
 
 
 def _left_out(state: ConversionState) -> list[str]:
@@ -181,7 +186,7 @@ def _next(state: ConversionState) -> list[str]:
     names = " ".join(shlex.quote(domain.name) for domain in state.domains)
     verify = f"ovirt-rdma domain verify {names}"
     if state.stage == CONVERTED and _left_out(state):
-        # The same command does what is left, when they are up again.
+        # When these hosts are up again, the same command converts them.
         return [verify, command_of(state)]
     if state.stage in (CONVERTED, REVERTED):
         return [verify]
@@ -193,7 +198,7 @@ def _next(state: ConversionState) -> list[str]:
 
 
 def command_of(state: ConversionState) -> str:
-    """Return the command that goes on with ``state``."""
+    """Return the command that resumes ``state``."""
     names = " ".join(shlex.quote(domain.name) for domain in state.domains)
     if state.kind == HEAL:
         return f"ovirt-rdma domain heal {names}"
@@ -212,20 +217,24 @@ def _revert_of(state: ConversionState) -> str:
     return f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}"
 
 
-def stands(state: ConversionState) -> list[str]:
-    """Say how things stand where a run was cut off, and how to go on."""
+def interrupted_lines(state: ConversionState) -> list[str]:
+    """Return sentences about an interrupted run: where it is, and how to resume it."""
     lines = []
     ours = [host.name for host in state.hosts if host.ours]
     if ours:
-        has = "is" if len(ours) == 1 else "are"
-        lines.append(f"{', '.join(ours)} {has} in maintenance for this, or on the way")
+        verb = "is" if len(ours) == 1 else "are"
+        lines.append(
+            f"{', '.join(ours)} {verb} in maintenance for this run, or on the way there"
+        )
     down = [d.name for d in state.domains if d.stage == ENTERING]
     if down:
-        has = "is" if len(down) == 1 else "are"
-        lines.append(f"{', '.join(down)} {has} in maintenance for this, or on the way")
-    how = f"it stands still where it is; the same command goes on ({command_of(state)})"
+        verb = "is" if len(down) == 1 else "are"
+        lines.append(
+            f"{', '.join(down)} {verb} in maintenance for this run, or on the way there"
+        )
+    how = f"the run is paused; resume it with '{command_of(state)}'"
     if state.kind != HEAL and state.stage != REVERTING:
-        how += f", and '{_revert_of(state)}' takes all of it back"
+        how += f", or revert it with '{_revert_of(state)}'"
     return [*lines, how]
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``domain convert``, ``revert`` and ``heal`` share: states, reports of the hosts,
-the task among the engine's, and carrying a plan out.
+"""Carry out ``domain convert``, ``revert`` and ``heal`` on one data center.
+
+This is what the three share: stored states, reports of the hosts, the job in the
+engine, and the run itself.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from typing import Optional
 from ovirt_rdma.cli.engine.conversion_report import (
     command_of,
     exit_code,
+    interrupted_lines,
     plan_lines,
     sentence,
     show_plan,
     show_result,
-    stands,
 )
-from ovirt_rdma.cli.engine.session import NO_WAY, approve, asked, progress
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.engine.session import NO_ACCESS, approve, ask_hosts, progress
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -48,95 +50,97 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor, HostReport
 from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners, end_job, is_open
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 
 
 class Run:
-    """One verb's run on one data center, under its lock."""
+    """One run of a verb on one data center, which holds its lock."""
 
     def __init__(
         self,
-        words: Namespace,
-        screen: Screen,
+        args: Namespace,
+        output: Output,
         session: Session,
-        door: Optional[HostDoor],
+        access: Optional[HostDoor],
     ) -> None:
-        self.words = words
-        self.screen = screen
+        self.args = args
+        self.output = output
         self.session = session
-        self.door = door
+        self.access = access
         self.folder = states()
         self.lock: DataCenterLock
 
     def recorded(self, engine: Engine, data_center: str) -> list[ConversionState]:
-        """Return what is recorded here of a data center, with the names that domains
-        and hosts of ``engine`` have now. What changes something holds its lock of this
-        machine by now, and gets that between machines.
+        """Return the stored states of a data center, with the present names of the
+        engine's domains and hosts.
+
+        If the run changes something, this also prepares the lock between machines; the
+        caller already holds the lock of this machine.
         """
         stored = self.folder.states(data_center)
-        found = [renamed(state, engine) for state in stored]
-        if not self.words.dry_run:
-            take_over = self.words.take_over
+        states = [renamed(state, engine) for state in stored]
+        if not self.args.dry_run:
+            take_over = self.args.take_over
             owner = self.folder.owner()
-            self.lock = DataCenterLock(self.session, owner, found, take_over=take_over)
-        return found
+            self.lock = DataCenterLock(self.session, owner, states, take_over=take_over)
+        return states
 
     def reports(
         self, engine: Engine, data_center: str
     ) -> Optional[Iterator[HostReport]]:
-        """Give what all hosts of a data center tell, as they are asked; None where
-        there is no way to them.
+        """Return the reports of all hosts of a data center, as they arrive; None
+        without host access.
         """
-        if self.door is None:
+        if self.access is None:
             return None
         hosts = engine.hosts_of(data_center)
-        return (report for _, report in asked(hosts, self.door, self.screen))
+        return (report for _, report in ask_hosts(hosts, self.access, self.output))
 
     def do(self, plan: ConversionPlan, kind: str) -> int:
         """Show the plan, or ask and carry it out; return the exit code."""
-        words, screen = self.words, self.screen
-        if words.dry_run:
-            show_plan(plan, kind, screen)
+        args, output = self.args, self.output
+        if args.dry_run:
+            show_plan(plan, kind, output)
             return 0
-        if words.facts_dir is not None:
+        if args.facts_dir is not None:
             raise UsageProblem(
                 "facts-dir-needs-dry-run",
-                "--facts-dir is for --dry-run: hosts are changed here, and proven",
+                "--facts-dir needs --dry-run: it gives no access to hosts",
                 "give --ssh-key or --inventory",
             )
         state = plan.state
-        if self.door is None and not state.blind:
-            raise Refused([NO_WAY[0]], NO_WAY[1])
+        if self.access is None and not state.blind:
+            raise Refused([NO_ACCESS[0]], NO_ACCESS[1])
         if state.stage in UNDER_WAY:
             self.lock.check_free(concerned(state))
-        approve(words, screen, plan_lines(plan))
+        approve(args, output, plan_lines(plan))
         state = self._work(plan)
-        show_result(state, kind, screen)
+        show_result(state, kind, output)
         return exit_code(state)
 
     def _work(self, plan: ConversionPlan) -> ConversionState:
         state = plan.state
-        shown: Listener = progress(self.words, self.screen)
-        if not self.words.no_job:
+        shown: Listener = progress(self.args, self.output)
+        if not self.args.no_job:
             state = replace(state, job=self.lock.take(state))
         job = self.lock.job
         listener = Listeners(shown, job) if job else shown
         keeper = _Keeper(self.folder.file_for(state), state)
         try:
             state = carry_out(
-                self.session, self.door, state, keeper, listener, lock=self.lock
+                self.session, self.access, state, keeper, listener, lock=self.lock
             )
         except BaseException as error:
-            # The progress would take these lines away with its own.
-            self.words.at_end.close()
-            for line in stands(keeper.last):
-                self.screen.message(f"note: {line}")
+            # First, because closing the progress erases the last lines.
+            self.args.at_end.close()
+            for line in interrupted_lines(keeper.last):
+                self.output.message(f"note: {line}")
             if job is not None and not isinstance(error, OtherRun):
-                by_hand = not isinstance(error, Problem)
-                # The job stays open: nobody else may begin meanwhile.
+                interrupted = not isinstance(error, Problem)
+                # The job stays open, so that no other run starts meanwhile.
                 job.leave_open(
-                    f"cut off; {'; '.join(stands(keeper.last))}",
-                    patience_s=0.0 if by_hand else END_S,
+                    f"interrupted; {'; '.join(interrupted_lines(keeper.last))}",
+                    patience_s=0.0 if interrupted else END_S,
                 )
             raise
         if not _is_over(state):
@@ -150,24 +154,25 @@ class Run:
         return state
 
     def _end_earlier(self, state: ConversionState) -> None:
-        """End the job of an earlier run of what is over now, which had none itself."""
+        """End the job of an earlier run of this conversion, which is complete now."""
         job = str(state.job)
         try:
             if is_open(self.session, job):
                 end_job(self.session, job, succeeded=exit_code(state) == 0)
         except EngineProblem as problem:
-            self.screen.message(f"note: {problem.one_line}")
+            self.output.message(f"note: {problem.one_line}")
 
 
 def _is_over(state: ConversionState) -> bool:
-    """Whether nothing is left that another machine's run would take for the original:
-    half a conversion is known to this machine only.
+    """Whether the run left nothing that another machine would take for the baseline.
+
+    Only this machine knows about an incomplete conversion.
     """
     return state.kind == HEAL or state.stage in FINISHED
 
 
 class _Keeper:
-    """Writes the state, and remembers it."""
+    """Writes the state, and keeps the last one."""
 
     def __init__(self, file: StateFile, state: ConversionState) -> None:
         self.last = state
@@ -175,65 +180,71 @@ class _Keeper:
 
     def write(self, state: ConversionState) -> None:
         """See StateFile."""
-        # Also what could not be written has been done up to here.
+        # The state is true even if it cannot be written.
         self.last = state
         self._file.write(state)
 
 
 def states() -> StateFolder:
-    """Return where this user's states are."""
+    """Return the folder with the states of this user."""
     return StateFolder(state_folder(os.environ, os.geteuid()))
 
 
-def stored_of(
-    found: Sequence[ConversionState], domains: Sequence[Domain]
+def latest_state(
+    states: Sequence[ConversionState], domains: Sequence[Domain]
 ) -> Optional[ConversionState]:
     """Return the latest state of a conversion of any of ``domains``."""
     ids = {domain.id for domain in domains}
-    mine = [
+    candidates = [
         state
-        for state in found
+        for state in states
         if state.kind == CONVERT and ids & {d.id for d in state.domains}
     ]
-    return max(mine, key=lambda state: state.begun_at, default=None)
+    return max(candidates, key=lambda state: state.begun_at, default=None)
 
 
-def earlier_of(
-    found: Sequence[ConversionState], domains: Sequence[Domain], to: str
+def earlier_conversions(
+    states: Sequence[ConversionState], domains: Sequence[Domain], to: str
 ) -> list[ConversionState]:
-    """Return the conversions to ``to`` after which ``domains`` stand now, the latest
-    first.
+    """Return the conversions to ``to`` that ``domains`` have gone through and that
+    still apply, the latest first.
     """
-    latest = [stored_of(found, [domain]) for domain in domains]
-    mine = {
+    latest = [latest_state(states, [domain]) for domain in domains]
+    candidates = {
         state.begun_at: state
         for state in latest
-        if state is not None and state.to == to and stands_converted(state)
+        if state is not None and state.to == to and is_converted(state)
     }
-    return [mine[begun_at] for begun_at in sorted(mine, reverse=True)]
+    return [candidates[begun_at] for begun_at in sorted(candidates, reverse=True)]
 
 
-def stands_converted(state: ConversionState) -> bool:
-    """Whether its domains are converted: by it, or by one before that it came after."""
+def is_converted(state: ConversionState) -> bool:
+    """Whether its domains are converted, by this conversion or by an earlier one."""
     if state.stage == ROLLED_BACK:
         return bool(state.first_domains)
     return state.stage == CONVERTED
 
 
-def no_other_under_way(
-    found: Sequence[ConversionState], mine: Optional[ConversionState]
+def refuse_other_runs(
+    states: Sequence[ConversionState], own: Optional[ConversionState]
 ) -> None:
-    """Raise Refused where something else is unfinished in the data center: its hosts
-    may be in maintenance for it.
+    """Raise Refused if another run in the data center is incomplete.
+
+    It may have hosts in maintenance. ``own`` is the state of this run.
     """
-    for state in found:
-        same = mine is not None and (
-            (state.kind, state.domains[0].id) == (mine.kind, mine.domains[0].id)
+    for state in states:
+        same = own is not None and (
+            (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)
         )
         if same or state.stage not in UNDER_WAY:
             continue
         command = command_of(state)
         raise Refused(
-            [f"a run of '{command}' was cut off and is not finished"],
-            f"finish it first: {command}",
+            [
+                Sentence(
+                    "other-run-incomplete",
+                    f"an earlier '{command}' was interrupted and is not complete",
+                )
+            ],
+            f"complete it first: {command}",
         )

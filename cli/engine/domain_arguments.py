@@ -1,194 +1,201 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The words of ``domain``: storage domains and their transport."""
+"""Define the arguments of ``domain``: storage domains and their transport."""
 
 from __future__ import annotations
 
 from ovirt_rdma.cli.engine.arguments import (
-    acts,
-    asks_hosts,
-    batch,
-    be_engine_verb,
-    data_center,
+    add_batch,
+    add_change_options,
+    add_data_center,
+    add_host_access,
+    define_engine_verb,
 )
 from ovirt_rdma.cli.parser import Parser, add_verbs
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
 _ACTS = "1 failed, 4 refused or declined"
-_OTHER_RUN = "75 another run is changing this domain"
+_OTHER_RUN = "75 another run is changing this data center"
 
 
-def domain(made: Parser) -> None:
+def domain(parser: Parser) -> None:
     """Add the verbs of the group."""
-    group = add_verbs(made)
-    group.add("list", "list the storage domains on files, with their transport", _list)
-    group.add("create", "create an NFS domain, over RDMA unless told else", _create)
-    group.add("convert", "move a domain to RDMA, or back to TCP", _convert)
-    group.add("revert", "take back a conversion, also half of one", _revert)
-    group.add("heal", "mount again where a mount has the wrong transport", _heal)
-    group.add("verify", "prove the transport of each domain on each host", _verify)
+    group = add_verbs(parser)
+    group.add("list", "list the file storage domains, with their transport", _list)
+    group.add("create", "create an NFS domain, by default over RDMA", _create)
+    group.add("convert", "convert a domain to RDMA, or back to TCP", _convert)
+    group.add("revert", "undo a conversion, complete or incomplete", _revert)
+    group.add("heal", "remount domains on hosts that fell back to TCP", _heal)
+    group.add("verify", "verify the transport of each domain on each host", _verify)
 
 
-def _list(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _list(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.domains:show",
         codes="0 listed, 1 failed",
         examples=("", "--datacenter dc1 -o json", "--facts-dir dumps"),
     )
-    data_center(made)
-    asks_hosts(made)
+    add_data_center(parser)
+    add_host_access(parser)
 
 
-def _create(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _create(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.domains:create",
         codes="0 active, 1 failed, 3 checks failed, 4 declined,\n"
-        "5 active, and some hosts have another transport, 6 failed, and taken back",
+        "5 active, but some hosts have another transport, 6 failed, and rolled back",
         examples=(
             "data2 --export nas1:/exports/data2 --datacenter dc1",
             "data2 --export nas1:/exports/data2 --datacenter dc1 --dry-run",
         ),
         more="Checks first; then creates, attaches and activates the domain, and\n"
-        "proves its transport where hosts can be asked.",
+        "verifies its transport if hosts can be asked.",
     )
-    made.add_argument("name", metavar="NAME", help="the new domain's name")
-    made.add_argument(
-        "--export", metavar="SERVER:/PATH", required=True, help="what is mounted"
+    parser.add_argument("name", metavar="NAME", help="the new domain's name")
+    parser.add_argument(
+        "--export", metavar="SERVER:/PATH", required=True, help="the export"
     )
-    data_center(made, required=True)
-    made.add_argument(
+    add_data_center(parser, required=True)
+    parser.add_argument(
         "--nfs-version",
         choices=_NFS_VERSIONS,
         default="4.2",
-        help="always told to the engine; default: 4.2",
+        help="always sent to the engine; default: 4.2",
     )
-    made.add_argument(
+    parser.add_argument(
         "--transport", choices=("rdma", "tcp"), default="rdma", help="default: rdma"
     )
-    made.add_argument(
+    parser.add_argument(
         "--host",
         metavar="NAME",
-        help="the host that creates it; default: one that is up",
+        help="the host that creates the domain; default: one that is up",
     )
-    made.add_argument(
+    parser.add_argument(
         "--mount-options",
         metavar="OPTIONS",
         default="",
-        help="more options for mount, beside those of the transport",
+        help="additional mount options, without those of the transport",
     )
-    acts(made)
-    asks_hosts(made)
+    add_change_options(parser)
+    add_host_access(parser)
 
 
-def _convert(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _convert(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.conversion:convert",
         codes="0 converted, or nothing to do, 1 failed, 3 checks failed,\n"
-        "4 refused or declined, 5 some hosts done, some not,\n"
-        f"6 failed, and taken back, {_OTHER_RUN}",
+        "4 refused or declined, 5 done on some hosts, not on others,\n"
+        f"6 failed, and rolled back, {_OTHER_RUN}",
         examples=(
             "data1 --to rdma --rolling",
             "data1 data2 --to rdma --rolling --dry-run",
             "data1 --to tcp",
         ),
-        more="Without --rolling the domain is down meanwhile: no virtual machine may\n"
-        "use it. With it, hosts go through maintenance one by one, and machines stay\n"
-        "up. What was interrupted goes on when the same is asked again.\n"
-        "Domains of one server that have the same NFS version 4.x share the kernel's\n"
-        "one connection to it: convert them together.",
+        more="Without --rolling the domain is down during the conversion, and no\n"
+        "running virtual machine may use it. With --rolling, hosts go through\n"
+        "maintenance one by one while virtual machines run. The same command\n"
+        "resumes a conversion that was interrupted. Domains of one server that\n"
+        "have the same NFS 4 minor version share one connection of the kernel\n"
+        "and must be converted together.",
     )
-    made.add_argument("names", metavar="NAME", nargs="+", help="a domain's name")
-    made.add_argument(
+    parser.add_argument("names", metavar="NAME", nargs="+", help="a domain's name")
+    parser.add_argument(
         "--to", choices=("rdma", "tcp"), required=True, help="the transport"
     )
-    made.add_argument(
-        "--rolling", action="store_true", help="host by host, while machines run"
+    parser.add_argument(
+        "--rolling", action="store_true", help="host by host, while VMs run"
     )
-    made.add_argument(
+    parser.add_argument(
         "--engine-options",
         action="store_true",
-        help="by the engine's mount options alone: for hosts without the add-on",
+        help="use the engine's mount options only, for hosts without the add-on",
     )
-    batch(made)
-    made.add_argument(
+    add_batch(parser)
+    parser.add_argument(
         "--policy-rule",
         choices=("require-rdma", "prefer-rdma"),
         default="require-rdma",
-        help="what the policy on hosts is to say; default: require-rdma",
+        help="transport of the rule in the hosts' policy; default: require-rdma",
     )
-    made.add_argument(
+    parser.add_argument(
         "--allow-datacenter-down",
         action="store_true",
-        help="also where no other domain is active, or with --rolling no other host",
+        help="convert even if no other data domain is active, or with --rolling no "
+        "other host is up",
     )
-    made.add_argument(
+    parser.add_argument(
         "--without",
         metavar="HOST",
         action="append",
         default=[],
-        help="leave this host as it is, for example one that is down; may be repeated",
+        help="leave out this host, for example because it is down; may be given "
+        "several times",
     )
-    _take_over(made)
-    data_center(made)
-    acts(made)
-    asks_hosts(made)
+    _take_over(parser)
+    add_data_center(parser)
+    add_change_options(parser)
+    add_host_access(parser)
 
 
-def _revert(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _revert(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.conversion:revert",
-        codes=f"0 as before, {_ACTS},\n5 some hosts done, some not, {_OTHER_RUN}",
+        codes=f"0 reverted, {_ACTS},\n"
+        f"5 done on some hosts, not on others, {_OTHER_RUN}",
         examples=("data1", "data1 --dry-run"),
-        more="Sets back the connection and the hosts' policies that convert recorded.",
+        more="Restores the storage connection and the hosts' policies that convert\n"
+        "recorded.",
     )
-    made.add_argument("name", metavar="NAME", help="a domain's name")
-    batch(made)
-    _take_over(made)
-    data_center(made)
-    acts(made)
-    asks_hosts(made)
+    parser.add_argument("name", metavar="NAME", help="a domain's name")
+    add_batch(parser)
+    _take_over(parser)
+    add_data_center(parser)
+    add_change_options(parser)
+    add_host_access(parser)
 
 
-def _heal(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _heal(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.conversion:heal",
         codes=f"0 healed, or nothing to do, {_ACTS},\n"
-        "3 nothing can be done for a host, or it is unknown,\n"
-        f"5 some hosts done, some not, {_OTHER_RUN}",
+        "3 a host cannot be healed, or is unknown,\n"
+        f"5 done on some hosts, not on others, {_OTHER_RUN}",
         examples=("", "data1 --batch 2"),
-        more="Hosts with a mount that fell back to TCP go through maintenance and\n"
-        "mount anew; the one that is SPM comes last.",
+        more="Hosts on which a mount has fallen back to TCP go through maintenance\n"
+        "and activation, the SPM last, and are verified.",
     )
-    made.add_argument("names", metavar="NAME", nargs="*", help="only for these domains")
-    batch(made)
-    _take_over(made)
-    data_center(made)
-    acts(made)
-    asks_hosts(made)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="only these domains")
+    add_batch(parser)
+    _take_over(parser)
+    add_data_center(parser)
+    add_change_options(parser)
+    add_host_access(parser)
 
 
-def _take_over(made: Parser) -> None:
-    made.add_argument(
+def _take_over(parser: Parser) -> None:
+    parser.add_argument(
         "--take-over",
         action="store_true",
-        help="end the open task of another run, which then stops, and go on",
+        help="end the open job of another run in the engine, and start; a run that "
+        "is still alive stops before its next change",
     )
 
 
-def _verify(made: Parser) -> None:
-    be_engine_verb(
-        made,
+def _verify(parser: Parser) -> None:
+    define_engine_verb(
+        parser,
         "engine.domains:verify",
-        codes="0 all as asked, 1 failed, 3 a mount is not as asked, or unknown",
+        codes="0 all as ask_hosts, 1 failed,\n"
+        "3 a mount is not as ask_hosts, or unknown",
         examples=("", "data1 data2", "--facts-dir dumps -o json"),
-        more="Asks each host's kernel. A host that is silent is unknown.",
+        more="Asks the kernel of each host. A host that does not answer is unknown.",
     )
-    made.add_argument(
-        "names", metavar="NAME", nargs="*", help="domains; default: all on files"
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="domains; default: all NFS domains"
     )
-    data_center(made)
-    asks_hosts(made)
+    add_data_center(parser)
+    add_host_access(parser)

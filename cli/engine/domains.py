@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``domain create``, ``domain list`` and ``domain verify``.
+"""Run ``domain create``, ``domain list`` and ``domain verify``.
 
-``domain create``: an NFS domain, checked first, active and proven after.
-
-``domain list``: the storage domains on files, what is asked for, what is in use.
-
-``domain verify``: over what each host reaches each domain, proven, as a matrix.
+``create`` checks the request, creates an NFS domain and verifies its transport.
+``list`` shows the file storage domains with the transport that is requested and in use.
+``verify`` shows the proven transport of each domain on each host as a matrix.
 """
 
 from __future__ import annotations
@@ -15,17 +13,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from ovirt_rdma.cli.engine.matrix import OnHost, said_once, show_matrix
+from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence, show_matrix
 from ovirt_rdma.cli.engine.session import (
+    access_of,
     approve,
-    asked,
-    door_of,
-    opened,
-    say_no_way,
+    ask_hosts,
+    note_no_access,
+    open_session,
     show_calls,
     work,
 )
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainPlan,
@@ -54,40 +52,42 @@ _TONES = {
 }
 
 
-def create(words: Namespace, screen: Screen) -> int:
-    """Create the domain: 0 active, 5 with another transport on some hosts."""
+def create(args: Namespace, output: Output) -> int:
+    """Create the domain; return 0, or 5 if some hosts have another transport."""
     request = DomainRequest(
-        words.name,
-        words.export,
-        words.datacenter,
-        words.nfs_version,
-        words.transport,
-        words.host,
-        words.mount_options,
+        args.name,
+        args.export,
+        args.datacenter,
+        args.nfs_version,
+        args.transport,
+        args.host,
+        args.mount_options,
     )
-    with opened(words) as session:
+    with open_session(args) as session:
         engine = read_engine(session)
-        center = data_center_named(engine, words.datacenter)
-        door = door_of(words, engine)
-        say_no_way(door, screen)
+        center = data_center_named(engine, args.datacenter)
+        access = access_of(args, engine)
+        note_no_access(access, output)
         up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
-        reports = {host.name: told for host, told in asked(up, door, screen)}
+        reports = {host.name: report for host, report in ask_hosts(up, access, output)}
         plan = plan_domain_create(engine, reports, request)
         for sentence in plan.warnings:
-            screen.message(f"warning: {sentence}")
-        if words.dry_run:
-            show_calls(screen, plan.calls, "domain-create", **_planned(plan))
+            output.message(f"warning: {sentence}")
+        if args.dry_run:
+            show_calls(output, plan.calls, "domain-create", **_planned(plan))
             return 0
         if not plan.nothing:
-            approve(words, screen, _lines(plan))
-        what = f"create domain {plan.name}"
-        go_on = "the same command goes on with what is there"
-        acts = not plan.nothing
-        with work(words, screen, session, what, go_on=go_on, changes=acts) as shown:
-            # A folder of dumps has nothing that is newer.
-            asks = None if words.facts_dir is not None else door
-            made = create_domain(session, asks, plan, shown.listener)
-    _show(plan, made, screen)
+            approve(args, output, _lines(plan))
+        title = f"create domain {plan.name}"
+        resume = "run the same command again to continue"
+        changes = not plan.nothing
+        with work(
+            args, output, session, title, resume=resume, changes=changes
+        ) as progress:
+            # A folder of dumps has no newer report.
+            newest = None if args.facts_dir is not None else access
+            made = create_domain(session, newest, plan, progress.listener)
+    _show(plan, made, output)
     return made.exit_code
 
 
@@ -113,9 +113,9 @@ def _planned(plan: DomainPlan) -> dict[str, object]:
     }
 
 
-def _show(plan: DomainPlan, made: DomainMade, screen: Screen) -> None:
+def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
     unknown = what_is_open(made.hosts)
-    if not screen.for_people:
+    if not output.for_people:
         document = {
             **_planned(plan),
             "dry_run": False,
@@ -125,28 +125,28 @@ def _show(plan: DomainPlan, made: DomainMade, screen: Screen) -> None:
             "not_verified": list(made.not_verified),
             "problems": [unknown] if unknown else [],
         }
-        screen.document("domain-create", document)
+        output.document("domain-create", document)
         return
-    there = "is active" if made.made else "is there and active: nothing to do"
-    screen.text(f"Domain {plan.name} ({plan.row.export}) {there}.")
-    rows = [[host.host, _word(host)] for host in made.hosts]
-    screen.table(["HOST", "TRANSPORT"], rows, _TONES)
+    result = "is active" if made.made else "is already active: nothing to do"
+    output.text(f"Domain {plan.name} ({plan.row.export}) {result}.")
+    rows = [[host.host, _transport(host)] for host in made.hosts]
+    output.table(["HOST", "TRANSPORT"], rows, _TONES)
     addresses = {host.name: host.address for host in plan.hosts}
-    # The same sentence once: of fifty hosts most say the same.
-    told = said_once(
+    # Each sentence once: most of fifty hosts have the same.
+    grouped = group_by_sentence(
         OnHost(host.host, addresses.get(host.host, ""), host.sentence)
         for host in made.hosts
         if host.sentence
     )
-    for one in told:
-        screen.text(one.line)
+    for sentence in grouped:
+        output.text(sentence.line)
     if unknown:
-        screen.text(f"{unknown[0].upper()}{unknown[1:]}.")
-    screen.fix(next((h.fix for h in made.hosts if h.fix), ""))
-    screen.next(f"ovirt-rdma domain verify {plan.name}")
+        output.text(f"{unknown[0].upper()}{unknown[1:]}.")
+    output.fix(next((h.fix for h in made.hosts if h.fix), ""))
+    output.next(f"ovirt-rdma domain verify {plan.name}")
 
 
-def _word(host: ProvenHost) -> str:
+def _transport(host: ProvenHost) -> str:
     if host.mounted is None:
         return "not verified"
     return host.transport or ("unproven" if host.mounted else "not mounted")
@@ -159,54 +159,57 @@ _HEADINGS = (
     "STATUS",
     "EXPORT",
     "NFS",
-    "ENGINE ASKS",
+    "ENGINE REQUESTS",
 )
 
 
-def show(words: Namespace, screen: Screen) -> int:
-    """List the domains; with their transport on each host where hosts can be asked."""
-    with opened(words) as session:
+def show(args: Namespace, output: Output) -> int:
+    """List the domains, with the transport on the hosts if these can be asked."""
+    with open_session(args) as session:
         engine = read_engine(session)
     center = None
-    if words.datacenter is not None:
-        center = data_center_named(engine, words.datacenter).id
+    if args.datacenter is not None:
+        center = data_center_named(engine, args.datacenter).id
     domains = file_domains(engine, center)
-    door = door_of(words, engine)
+    access = access_of(args, engine)
     hosts = engine.hosts if center is None else engine.hosts_of(center)
-    silent: list[OnHost] = []
-    reports = () if door is None else asked(hosts, door, screen)
-    rows = domain_rows(engine, domains, _heard(reports, silent))
-    if not screen.for_people:
-        screen.document(
+    without_report: list[OnHost] = []
+    reports = () if access is None else ask_hosts(hosts, access, output)
+    rows = domain_rows(engine, domains, _collect_problems(reports, without_report))
+    if not output.for_people:
+        output.document(
             "domain-list",
             {
-                "hosts_asked": door is not None,
+                "hosts_asked": access is not None,
                 "domains": [_document(row) for row in rows],
                 "problems": [
                     *engine.problems,
-                    *(f"{one.host}: {one.sentence}" for one in silent),
+                    *(f"{host.host}: {host.sentence}" for host in without_report),
                 ],
             },
         )
         return 0
-    for sentence in (*engine.problems, *(one.line for one in said_once(silent))):
-        screen.message(f"note: {sentence}")
+    for sentence in (
+        *engine.problems,
+        *(one.line for one in group_by_sentence(without_report)),
+    ):
+        output.message(f"note: {sentence}")
     if not rows:
-        screen.line("There is no storage domain on files.")
+        output.line("There is no file storage domain.")
         return 0
     headings = list(_HEADINGS)
-    more = ["HOSTS ASK", "IN USE"] if door is not None else []
-    screen.table(headings + more, [_cells(row, with_hosts=bool(more)) for row in rows])
+    more = ["HOSTS REQUEST", "IN USE"] if access is not None else []
+    output.table(headings + more, [_cells(row, with_hosts=bool(more)) for row in rows])
     return 0
 
 
-def _heard(
-    reports: Iterable[tuple[Host, HostReport]], silent: list[OnHost]
+def _collect_problems(
+    reports: Iterable[tuple[Host, HostReport]], without_report: list[OnHost]
 ) -> Iterator[tuple[Host, HostReport]]:
-    """Yield ``reports``; put into ``silent`` why hosts gave none."""
+    """Yield ``reports``; add to ``without_report`` why hosts have none."""
     for host, report in reports:
         if report.problem:
-            silent.append(OnHost(host.name, host.address, report.problem))
+            without_report.append(OnHost(host.name, host.address, report.problem))
         yield host, report
 
 
@@ -229,7 +232,10 @@ def _cells(row: DomainRow, *, with_hosts: bool) -> list[str]:
 
 
 def _counts(counted: dict[str, int]) -> str:
-    return ", ".join(f"{word} {number}" for word, number in counted.items()) or "-"
+    return (
+        ", ".join(f"{transport} {number}" for transport, number in counted.items())
+        or "-"
+    )
 
 
 def _document(row: DomainRow) -> dict[str, Any]:
@@ -246,35 +252,35 @@ def _document(row: DomainRow) -> dict[str, Any]:
         "connection": asdict(connection) if connection else None,
         "export": connection.export if connection else None,
         "engine_asks": row.by_row,
-        "hosts": [asdict(one) for one in row.hosts],
+        "hosts": [asdict(host) for host in row.hosts],
     }
 
 
-def verify(words: Namespace, screen: Screen) -> int:
-    """Show the matrix; 3 when a mount is not as asked for, or not known."""
-    with opened(words) as session:
+def verify(args: Namespace, output: Output) -> int:
+    """Show the matrix; return 3 if a mount is not as requested, or unknown."""
+    with open_session(args) as session:
         engine = read_engine(session)
-    domains = domains_to_verify(engine, words.names, words.datacenter)
-    door = door_of(words, engine)
-    say_no_way(door, screen)
+    domains = domains_to_verify(engine, args.names, args.datacenter)
+    access = access_of(args, engine)
+    note_no_access(access, output)
     hosts = _hosts(engine, domains)
     matrix = matrix_of(
         engine,
         [
             (host, row_of(engine, host, report, domains))
-            for host, report in asked(hosts, door, screen)
+            for host, report in ask_hosts(hosts, access, output)
         ],
         domains,
     )
-    if screen.for_people and not domains:
-        screen.line("There is no NFS storage domain in a data center.")
+    if output.for_people and not domains:
+        output.line("There is no NFS storage domain in a data center.")
     else:
-        show_matrix(screen, matrix)
+        show_matrix(output, matrix)
     return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
 
 
 def _hosts(engine: Engine, domains: list[Domain]) -> list[Host]:
-    """Return the hosts of the domains' data centers: others have nothing to show."""
+    """Return the hosts of the domains' data centers."""
     centers = {domain.data_center for domain in domains}
     inside = {c.id for c in engine.clusters if c.data_center in centers}
     return [host for host in engine.hosts if host.cluster in inside]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``hosts list``, ``hosts check`` and ``gate status``.
+"""Run ``hosts list``, ``hosts check`` and ``gate status``.
 
-``gate status``: what keeps hosts without the add-on out of a cluster.
-
-``hosts list`` and ``hosts check``.
+``gate status`` shows the cluster feature that keeps hosts without the add-on out of a
+cluster.
 """
 
 from __future__ import annotations
@@ -15,8 +14,14 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.cli.engine.matrix import show_matrix
-from ovirt_rdma.cli.engine.session import asked, door_of, opened, own_policy, say_no_way
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.engine.session import (
+    access_of,
+    ask_hosts,
+    note_no_access,
+    open_session,
+    own_policy,
+)
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.fleet import check as hosts_check
 from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
     DOCS,
@@ -38,26 +43,26 @@ from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 
-def status(words: Namespace, screen: Screen) -> int:
-    """Show the gate of each cluster."""
-    with opened(words) as session:
+def status(args: Namespace, output: Output) -> int:
+    """Show the cluster feature of each cluster."""
+    with open_session(args) as session:
         engine = read_engine(session, hooks=True)
         features = read_features(session, engine)
-    found = gates(engine, features)
-    if words.datacenter is not None:
-        center = data_center_named(engine, words.datacenter).id
+    shown = gates(engine, features)
+    if args.datacenter is not None:
+        center = data_center_named(engine, args.datacenter).id
         inside = {c.name for c in engine.clusters if c.data_center == center}
-        found = tuple(gate for gate in found if gate.cluster in inside)
-    if not screen.for_people:
-        screen.document(
+        shown = tuple(gate for gate in shown if gate.cluster in inside)
+    if not output.for_people:
+        output.document(
             "gate-status",
-            {"feature": FEATURE, "clusters": [asdict(gate) for gate in found]},
+            {"feature": FEATURE, "clusters": [asdict(gate) for gate in shown]},
         )
         return 0
-    if not found:
-        screen.line("There is no cluster here.")
+    if not shown:
+        output.line("There is no cluster.")
         return 0
-    screen.table(
+    output.table(
         ("CLUSTER", "LEVEL", "REGISTERED", "ENABLED", "HOSTS WITH THE HOOK"),
         [
             (
@@ -67,25 +72,25 @@ def status(words: Namespace, screen: Screen) -> int:
                 _yes(gate.enabled),
                 f"{len(gate.hooked)} of {len(gate.hosts)}",
             )
-            for gate in found
+            for gate in shown
         ],
     )
-    for gate in found:
-        screen.text(f"{gate.cluster}: {gate.next or 'hosts are held to it'}.")
-    _caution(found, screen)
+    for gate in shown:
+        output.text(f"{gate.cluster}: {gate.next or 'the feature is required'}.")
+    _caution(shown, output)
     return 0
 
 
-def _caution(found: tuple[Gate, ...], screen: Screen) -> None:
-    if any(gate.enabled for gate in found):
-        screen.text(
-            "The engine forgets it at any change of the cluster through its API, also "
-            f"by Ansible: look here again after one ({DOCS})."
+def _caution(shown: tuple[Gate, ...], output: Output) -> None:
+    if any(gate.enabled for gate in shown):
+        output.text(
+            "Any change of the cluster through the API, also by Ansible, removes the "
+            f"feature: run this again after such a change ({DOCS})."
         )
 
 
-def _yes(known: Optional[bool]) -> str:
-    return "unknown" if known is None else ("yes" if known else "no")
+def _yes(value: Optional[bool]) -> str:
+    return "unknown" if value is None else ("yes" if value else "no")
 
 
 _HEADINGS = (
@@ -100,13 +105,13 @@ _HEADINGS = (
 )
 
 
-def show(words: Namespace, screen: Screen) -> int:
+def show(args: Namespace, output: Output) -> int:
     """List the hosts as the engine knows them."""
-    with opened(words) as session:
+    with open_session(args) as session:
         engine = read_engine(session, nics=True, hooks=True)
-    hosts = hosts_named(engine, (), words.datacenter)
-    if not screen.for_people:
-        screen.document(
+    hosts = hosts_named(engine, (), args.datacenter)
+    if not output.for_people:
+        output.document(
             "hosts-list",
             {
                 "hosts": [_document(engine, host) for host in hosts],
@@ -115,60 +120,60 @@ def show(words: Namespace, screen: Screen) -> int:
         )
         return 0
     for sentence in engine.problems:
-        screen.message(f"note: {sentence}")
+        output.message(f"note: {sentence}")
     if not hosts:
-        screen.line("The engine has no host here.")
+        output.line("There is no host.")
         return 0
-    screen.table(_HEADINGS, [_cells(engine, host) for host in hosts])
+    output.table(_HEADINGS, [_cells(engine, host) for host in hosts])
     return 0
 
 
-def check(words: Namespace, screen: Screen) -> int:
-    """Show the readiness of hosts; 3 where a check failed or is not known."""
-    policy = own_policy(words)
-    with opened(words) as session:
+def check(args: Namespace, output: Output) -> int:
+    """Check hosts; return 3 if a check failed or is unknown."""
+    policy = own_policy(args)
+    with open_session(args) as session:
         engine = read_engine(session, hooks=True)
-    hosts = hosts_named(engine, words.names, words.datacenter)
-    door = door_of(words, engine)
-    say_no_way(door, screen)
+    hosts = hosts_named(engine, args.names, args.datacenter)
+    access = access_of(args, engine)
+    note_no_access(access, output)
     wanted = hosts_check.Wanted(policy[0].policy if policy else None, our_hooks())
     rows = [
         hosts_check.row_of(
             host, report, wanted, hosts_check.connections_of(engine, host)
         )
-        for host, report in asked(hosts, door, screen)
+        for host, report in ask_hosts(hosts, access, output)
     ]
     matrix = hosts_check.check(engine, rows, wanted)
-    show_matrix(screen, matrix)
+    show_matrix(output, matrix)
     return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
 
 
 def our_hooks() -> Checksums:
-    """Return the checksums of the hooks that are installed here, or lie in the tree
-    that this runs from.
+    """Return the checksums of the hooks that are installed on this machine, or are in
+    the source tree that this runs from.
     """
     spec = find_spec("ovirt_rdma.vdsm_hooks")
-    beside = spec.submodule_search_locations if spec else None
-    return checksums_of([Path(INSTALLED), *map(Path, beside or ())])
+    folders = spec.submodule_search_locations if spec else None
+    return checksums_of([Path(INSTALLED), *map(Path, folders or ())])
 
 
 def _cells(engine: Engine, host: Host) -> list[str]:
-    there = _document(engine, host)
+    document = _document(engine, host)
     return [
         host.name,
         host.address,
-        there["data_center"] or "-",
-        there["cluster"] or "-",
-        status_label(host.status) + (" (SPM)" if there["spm"] else ""),
+        document["data_center"] or "-",
+        document["cluster"] or "-",
+        status_label(host.status) + (" (SPM)" if document["spm"] else ""),
         str(host.vms),
-        f"{len(there['hooks'])} of {len(POINTS)}",
-        ", ".join(nic["name"] for nic in there["ipoib_nics"]) or "-",
+        f"{len(document['hooks'])} of {len(POINTS)}",
+        ", ".join(nic["name"] for nic in document["ipoib_nics"]) or "-",
     ]
 
 
 def _document(engine: Engine, host: Host) -> dict[str, Any]:
     cluster = next((c for c in engine.clusters if c.id == host.cluster), None)
-    centers = {one.id: one.name for one in engine.data_centers}
+    centers = {center.id: center.name for center in engine.data_centers}
     return {
         "name": host.name,
         "id": host.id,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``login``: the way to an engine, tried and written down."""
+"""Run ``login``: test the connection to an engine, and store it in the settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Optional
 from ovirt_rdma.cli.engine.main import PROGRAM
 from ovirt_rdma.cli.engine.session import Declined
 from ovirt_rdma.cli.engine.settings import completed, found_settings, read_ini
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.auth import (
     Ca,
     ca_of,
@@ -47,31 +47,32 @@ _FETCH_FIX = (
 )
 
 
-def login(words: Namespace, screen: Screen) -> int:
-    """Try the engine that the words name, and write its section. Writes nothing where
-    that fails.
+def login(args: Namespace, output: Output) -> int:
+    """Test the connection to the engine, and write its section of the settings file.
+
+    Nothing is written if a test fails.
     """
-    if words.fingerprint is not None and not words.fetch_ca:
+    if args.fingerprint is not None and not args.fetch_ca:
         raise UsageProblem(
             "fingerprint-without-fetch-ca",
-            "--fingerprint is of a CA that is fetched",
-            "add --fetch-ca, or leave it out",
+            "--fingerprint needs --fetch-ca",
+            "add --fetch-ca, or omit --fingerprint",
         )
-    ini = read_ini(words)
-    section = words.config or DEFAULT_SECTION
-    settings = _settings(words, ini, section)
-    target = _target(words, ini)
+    ini = read_ini(args)
+    section = args.config or DEFAULT_SECTION
+    settings = _settings(args, ini, section)
+    target = _target(args, ini)
     known = sections(target).get(section, {})
     _refuse_other_engine(target, section, known.get("engine_url"), settings)
-    ca = _fetched(words, screen, settings) if words.fetch_ca else None
-    with _tried_ca(settings, ca) as trial:
+    ca = _fetch_ca(args, output, settings) if args.fetch_ca else None
+    with _trusting(settings, ca) as trial:
         complete = completed(trial)
         for sentence in complete.warnings:
-            screen.message(f"warning: {sentence}")
+            output.message(f"warning: {sentence}")
         check_health(complete)
         version = _version(complete)
-    ca_file = settings.ca_file if ca is None else _written_ca(settings, ca)
-    password = complete.password if words.save_password else None
+    ca_file = settings.ca_file if ca is None else _write_ca(settings, ca)
+    password = complete.password if args.save_password else None
     if password is None and complete.password == known.get("password"):
         password = known.get("password")
     values = {
@@ -89,24 +90,24 @@ def login(words: Namespace, screen: Screen) -> int:
         "section": section,
         "ca_file": ca_file,
     }
-    _tell(screen, content)
+    _print_result(output, content)
     return 0
 
 
-def _settings(words: Namespace, ini: Optional[IniFile], section: str) -> Settings:
-    if words.config is not None and (ini is None or section not in sections(ini)):
-        # A new section: nothing comes from the file.
-        words = Namespace(**{**vars(words), "config": None})
+def _settings(args: Namespace, ini: Optional[IniFile], section: str) -> Settings:
+    if args.config is not None and (ini is None or section not in sections(ini)):
+        # A new section has no settings in the file.
+        args = Namespace(**{**vars(args), "config": None})
         ini = None
-    settings = found_settings(words, ini)
-    return replace(settings, ca_file=None) if words.fetch_ca else settings
+    settings = found_settings(args, ini)
+    return replace(settings, ca_file=None) if args.fetch_ca else settings
 
 
-def _target(words: Namespace, ini: Optional[IniFile]) -> IniFile:
-    """Return the file to write: the one named, or ours, as it is or empty."""
+def _target(args: Namespace, ini: Optional[IniFile]) -> IniFile:
+    """Return the file to write: the named one, or ours; empty if it does not exist."""
     if ini is not None and ini.ours:
         return ini
-    return IniFile(str(words.config_file or settings_file(os.environ)), "")
+    return IniFile(str(args.config_file or settings_file(os.environ)), "")
 
 
 def _refuse_other_engine(
@@ -115,36 +116,36 @@ def _refuse_other_engine(
     if theirs and engine_url(theirs) != settings.url:
         raise Problem(
             "settings-section-other-engine",
-            f"section [{section}] of {target.path} is of another engine, {theirs}",
-            "name a section for this one: --config NAME",
+            f"section [{section}] of {target.path} is for another engine, {theirs}",
+            "choose a section for this engine: --config NAME",
         )
 
 
-def _fetched(words: Namespace, screen: Screen, settings: Settings) -> Ca:
+def _fetch_ca(args: Namespace, output: Output, settings: Settings) -> Ca:
     ca = fetch_ca(settings)
-    screen.message(f"CA of {engine_place(settings.url)}, fetched without verification:")
-    screen.message(f"  subject      {ca.subject}")
-    screen.message(f"  SHA-256      {ca.fingerprint}")
-    screen.message(f"  good until   {ca.until}")
+    output.message(f"CA of {engine_place(settings.url)}, fetched without verification:")
+    output.message(f"  subject      {ca.subject}")
+    output.message(f"  SHA-256      {ca.fingerprint}")
+    output.message(f"  valid until  {ca.until}")
     before = _ca_before(settings)
     if before is not None and before.fingerprint != ca.fingerprint:
-        screen.message(f"  it was       {before.fingerprint}, {before.subject}")
-    if words.fingerprint is not None:
-        if not same_fingerprint(words.fingerprint, ca.fingerprint):
+        output.message(f"  before       {before.fingerprint}, {before.subject}")
+    if args.fingerprint is not None:
+        if not same_fingerprint(args.fingerprint, ca.fingerprint):
             raise Declined(
                 "ca-fingerprint-mismatch",
-                "this is not the CA with the fingerprint that was given",
+                "the CA does not have the fingerprint that was given",
                 _FETCH_FIX,
             )
         return ca
     if sys.stdin is None or not sys.stdin.isatty():
         raise Declined(
             "no-terminal",
-            "the CA was not taken: there is no terminal to ask on",
+            "the CA was not accepted: there is no terminal to ask on",
             f"{_FETCH_FIX}; then give it with --fingerprint",
         )
-    if not screen.asked("Is this the engine's CA? [y/N] "):
-        raise Declined("declined", "the CA was not taken: declined", _FETCH_FIX)
+    if not output.ask("Is this the engine's CA? [y/N] "):
+        raise Declined("declined", "the CA was not accepted: declined", _FETCH_FIX)
     return ca
 
 
@@ -156,8 +157,8 @@ def _ca_before(settings: Settings) -> Optional[Ca]:
 
 
 @contextmanager
-def _tried_ca(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
-    """Give settings that trust ``ca`` while it is in a file that goes away again."""
+def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
+    """Yield settings that trust ``ca``, which is in a temporary file meanwhile."""
     if ca is None:
         yield settings
         return
@@ -180,14 +181,14 @@ def _ca_file(settings: Settings) -> Path:
     return ca_folder(os.environ) / f"{place}.pem"
 
 
-def _written_ca(settings: Settings, ca: Ca) -> str:
+def _write_ca(settings: Settings, ca: Ca) -> str:
     path = _ca_file(settings)
     _write(path, ca.pem)
     return str(path)
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file of the user's own; a link leads to it."""
+    """Write a file of the user, following links."""
     path = path.resolve()
     made_folder(path.parent)
     try:
@@ -198,12 +199,15 @@ def _write(path: Path, text: str) -> None:
         ) from error
 
 
-def _tell(screen: Screen, content: Mapping[str, Any]) -> None:
-    if not screen.for_people:
-        screen.document("login", content)
+def _print_result(output: Output, content: Mapping[str, Any]) -> None:
+    if not output.for_people:
+        output.document("login", content)
         return
     place, section = engine_place(content["engine_url"]), content["section"]
-    screen.line(f"Logged in to {place}, version {content['engine_version']}.")
-    screen.line(f"Section [{section}] of {content['settings_file']} has how.")
+    output.line(f"Logged in to {place}, version {content['engine_version']}.")
+    output.line(
+        f"The connection is stored in section [{section}] of "
+        f"{content['settings_file']}."
+    )
     more = "" if section == DEFAULT_SECTION else f" --config {shlex.quote(section)}"
-    screen.next(f"{PROGRAM} hosts list{more}")
+    output.next(f"{PROGRAM} hosts list{more}")

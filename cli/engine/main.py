@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command ``ovirt-rdma``: its parser, and the start of a verb.
+"""Run ``ovirt-rdma``: parse the command line, and call the verb that it names.
 
-The words of ``ovirt-rdma``: its verbs, and what help says of them.
-
-What a verb takes is in a module for each group, loaded when the verb is named.
-
-``ovirt-rdma``: runs the verb that the command line names.
-
+The arguments of a verb are in ``engine.arguments`` and ``engine.domain_arguments``.
 Verbs, and with them the engine's SDK, requests and rich, are imported when they are
 called; ``--help`` needs none of them.
 """
@@ -17,9 +12,18 @@ import contextlib
 import sys
 
 from ovirt_rdma.cli.command import run_command
-from ovirt_rdma.cli.parser import Parser, add_verbs, named
+from ovirt_rdma.cli.parser import Parser, add_verbs, load_function
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import Problem
+
+TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+    from typing import Optional
+
+    from ovirt_rdma.cli.output import Output
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor
 
 PROGRAM = "ovirt-rdma"
 
@@ -27,19 +31,19 @@ _EXIT_CODES = """\
 exit codes:
   0    done, or nothing to do
   1    failed
-  2    wrong words on the command line
+  2    usage error
   3    checks failed
   4    refused as unsafe, or declined
-  5    some hosts done, some not
-  6    failed, and everything was taken back
-  75   another run is changing the same
+  5    done on some hosts, not on others
+  6    failed, and everything was rolled back
+  75   another run is changing the same data center
   130  interrupted; 129 by SIGHUP, 143 by SIGTERM
 
 '{program} VERB --help' shows a verb's options and examples;
 {program}(8) is the manual."""
 
 _VERBS = (
-    ("login", "set up the way to an engine, and try it", "engine.arguments:login"),
+    ("login", "set up and test the connection to an engine", "engine.arguments:login"),
     (
         "domain",
         "list, create, convert and verify storage domains",
@@ -47,8 +51,12 @@ _VERBS = (
     ),
     ("network", "create and attach IPoIB networks", "engine.arguments:network"),
     ("hosts", "list and check hosts", "engine.arguments:hosts"),
-    ("policy", "send the policy to hosts, and compare it", "engine.arguments:policy"),
-    ("gate", "show what keeps hosts without the add-on out", "engine.arguments:gate"),
+    ("policy", "send a policy to hosts, and compare it", "engine.arguments:policy"),
+    (
+        "gate",
+        "show the cluster feature that keeps out hosts without the add-on",
+        "engine.arguments:gate",
+    ),
 )
 
 
@@ -56,7 +64,7 @@ def parser() -> Parser:
     """Return the parser of all verbs."""
     top = Parser(
         prog=PROGRAM,
-        description="Use RDMA for storage and networks of an oVirt engine's hosts.",
+        description="Use RDMA for storage and networks of hosts of an oVirt engine.",
         epilog=_EXIT_CODES.format(program=PROGRAM),
         allow_abbrev=False,
     )
@@ -67,16 +75,7 @@ def parser() -> Parser:
     return top
 
 
-TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Sequence
-    from typing import Optional
-
-    from ovirt_rdma.cli.output import Screen
-    from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor
-
-# What a machine may lack, by the name of the import: package of EL9, and of PyPI.
+# Packages that may be missing: import name to the packages of EL9 and of PyPI.
 _PACKAGES = {
     "ovirtsdk4": ("python3-ovirt-engine-sdk4", "ovirt-engine-sdk-python"),
     "pycurl": ("python3-pycurl", "pycurl"),
@@ -86,20 +85,20 @@ _PACKAGES = {
 
 
 def main(
-    arguments: Optional[Sequence[str]] = None, door: Optional[HostDoor] = None
+    arguments: Optional[Sequence[str]] = None, access: Optional[HostDoor] = None
 ) -> int:
-    """Run the command; returns the exit code. Problems become sentences.
+    """Run the command and return its exit code.
 
-    ``door`` is the way to hypervisors, in place of what the words would give. A verb
-    finds it in ``words``, beside ``screen`` and ``at_end``, an ExitStack that is closed
-    when the verb is done.
+    ``access`` is the host access to use in place of the one that the arguments name.
+    ``args`` of a verb has it, and ``output`` and ``at_end``, an ExitStack that is
+    closed when the verb is done.
     """
 
-    def call(words: Namespace, screen: Screen) -> int:
-        words.door, words.screen = door, screen
+    def call(args: Namespace, output: Output) -> int:
+        args.access, args.output = access, output
         try:
-            with contextlib.ExitStack() as words.at_end:
-                return int(named(words.verb)(words, screen))
+            with contextlib.ExitStack() as args.at_end:
+                return int(load_function(args.verb)(args, output))
         except ModuleNotFoundError as error:
             raise _lacking(error) from error
 
@@ -112,7 +111,7 @@ def _lacking(error: ModuleNotFoundError) -> Exception:
         return error
     return Problem(
         "python-package-missing",
-        f"this machine lacks {package[0]}, which {PROGRAM} needs",
+        f"{package[0]} is not installed; {PROGRAM} needs it",
         f"dnf install {package[0]}, or pip install {package[1]}",
     )
 

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Show a matrix of hosts, as a table or a document.
+"""Show a matrix of hosts, as a table for people or as a document for programs.
 
-Sentences on hosts, said once for all hosts of which they are true: also where they
-differ by the host's own name or address only.
-
-A matrix as a table for people and as a document for programs; docs/matrix.md has
-the document's form.
+Below the table, a sentence that is true of several hosts is printed once, also if it
+differs only by the name or address of the host. docs/matrix.md describes the document.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
     NONE,
@@ -27,14 +24,14 @@ from ovirt_rdma.engine_sdk_tools.matrix import (
 )
 from ovirt_rdma.engine_sdk_tools.names import listed
 
-# More names than this are a number.
+# Up to this many names are listed; of more, only their number is shown.
 NAMES_SHOWN = 4
-# What stands for a host's name in a sentence on several.
+# These replace a host's name in a sentence about several hosts.
 _AT_FIRST, _ELSEWHERE = "the host", "HOST"
 
 
 class OnHost(NamedTuple):
-    """A sentence on one host, and its fix. ``verdict`` keeps apart what looks alike."""
+    """A sentence about one host, and its fix; ``verdict`` separates equal sentences."""
 
     host: str
     address: str
@@ -44,7 +41,7 @@ class OnHost(NamedTuple):
 
 
 class OnHosts(NamedTuple):
-    """A sentence on all ``hosts``, and its fix; HOST stands for the name of each."""
+    """A sentence about several hosts, and its fix; HOST replaces the name of each."""
 
     hosts: tuple[str, ...]
     sentence: str
@@ -53,49 +50,50 @@ class OnHosts(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The sentence behind the hosts' names."""
+        """The names of the hosts, then the sentence."""
         return f"{listed(self.hosts, NAMES_SHOWN)}: {self.sentence}"
 
 
-def said_once(said: Iterable[OnHost]) -> list[OnHosts]:
-    """Return what is ``said``, each sentence once, in the order of their first."""
-    alike: dict[tuple[str, str, str], dict[str, OnHost]] = {}
-    for one in said:
-        key = (one.verdict, _of_any(one, one.sentence), _of_any(one, one.fix))
-        alike.setdefault(key, {}).setdefault(one.host, one)
-    found = []
-    for (verdict, sentence, fix), of in alike.items():
-        only = next(iter(of.values())) if len(of) == 1 else None
-        words = (only.sentence, only.fix) if only else (sentence, fix)
-        found.append(OnHosts(tuple(of), *words, verdict))
-    return found
+def group_by_sentence(sentences: Iterable[OnHost]) -> list[OnHosts]:
+    """Return each sentence once with all its hosts, in the order of occurrence."""
+    groups: dict[tuple[str, str, str], dict[str, OnHost]] = {}
+    for on_host in sentences:
+        sentence = _without_name(on_host, on_host.sentence)
+        key = (on_host.verdict, sentence, _without_name(on_host, on_host.fix))
+        groups.setdefault(key, {}).setdefault(on_host.host, on_host)
+    grouped = []
+    for (verdict, sentence, fix), hosts in groups.items():
+        only = next(iter(hosts.values())) if len(hosts) == 1 else None
+        texts = (only.sentence, only.fix) if only else (sentence, fix)
+        grouped.append(OnHosts(tuple(hosts), *texts, verdict))
+    return grouped
 
 
-def _of_any(one: OnHost, text: str) -> str:
-    """Return ``text`` without the host's name and address."""
-    # The longer first: the address may begin with the name.
-    own = sorted({one.host, one.address} - {""}, key=len, reverse=True)
+def _without_name(on_host: OnHost, text: str) -> str:
+    """Return ``text`` without the name and address of the host."""
+    # The longer first, because the address may start with the name.
+    own = sorted({on_host.host, on_host.address} - {""}, key=len, reverse=True)
     if not any(name in text for name in own):
         return text
     names = "|".join(re.escape(name) for name in own)
-    # Whole names only: no part of host10, of host1-b or of host1.example.com.
+    # Whole names only, no part of host10, of host1-b or of host1.example.com.
     whole = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-]|\.\w)")
-    return whole.sub(lambda at: _ELSEWHERE if at.start() else _AT_FIRST, text)
+    return whole.sub(lambda match: _ELSEWHERE if match.start() else _AT_FIRST, text)
 
 
 _TONES = {OK: "good", WARN: "doubtful", UNKNOWN: "doubtful", FAIL: "bad"}
-# The verdict is read without colour too.
+# The verdict is readable without colour.
 _BEFORE = {WARN: "WARN", FAIL: "FAIL", UNKNOWN: "?"}
-# More sentences than this nobody reads.
+# More sentences than this would hide the worst ones.
 _SENTENCES_SHOWN = 30
 
 
-def show_matrix(screen: Screen, matrix: Matrix) -> None:
-    """Print ``matrix``: a host a line; below it what is not as it should be, the same
-    sentence once for all hosts, the worst first, and the notes.
+def show_matrix(output: Output, matrix: Matrix) -> None:
+    """Print ``matrix``: one line per host; below it the problems, the worst first, each
+    once for all its hosts; then the notes.
     """
-    if not screen.for_people:
-        screen.document("matrix", matrix_document(matrix))
+    if not output.for_people:
+        output.document("matrix", matrix_document(matrix))
         return
     rows = [
         [row.name, *(shown(cell) for cell in cells)]
@@ -107,22 +105,24 @@ def show_matrix(screen: Screen, matrix: Matrix) -> None:
         for cell in cells
         if cell.verdict in _TONES
     }
-    screen.table(["HOST", *map(_heading, matrix.columns)], rows, tones)
-    said = _said(matrix)
-    for one in said[:_SENTENCES_SHOWN]:
-        screen.line()
-        screen.text(f"{_BEFORE[one.verdict]} {one.line}")
-        screen.fix(one.fix)
-    if len(said) > _SENTENCES_SHOWN:
-        screen.line()
-        screen.text(f"And {len(said) - _SENTENCES_SHOWN} more; -o json has them all.")
+    output.table(["HOST", *map(_heading, matrix.columns)], rows, tones)
+    problems = _problems(matrix)
+    for problem in problems[:_SENTENCES_SHOWN]:
+        output.line()
+        output.text(f"{_BEFORE[problem.verdict]} {problem.line}")
+        output.fix(problem.fix)
+    if len(problems) > _SENTENCES_SHOWN:
+        output.line()
+        output.text(
+            f"{len(problems) - _SENTENCES_SHOWN} more are not shown; -o json has all."
+        )
     for note in matrix.notes:
-        screen.line()
-        screen.text(note)
+        output.line()
+        output.text(note)
 
 
 def shown(cell: Cell) -> str:
-    """Return a cell's text, after its verdict unless that is good."""
+    """Return the text of a cell, with its verdict first unless that is OK."""
     if cell.verdict == NONE:
         return cell.text or "-"
     return " ".join(part for part in (_BEFORE.get(cell.verdict), cell.text) if part)
@@ -134,10 +134,12 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
         "of": matrix.kind,
         "worst": matrix.worst,
         "rows": [
-            {"name": one.name, "id": one.id, "address": one.address}
-            for one in matrix.rows
+            {"name": row.name, "id": row.id, "address": row.address}
+            for row in matrix.rows
         ],
-        "columns": [{"name": one.name, "id": one.id} for one in matrix.columns],
+        "columns": [
+            {"name": column.name, "id": column.id} for column in matrix.columns
+        ],
         "cells": [
             [
                 {
@@ -156,19 +158,20 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
 
 
 def _heading(column: Axis) -> str:
-    """Return a column's name; what has an id has a name of its own in the engine."""
+    """Return the heading of a column; one with an id is named as in the engine."""
     return column.name if column.id else column.name.upper()
 
 
-def _said(matrix: Matrix) -> list[OnHosts]:
-    """Return what is not as it should be, the worst first."""
+def _problems(matrix: Matrix) -> list[OnHosts]:
+    """Return the sentences of cells that are not OK, the worst first."""
     worst_first = (FAIL, UNKNOWN, WARN)
     return sorted(
-        said_once(_each(matrix)), key=lambda one: worst_first.index(one.verdict)
+        group_by_sentence(_sentences(matrix)),
+        key=lambda problem: worst_first.index(problem.verdict),
     )
 
 
-def _each(matrix: Matrix) -> Iterator[OnHost]:
+def _sentences(matrix: Matrix) -> Iterator[OnHost]:
     for row, cells in zip(matrix.rows, matrix.cells):
         for cell in cells:
             if cell.verdict in _BEFORE and cell.sentence:

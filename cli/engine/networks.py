@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``network create`` and ``network attach``.
+"""Run ``network create`` and ``network attach``.
 
-``network attach``: a network on the nics of many hosts, with static addresses.
-
-``network create``: a logical network for IPoIB, with an MTU that hosts can have.
+``create`` makes a logical network for IPoIB, with an MTU that the hosts support.
+``attach`` attaches a network to the NICs of many hosts, with static addresses.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ovirt_rdma.cli.engine.session import (
+    access_of,
     approve,
-    asked,
-    door_of,
-    opened,
-    say_no_way,
+    ask_hosts,
+    note_no_access,
+    open_session,
     show_calls,
     work,
 )
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
 from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
@@ -61,67 +60,72 @@ _TONES = {
 }
 
 
-def attach(words: Namespace, screen: Screen) -> int:
-    """Attach the network: 0 all, 5 some, 6 none and all as before, 1 else."""
-    request = _request(words)
-    with opened(words) as session:
+def attach(args: Namespace, output: Output) -> int:
+    """Attach the network; return 0 for all hosts, 5 for some, 6 rolled back, else 1."""
+    request = _request(args)
+    with open_session(args) as session:
         engine = read_engine(session, networks=True, nics=True, attachments=True)
-        hosts = hosts_named(engine, words.hosts)
-        door = door_of(words, engine)
-        say_no_way(door, screen)
-        reports = {host.name: told for host, told in asked(hosts, door, screen)}
+        hosts = hosts_named(engine, args.hosts)
+        access = access_of(args, engine)
+        note_no_access(access, output)
+        reports = {
+            host.name: report for host, report in ask_hosts(hosts, access, output)
+        }
         declared = {}
         if request.properties:
             declared = declared_properties(session, engine, hosts)
         plan = plan_network_attach(engine, reports, declared, request)
         for sentence in plan.warnings:
-            screen.message(f"warning: {sentence}")
-        if words.dry_run:
-            _show_plan(plan, screen)
+            output.message(f"warning: {sentence}")
+        if args.dry_run:
+            _show_plan(plan, output)
             return 0
         if plan.todo:
-            approve(words, screen, _attach_lines(plan))
-        what = f"attach network {plan.network.name}"
-        go_on = (
-            "a host that was at work may have the network or not, those that it did "
-            "not reach are as before; the same command looks at all and goes on"
+            approve(args, output, _attach_lines(plan))
+        title = f"attach network {plan.network.name}"
+        resume = (
+            "hosts that were in progress may have the network or not, the others are "
+            "unchanged; run the same command again to continue"
         )
-        acts = bool(plan.todo)
-        with work(words, screen, session, what, go_on=go_on, changes=acts) as shown:
+        changes = bool(plan.todo)
+        with work(
+            args, output, session, title, resume=resume, changes=changes
+        ) as progress:
             result = attach_network(
                 session,
                 plan,
-                shown.listener,
-                batch=words.batch,
-                keep_going=words.keep_going,
+                progress.listener,
+                batch=args.batch,
+                keep_going=args.keep_going,
             )
-            shown.ended(_told(plan, result), succeeded=result.exit_code == 0)
-    _show_attach(plan, result, screen)
+            progress.ended(_summary(plan, result), succeeded=result.exit_code == 0)
+    _show_attach(plan, result, output)
     return result.exit_code
 
 
-def _request(words: Namespace) -> AttachRequest:
-    addresses, span = None, words.addresses
-    if not is_range(span):
-        addresses, span = read_plan_file(_text(span), span), ""
-    names = [name for name, _ in words.property]
+def _request(args: Namespace) -> AttachRequest:
+    addresses, address_range = None, args.addresses
+    if not is_range(address_range):
+        name, address_range = address_range, ""
+        addresses = read_plan_file(_text(name), name)
+    names = [name for name, _ in args.property]
     for name in names:
         if names.count(name) > 1:
             raise UsageProblem(
                 "property-given-twice",
                 f"--property {name} is given twice",
-                "leave out one",
+                "omit one of them",
             )
     return AttachRequest(
-        words.name,
-        words.hosts,
-        words.nic_match,
+        args.name,
+        args.hosts,
+        args.nic_match,
         addresses,
-        span,
-        words.datacenter,
-        words.bond is not None,
-        dict(words.property),
-        words.connectivity_timeout,
+        address_range,
+        args.datacenter,
+        args.bond is not None,
+        dict(args.property),
+        args.connectivity_timeout,
     )
 
 
@@ -129,11 +133,11 @@ def _text(name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise UsageProblem(
             "address-plan-unreadable",
             f"--addresses: {name} cannot be read: {why}",
-            "give a file, or a range as 10.0.0.11-10.0.0.60/24",
+            "give a file, or a range such as 10.0.0.11-10.0.0.60/24",
         ) from error
 
 
@@ -161,16 +165,16 @@ def _row(row: HostAttach) -> dict[str, object]:
     }
 
 
-def _show_plan(plan: AttachPlan, screen: Screen) -> None:
+def _show_plan(plan: AttachPlan, output: Output) -> None:
     rows = [_row(row) for row in plan.rows]
-    if screen.for_people:
+    if output.for_people:
         table = [
             [r.host.name, _nic(r), str(r.address), r.act, r.why] for r in plan.rows
         ]
-        screen.table(["HOST", "NIC", "ADDRESS", "DO", "WHY"], table)
-        screen.line()
+        output.table(["HOST", "NIC", "ADDRESS", "ACTION", "REASON"], table)
+        output.line()
     show_calls(
-        screen,
+        output,
         plan.calls,
         "network-attach",
         network=plan.network.name,
@@ -184,79 +188,81 @@ def _nic(row: HostAttach) -> str:
     return f"{row.chosen.target}{ports}"
 
 
-def _told(plan: AttachPlan, result: AttachResult) -> str:
+def _summary(plan: AttachPlan, result: AttachResult) -> str:
     good = sum(row.outcome in (DONE, UNCHANGED) for row in result.rows)
     return f"network {plan.network.name} is on {good} of {len(result.rows)} hosts"
 
 
-def _show_attach(plan: AttachPlan, result: AttachResult, screen: Screen) -> None:
-    if not screen.for_people:
+def _show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
+    if not output.for_people:
         document = {
             "dry_run": False,
             "network": plan.network.name,
             "hosts": [asdict(row) for row in result.rows],
             "warnings": list(plan.warnings),
         }
-        screen.document("network-attach", document)
+        output.document("network-attach", document)
         return
-    screen.table(
+    output.table(
         ["HOST", "NIC", "ADDRESS", "OUTCOME"],
         [[row.host, row.nic, row.address, row.outcome] for row in result.rows],
         _TONES,
         below=[row.sentence for row in result.rows],
     )
     if all(row.act == NOTHING for row in plan.rows):
-        screen.text("Nothing to do: all have it, in sync.")
+        output.text("Nothing to do: all hosts have the network, in sync.")
     else:
-        told = _told(plan, result)
-        screen.text(f"{told[0].upper()}{told[1:]}.")
-    screen.fix(next((row.fix for row in result.rows if row.fix), ""))
+        summary = _summary(plan, result)
+        output.text(f"{summary[0].upper()}{summary[1:]}.")
+    output.fix(next((row.fix for row in result.rows if row.fix), ""))
 
 
-def create(words: Namespace, screen: Screen) -> int:
-    """Create the network, or bring it to what is asked for."""
+def create(args: Namespace, output: Output) -> int:
+    """Create the network, or change it to what was requested."""
     request = NetworkRequest(
-        words.name,
-        words.datacenter,
-        words.mtu if words.mtu == "auto" else int(words.mtu),
-        words.clusters or (),
-        words.hosts,
-        words.nic_match,
-        words.migration,
-        words.required_later,
+        args.name,
+        args.datacenter,
+        args.mtu if args.mtu == "auto" else int(args.mtu),
+        args.clusters or (),
+        args.hosts,
+        args.nic_match,
+        args.migration,
+        args.required_later,
     )
-    with opened(words) as session:
+    with open_session(args) as session:
         engine = read_engine(session, networks=True, attachments=True)
-        center = data_center_named(engine, words.datacenter)
+        center = data_center_named(engine, args.datacenter)
         inside = {host.id for host in engine.hosts_of(center.id)}
-        hosts = [h for h in hosts_named(engine, words.hosts) if h.id in inside]
-        door = door_of(words, engine)
-        say_no_way(door, screen)
-        reports = {host.name: told for host, told in asked(hosts, door, screen)}
+        hosts = [h for h in hosts_named(engine, args.hosts) if h.id in inside]
+        access = access_of(args, engine)
+        note_no_access(access, output)
+        reports = {
+            host.name: report for host, report in ask_hosts(hosts, access, output)
+        }
         plan = plan_network_create(engine, reports, request)
         for sentence in plan.warnings:
-            screen.message(f"warning: {sentence}")
-        if words.dry_run:
-            show_calls(screen, plan.calls, "network-create", **_planned(plan))
+            output.message(f"warning: {sentence}")
+        if args.dry_run:
+            show_calls(output, plan.calls, "network-create", **_planned(plan))
             return 0
         if not plan.calls:
-            _show_create(plan, plan.network.id if plan.network else "", screen)
+            _show_create(plan, plan.network.id if plan.network else "", output)
             return 0
-        approve(words, screen, _create_lines(plan))
-        what = f"create network {plan.name}"
-        go_on = "the same command goes on with what is there"
-        with work(words, screen, session, what, go_on=go_on) as shown:
-            made = create_network(session, plan, shown.listener)
-    _show_create(plan, made.id, screen)
+        approve(args, output, _create_lines(plan))
+        title = f"create network {plan.name}"
+        resume = "run the same command again to continue"
+        with work(args, output, session, title, resume=resume) as progress:
+            made = create_network(session, plan, progress.listener)
+    _show_create(plan, made.id, output)
     return 0
 
 
 def _create_lines(plan: NetworkPlan) -> list[str]:
-    there = "there already" if plan.network else "new"
-    lines = [f"network {plan.name} ({there}), MTU {plan.mtu}: {plan.because}"]
+    state = "exists already" if plan.network else "new"
+    lines = [f"network {plan.name} ({state}), MTU {plan.mtu}: {plan.because}"]
     if plan.join:
         names = ", ".join(cluster.name for cluster in plan.join)
-        lines.append(f"in {names}, not required there")
+        lines.append(f"in {names}, not required")
     if plan.require:
         names = ", ".join(cluster.name for cluster in plan.require)
         lines.append(f"required in {names} from now on")
@@ -274,14 +280,16 @@ def _planned(plan: NetworkPlan) -> dict[str, object]:
     }
 
 
-def _show_create(plan: NetworkPlan, network: str, screen: Screen) -> None:
-    if not screen.for_people:
+def _show_create(plan: NetworkPlan, network: str, output: Output) -> None:
+    if not output.for_people:
         document = {**_planned(plan), "dry_run": False, "id": network}
-        screen.document("network-create", document)
+        output.document("network-create", document)
         return
     if not plan.calls:
-        screen.text(f"Network {plan.name} is there, MTU {plan.mtu}: nothing to do.")
+        output.text(
+            f"Network {plan.name} exists already, MTU {plan.mtu}: nothing to do."
+        )
     else:
         for line in _create_lines(plan):
-            screen.text(f"{line[0].upper()}{line[1:]}.")
-    screen.next(f"ovirt-rdma network attach {plan.name} --hosts ... --dry-run")
+            output.text(f"{line[0].upper()}{line[1:]}.")
+    output.next(f"ovirt-rdma network attach {plan.name} --hosts ... --dry-run")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``policy push`` and ``policy diff``: one policy file and many hosts."""
+"""Run ``policy push`` and ``policy diff``: send one policy to hosts, or compare it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ovirt_rdma.cli.engine.matrix import OnHost, said_once, show_matrix
+from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence, show_matrix
 from ovirt_rdma.cli.engine.session import (
-    NO_WAY,
+    NO_ACCESS,
+    access_of,
     approve,
-    asked,
-    door_of,
-    opened,
-    say_no_way,
+    ask_hosts,
+    note_no_access,
+    open_session,
     work,
 )
 from ovirt_rdma.cli.host.policy import policy_counts
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     SAME,
@@ -43,61 +43,63 @@ _PUSHED = {"done": "good", "failed": "bad"}
 SOME = 5
 
 
-def push(words: Namespace, screen: Screen) -> int:
-    """Send a policy to hosts: 0 in force on all, 5 on some, 1 on none."""
-    if words.facts_dir is not None and not words.dry_run:
+def push(args: Namespace, output: Output) -> int:
+    """Send a policy to hosts; return 0 if all have loaded it, 5 if some, 1 if none."""
+    if args.facts_dir is not None and not args.dry_run:
         raise UsageProblem(
             "facts-dir-needs-dry-run",
-            "nothing can be sent to a host through a folder of dumps",
-            "leave out --facts-dir, or add --dry-run",
+            "--facts-dir needs --dry-run: it gives no access to hosts",
+            "omit --facts-dir, or add --dry-run",
         )
-    path = Path(words.file)
-    load_policy_file(path)  # whatever is wrong with it, before anybody is asked
+    path = Path(args.file)
+    load_policy_file(path)  # reports mistakes before any host is asked
     text = path.read_text(encoding="utf-8")
     refuse_too_long(text, str(path))
-    with opened(words) as session:
+    with open_session(args) as session:
         engine = read_engine(session)
-        hosts = hosts_named(engine, words.hosts, words.datacenter)
-        door = door_of(words, engine)
-        if door is None and not words.dry_run:
-            raise Problem("hosts-no-access", *NO_WAY)
-        reports = {} if door is None else _slim(hosts, door, screen)
+        hosts = hosts_named(engine, args.hosts, args.datacenter)
+        access = access_of(args, engine)
+        if access is None and not args.dry_run:
+            raise Problem("hosts-no-access", *NO_ACCESS)
+        reports = (
+            {} if access is None else _reports_without_facts(hosts, access, output)
+        )
         plan = plan_policy_push(hosts, text, str(path), reports)
         for remark in plan.warnings:
-            screen.message(f"warning: {remark.at(str(path))}")
-        if words.dry_run:
-            _show_plan(plan, path, screen)
+            output.message(f"warning: {remark.at(str(path))}")
+        if args.dry_run:
+            _show_plan(plan, path, output)
             return 0
-        if not hosts or door is None:
-            screen.line("There is no host to send it to.")
+        if not hosts or access is None:
+            output.line("There is no host to send the policy to.")
             return 0
-        approve(words, screen, _lines(plan, path))
-        result = _carried_out(words, screen, session, door, plan)
-    _show_result(plan, result, path, screen)
+        approve(args, output, _lines(plan, path))
+        result = _carried_out(args, output, session, access, plan)
+    _show_result(plan, result, path, output)
     if not result.failed:
         return 0
     return 1 if len(result.failed) == len(result.pushed) else SOME
 
 
 def _carried_out(
-    words: Namespace,
-    screen: Screen,
+    args: Namespace,
+    output: Output,
     session: Session,
-    door: HostDoor,
+    access: HostDoor,
     plan: PolicyPushPlan,
 ) -> PolicyPushResult:
-    """Send the policy, with a job of the engine's unless the words say not to."""
-    what = f"push a policy to {_hosts(plan)}"
-    go_on = (
-        "a host that was at work has the old policy or the new, those that it did not "
-        "reach keep theirs; 'ovirt-rdma policy diff' tells, and the same command goes "
-        "on"
+    """Send the policy, with a job in the engine unless --no-job is given."""
+    title = f"push a policy to {_hosts(plan)}"
+    resume = (
+        "hosts that were in progress have the old or the new policy, the others keep "
+        "theirs; 'ovirt-rdma policy diff' shows which; run the same command again to "
+        "continue"
     )
-    with work(words, screen, session, what, go_on=go_on) as shown:
-        result = carry_out(door, plan, shown.shown, shown.job)
+    with work(args, output, session, title, resume=resume) as progress:
+        result = carry_out(access, plan, progress.shown, progress.job)
         failed = len(result.failed)
-        says = f"failed on {failed} of them" if failed else "is on all of them"
-        shown.ended(f"{what}: {plan.digest} {says}", succeeded=not failed)
+        outcome = f"failed on {failed} of them" if failed else "is on all of them"
+        progress.ended(f"{title}: {plan.digest} {outcome}", succeeded=not failed)
     return result
 
 
@@ -105,37 +107,37 @@ def _hosts(plan: PolicyPushPlan) -> str:
     return count(len(plan.hosts), "host")
 
 
-def diff(words: Namespace, screen: Screen) -> int:
-    """Compare a policy with the hosts': 3 where one differs, or is not known."""
-    path = Path(words.file)
+def diff(args: Namespace, output: Output) -> int:
+    """Compare a policy with those of hosts; return 3 if one differs or is unknown."""
+    path = Path(args.file)
     policy = load_policy_file(path).policy
     text = path.read_text(encoding="utf-8")
-    with opened(words) as session:
+    with open_session(args) as session:
         engine = read_engine(session)
-    hosts = hosts_named(engine, words.hosts or (), words.datacenter)
-    door = door_of(words, engine)
-    say_no_way(door, screen)
-    found = [
+    hosts = hosts_named(engine, args.hosts or (), args.datacenter)
+    access = access_of(args, engine)
+    note_no_access(access, output)
+    drifts = [
         compare(host, report, text, policy, str(path))
-        for host, report in asked(hosts, door, screen)
+        for host, report in ask_hosts(hosts, access, output)
     ]
-    if screen.for_people:
-        _show_drift(found, words.diff, screen)
+    if output.for_people:
+        _show_drift(drifts, args.diff, output)
     else:
-        screen.document(
+        output.document(
             "policy-diff",
-            {"file": str(path), "hosts": [asdict(one) for one in found]},
+            {"file": str(path), "hosts": [asdict(drift) for drift in drifts]},
         )
-    return 3 if any(one.verdict != SAME for one in found) else 0
+    return 3 if any(drift.verdict != SAME for drift in drifts) else 0
 
 
-def _slim(
-    hosts: Sequence[Host], door: HostDoor, screen: Screen
+def _reports_without_facts(
+    hosts: Sequence[Host], access: HostDoor, output: Output
 ) -> dict[str, HostReport]:
-    """Return the reports without the facts, which a policy does not need."""
+    """Return the reports without their facts, which no policy needs."""
     return {
         host.name: replace(report, facts=None)
-        for host, report in asked(hosts, door, screen)
+        for host, report in ask_hosts(hosts, access, output)
     }
 
 
@@ -144,18 +146,18 @@ def _lines(plan: PolicyPushPlan, path: Path) -> list[str]:
     for change in ("changed", "same", "unknown"):
         names = [host.name for host in plan.hosts if plan.change(host) == change]
         if names:
-            shown = "not known what they have" if change == "unknown" else change
+            shown = "with an unknown policy" if change == "unknown" else change
             lines.append(f"{count(len(names), 'host')} {shown}: {listed(names)}")
     return lines
 
 
-def _show_plan(plan: PolicyPushPlan, path: Path, screen: Screen) -> None:
-    if screen.for_people:
+def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
+    if output.for_people:
         for line in _lines(plan, path):
-            screen.text(line)
-        screen.line("Nothing was sent (--dry-run).")
+            output.text(line)
+        output.line("Nothing was sent (--dry-run).")
         return
-    screen.document(
+    output.document(
         "policy-push",
         {
             "dry_run": True,
@@ -174,10 +176,10 @@ def _show_plan(plan: PolicyPushPlan, path: Path, screen: Screen) -> None:
 
 
 def _show_result(
-    plan: PolicyPushPlan, result: PolicyPushResult, path: Path, screen: Screen
+    plan: PolicyPushPlan, result: PolicyPushResult, path: Path, output: Output
 ) -> None:
-    if not screen.for_people:
-        screen.document(
+    if not output.for_people:
+        output.document(
             "policy-push",
             {
                 "dry_run": False,
@@ -185,49 +187,49 @@ def _show_result(
                 "digest": plan.digest,
                 "hosts": [
                     {
-                        "host": one.host,
-                        "done": not one.problem,
-                        "digest": one.digest,
-                        "problem": one.problem,
-                        "fix": one.fix,
+                        "host": pushed.host,
+                        "done": not pushed.problem,
+                        "digest": pushed.digest,
+                        "problem": pushed.problem,
+                        "fix": pushed.fix,
                     }
-                    for one in result.pushed.values()
+                    for pushed in result.pushed.values()
                 ],
             },
         )
         return
-    screen.table(
+    output.table(
         ("HOST", "RESULT", "POLICY"),
         [
-            (one.host, "failed" if one.problem else "done", one.digest or "-")
-            for one in result.pushed.values()
+            (pushed.host, "failed" if pushed.problem else "done", pushed.digest or "-")
+            for pushed in result.pushed.values()
         ],
         _PUSHED,
     )
     addresses = {host.name: host.address for host in plan.hosts}
-    for said in said_once(
-        OnHost(one.host, addresses.get(one.host, ""), one.problem, one.fix)
-        for one in result.failed
+    for failure in group_by_sentence(
+        OnHost(pushed.host, addresses.get(pushed.host, ""), pushed.problem, pushed.fix)
+        for pushed in result.failed
     ):
-        screen.text(said.line)
-        screen.fix(said.fix)
+        output.text(failure.line)
+        output.fix(failure.fix)
     done = len(result.pushed) - len(result.failed)
-    screen.line(
-        f"The policy is in force on {done} of {count(len(result.pushed), 'host')}. "
-        "Mounts that stand keep their transport until they are made anew."
+    output.line(
+        f"The policy is loaded on {done} of {count(len(result.pushed), 'host')}. "
+        "Existing mounts keep their transport until they are remounted."
     )
 
 
-def _show_drift(found: list[PolicyDrift], with_diff: bool, screen: Screen) -> None:
-    show_matrix(screen, matrix_of(found))
+def _show_drift(drifts: list[PolicyDrift], with_diff: bool, output: Output) -> None:
+    show_matrix(output, matrix_of(drifts))
     if not with_diff:
         return
     hosts: dict[tuple[str, ...], list[str]] = {}
-    for one in found:
-        if one.diff:
-            hosts.setdefault(one.diff, []).append(one.host)
+    for drift in drifts:
+        if drift.diff:
+            hosts.setdefault(drift.diff, []).append(drift.host)
     for lines, names in hosts.items():
-        screen.line()
-        screen.text(f"{listed(names)}:")
+        output.line()
+        output.text(f"{listed(names)}:")
         for line in lines:
-            screen.line(line)
+            output.line(line)

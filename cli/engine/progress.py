@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Long work, shown while it goes on: on a terminal one line a host and a bar over all,
-as JSON lines on stderr elsewhere.
+"""Show the progress of long work on stderr.
+
+On a terminal this is one line per host and one bar; elsewhere one JSON object per line.
 """
 
 from __future__ import annotations
@@ -12,59 +13,59 @@ import threading
 import time
 from typing import IO, Any, Callable, Optional, Union, cast
 
-from ovirt_rdma.cli.output import ProgressStream, Screen, terminal_width
+from ovirt_rdma.cli.output import Output, ProgressStream, terminal_width
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.host.system.printable import printable
 
-# Hosts with a line of their own; of more only those are shown that are at work.
+# Up to this many hosts have a line from the start; others get one when they start.
 _LINES = 20
 
 
-def engine_progress(screen: Screen) -> Union[TerminalProgress, JsonProgress]:
-    """Return who shows progress on this stderr; its ``close`` ends that."""
+def engine_progress(output: Output) -> Union[TerminalProgress, JsonProgress]:
+    """Return the listener that shows progress on this stderr until it is closed."""
     if terminal_width(sys.stderr) is None or os.environ.get("TERM") == "dumb":
-        return JsonProgress(screen)
+        return JsonProgress(output)
     return TerminalProgress()
 
 
 class JsonProgress(Listener):
-    """A JSON object a line: ``event`` (plan, begin, end, note), ``step``, ``host``,
-    ``problem``, and ``at`` in seconds since 1970.
+    """Prints one JSON object per line: ``event`` (plan, begin, end, note), ``step``,
+    ``host``, ``problem``, and ``at`` in seconds since 1970.
     """
 
-    def __init__(self, screen: Screen, clock: Callable[[], float] = time.time) -> None:
-        self._screen = screen
+    def __init__(self, output: Output, clock: Callable[[], float] = time.time) -> None:
+        self._output = output
         self._clock = clock
         self._lock = threading.Lock()
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Say what the work is about."""
-        self._say("plan", hosts=list(subjects), steps=total)
+        """Print the hosts and the number of steps."""
+        self._print("plan", hosts=list(subjects), steps=total)
 
     def begin(self, step: str, subject: Optional[str] = None) -> None:
-        """Say that a step begins."""
-        self._say("begin", step=step, host=subject)
+        """Print that a step begins."""
+        self._print("begin", step=step, host=subject)
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """Say that it ended."""
-        self._say("end", step=step, host=subject, problem=problem)
+        """Print that a step ended."""
+        self._print("end", step=step, host=subject, problem=problem)
 
     def note(self, sentence: str) -> None:
-        """Say something else."""
-        self._say("note", sentence=sentence)
+        """Print a note."""
+        self._print("note", sentence=sentence)
 
     def close(self) -> None:
-        """Nothing is left to end."""
+        """Do nothing."""
 
-    def _say(self, event: str, **more: Any) -> None:
+    def _print(self, event: str, **more: Any) -> None:
         at = round(self._clock(), 3)
         line = json.dumps({"event": event, **more, "at": at})
         with self._lock:
-            self._screen.message(line)
+            self._output.message(line)
 
 
 class TerminalProgress(Listener):
-    """Lines and a bar of rich on stderr, begun with the first step."""
+    """Shows lines and a bar of rich on stderr, from the first step on."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -76,8 +77,8 @@ class TerminalProgress(Listener):
         )
         from rich.text import Text
 
-        class Words(ProgressColumn):
-            """A task's own field; rich would let a terminal's codes through."""
+        class TextColumn(ProgressColumn):
+            """A text of a task; rich itself would let terminal codes through."""
 
             def __init__(self, field: str) -> None:
                 super().__init__()
@@ -86,24 +87,24 @@ class TerminalProgress(Listener):
             def render(self, task: Any) -> Any:
                 return Text(printable(task.fields[self._field]))
 
-        class OfAll(BarColumn):
-            """The bar, and nothing beside a host: how far one is, nobody knows."""
+        class TotalBar(BarColumn):
+            """The bar, but none for a host: its share of the work is unknown."""
 
             def render(self, task: Any) -> Any:
                 return Text() if task.fields["host"] else super().render(task)
 
-        class TimeOfAll(TimeElapsedColumn):
-            """The time since it began."""
+        class TotalTime(TimeElapsedColumn):
+            """The time since the start."""
 
             def render(self, task: Any) -> Any:
                 return Text() if task.fields["host"] else super().render(task)
 
         # Honours NO_COLOR by itself.
         self._bars = Progress(
-            Words("name"),
-            OfAll(bar_width=20),
-            Words("state"),
-            TimeOfAll(),
+            TextColumn("name"),
+            TotalBar(bar_width=20),
+            TextColumn("state"),
+            TotalTime(),
             console=Console(file=cast("IO[str]", ProgressStream())),
             transient=True,
             redirect_stdout=False,
@@ -114,28 +115,28 @@ class TerminalProgress(Listener):
         self._lock = threading.Lock()
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Show a line for each, and how much there is to do."""
+        """Show one line per subject, and the total number of steps."""
         with self._lock:
             self._start(total)
             for subject in subjects[:_LINES]:
                 self._line(subject)
 
     def begin(self, step: str, subject: Optional[str] = None) -> None:
-        """Show what goes on at ``subject``."""
+        """Show the step at ``subject``."""
         with self._lock:
             self._start(None)
-            place = self._all if subject is None else self._line(subject)
-            self._bars.update(place, state=step)
+            task = self._all if subject is None else self._line(subject)
+            self._bars.update(task, state=step)
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """Count it; a problem stays on the screen."""
+        """Count the step; a problem stays on the terminal."""
         with self._lock:
             self._start(None)
             self._bars.advance(self._all)
-            of_all = self._bars.tasks[self._all]
-            if of_all.total is not None and of_all.completed > of_all.total:
-                # More was to do than was thought, such as taking it back.
-                self._bars.update(self._all, total=of_all.completed)
+            total = self._bars.tasks[self._all]
+            if total.total is not None and total.completed > total.total:
+                # There were more steps than planned, such as a rollback.
+                self._bars.update(self._all, total=total.completed)
             if subject is not None:
                 shown = f"failed: {step}" if problem else f"done: {step}"
                 self._bars.update(self._line(subject), state=shown)
@@ -143,12 +144,12 @@ class TerminalProgress(Listener):
                 self._print(f"{subject}: {problem}" if subject else problem)
 
     def note(self, sentence: str) -> None:
-        """Show a sentence above the lines."""
+        """Print a sentence above the lines."""
         with self._lock:
             self._print(f"note: {sentence}")
 
     def close(self) -> None:
-        """Take the lines away."""
+        """Remove the lines and the bar."""
         self._bars.stop()
 
     def _start(self, total: Optional[int]) -> None:

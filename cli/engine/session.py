@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine's session of a verb: login, hosts to ask, questions, long work.
+"""Provide what the verbs of ``ovirt-rdma`` share.
 
-Asking hosts for a verb that only reads: which ones, how far it has come, and what is
-said where there is no way to them.
-
-What verbs of ``ovirt-rdma`` share: the engine that the words name, the way to its
-hosts, the question before a change, and the calls that --dry-run shows.
-
-Work that takes a while: its progress here, a job among the engine's tasks, and a
-sentence on how to go on where it breaks off.
+This is the session with the engine, the host access, the reports of hosts, the question
+before a change, the requests that --dry-run shows, and long work with its progress here
+and its job in the engine.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from typing import Any, Optional
 
 from ovirt_rdma.cli.engine.progress import engine_progress
 from ovirt_rdma.cli.engine.settings import settings_of
-from ovirt_rdma.cli.output import Screen, terminal_width
+from ovirt_rdma.cli.output import Output, terminal_width
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, Silent
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -32,25 +27,25 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor, HostReport, reports_of
 from ovirt_rdma.engine_sdk_tools.job import END_S, EngineJob, Listeners
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
-from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 
-NO_WAY = (
-    "the hosts were not asked: there is no way to them",
-    "give --ssh-key, or --facts-dir with what they printed; root on the engine machine "
+NO_ACCESS = (
+    Sentence("hosts-no-access", "the hosts were not asked: there is no access to them"),
+    "give --ssh-key, or --facts-dir with their reports; root on the engine machine "
     "needs neither",
 )
 
 
-def asked(
-    hosts: Sequence[Host], door: Optional[HostDoor], screen: Screen
+def ask_hosts(
+    hosts: Sequence[Host], access: Optional[HostDoor], output: Output
 ) -> Iterator[tuple[Host, HostReport]]:
-    """Yield each host with its report; with one that says so, where nobody asks.
+    """Yield each host with its report; without access, with an empty report.
 
-    Shows how many have answered on a terminal.
+    On a terminal, this shows how many hosts have answered.
     """
-    if door is None:
+    if access is None:
         for host in hosts:
             yield host, no_report(host)
         return
@@ -59,74 +54,76 @@ def asked(
     def done(_: str) -> None:
         nonlocal answered
         answered += 1
-        screen.passing(f"{answered} of {len(hosts)} hosts have answered")
+        output.progress(f"{answered} of {len(hosts)} hosts have answered")
 
-    screen.passing(f"asking {len(hosts)} hosts")
-    yield from reports_of(hosts, door, done)
-    screen.passing("")
-
-
-def say_no_way(door: Optional[HostDoor], screen: Screen) -> None:
-    """Say on stderr that no host is asked, and what to do, where that is so."""
-    if door is None:
-        sentence, fix = NO_WAY
-        screen.message(f"note: {sentence}")
-        screen.message(f"fix: {fix}")
+    output.progress(f"asking {len(hosts)} hosts")
+    yield from reports_of(hosts, access, done)
+    output.progress("")
 
 
-def own_policy(words: Namespace) -> Optional[tuple[PolicyFile, Path]]:
-    """Return the policy of --policy, or this machine's; None where it has none.
+def note_no_access(access: Optional[HostDoor], output: Output) -> None:
+    """Report on stderr that no host is asked, and the fix, if there is no access."""
+    if access is None:
+        sentence, fix = NO_ACCESS
+        output.message(f"note: {sentence}")
+        output.message(f"fix: {fix}")
+
+
+def own_policy(args: Namespace) -> Optional[tuple[PolicyFile, Path]]:
+    """Return the policy of --policy, or that of this machine; None if it has none.
 
     Raises PolicyProblem.
     """
-    if words.policy is not None:
-        path = Path(words.policy)
+    if args.policy is not None:
+        path = Path(args.policy)
         return load_policy_file(path), path
     path = Path(POLICY_YAML)
     return (load_policy_file(path), path) if path.exists() else None
 
 
 class Declined(Problem):
-    """The operator said no, or there is nobody to ask."""
+    """The operator declined, or there is no terminal to ask on."""
 
     exit_code = 4
 
 
 @contextmanager
-def opened(words: Namespace) -> Iterator[Session]:
-    """Give the session of the engine that the words name; closed after.
+def open_session(args: Namespace) -> Iterator[Session]:
+    """Yield a session with the engine that the arguments name.
 
-    Raises Problem where no engine is named, and where there is no password.
+    Raises Problem if no engine is named, or if there is no password.
     """
-    settings = settings_of(words)
+    settings = settings_of(args)
     for sentence in settings.warnings:
-        words.screen.message(f"warning: {sentence}")
+        args.output.message(f"warning: {sentence}")
     session = Session(replace(settings, warnings=()))
-    session.listener = _Notes(words.screen)
+    session.listener = _Notes(args.output)
     try:
         yield session
     finally:
         session.close()
 
 
-def door_of(words: Namespace, engine: Optional[Engine] = None) -> Optional[HostDoor]:
-    """Return the way to hypervisors that the words name; for root on the engine machine
-    its own. None where there is none: hosts are unknown then.
+def access_of(args: Namespace, engine: Optional[Engine] = None) -> Optional[HostDoor]:
+    """Return the host access that the arguments name; None if there is none.
+
+    Root on the engine machine has access with the engine's own key. Without access,
+    hosts are unknown.
     """
-    if words.door is not None:
-        door: HostDoor = words.door
-        return door
-    over_ssh = [one for one in (words.inventory, words.ssh_key, words.ssh_user) if one]
-    if words.facts_dir is not None:
+    if args.access is not None:
+        access: HostDoor = args.access
+        return access
+    over_ssh = any((args.inventory, args.ssh_key, args.ssh_user))
+    if args.facts_dir is not None:
         if over_ssh:
             raise UsageProblem(
                 "options-exclude-each-other",
-                "--facts-dir takes the place of SSH",
-                "leave out one of them",
+                "--facts-dir replaces access over SSH",
+                "omit --facts-dir, or the options of SSH",
             )
         from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder
 
-        return FactsFolder(words.facts_dir)
+        return FactsFolder(args.facts_dir)
     from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 
     key = default_key()
@@ -134,47 +131,48 @@ def door_of(words: Namespace, engine: Optional[Engine] = None) -> Optional[HostD
         return None
     from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 
-    user = words.ssh_user or "root"
-    return AnsibleHosts(Access(user, words.ssh_key or key, words.inventory))
+    user = args.ssh_user or "root"
+    return AnsibleHosts(Access(user, args.ssh_key or key, args.inventory))
 
 
-def approve(words: Namespace, screen: Screen, plan: Iterable[str]) -> None:
-    """Show the lines of ``plan`` and ask whether to go on, unless --assume-yes.
+def approve(args: Namespace, output: Output, plan: Iterable[str]) -> None:
+    """Show the lines of ``plan`` and ask for confirmation, unless --assume-yes.
 
-    Raises Declined where the answer is no, and without a terminal.
+    Raises Declined if the answer is no, or without a terminal.
     """
-    if words.assume_yes:
+    if args.assume_yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise Declined(
             "no-terminal",
             "nothing was changed: there is no terminal to ask on",
-            "add --assume-yes, or --dry-run to see what would be done",
+            "add --assume-yes, or --dry-run to show what would be done",
         )
-    screen.flush()
+    output.flush()
     width = terminal_width(sys.stderr) or 80
     for line in plan:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         for part in textwrap.wrap(line, width, subsequent_indent=indent):
-            screen.message(part)
+            output.message(part)
     try:
-        yes = screen.asked("Go on? [y/N] ")
+        yes = output.ask("Continue? [y/N] ")
     except KeyboardInterrupt:
-        screen.message("")
-        screen.message("note: nothing was changed")
+        output.message("")
+        output.message("note: nothing was changed")
         raise
     if not yes:
         raise Declined("declined", "nothing was changed: declined")
 
 
 def show_calls(
-    screen: Screen, calls: Sequence[Call], kind: str = "calls", **more: Any
+    output: Output, calls: Sequence[Call], kind: str = "calls", **more: Any
 ) -> None:
-    """Print the requests of ``calls`` as they would be sent, in order. ``more`` goes
-    into the document, of ``kind``, beside them.
+    """Print the requests of ``calls`` as they would be sent, in order.
+
+    ``more`` are additional keys of the document, whose kind is ``kind``.
     """
     forms = [(call, wire_form(call)) for call in calls]
-    if not screen.for_people:
+    if not output.for_people:
         shown = [
             {
                 "doing": call.doing,
@@ -186,38 +184,38 @@ def show_calls(
             }
             for call, form in forms
         ]
-        screen.document(kind, {"dry_run": True, **more, "calls": shown})
+        output.document(kind, {"dry_run": True, **more, "calls": shown})
         return
     if not forms:
-        screen.line("Nothing would be sent to the engine.")
+        output.line("Nothing would be sent to the engine.")
     for number, (call, form) in enumerate(forms, 1):
         query = "&".join(f"{name}={value}" for name, value in form.query.items())
-        screen.text(f"{call.doing}", hang=f"{number}. ")
-        screen.line(f"   {form.method} {form.path}{'?' if query else ''}{query}")
+        output.text(f"{call.doing}", hang=f"{number}. ")
+        output.line(f"   {form.method} {form.path}{'?' if query else ''}{query}")
         for line in form.body.splitlines():
-            screen.line(f"   {line}")
+            output.line(f"   {line}")
 
 
-def progress(words: Namespace, screen: Screen) -> Listener:
-    """Return who shows the progress of long work; it ends with the verb."""
-    listener = engine_progress(screen)
-    words.at_end.callback(listener.close)
+def progress(args: Namespace, output: Output) -> Listener:
+    """Return the listener that shows the progress of long work until the verb ends."""
+    listener = engine_progress(output)
+    args.at_end.callback(listener.close)
     return listener
 
 
 class _Notes(Silent):
-    """Prints what the operator should know while a verb reads."""
+    """Prints notes while a verb reads from the engine."""
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    def __init__(self, output: Output) -> None:
+        self._output = output
 
     def note(self, sentence: str) -> None:
-        self._screen.message(f"note: {sentence}")
+        self._output.message(f"note: {sentence}")
 
 
 class Work:
-    """``listener`` is told how it goes on; it tells ``shown``, which is the progress
-    here, and ``job``, the engine's. ``ended`` says how it ended.
+    """Long work: ``listener`` gets its progress, for ``shown``, the progress here, and
+    ``job``, the one in the engine.
     """
 
     def __init__(self, shown: Listener, job: Optional[EngineJob]) -> None:
@@ -229,8 +227,9 @@ class Work:
     def ended(
         self, sentence: str, *, succeeded: bool, patience_s: float = END_S
     ) -> None:
-        """End the job, with an event of the engine that says ``sentence``; tried for
-        ``patience_s`` while the engine is away.
+        """End the job, with an event in the engine with the text ``sentence``.
+
+        If the engine is unavailable, this tries for ``patience_s`` seconds.
         """
         job, self._open = self._open, None
         if job is not None:
@@ -239,36 +238,37 @@ class Work:
 
 @contextmanager
 def work(
-    words: Namespace,
-    screen: Screen,
+    args: Namespace,
+    output: Output,
     session: Session,
-    what: str,
+    title: str,
     *,
-    go_on: str,
+    resume: str,
     changes: bool = True,
 ) -> Iterator[Work]:
-    """Give the Work that ``what`` describes ("create domain data2").
+    """Yield the Work with the title ``title`` ("create domain data2").
 
-    Without ``--no-job`` it is a job of the engine, which ends as failed where an error
-    goes through here; none where nothing ``changes``. ``go_on`` says how things
-    stand where it breaks off: the operator interrupts it, or by a bug of ours.
+    It gets a job in the engine, unless --no-job is given or nothing ``changes``; an
+    error ends the job as failed. ``resume`` describes the state after an interrupt or a
+    bug of ours, and how to continue.
     """
-    shown: Listener = progress(words, screen)
+    shown: Listener = progress(args, output)
     job = None
-    if changes and not words.no_job:
-        job = EngineJob(session, f"ovirt-rdma: {what}")
-    done = Work(shown, job)
+    if changes and not args.no_job:
+        job = EngineJob(session, f"ovirt-rdma: {title}")
+    progressing = Work(shown, job)
     try:
-        yield done
+        yield progressing
     except Problem as problem:
-        done.ended(f"{what} failed: {problem.one_line}", succeeded=False)
+        progressing.ended(f"{title} failed: {problem.one_line}", succeeded=False)
         raise
     except BaseException as error:
-        # First what matters: ending the job may take a while, and be interrupted too.
-        how = "was interrupted" if isinstance(error, KeyboardInterrupt) else "broke off"
-        # The progress would take the line away with its own.
-        words.at_end.close()
-        screen.message(f"note: {what} {how}; {go_on}")
-        done.ended(f"{what} {how}", succeeded=False, patience_s=0.0)
+        # The message first: ending the job may take a while, and be interrupted too.
+        interrupted = isinstance(error, KeyboardInterrupt)
+        outcome = "was interrupted" if interrupted else "stopped by an error"
+        # Closing the progress erases the last lines, so it comes before.
+        args.at_end.close()
+        output.message(f"note: {title} {outcome}; {resume}")
+        progressing.ended(f"{title} {outcome}", succeeded=False, patience_s=0.0)
         raise
-    done.ended(f"{what}: done", succeeded=True)
+    progressing.ended(f"{title}: done", succeeded=True)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The engine's settings of this user: files and variables, and the password."""
+"""Read the settings of the engine from options, environment and files.
+
+This also asks for the password, and opens the log.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +30,21 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.files import remove_unfinished
 from ovirt_rdma.host.system.printable import printable
 
-# On the engine machine: who signed its web server's certificate; by default the
-# second, the engine's own CA.
+# On the engine machine, the CA that signed the certificate of its web server; by
+# default the second, the engine's own CA.
 ENGINE_CAS = ("/etc/pki/ovirt-engine/apache-ca.pem", "/etc/pki/ovirt-engine/ca.pem")
 
 
-def settings_of(words: Namespace) -> Settings:
-    """Return the settings that the words name. Asks for the password on a terminal.
+def settings_of(args: Namespace) -> Settings:
+    """Return the settings; ask for the password on a terminal if it is missing.
 
     Raises Problem.
     """
-    return completed(found_settings(words, read_ini(words)))
+    return completed(found_settings(args, read_ini(args)))
 
 
 def completed(settings: Settings) -> Settings:
-    """Return ``settings`` ready for use: CA and log looked at, the password asked for.
+    """Return ``settings`` ready for use: CA checked, log opened, password asked for.
 
     Raises Problem.
     """
@@ -52,47 +55,43 @@ def completed(settings: Settings) -> Settings:
     if settings.username is None and settings.token is None:
         raise Problem(
             "engine-no-user",
-            f"no user is named for {engine_place(settings.url)}",
-            "give --username, as admin@internal, or set OVIRT_USERNAME",
+            f"the user for {engine_place(settings.url)} is missing",
+            "give --username, for example admin@internal, or set OVIRT_USERNAME",
         )
     if settings.password is None and settings.token is None:
         settings = replace(settings, password=_asked_password(settings))
     return settings
 
 
-def found_settings(words: Namespace, ini: Optional[IniFile]) -> Settings:
-    """Return what flags, environment and settings file say; asks nothing."""
+def found_settings(args: Namespace, ini: Optional[IniFile]) -> Settings:
+    """Return the settings of options, environment and file, without asking."""
     password: Optional[str] = None
     warnings: tuple[str, ...] = ()
-    if words.password_file is not None:
-        password, warnings = _password_in(words.password_file)
-    flags = Flags(
-        words.config, words.engine_url, words.username, password, words.ca_file
-    )
+    if args.password_file is not None:
+        password, warnings = _password_in(args.password_file)
+    flags = Flags(args.config, args.engine_url, args.username, password, args.ca_file)
     default_ca = next((ca for ca in ENGINE_CAS if os.access(ca, os.R_OK)), None)
     settings = from_sources(flags, os.environ, ini, default_ca)
     return replace(settings, warnings=(*warnings, *settings.warnings))
 
 
-def read_ini(words: Namespace) -> Optional[IniFile]:
-    """Return the settings file: the one that is named, ours, or else ovirt-img's; None
-    where there is none.
-    """
-    if words.config_file is not None:
-        _tidy_up(Path(words.config_file))
-        return _ini(Path(words.config_file), ours=True)
+def read_ini(args: Namespace) -> Optional[IniFile]:
+    """Return the settings file (the named one, ours, or ovirt-img's), or None."""
+    if args.config_file is not None:
+        _remove_unfinished(Path(args.config_file))
+        return _ini(Path(args.config_file), ours=True)
     if "HOME" not in os.environ and "XDG_CONFIG_HOME" not in os.environ:
         return None
     ours = settings_file(os.environ)
-    _tidy_up(ours)
+    _remove_unfinished(ours)
     if ours.exists():
         return _ini(ours, ours=True)
     theirs = imageio_settings_file(os.environ)
     return _ini(theirs, ours=False) if theirs.exists() else None
 
 
-def _tidy_up(file: Path) -> None:
-    """Remove what a ``login`` that was killed left beside ``file``, with a password."""
+def _remove_unfinished(file: Path) -> None:
+    """Remove files that a killed ``login`` left, which may contain a password."""
     remove_unfinished(Path(os.path.realpath(file)).parent)
 
 
@@ -108,7 +107,7 @@ def _password_in(name: str) -> tuple[str, tuple[str, ...]]:
         raise Problem(
             "password-file-empty",
             f"the first line of {name} is empty",
-            "it is to be the password",
+            "write the password into the first line",
         )
     warnings = (
         f"others may read the password in {name}: chmod 600 {shlex.quote(name)}",
@@ -117,7 +116,7 @@ def _password_in(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _read(path: Path, what: str) -> tuple[str, bool]:
-    """Return the text, and whether others than its owner may read the file."""
+    """Return the text, and True if others than the owner can read the file."""
     try:
         mode = path.stat().st_mode
         text = path.read_text(encoding="utf-8")
@@ -137,11 +136,11 @@ def _readable(ca_file: str) -> None:
         raise Problem(
             "ca-file-unreadable",
             f"the CA file {ca_file} cannot be read: {error.strerror}",
-            "'ovirt-rdma login --fetch-ca' gets the engine's",
+            "fetch the engine's CA: ovirt-rdma login --fetch-ca",
         ) from error
     if b"-----BEGIN " not in text:
         raise Problem(
-            "ca-file-no-certificate", f"{ca_file} holds no certificate in PEM form"
+            "ca-file-no-certificate", f"{ca_file} contains no certificate in PEM form"
         )
 
 
@@ -154,36 +153,36 @@ def _asked_password(settings: Settings) -> str:
             "give --password-file, or set OVIRT_PASSWORD",
         )
     try:
-        word = getpass.getpass(
+        password = getpass.getpass(
             printable(f"Password of {settings.username} at {where}: ")
         )
     except EOFError as error:
         raise Problem("engine-no-password", "no password was given") from error
-    if not word:
+    if not password:
         raise Problem("engine-no-password", "no password was given")
-    return word
+    return password
 
 
 class _LogLines(logging.Formatter):
-    """Logs are read on terminals, too: a message is one line, which steers nothing."""
+    """Makes messages printable, on one line, because logs are read on terminals too."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the first line; of logging."""
+        """Return the message; called by logging."""
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        """Return the traceback; of logging."""
+        """Return the traceback; called by logging."""
         return "\n".join(map(printable, super().formatException(ei).split("\n")))
 
 
 def _log_to(name: str, level: str) -> None:
     try:
-        lines = logging.FileHandler(Path(name).expanduser(), encoding="utf-8")
+        handler = logging.FileHandler(Path(name).expanduser(), encoding="utf-8")
     except OSError as error:
         raise Problem(
             "log-not-opened", f"the log {name} cannot be opened: {error.strerror}"
         ) from error
-    lines.setFormatter(_LogLines("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_LogLines("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("ovirt_rdma")
-    logger.addHandler(lines)
+    logger.addHandler(handler)
     logger.setLevel(level.upper())

@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Arguments of the verbs of ``ovirt-rdma-host`` that change nothing.
+"""Define the arguments of the verbs that do not change the host, and ``policy load``.
 
-Options that several verbs of ``ovirt-rdma-host`` take.
-
-Exports and mount options from the command line: what is wrong is wrong usage.
-
-The words of ``nfs list``, ``nfs check`` and ``nfs mount-options``.
-
-The words of ``policy check``, ``policy load`` and ``policy show``.
-
-The words of the verbs that see and judge a host, and change nothing: ``facts``,
-``check``, ``plan`` and ``explain``.
+These are ``facts``, ``check``, ``plan``, ``explain``, ``nfs`` and ``policy``. This
+module also has the options that several verbs of ``ovirt-rdma-host`` share, and parses
+exports and mount options: a mistake in them is a usage error.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from ovirt_rdma.cli.parser import Parser, add_verbs, be_verb, file_name
+from ovirt_rdma.cli.parser import Parser, add_verbs, define_verb, file_name
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.paths import POLICY_YAML
@@ -30,47 +23,47 @@ from ovirt_rdma.storage.mount_options import (
 )
 
 
-def takes_facts(made: Parser) -> None:
-    """Let a verb that only looks read a facts file in place of this host."""
-    made.add_argument(
+def add_facts(parser: Parser) -> None:
+    """Add ``--facts``, a facts file in place of this host, for verbs that only read."""
+    parser.add_argument(
         "--facts",
         metavar="FILE",
         type=file_name,
-        help="read a host's facts file, from 'facts -o json', in place of this host",
+        help="use a facts file, from 'facts -o json', in place of this host",
     )
 
 
-def refuses_facts(made: Parser) -> None:
-    """Take a facts file only to refuse it in a sentence: the verb acts."""
-    made.add_argument(
+def refuse_facts(parser: Parser) -> None:
+    """Add a hidden ``--facts`` that is refused: the verb changes this host."""
+    parser.add_argument(
         "--facts", dest="refused_facts", nargs="?", const="", help=argparse.SUPPRESS
     )
 
 
-def takes_policy(made: Parser) -> None:
-    """Let a verb judge by a policy file."""
-    made.add_argument(
+def add_policy(parser: Parser) -> None:
+    """Add ``--policy``."""
+    parser.add_argument(
         "--policy",
         metavar="FILE",
         type=file_name,
-        help="a policy file, in place of the one in force",
+        help="use a policy file in place of the loaded policy",
     )
 
 
 def export_of(text: str) -> Export:
-    """Return the export; raises UsageProblem where ``text`` is none."""
+    """Return the export in ``text``; raise UsageProblem if it is invalid."""
     try:
         return Export.parse(text)
     except ExportProblem as problem:
-        fix = f"{problem.fix}; no rule names what is written otherwise"
+        fix = f"{problem.fix}; no rule names an export that is written differently"
         raise UsageProblem(problem.id, str(problem), fix) from problem
 
 
 def engine_options_of(text: str) -> str:
-    """Return the engine's options as they are.
+    """Return the engine's options unchanged.
 
-    Raises UsageProblem where the engine would not take them, or mount would take
-    none of them for a port that is no number.
+    Raises UsageProblem if the engine would refuse them, or if their port is not a
+    number, for which mount would refuse all of them.
     """
     problems = engine_problems(text)
     if problems:
@@ -84,89 +77,92 @@ def engine_options_of(text: str) -> str:
     return text
 
 
-def nfs(made: Parser) -> None:
+def nfs(parser: Parser) -> None:
     """Add the verbs of the group."""
-    group = add_verbs(made)
-    group.add("list", "list all NFS mounts with their transport, proven", _list)
+    group = add_verbs(parser)
+    group.add("list", "list all NFS mounts with their proven transport", _list)
     group.add(
         "check",
-        "say step by step whether an export can be mounted over RDMA",
+        "check step by step whether an export can be mounted over RDMA",
         _nfs_check,
     )
     group.add(
         "mount-options",
-        "show the option string that VDSM passes to mount, and why",
+        "show the mount options that VDSM passes to mount, and why",
         _mount_options,
     )
 
 
-def _list(made: Parser) -> None:
-    be_verb(
-        made,
+def _list(parser: Parser) -> None:
+    define_verb(
+        parser,
         "host.nfs:show_list",
         codes="0 listed; with --exit-code 3 if a mount is not as its rule says",
         examples=("", "--exit-code", "-v --facts hv1.json"),
     )
-    takes_policy(made)
-    made.add_argument(
+    add_policy(parser)
+    parser.add_argument(
         "--exit-code",
         action="store_true",
-        help="exit 3 if a mount is degraded, unproven or not covered",
+        help="exit with 3 if a mount is degraded, unproven or not covered",
     )
-    made.add_argument(
+    parser.add_argument(
         "-v", "--verbose", action="store_true", help="also show the proof of each mount"
     )
-    takes_facts(made)
+    add_facts(parser)
 
 
-def _nfs_check(made: Parser) -> None:
-    be_verb(
-        made,
+def _nfs_check(parser: Parser) -> None:
+    define_verb(
+        parser,
         "host.nfs:check",
-        codes="0 ready, 3 a step failed or could not be tried",
+        codes="0 ready, 3 a step failed or is unknown",
         examples=(
             "nas1:/export/vm",
             "--nfs-version 3 '[fd00:20::1]:/export/vm'",
         ),
-        more="Mounts nothing. With --facts no network is asked, not even for a name.\n"
-        "Port and time limits are those of the rule that names the export, or else\n"
-        "built-in defaults.",
+        more="Mounts nothing. With --facts no network is used, not even to resolve a\n"
+        "name. Port and timeouts are those of the rule that names the export,\n"
+        "or built-in defaults.",
     )
-    _export(made)
-    takes_policy(made)
-    _nfs_version(made)
-    takes_facts(made)
+    _export(parser)
+    add_policy(parser)
+    _nfs_version(parser)
+    add_facts(parser)
 
 
-def _mount_options(made: Parser) -> None:
-    be_verb(
-        made,
+def _mount_options(parser: Parser) -> None:
+    define_verb(
+        parser,
         "host.nfs:show_options",
         codes="0 printed, 3 the policy refuses the mount",
         examples=(
             "nas1:/export/vm --nfs-version 4.2",
             "nas1:/export/vm --engine-options rdma,port=20049",
         ),
-        more="Mounts nothing. With --facts no network is asked, not even for a name.",
+        more="Mounts nothing. With --facts no network is used, not even to resolve a\n"
+        "name.",
     )
-    _export(made)
-    takes_policy(made)
-    made.add_argument(
+    _export(parser)
+    add_policy(parser)
+    parser.add_argument(
         "--engine-options",
         metavar="OPTIONS",
         default="",
         help="the storage connection's additional mount options",
     )
-    _nfs_version(made)
-    takes_facts(made)
+    _nfs_version(parser)
+    add_facts(parser)
 
 
-def _export(made: Parser) -> None:
-    made.add_argument("export", metavar="SERVER:/PATH", help="as the engine has it")
+def _export(parser: Parser) -> None:
+    parser.add_argument(
+        "export", metavar="SERVER:/PATH", help="the export, as in the engine"
+    )
 
 
-def _nfs_version(made: Parser) -> None:
-    made.add_argument(
+def _nfs_version(parser: Parser) -> None:
+    parser.add_argument(
         "--nfs-version",
         choices=VERSIONS,
         default=AUTO,
@@ -174,59 +170,60 @@ def _nfs_version(made: Parser) -> None:
     )
 
 
-def policy(made: Parser) -> None:
+def policy(parser: Parser) -> None:
     """Add the verbs of the group."""
-    group = add_verbs(made)
-    group.add("check", "say whether a policy file is in order", _policy_check)
-    group.add("load", "put the policy file into force", _load)
-    group.add(
-        "show", "show the policy in force, or which of its rules names an export", _show
-    )
+    group = add_verbs(parser)
+    group.add("check", "validate a policy file, and show all mistakes", _policy_check)
+    group.add("load", "validate a policy file and load it", _load)
+    group.add("show", "show the loaded policy, or the rule that names an export", _show)
 
 
-def _policy_check(made: Parser) -> None:
-    be_verb(
-        made,
+def _policy_check(parser: Parser) -> None:
+    define_verb(
+        parser,
         "host.policy:check",
-        codes="0 in order, 1 it cannot be read, 3 it has mistakes",
+        codes="0 valid, 1 it cannot be read, 3 it has mistakes",
         examples=("", "new.yaml"),
     )
-    _file(made)
+    _file(parser)
 
 
-def _load(made: Parser) -> None:
-    be_verb(
-        made,
+def _load(parser: Parser) -> None:
+    define_verb(
+        parser,
         "host.policy:load",
-        codes="0 in force, 1 not in order, not root's alone to write, or not stored,\n"
+        codes="0 loaded,\n"
+        "1 invalid, writable by others than root, or not stored,\n"
         "75 another run is changing this host",
         examples=("", "new.yaml"),
-        more="vdsmd follows with its next connect; mounts that are there stay as they\n"
-        "are.",
+        more="vdsmd uses the policy from its next connect on. Existing mounts stay\n"
+        "as they are.",
     )
-    _file(made)
-    refuses_facts(made)
+    _file(parser)
+    refuse_facts(parser)
 
 
-def _show(made: Parser) -> None:
-    be_verb(
-        made,
+def _show(parser: Parser) -> None:
+    define_verb(
+        parser,
         "host.policy:show",
-        codes="0 printed, also where no rule names the export",
+        codes="0 printed, also if no rule names the export",
         examples=(
             "",
             "--export nas1:/export/vm",
             "--policy new.yaml --export nas1:/export/vm",
         ),
     )
-    made.add_argument(
-        "--export", metavar="SERVER:/PATH", help="say which rule names it, and why"
+    parser.add_argument(
+        "--export",
+        metavar="SERVER:/PATH",
+        help="show the rule that names this export, and why",
     )
-    takes_policy(made)
+    add_policy(parser)
 
 
-def _file(made: Parser) -> None:
-    made.add_argument(
+def _file(parser: Parser) -> None:
+    parser.add_argument(
         "file",
         metavar="FILE",
         nargs="?",
@@ -235,10 +232,10 @@ def _file(made: Parser) -> None:
     )
 
 
-def facts(made: Parser) -> None:
-    """Say what ``facts`` takes."""
-    be_verb(
-        made,
+def facts(parser: Parser) -> None:
+    """Define ``facts``."""
+    define_verb(
+        parser,
         "host.facts:show",
         codes="0 printed",
         examples=(
@@ -247,77 +244,85 @@ def facts(made: Parser) -> None:
             "--route-to 10.20.0.1",
         ),
     )
-    made.add_argument(
+    parser.add_argument(
         "--route-to",
         metavar="ADDRESS",
         action="append",
         default=[],
-        help="also read the route to this server address; may be given again",
+        help="also read the route to this server, an IP address; may be given "
+        "several times",
     )
-    takes_facts(made)
+    add_facts(parser)
 
 
-def check(made: Parser) -> None:
-    """Say what ``check`` takes."""
-    be_verb(
-        made,
+def check(parser: Parser) -> None:
+    """Define ``check``."""
+    define_verb(
+        parser,
         "host.check:check",
-        codes="0 nothing failed, 3 a check failed",
+        codes="0 no check failed, 3 a check failed",
         examples=("", "--skip ROCE-PFC-01 -v", "--facts hv1.json --policy new.yaml"),
-        more="FAIL is wrong, WARN may be, SKIP does not apply or cannot be told here.\n"
-        "Changes nothing. What is alike for many, or does not apply, is one line.",
+        more="Changes nothing. PASS is correct, WARN may be wrong or will be, FAIL\n"
+        "is wrong, SKIP does not apply here or is unknown. Equal findings share\n"
+        "one line, and so do rules that have nothing to do on this host.",
     )
-    made.add_argument(
+    parser.add_argument(
         "--skip",
         metavar="ID",
         action="append",
         default=[],
-        help="leave a rule out; may be given again; ids: explain --list",
+        help="leave out a rule; may be given several times; ids: explain --list",
     )
-    takes_policy(made)
-    made.add_argument(
-        "-v", "--verbose", action="store_true", help="every check on a line of its own"
+    add_policy(parser)
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="show every finding on its own line",
     )
-    takes_facts(made)
+    add_facts(parser)
 
 
-def plan(made: Parser) -> None:
-    """Say what ``plan`` takes."""
-    be_verb(
-        made,
+def plan(parser: Parser) -> None:
+    """Define ``plan``."""
+    define_verb(
+        parser,
         "host.plan:plan",
         codes="0 shown; with --exit-code 3 if something would change",
         examples=("", "--diff", "--out plan.json", "--policy new.yaml --exit-code"),
-        more="Changes nothing. Each change has an id, a reason, a way back and a\n"
-        "class: live (nobody notices), link-down (the link is gone for a moment) or\n"
-        "reboot (in force with the next boot).",
+        more="Changes nothing. Each step has an id, a reason, a way to undo it and a\n"
+        "class: live (no interruption, now or at the engine's next change to\n"
+        "the networks), link-down (the link is down for a moment) or reboot\n"
+        "(takes effect at the next boot).",
     )
-    made.add_argument(
-        "--diff", action="store_true", help="also show what changes, line by line"
+    parser.add_argument(
+        "--diff", action="store_true", help="also show the changes, line by line"
     )
-    made.add_argument(
+    parser.add_argument(
         "--out",
         metavar="FILE",
         type=file_name,
         help="also save the plan as JSON, for review",
     )
-    takes_policy(made)
-    made.add_argument(
-        "--exit-code", action="store_true", help="exit 3 if something would change"
+    add_policy(parser)
+    parser.add_argument(
+        "--exit-code", action="store_true", help="exit with 3 if something would change"
     )
-    takes_facts(made)
+    add_facts(parser)
 
 
-def explain(made: Parser) -> None:
-    """Say what ``explain`` takes."""
-    be_verb(
-        made,
+def explain(parser: Parser) -> None:
+    """Define ``explain``."""
+    define_verb(
+        parser,
         "host.check:explain",
         codes="0 printed",
         examples=("IPOIB-MTU-01", "--list"),
     )
-    made.add_argument("id", metavar="ID", nargs="?", help="a rule's id")
-    made.add_argument(
+    parser.add_argument(
+        "id", metavar="ID", nargs="?", help="the id of a rule or a step"
+    )
+    parser.add_argument(
         "--list",
         action="store_true",
         help="list all ids with their titles",

@@ -1,81 +1,84 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Arguments of the verbs that change the host.
+"""Define the arguments of the verbs that change the host, and of ``status``.
 
-The words of the verbs that change the host and change it back: ``apply``,
-``confirm``, ``history`` and ``revert``; and of ``unit``, for our systemd units.
-
-The words of ``enable``, ``disable`` and ``status``.
+These are ``apply``, ``confirm``, ``revert``, ``history``, ``enable`` and ``disable``,
+and ``unit``, which systemd units run.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from ovirt_rdma.cli.host.arguments import refuses_facts
-from ovirt_rdma.cli.parser import Parser, add_verbs, be_verb, file_name
+from ovirt_rdma.cli.host.arguments import refuse_facts
+from ovirt_rdma.cli.parser import Parser, add_verbs, define_verb, file_name
 
 _OTHER_RUN = "75 another run is changing this host"
 
-# Under ten seconds nobody can look and type; after a day nobody waits any more.
+# In less than ten seconds nobody can verify and type; nobody waits for a day.
 SHORTEST_S = 10
 LONGEST_S = 86400
 
 
-def apply(made: Parser) -> None:
-    """Say what ``apply`` takes."""
-    be_verb(
-        made,
+def apply(parser: Parser) -> None:
+    """Define ``apply``."""
+    define_verb(
+        parser,
         "host.apply:apply",
-        codes="0 done or nothing to do, 1 failed, and not all could be taken back,\n"
-        "4 refused as unsafe, 6 failed, and everything was taken back,\n"
-        f"{_OTHER_RUN}",
+        codes="0 done or nothing to do,\n"
+        "1 failed, and not all could be rolled back, 4 refused as unsafe,\n"
+        f"6 failed, and everything was rolled back, {_OTHER_RUN}",
         examples=("", "hv1-plan.json", "--confirm-timeout 120", "--live-only"),
-        more="Does what plan shows for the policy in force, and proves it: each value\n"
-        "is noted before it is changed, and read back after. If one does not stick,\n"
-        "all of this run is taken back. It stays over a boot; revert takes it back.\n"
-        "A change that cuts off somebody who uses the netdev is refused.",
+        more="Applies what plan shows for the loaded policy. Each value is recorded\n"
+        "before it is changed and verified afterwards. If a value is not\n"
+        "accepted, the whole run is rolled back. Changes stay over a reboot;\n"
+        "revert undoes them. A change that interrupts a netdev in use is\n"
+        "refused.",
     )
-    made.add_argument(
+    parser.add_argument(
         "planfile",
         metavar="PLANFILE",
         nargs="?",
         type=file_name,
-        help="do this plan, from 'plan --out', or nothing if it does not hold any more",
+        help="apply a plan saved by 'plan --out'; refused if the host has changed "
+        "since",
     )
-    made.add_argument(
+    parser.add_argument(
         "--confirm-timeout",
         metavar="S",
         type=_seconds,
-        help="take all of it back unless 'confirm' comes within S seconds",
+        help="roll back the whole run unless 'confirm' is run within S seconds (10 "
+        "to 86400)",
     )
-    _link_down(made)
-    made.add_argument(
-        "--live-only", action="store_true", help="only do changes that nobody notices"
+    _link_down(parser)
+    parser.add_argument(
+        "--live-only",
+        action="store_true",
+        help="apply live steps, and steps that take effect at the next boot",
     )
-    refuses_facts(made)
+    refuse_facts(parser)
 
 
-def confirm(made: Parser) -> None:
-    """Say what ``confirm`` takes."""
-    be_verb(
-        made,
+def confirm(parser: Parser) -> None:
+    """Define ``confirm``."""
+    define_verb(
+        parser,
         "host.apply:confirm",
-        codes=f"0 kept, or nothing to confirm, 1 too late, {_OTHER_RUN}",
+        codes=f"0 confirmed, or nothing to confirm,\n1 too late, {_OTHER_RUN}",
         examples=("",),
-        more="Keeps what 'apply --confirm-timeout' did.",
+        more="Without it the run is rolled back after the timeout.",
     )
-    refuses_facts(made)
+    refuse_facts(parser)
 
 
-def history(made: Parser) -> None:
-    """Say what ``history`` takes."""
-    be_verb(
-        made,
+def history(parser: Parser) -> None:
+    """Define ``history``."""
+    define_verb(
+        parser,
         "host.revert:history",
         codes="0 printed, 1 the journal cannot be read",
         examples=("", "-v"),
     )
-    made.add_argument(
+    parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",
@@ -83,86 +86,91 @@ def history(made: Parser) -> None:
     )
 
 
-def revert(made: Parser) -> None:
-    """Say what ``revert`` takes."""
-    be_verb(
-        made,
+def revert(parser: Parser) -> None:
+    """Define ``revert``."""
+    define_verb(
+        parser,
         "host.revert:revert",
-        codes="0 back, or left because someone else changed it since,\n"
-        f"1 something could not be set back, 4 refused as unsafe, {_OTHER_RUN}",
+        codes="0 reverted, or left because someone else changed it since,\n"
+        "1 something could not be reverted,\n"
+        f"4 refused as unsafe, {_OTHER_RUN}",
         examples=("", "IPOIB-MODE-01/ib0"),
-        more="Sets back what apply and the hooks changed, to the values from before.\n"
-        "A value that someone else changed since is left, and said.",
+        more="Restores the earlier values. A value that someone else has changed\n"
+        "since is left unchanged, and this is reported.",
     )
-    made.add_argument(
+    parser.add_argument(
         "step",
         metavar="STEP",
         nargs="?",
         type=_step,
-        help="only this change; 'history -v' shows the ids",
+        help="only this step; 'history -v' shows the ids",
     )
-    _link_down(made)
-    refuses_facts(made)
+    _link_down(parser)
+    refuse_facts(parser)
 
 
-def unit(made: Parser) -> None:
-    """Add the verbs of our systemd units, which nobody types."""
-    group = add_verbs(made)
-    group.add("netdev", "set again what no file keeps of a netdev", _netdev)
-    group.add("recover", "take back what was interrupted", _recover)
-    group.add("unconfirmed", "take back a run that nobody confirmed", _unconfirmed)
-    group.add("partitions", "keep P_Key children as the port has them", _partitions)
-    group.add("caps", "write what the engine is told of this host", _caps)
+def unit(parser: Parser) -> None:
+    """Add the verbs that our systemd units run."""
+    group = add_verbs(parser)
+    group.add("netdev", "set the boot settings of a netdev", _netdev)
+    group.add("recover", "roll back a run that was interrupted", _recover)
+    group.add("unconfirmed", "roll back a run that was not confirmed", _unconfirmed)
+    group.add(
+        "partitions",
+        "keep P_Key children equal to the P_Key table of the port",
+        _partitions,
+    )
+    group.add("caps", "write the capabilities that are reported to the engine", _caps)
 
 
-def _netdev(made: Parser) -> None:
-    _be_unit(made, "netdev", "ib0")
-    made.add_argument("netdev", metavar="NAME", help="a netdev")
+def _netdev(parser: Parser) -> None:
+    _define_unit(parser, "netdev", "ib0")
+    parser.add_argument("netdev", metavar="NAME", help="a netdev")
 
 
-def _recover(made: Parser) -> None:
-    _be_unit(made, "recover")
+def _recover(parser: Parser) -> None:
+    _define_unit(parser, "recover")
 
 
-def _unconfirmed(made: Parser) -> None:
-    _be_unit(made, "unconfirmed", "7")
-    made.add_argument("run", metavar="RUN", type=int, help="a run's number")
+def _unconfirmed(parser: Parser) -> None:
+    _define_unit(parser, "unconfirmed", "7")
+    parser.add_argument("run", metavar="RUN", type=int, help="a run's number")
 
 
-def _partitions(made: Parser) -> None:
-    _be_unit(made, "partitions")
+def _partitions(parser: Parser) -> None:
+    _define_unit(parser, "partitions")
 
 
-def _caps(made: Parser) -> None:
-    _be_unit(made, "caps")
+def _caps(parser: Parser) -> None:
+    _define_unit(parser, "caps")
 
 
-def _be_unit(made: Parser, verb: str, example: str = "") -> None:
-    be_verb(
-        made,
+def _define_unit(parser: Parser, verb: str, example: str = "") -> None:
+    define_verb(
+        parser,
         f"host.units:{verb}",
         codes="0 done or nothing to do, 1 failed",
         examples=(example,),
         more="For systemd units of ovirt-rdma.",
     )
-    refuses_facts(made)
+    refuse_facts(parser)
 
 
-def _link_down(made: Parser) -> None:
-    made.add_argument(
+def _link_down(parser: Parser) -> None:
+    parser.add_argument(
         "--allow-link-down",
         action="store_true",
-        help="also where somebody uses the netdev, and is cut off for a moment",
+        help="also apply changes that interrupt a netdev in use for a moment",
     )
 
 
 def _seconds(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    # Before int(), which refuses very long ones in its own words.
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    # Checked before int(), which refuses very long numbers with its own message.
     if len(text) > len(str(LONGEST_S)) or not SHORTEST_S <= int(text) <= LONGEST_S:
         raise argparse.ArgumentTypeError(
-            f"it takes {SHORTEST_S} to {LONGEST_S} seconds, not {text[:20]}"
+            f"{text[:20]} is not {SHORTEST_S} to {LONGEST_S} seconds"
         )
     return int(text)
 
@@ -170,7 +178,7 @@ def _seconds(text: str) -> int:
 def _step(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError(
-            "the id is empty; give one, or leave it out to revert everything"
+            "the id is empty; give one, or omit it to revert everything"
         )
     return text
 
@@ -182,42 +190,49 @@ _CODES = (
 _MORE = "A second run changes nothing. "
 
 
-def enable(made: Parser) -> None:
-    """Say what ``enable`` takes."""
-    be_verb(
-        made,
+def enable(parser: Parser) -> None:
+    """Define ``enable``."""
+    define_verb(
+        parser,
         "host.enable:enable",
         codes=_CODES,
         examples=("", "--restart-vdsmd", "--mode host"),
-        more=f"{_MORE}Mode vdsmd puts the policy into vdsmd, from its\n"
-        "next start on. Mode host leaves NFS to the engine and lets VDSM's hooks and\n"
-        "our units act, as mode vdsmd does too. Only one mode can be on.",
+        more="A second run changes nothing. In mode vdsmd, vdsmd uses the policy\n"
+        "from its next start on, and VDSM's hooks and our units act. In mode\n"
+        "host only the hooks and units act, and NFS is left to the engine. Only\n"
+        "one mode can be on.",
     )
-    made.add_argument(
-        "--mode", default="vdsmd", help="vdsmd, which is the default, or host"
-    )
-    _acts(made)
+    parser.add_argument("--mode", default="vdsmd", help="vdsmd, the default, or host")
+    _add_restart(parser)
 
 
-def disable(made: Parser) -> None:
-    """Say what ``disable`` takes."""
-    be_verb(
-        made,
+def disable(parser: Parser) -> None:
+    """Define ``disable``."""
+    define_verb(
+        parser,
         "host.enable:disable",
         codes=_CODES,
         examples=("", "--restart-vdsmd"),
-        more=f"{_MORE}vdsmd goes on as it is until it is restarted.",
+        more="A second run changes nothing. A running vdsmd is unchanged until it is\n"
+        "restarted.",
     )
-    _acts(made)
+    _add_restart(parser)
 
 
-def status(made: Parser) -> None:
-    """Say what ``status`` takes."""
-    be_verb(made, "host.status:status", codes="0 printed", examples=("", "-o json"))
-
-
-def _acts(made: Parser) -> None:
-    made.add_argument(
-        "--restart-vdsmd", action="store_true", help="restart vdsmd right away"
+def status(parser: Parser) -> None:
+    """Define ``status``."""
+    define_verb(
+        parser,
+        "host.status:status",
+        codes="0 printed, 3 the stored policy cannot be used",
+        examples=("", "-o json"),
     )
-    refuses_facts(made)
+
+
+def _add_restart(parser: Parser) -> None:
+    parser.add_argument(
+        "--restart-vdsmd",
+        action="store_true",
+        help="restart vdsmd at once, if it is not the one that the mode needs",
+    )
+    refuse_facts(parser)

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``check`` and ``explain``.
+"""Run ``check`` and ``explain``.
 
-Findings for one screen: what is alike is put on one line. Pure.
-
-A host with 32 ports gives 32 findings of one rule, and one without any gives two dozen
-rules nothing to look at.
-
-``explain``: what a rule looks at, why, what to do, and where that is from.
-
-``check``: what is right and wrong on a host, and what fixes it.
+``check`` prints the findings of all rules, with fixes. Equal findings share one line: a
+host with 32 ports has 32 findings of one rule, and on a host without ports two dozen
+rules have nothing to check. ``explain`` prints what a rule checks, why, and the source.
 """
 
 from __future__ import annotations
@@ -20,9 +15,9 @@ from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from ovirt_rdma.cli.host.decision import Decided, command, decided, rule_of
+from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision, rule_of
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.rules.base import (
@@ -43,29 +38,30 @@ if TYPE_CHECKING:
     Key = Callable[[Finding], Optional[Hashable]]
     Line = Callable[[Sequence[Finding]], Finding]
 
-# So many that are alike stay apart; and so many are named where more are not.
+# Up to this many equal findings stay on separate lines.
 APART = 3
+# Up to this many subjects of a shared line are named.
 NAMED = 8
 
 
-def gathered(findings: Sequence[Finding]) -> list[Finding]:
-    """Return ``findings`` in their order, several of which may have become one.
+def group_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """Return ``findings`` in their order, with equal ones merged into one.
 
-    Alike are rules that the whole host gives nothing to do, which come last; rules that
-    were skipped for one reason; findings whose sentences differ in the subject only,
-    bad ones too; and whatever else passed by one rule.
+    Equal are: rules that have nothing to check on this host, which come last; rules
+    that were skipped for the same reason; findings that differ only in the subject, bad
+    ones too; and all other subjects that passed one rule. Pure.
     """
     left = dict(enumerate(findings))
     lines: dict[int, Finding] = {}
     idle = [number for number, finding in left.items() if _is_idle(finding)]
     if len(idle) > 1:
         lines[len(findings)] = _idle([left.pop(number) for number in idle])
-    for key, apart, line in _WAYS:
+    for key, apart, line in _GROUPINGS:
         groups: dict[Hashable, list[int]] = {}
         for number, finding in left.items():
-            found = key(finding)
-            if found is not None:
-                groups.setdefault(found, []).append(number)
+            similar = key(finding)
+            if similar is not None:
+                groups.setdefault(similar, []).append(number)
         for numbers in groups.values():
             if len(numbers) > apart:
                 lines[numbers[0]] = line([left.pop(number) for number in numbers])
@@ -79,7 +75,8 @@ def _is_idle(finding: Finding) -> bool:
 
 def _idle(group: Sequence[Finding]) -> Finding:
     rules = {finding.rule for finding in group}
-    sentence = "not for this host, or not to be told on it; see -v"
+    verb = "does" if len(rules) == 1 else "do"
+    sentence = f"{verb} not apply to this host or could not be evaluated; run with -v"
     return replace(group[0], rule=count(len(rules), "rule"), sentence=sentence)
 
 
@@ -117,12 +114,14 @@ def _same(group: Sequence[Finding]) -> Finding:
     return replace(
         first,
         subject=_alike(group),
-        sentence=f"{first.sentence}; so it is with {_names(others)}",
+        sentence=f"{first.sentence}; the same for {_names(others)}",
     )
 
 
 def _subjects(group: Sequence[Finding]) -> Finding:
-    return replace(group[0], subject=_alike(group), sentence=f"{_names(group)}; see -v")
+    return replace(
+        group[0], subject=_alike(group), sentence=f"{_names(group)}; run with -v"
+    )
 
 
 def _alike(group: Sequence[Finding]) -> str:
@@ -135,7 +134,7 @@ def _names(group: Sequence[Finding]) -> str:
     return f"{names} and {more} more" if more > 0 else names
 
 
-_WAYS: tuple[tuple[Key, int, Line], ...] = (
+_GROUPINGS: tuple[tuple[Key, int, Line], ...] = (
     (_skipped_for, 1, _rules),
     (_but_for_subject, APART, _same),
     (_needs_nothing, APART, _subjects),
@@ -145,42 +144,42 @@ _WAYS: tuple[tuple[Key, int, Line], ...] = (
 _INDENT = "  "
 
 
-def explain(words: Namespace, screen: Screen) -> int:
+def explain(args: Namespace, output: Output) -> int:
     """Explain one rule, or list all."""
-    if (words.id is None) != words.list:
+    if (args.id is None) != args.list:
         raise UsageProblem(
             "options-exclude-each-other",
-            "say which rule, or --list, and not both",
-            f"{PROGRAM} explain --list shows the ids",
+            "give either the id of a rule or --list",
+            f"list the ids: {PROGRAM} explain --list",
         )
-    if words.list:
-        _list(screen)
+    if args.list:
+        _list(output)
         return 0
-    rule = rule_of(words.id)
-    if not screen.for_people:
-        screen.document("rule", _document(rule))
+    rule = rule_of(args.id)
+    if not output.for_people:
+        output.document("rule", _document(rule))
         return 0
-    screen.text(f"{rule.id}: {rule.title}")
+    output.text(f"{rule.id}: {rule.title}")
     for title, text in (("what", rule.what), ("why", rule.why), ("fix", rule.fix)):
-        screen.line()
-        screen.line(title)
+        output.line()
+        output.line(title)
         for number, paragraph in enumerate(_paragraphs(text)):
             if number:
-                screen.line()
-            screen.text(paragraph, _INDENT)
-    screen.line()
-    screen.line("sources")
+                output.line()
+            output.text(paragraph, _INDENT)
+    output.line()
+    output.line("sources")
     for source in rule.sources:
-        screen.text(" ".join(source.split()), _INDENT, "- ")
+        output.text(" ".join(source.split()), _INDENT, "- ")
     return 0
 
 
-def _list(screen: Screen) -> None:
-    if not screen.for_people:
+def _list(output: Output) -> None:
+    if not output.for_people:
         listed = [{"id": rule.id, "title": rule.title} for rule in registry.RULES]
-        screen.document("rules", {"rules": listed})
+        output.document("rules", {"rules": listed})
         return
-    screen.table(("ID", "TITLE"), [(rule.id, rule.title) for rule in registry.RULES])
+    output.table(("ID", "TITLE"), [(rule.id, rule.title) for rule in registry.RULES])
 
 
 def _document(rule: Rule) -> dict[str, object]:
@@ -195,78 +194,82 @@ def _document(rule: Rule) -> dict[str, object]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a text, which empty lines part, each on one line."""
+    """Return the paragraphs of a text, each on one line; empty lines separate them."""
     parts = re.split(r"\n[ \t]*\n", text)
     return [" ".join(part.split()) for part in parts if part.strip()]
 
 
 _TONES = {PASS: "good", WARN: "doubtful", FAIL: "bad"}
 
-# Room for a rule's id, and for all but the subjects that have two names.
+# Enough for the id of a rule, and for subjects that do not have two names.
 _WIDEST = 16
 
 
-def check(words: Namespace, screen: Screen) -> int:
-    """Print what every rule found; 0, or 3 where a finding is FAIL."""
-    skipped = sorted({rule_of(one).id for one in words.skip})
-    found = decided(words, screen, skipped)
-    findings = _with_steps(found)
-    verdict, then = _verdict(found, skipped), _next(found, words)
-    if screen.for_people:
-        _print(findings, screen, verbose=words.verbose)
-        screen.text(verdict)
-        screen.next(then)
+def check(args: Namespace, output: Output) -> int:
+    """Print the findings of all rules; return 3 if one is FAIL, else 0."""
+    skipped = sorted({rule_of(text).id for text in args.skip})
+    decided = load_decision(args, output, skipped)
+    findings = _with_steps(decided)
+    verdict, then = _verdict(decided, skipped), _next(decided, args)
+    if output.for_people:
+        _print(findings, output, verbose=args.verbose)
+        output.text(verdict)
+        output.next(then)
     else:
-        screen.document(
+        output.document(
             "check",
             {
-                "hostname": found.facts.hostname,
-                "policy": found.source,
+                "hostname": decided.facts.hostname,
+                "policy": decided.source,
                 "skipped": skipped,
                 "counts": _counts(findings),
-                "failed": found.decision.failed,
+                "failed": decided.decision.failed,
                 "verdict": verdict,
                 "next": then,
                 "findings": [dataclasses.asdict(finding) for finding in findings],
             },
         )
-    return 3 if found.decision.failed else 0
+    return 3 if decided.decision.failed else 0
 
 
-def _with_steps(found: Decided) -> list[Finding]:
-    """Return the findings; one that has no hint, and a step of the plan, points to it,
-    or says why it is refused.
+def _with_steps(decided: HostDecision) -> list[Finding]:
+    """Return the findings; those without a fix point to their step of the plan.
+
+    If that step is refused, the fix says why.
     """
     hints = {
-        (step.rule, step.subject): f"none by the plan: {step.refused}"
+        (step.rule, step.subject): f"no fix by a plan: {step.refused}"
         if step.refused
         else f"{PROGRAM} plan"
-        for step in found.decision.steps
+        for step in decided.decision.steps
     }
     return [
-        dataclasses.replace(one, fix=hints.get((one.rule, one.subject), ""))
-        if one.verdict in (WARN, FAIL) and not one.fix
-        else one
-        for one in found.decision.findings
+        dataclasses.replace(finding, fix=hints.get((finding.rule, finding.subject), ""))
+        if finding.verdict in (WARN, FAIL) and not finding.fix
+        else finding
+        for finding in decided.decision.findings
     ]
 
 
-def _print(findings: Sequence[Finding], screen: Screen, *, verbose: bool) -> None:
-    shown = findings if verbose else gathered(findings)
+def _print(findings: Sequence[Finding], output: Output, *, verbose: bool) -> None:
+    shown = findings if verbose else group_findings(findings)
     if not shown:
         return
-    screen.table(
+    output.table(
         ("RESULT", "RULE", "SUBJECT", "FOUND"),
         [(f.verdict, f.rule, f.subject, f.sentence) for f in shown],
         _TONES,
-        [_fix_below(one, after) for one, after in zip(shown, [*shown[1:], None])],
+        [
+            _fix_below(finding, after)
+            for finding, after in zip(shown, [*shown[1:], None])
+        ],
         _WIDEST,
     )
-    screen.line()
+    output.line()
 
 
 def _fix_below(finding: Finding, after: object) -> str:
-    """Return the hint, unless the next line is about the same and has it too."""
+    """Return the fix, unless the next line is of the same rule and has it too."""
     if not finding.fix or finding.verdict not in (WARN, FAIL):
         return ""
     if isinstance(after, Finding) and (finding.rule, finding.verdict, finding.fix) == (
@@ -278,22 +281,22 @@ def _fix_below(finding: Finding, after: object) -> str:
     return f"fix: {finding.fix}"
 
 
-def _verdict(found: Decided, skipped: Sequence[str]) -> str:
-    counts = _counts(found.decision.findings)
-    host = found.facts.hostname
+def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
+    counts = _counts(decided.decision.findings)
+    host = decided.facts.hostname
     tried = sum(counts.values()) - counts[SKIP]
     checks = count(tried, "check")
     if counts[FAIL]:
-        told = f"{counts[FAIL]} of {checks} failed on {host}"
+        summary = f"{counts[FAIL]} of {checks} failed on {host}"
     elif not tried:
-        told = f"There is nothing to check on {host}"
-    elif not found.facts.rdma_devices:
-        told = f"{host} has no RDMA device: none of {checks} failed"
-    elif counts[WARN] or found.decision.to_do:
-        told = f"None of {checks} failed on {host}"
+        summary = f"There is nothing to check on {host}"
+    elif not decided.facts.rdma_devices:
+        summary = f"{host} has no RDMA device: none of {checks} failed"
+    elif counts[WARN] or decided.decision.to_do:
+        summary = f"None of {checks} failed on {host}"
     else:
-        told = f"All is well on {host}: {checks} passed"
-    parts = [told]
+        summary = f"{checks} passed on {host}"
+    parts = [summary]
     if counts[WARN]:
         parts.append(count(counts[WARN], "warning"))
     if counts[SKIP]:
@@ -303,22 +306,22 @@ def _verdict(found: Decided, skipped: Sequence[str]) -> str:
     return f"{', '.join(parts)}."
 
 
-def _next(found: Decided, words: Namespace) -> str:
-    """Return the command that gets the admin on, or nothing where all is done."""
-    if found.decision.to_do:
-        return command("plan", words)
+def _next(decided: HostDecision, args: Namespace) -> str:
+    """Return the command to run next, or nothing if there is none."""
+    if decided.decision.to_do:
+        return command("plan", args)
     for verdict in (FAIL, WARN):
-        for finding in found.decision.findings:
+        for finding in decided.decision.findings:
             if finding.verdict == verdict:
                 return f"{PROGRAM} explain {finding.rule}"
-    if words.facts is not None:
+    if args.facts is not None:
         return ""
-    if words.policy is not None:
-        return f"{PROGRAM} policy load {shlex.quote(words.policy)}"
-    if found.policy.nfs.rules:
+    if args.policy is not None:
+        return f"{PROGRAM} policy load {shlex.quote(args.policy)}"
+    if decided.policy.nfs.rules:
         return f"{PROGRAM} nfs list"
-    has_rdma = bool(found.facts.rdma_devices)
-    return f"{PROGRAM} policy load" if has_rdma and not found.loaded else ""
+    has_rdma = bool(decided.facts.rdma_devices)
+    return f"{PROGRAM} policy load" if has_rdma and not decided.loaded else ""
 
 
 def _counts(findings: Iterable[Finding]) -> dict[str, int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``check`` and ``plan`` have in common: facts, policy, and what follows."""
+"""Read facts and policy, and decide: the common part of ``check`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.decision.registry import Decision, decide
@@ -23,10 +23,10 @@ from ovirt_rdma.host.rules.base import Rule
 
 
 @dataclass(frozen=True)
-class Decided:
-    """What was decided, and from what; ``source`` says where the policy is from.
+class HostDecision:
+    """A decision with its facts and policy; ``source`` is where the policy is from.
 
-    ``loaded`` says whether a policy is in force, or --policy names one.
+    ``loaded``: a policy is loaded, or --policy names one.
     """
 
     facts: Facts
@@ -36,32 +36,34 @@ class Decided:
     decision: Decision
 
 
-def decided(words: Namespace, screen: Screen, skip: Iterable[str] = ()) -> Decided:
-    """Hold this host, or a facts file, against the policy in question.
+def load_decision(
+    args: Namespace, output: Output, skip: Iterable[str] = ()
+) -> HostDecision:
+    """Decide for this host, or a facts file, with the loaded policy or --policy.
 
-    ``skip`` are ids of rules to leave out. Raises UsageProblem for an unknown one.
+    ``skip`` are ids of rules to leave out. Raises UsageProblem for an unknown id.
     """
-    left_out = {rule_of(one).id for one in skip}
-    policy, source = policy_in_question(words, screen)
-    if words.facts is None:
-        facts = HostReader(words.root).facts()
+    left_out = {rule_of(text).id for text in skip}
+    policy, source = policy_in_question(args, output)
+    if args.facts is None:
+        facts = HostReader(args.root).facts()
     else:
         from ovirt_rdma.host.facts.dump import load
 
-        facts = load(words.facts)
-    return Decided(
+        facts = load(args.facts)
+    return HostDecision(
         facts,
         policy,
         source,
-        words.policy is not None or under(words.root, POLICY_JSON).exists(),
+        args.policy is not None or under(args.root, POLICY_JSON).exists(),
         decide(facts, policy, left_out),
     )
 
 
 def rule_of(text: str) -> Rule:
-    """Return the rule with this id, in any case; a step's id will do too.
+    """Return the rule with this id, in upper or lower case; accept a step's id too.
 
-    Raises UsageProblem, with the ids nearest to it, where there is none.
+    Raises UsageProblem with the nearest ids if there is none.
     """
     rule_id = text.partition("/")[0].strip()
     try:
@@ -73,15 +75,15 @@ def rule_of(text: str) -> Rule:
         raise UsageProblem(
             "rule-unknown",
             f"there is no rule {rule_id!r}",
-            f"{meant}{PROGRAM} explain --list shows all",
+            f"{meant}list all ids: {PROGRAM} explain --list",
         ) from None
 
 
-def command(verb: str, words: Namespace, *more: str) -> str:
-    """Return ``verb`` as a command line about the same host and policy."""
+def command(verb: str, args: Namespace, *more: str) -> str:
+    """Return a command line with ``verb`` for the same host and policy."""
     argv = [PROGRAM, *verb.split(), *more]
     for option in ("policy", "facts"):
-        file = getattr(words, option)
+        file = getattr(args, option)
         if file is not None:
             argv += [f"--{option}", file]
     return " ".join(shlex.quote(word) for word in argv)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``facts``: an overview of the host.
+"""Run ``facts``: print an overview of the host.
 
-The facts overview's head, and its tables about modules, units and udev rules.
-
-``facts``: what is true of this host.
+This module has the head of the overview and its tables of modules, units and udev
+rules; ``facts_devices`` has the others.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Optional
 
 from ovirt_rdma.cli.host import facts_devices
 from ovirt_rdma.cli.host.facts_devices import Section, known
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.devices import NetworkManager
@@ -26,7 +25,7 @@ _KERNELS_OWN = "kernel/"
 
 
 def head(facts: Facts) -> list[tuple[str, str]]:
-    """Return name and value of what there is one of."""
+    """Return names and values of the facts that are not in a table."""
     software = facts.software
     fields: list[tuple[str, Optional[str]]] = [
         ("host", facts.hostname),
@@ -46,7 +45,7 @@ def head(facts: Facts) -> list[tuple[str, str]]:
 
 
 def _not_built(facts: Facts) -> Optional[str]:
-    """Return what is looked for in the kernel's configuration and is not set."""
+    """Return the options that the rules need and the kernel's configuration lacks."""
     options = facts.software.kernel_config or ()
     return known(*(option.name for option in options if option.value == "n"))
 
@@ -54,7 +53,7 @@ def _not_built(facts: Facts) -> Optional[str]:
 def _selinux(selinux: Optional[SELinux]) -> Optional[str]:
     if selinux is None:
         return None
-    daemons = (f"{one.name} in {one.context}" for one in selinux.daemons)
+    daemons = (f"{daemon.name} in {daemon.context}" for daemon in selinux.daemons)
     mode = "enforcing" if selinux.enforcing else "permissive"
     return known(mode, *daemons, between="; ")
 
@@ -82,7 +81,7 @@ def _uptime(seconds: float) -> str:
 
 
 def foreign_modules(facts: Facts) -> Section:
-    """Modules that are not the kernel's own."""
+    """Return the modules that are not the kernel's own."""
     return Section(
         "modules from another tree",
         ("MODULE", "FILE"),
@@ -95,16 +94,16 @@ def foreign_modules(facts: Facts) -> Section:
 
 
 def module_settings(facts: Facts) -> Section:
-    """Lines of modprobe.d, with the values that a loaded module has."""
+    """Return the lines of modprobe.d, with the values of loaded modules."""
     values = {(p.module, p.name): p.value for p in facts.modules.parameters}
     return Section(
         "module settings",
-        ("FILE", "SETTING", "IN FORCE"),
+        ("FILE", "SETTING", "CURRENT"),
         [
             (
                 f"{line.file}:{line.line}",
                 known(line.command, line.module, line.text, between=" "),
-                _in_force(line.module, line.text, values)
+                _current_values(line.module, line.text, values)
                 if line.command == "options"
                 else None,
             )
@@ -113,7 +112,7 @@ def module_settings(facts: Facts) -> Section:
     )
 
 
-def _in_force(
+def _current_values(
     module: str, text: str, values: dict[tuple[str, str], str]
 ) -> Optional[str]:
     names = dict.fromkeys(word.partition("=")[0] for word in text.split())
@@ -128,19 +127,19 @@ def _in_force(
 
 
 def loaded_at_boot(facts: Facts) -> Section:
-    """What modules-load.d and rdma-core's lists load, by file."""
+    """Return the modules that modules-load.d and rdma-core load, by file."""
     by_file: dict[str, list[str]] = {}
     for line in facts.modules.load_lines:
         by_file.setdefault(line.file, []).append(line.module)
     return Section(
         "modules loaded at boot",
         ("FILE", "MODULES"),
-        [(file, known(*dict.fromkeys(found))) for file, found in by_file.items()],
+        [(file, known(*dict.fromkeys(modules))) for file, modules in by_file.items()],
     )
 
 
 def units(facts: Facts) -> Section:
-    """systemd units of rdma-core and of other stacks, but for those not installed."""
+    """Return the installed systemd units of rdma-core and of other stacks."""
     return Section(
         "units",
         ("UNIT", "STATE", "ENABLED"),
@@ -153,7 +152,7 @@ def units(facts: Facts) -> Section:
 
 
 def udev_rules(facts: Facts) -> Section:
-    """Lines of udev rules that set something of IPoIB."""
+    """Return the lines of udev rules that configure IPoIB."""
     return Section(
         "udev rules about IPoIB",
         ("FILE", "RULE"),
@@ -161,25 +160,25 @@ def udev_rules(facts: Facts) -> Section:
     )
 
 
-def show(words: Namespace, screen: Screen) -> int:
+def show(args: Namespace, output: Output) -> int:
     """Print the facts of this host, or of a facts file."""
-    if words.facts is not None:
-        if words.route_to:
+    if args.facts is not None:
+        if args.route_to:
             raise UsageProblem(
                 "options-exclude-each-other",
-                "--route-to asks this host and --facts a file",
-                "leave out one of them",
+                "--route-to reads this host, and --facts a file",
+                "omit one of them",
             )
-        facts = load(words.facts)
+        facts = load(args.facts)
     else:
-        for address in words.route_to:
+        for address in args.route_to:
             _refuse_name(address)
-        facts = HostReader(words.root).facts(words.route_to)
-    if screen.for_people:
-        _print(facts, screen)
+        facts = HostReader(args.root).facts(args.route_to)
+    if output.for_people:
+        _print(facts, output)
     else:
-        # The document is the facts file itself, so that --facts takes it back.
-        screen.raw_document(to_json_dict(facts))
+        # The document is the facts file itself, which --facts accepts.
+        output.raw_document(to_json_dict(facts))
     return 0
 
 
@@ -194,8 +193,8 @@ def _refuse_name(address: str) -> None:
         ) from None
 
 
-def _print(facts: Facts, screen: Screen) -> None:
-    screen.fields(head(facts))
+def _print(facts: Facts, output: Output) -> None:
+    output.fields(head(facts))
     for section in (
         facts_devices.adapters,
         facts_devices.devices,
@@ -216,9 +215,9 @@ def _print(facts: Facts, screen: Screen) -> None:
         units,
         udev_rules,
     ):
-        section(facts).show(screen)
+        section(facts).show(output)
     if facts.problems:
-        screen.line()
-        screen.line("could not be read")
+        output.line()
+        output.line("could not be read")
         for sentence in facts.problems:
-            screen.line(f"  {sentence}")
+            output.line(f"  {sentence}")

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tables of the facts overview about netdevs and RDMA devices.
+"""Make the tables of ``facts`` about adapters, RDMA devices, ports and netdevs.
 
-A titled table of the facts overview.
-
-The facts overview's tables about netdevs, who owns them and who uses them.
-
-The facts overview's tables about adapters, RDMA devices, ports and P_Keys.
+Each function returns one table as a Section, which prints itself.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.pci_ids import model_of
@@ -24,10 +20,9 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Section:
-    """A table; a cell that is None or empty has nothing to tell.
+    """A titled table; a cell may be None or empty.
 
-    ``even_empty`` has the title printed also where there are no rows, because that
-    is what somebody asked.
+    ``even_empty``: the title is printed even without rows, because that is a fact too.
     """
 
     title: str
@@ -35,34 +30,28 @@ class Section:
     rows: list[tuple[Optional[str], ...]]
     even_empty: bool = False
 
-    def show(self, screen: Screen) -> None:
-        """Print it, without the columns in which no row tells anything."""
+    def show(self, output: Output) -> None:
+        """Print the table, without columns that have no values."""
         if self.rows or self.even_empty:
-            screen.line()
-            screen.line(self.title if self.rows else f"{self.title}: none")
+            output.line()
+            output.line(self.title if self.rows else f"{self.title}: none")
         if not self.rows:
             return
-        told = [any(row[place] for row in self.rows) for place in self._places]
-        screen.table(
-            [self.headings[place] for place in self._places if told[place]],
-            [
-                [row[place] or NOTHING for place in self._places if told[place]]
-                for row in self.rows
-            ],
+        columns = range(len(self.headings))
+        shown = [column for column in columns if any(row[column] for row in self.rows)]
+        output.table(
+            [self.headings[column] for column in shown],
+            [[row[column] or NOTHING for column in shown] for row in self.rows],
         )
-
-    @property
-    def _places(self) -> range:
-        return range(len(self.headings))
 
 
 def known(*parts: Optional[str], between: str = ", ") -> Optional[str]:
-    """Join the parts that are there; None where none is."""
+    """Join the parts that are known; None if none is."""
     return between.join(part for part in parts if part) or None
 
 
 def number(value: Optional[int]) -> Optional[str]:
-    """Return a number's text; None where there is none."""
+    """Return a number as text; None for None."""
     return None if value is None else str(value)
 
 
@@ -70,7 +59,7 @@ _TSO = "tx-tcp-segmentation"
 
 
 def netdevs(facts: Facts) -> Section:
-    """All netdevs."""
+    """Return all netdevs."""
     return Section(
         "netdevs",
         ("NETDEV", "STATE", "MTU", "DRIVER", "BELOW IT", "ADDRESSES"),
@@ -90,7 +79,7 @@ def netdevs(facts: Facts) -> Section:
 
 
 def ipoib(facts: Facts) -> Section:
-    """What is IPoIB's own."""
+    """Return the settings of IPoIB netdevs."""
     return Section(
         "IPoIB",
         ("NETDEV", "RDMA PORT", "P_KEY", "CHILD OF", "MODE", "MTU", "TSO", "PROFILE"),
@@ -135,7 +124,7 @@ def _owner(facts: Facts, netdev: Netdev) -> Optional[str]:
 
 
 def roce(facts: Facts) -> Section:
-    """Flow control of the Ethernet netdevs behind RoCE."""
+    """Return the flow control of the Ethernet netdevs of RoCE ports."""
     gid_types: dict[tuple[Optional[str], Optional[int]], Optional[str]] = {
         (device.name, port.number): port.default_gid_type
         for device in facts.rdma_devices
@@ -160,10 +149,10 @@ def roce(facts: Facts) -> Section:
     )
 
 
-def _priorities(found: Optional[tuple[int, ...]]) -> Optional[str]:
-    if found is None:
+def _priorities(priorities: Optional[tuple[int, ...]]) -> Optional[str]:
+    if priorities is None:
         return None
-    return f"priority {', '.join(map(str, found))}" if found else "off"
+    return f"priority {', '.join(map(str, priorities))}" if priorities else "off"
 
 
 def _pause(dcb: Dcb) -> Optional[str]:
@@ -174,7 +163,7 @@ def _pause(dcb: Dcb) -> Optional[str]:
 
 
 def bonds(facts: Facts) -> Section:
-    """Bonds."""
+    """Return the bonds."""
     return Section(
         "bonds",
         ("BOND", "MODE", "ACTIVE", "FAIL_OVER_MAC", "MEMBERS"),
@@ -193,7 +182,7 @@ def bonds(facts: Facts) -> Section:
 
 
 def profiles(facts: Facts) -> Section:
-    """NetworkManager's profiles for InfiniBand and above RDMA ports."""
+    """Return NetworkManager's profiles of netdevs on RDMA ports."""
     manager = facts.network_manager
     return Section(
         "NetworkManager profiles",
@@ -212,7 +201,7 @@ def profiles(facts: Facts) -> Section:
 
 
 def _settings(profile: Profile) -> Optional[str]:
-    """Return what is no part of the section connection."""
+    """Return the properties that are not in the section ``connection``."""
     return known(
         *(
             f"{p.name} {p.value}"
@@ -223,7 +212,7 @@ def _settings(profile: Profile) -> Optional[str]:
 
 
 def networks(facts: Facts) -> Section:
-    """The engine's logical networks."""
+    """Return the engine's logical networks on this host."""
     return Section(
         "oVirt networks",
         ("NETWORK", "ON", "BRIDGE", "VLAN", "MTU", "DEFAULT ROUTE"),
@@ -242,16 +231,16 @@ def networks(facts: Facts) -> Section:
 
 
 def uses(facts: Facts) -> Section:
-    """Who would notice if a netdev lost its link."""
+    """Return what uses netdevs and needs their link."""
     return Section(
-        "who uses netdevs",
+        "netdevs in use",
         ("NETDEV", "FOR", "WHAT"),
         [(use.netdev, use.purpose, use.what) for use in facts.netdev_uses],
     )
 
 
 def routes(facts: Facts) -> Section:
-    """Routes to storage servers and to what was asked for."""
+    """Return the routes to storage servers and to requested addresses."""
     return Section(
         "routes",
         ("TO", "NETDEV", "FROM", "GATEWAY"),
@@ -264,7 +253,7 @@ def routes(facts: Facts) -> Section:
 
 
 def mounts(facts: Facts) -> Section:
-    """NFS mounts."""
+    """Return the NFS mounts."""
     return Section(
         "NFS mounts",
         ("EXPORT", "MOUNTED AT", "NFS", "PROTOCOL", "TRANSPORTS"),
@@ -287,7 +276,7 @@ _MOST_PKEYS = 12
 
 
 def adapters(facts: Facts) -> Section:
-    """Adapters; the VFs of a PF that is there are counted in its line."""
+    """Return the adapters; the line of a PF counts its VFs."""
     addresses = {adapter.pci.address for adapter in facts.adapters}
     by_function: dict[str, Counter[str]] = {}
     alone = []
@@ -326,7 +315,7 @@ def _bare(text: str) -> str:
 
 
 def _mlx4_ports(adapter: Adapter) -> Optional[str]:
-    """Return ``ib MTU 4096, eth``: mlx4 can change both."""
+    """Return ``ib MTU 4096, eth``; mlx4 can change both."""
     return known(
         *(
             f"{kind} MTU {mtu}" if mtu else kind
@@ -346,7 +335,7 @@ def _vfs(adapter: Adapter, drivers: Optional[Counter[str]]) -> Optional[str]:
 
 
 def devices(facts: Facts) -> Section:
-    """RDMA devices."""
+    """Return the RDMA devices."""
     return Section(
         "RDMA devices",
         ("DEVICE", "DRIVER", "PCI ADDRESS", "TYPE", "REV", "FIRMWARE", "BOARD", "NUMA"),
@@ -367,7 +356,7 @@ def devices(facts: Facts) -> Section:
 
 
 def ports(facts: Facts) -> Section:
-    """RDMA ports."""
+    """Return the RDMA ports."""
     return Section(
         "RDMA ports",
         ("DEVICE", "PORT", "STATE", "LINK LAYER", "RATE (DATA)", "MTU/MAX", "LID/SM",
@@ -397,7 +386,7 @@ def _state(port: RdmaPort) -> str:
 
 
 def _rate(port: RdmaPort) -> Optional[str]:
-    """Return ``56 Gb/s (54.5)``: the payload rate where it is another one."""
+    """Return ``56 Gb/s (54.5)``: the data rate follows if it differs."""
     if not port.rate_mbps:
         return None
     text = f"{_gbps(port.rate_mbps)} Gb/s"
@@ -411,14 +400,14 @@ def _gbps(mbps: int) -> str:
 
 
 def _of(first: Optional[int], second: Optional[int]) -> Optional[str]:
-    """Return ``2048/4096``, with a question mark for what is not known."""
+    """Return ``2048/4096``, with a question mark for an unknown number."""
     if first is None and second is None:
         return None
-    return "/".join("?" if one is None else str(one) for one in (first, second))
+    return "/".join("?" if value is None else str(value) for value in (first, second))
 
 
 def _netdevs(facts: Facts, device: str, port: RdmaPort) -> list[str]:
-    """Return the port's own netdevs, and those that own its GIDs."""
+    """Return the netdevs of the port, and those that own its GIDs."""
     names = [
         netdev.name
         for netdev in facts.netdevs
@@ -429,7 +418,7 @@ def _netdevs(facts: Facts, device: str, port: RdmaPort) -> list[str]:
 
 
 def pkeys(facts: Facts) -> Section:
-    """GUID and P_Key table of each InfiniBand port; RoCE has but the default one."""
+    """Return GUID and P_Key table of InfiniBand ports; RoCE has the default only."""
     return Section(
         "InfiniBand partitions",
         ("DEVICE", "PORT", "GUID", "P_KEYS"),
@@ -442,15 +431,15 @@ def pkeys(facts: Facts) -> Section:
     )
 
 
-def _pkeys(found: tuple[PKey, ...]) -> Optional[str]:
-    shown = [_pkey(pkey.value) for pkey in found[:_MOST_PKEYS]]
-    more = len(found) - len(shown)
+def _pkeys(pkeys: tuple[PKey, ...]) -> Optional[str]:
+    shown = [_pkey(pkey.value) for pkey in pkeys[:_MOST_PKEYS]]
+    more = len(pkeys) - len(shown)
     return known(*shown, f"and {more} more" if more else None)
 
 
 def _pkey(value: str) -> str:
     try:
         full = int(value, 16) & _FULL_MEMBER
-    except ValueError:  # of a facts file
+    except ValueError:  # possible in a facts file
         return value
     return value if full else f"{value} (limited)"

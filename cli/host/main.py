@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The command ``ovirt-rdma-host``: its parser, and the start of a verb.
+"""Run ``ovirt-rdma-host``: parse the command line, and call the verb that it names.
 
-The words of ``ovirt-rdma-host``: its verbs, and what help says of them.
-
-What a verb takes is in a module for each group, loaded when the verb is named.
-
-``ovirt-rdma-host``: runs the verb that the command line names.
-
-Verbs are imported when they are called, so that ``--help`` and the light verbs
-start fast and load no YAML.
+The arguments of a verb are in ``host.arguments`` and ``host.change_arguments``. Verbs
+are imported when they are called, so that ``--help`` and the light verbs start fast and
+load no YAML.
 """
 
 from __future__ import annotations
@@ -16,8 +11,16 @@ from __future__ import annotations
 import sys
 
 from ovirt_rdma.cli.command import run_command
-from ovirt_rdma.cli.parser import Parser, add_verbs, named
+from ovirt_rdma.cli.parser import Parser, add_verbs, load_function
 from ovirt_rdma.host import __version__
+
+TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+    from typing import Optional
+
+    from ovirt_rdma.cli.output import Output
 
 PROGRAM = "ovirt-rdma-host"
 
@@ -25,10 +28,10 @@ _EXIT_CODES = """\
 exit codes:
   0    done, or nothing to do
   1    failed
-  2    wrong words on the command line
+  2    usage error
   3    checks failed; with --exit-code: the plan is not empty
   4    refused as unsafe
-  6    failed, and everything was taken back
+  6    failed, and everything was rolled back
   75   another run is changing this host
   130  interrupted; 129 by SIGHUP, 143 by SIGTERM
 
@@ -36,30 +39,42 @@ exit codes:
 {program}(8) is the manual."""
 
 _VERBS = (
-    ("facts", "show what is true of this host", "host.arguments:facts"),
-    ("check", "say what is right and wrong on this host", "host.arguments:check"),
-    ("plan", "show what would change, and why", "host.arguments:plan"),
+    ("facts", "show the facts of this host", "host.arguments:facts"),
+    ("check", "check this host, and show fixes", "host.arguments:check"),
+    ("plan", "show what apply would change, and why", "host.arguments:plan"),
     (
         "apply",
-        "make the host as the policy says, and prove it",
+        "apply the policy to this host and verify the result",
         "host.change_arguments:apply",
     ),
     (
         "confirm",
-        "keep what 'apply --confirm-timeout' did",
+        "keep the changes of 'apply --confirm-timeout'",
         "host.change_arguments:confirm",
     ),
-    ("revert", "set back what was changed", "host.change_arguments:revert"),
-    ("history", "show what was changed, and by whom", "host.change_arguments:history"),
+    (
+        "revert",
+        "undo the changes of apply and the hooks",
+        "host.change_arguments:revert",
+    ),
+    (
+        "history",
+        "show what was changed, when and by which command",
+        "host.change_arguments:history",
+    ),
     ("explain", "explain a rule of check and plan", "host.arguments:explain"),
-    ("policy", "check, load and explain the policy", "host.arguments:policy"),
-    ("nfs", "list NFS mounts, check and explain exports", "host.arguments:nfs"),
+    ("policy", "check, load and show the policy", "host.arguments:policy"),
+    (
+        "nfs",
+        "list NFS mounts, check exports and their mount options",
+        "host.arguments:nfs",
+    ),
     (
         "enable",
-        "let the policy decide how NFS storage is mounted",
+        "let VDSM mount NFS storage as the policy says",
         "host.change_arguments:enable",
     ),
-    ("disable", "take back what enable did", "host.change_arguments:disable"),
+    ("disable", "undo enable", "host.change_arguments:disable"),
     (
         "status",
         "show what is enabled, running, loaded and changed",
@@ -72,7 +87,7 @@ def parser() -> Parser:
     """Return the parser of all verbs."""
     top = Parser(
         prog=PROGRAM,
-        description="See and set how this oVirt hypervisor uses RDMA.",
+        description="Check and configure RDMA on this oVirt hypervisor.",
         epilog=_EXIT_CODES.format(program=PROGRAM),
         allow_abbrev=False,
     )
@@ -85,22 +100,13 @@ def parser() -> Parser:
     return top
 
 
-TYPE_CHECKING = False  # of typing, which would be a tenth of the start-up of --help
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Sequence
-    from typing import Optional
-
-    from ovirt_rdma.cli.output import Screen
-
-
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns the exit code. Problems become sentences."""
+    """Run the command and return its exit code."""
     return run_command(PROGRAM, parser, arguments, _call)
 
 
-def _call(words: Namespace, screen: Screen) -> int:
-    return int(named(words.verb)(words, screen))
+def _call(args: Namespace, output: Output) -> int:
+    return int(load_function(args.verb)(args, output))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``nfs list``, ``nfs check`` and ``nfs mount-options``.
+"""Run ``nfs list``, ``nfs check`` and ``nfs mount-options``.
 
-``nfs list``: every NFS mount, its transport, whether its rule agrees, and if not,
-since when and why.
-
-``nfs mount-options``: the option string that VDSM passes to mount, and why.
-
-``nfs check``: can an export be mounted over RDMA, step by step; what of its rule
-standing mounts do not let come true; and where it is mounted otherwise than its rule
-says, how that is healed.
+``list`` shows each NFS mount with its transport, the verdict of its rule, and if it is
+degraded, since when and why. ``check`` checks step by step whether an export can be
+mounted over RDMA, which existing mounts prevent what its rule says, and how to fix a
+degraded mount. ``mount-options`` shows the options that VDSM passes to mount, and why.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from typing import Any, Optional
 
 from ovirt_rdma.cli.host.arguments import engine_options_of, export_of
 from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
 from ovirt_rdma.host.export import Export
@@ -60,129 +56,131 @@ from ovirt_rdma.storage.vdsm.managed_export import NamedExport
 _LIST_TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
 
 
-def show_list(words: Namespace, screen: Screen) -> int:
-    """List all NFS mounts; 3 with --exit-code when one is not as its rule says."""
-    policy, source = policy_in_question(words, screen)
-    facts = mount_facts(words)
+def show_list(args: Namespace, output: Output) -> int:
+    """List all NFS mounts; return 3 with --exit-code if one is not as its rule says."""
+    policy, source = policy_in_question(args, output)
+    facts = mount_facts(args)
     reviews = review_all(facts, policy)
-    wrong = [found for found in reviews if found.verdict in _LIST_TONES.keys() - {OK}]
-    if screen.for_people:
-        # Without these a host that could not be read would look like one without.
+    wrong = [
+        review for review in reviews if review.verdict in _LIST_TONES.keys() - {OK}
+    ]
+    if output.for_people:
+        # Otherwise a host that could not be read would look like one without mounts.
         for sentence in facts.problems:
-            screen.message(f"note: {sentence}")
-        _print_list(reviews, source, screen)
-        _print_verdict(reviews, wrong, source, screen)
-        if words.verbose:
-            for found in reviews:
-                _print_proof(found, screen)
+            output.message(f"note: {sentence}")
+        _print_list(reviews, source, output)
+        _print_verdict(reviews, wrong, source, output)
+        if args.verbose:
+            for review in reviews:
+                _print_proof(review, output)
     else:
-        screen.document(
+        output.document(
             "nfs-mounts",
             {
                 "policy": source,
-                "mounts": [_list_document(found) for found in reviews],
+                "mounts": [_list_document(review) for review in reviews],
                 "problems": list(facts.problems),
             },
         )
-    return 3 if wrong and words.exit_code else 0
+    return 3 if wrong and args.exit_code else 0
 
 
-def mount_facts(words: Namespace) -> Facts:
-    """Return the facts about mounts: of this host, or of a facts file."""
-    if words.facts is None:
-        return HostReader(words.root).mount_facts()
+def mount_facts(args: Namespace) -> Facts:
+    """Return the facts about mounts, of this host or of a facts file."""
+    if args.facts is None:
+        return HostReader(args.root).mount_facts()
     from ovirt_rdma.host.facts.dump import load
 
-    return load(words.facts)
+    return load(args.facts)
 
 
-def _print_list(reviews: list[MountReview], source: str, screen: Screen) -> None:
+def _print_list(reviews: list[MountReview], source: str, output: Output) -> None:
     if reviews:
-        screen.table(
+        output.table(
             ("EXPORT", "TRANSPORT", "NFS", "RULE", "VERDICT", "SINCE (UTC)"),
             [
                 (
-                    found.mount.source,
-                    found.proof.transport or "unproven",
-                    found.mount.version or "-",
-                    found.match.rule.name if found.match else "-",
-                    found.verdict,
-                    _minute(found.since),
+                    review.mount.source,
+                    review.proof.transport or "unproven",
+                    review.mount.version or "-",
+                    review.match.rule.name if review.match else "-",
+                    review.verdict,
+                    _minute(review.since),
                 )
-                for found in reviews
+                for review in reviews
             ],
             _LIST_TONES,
         )
 
 
 def _print_verdict(
-    reviews: list[MountReview], wrong: list[MountReview], source: str, screen: Screen
+    reviews: list[MountReview], wrong: list[MountReview], source: str, output: Output
 ) -> None:
-    named = sum(1 for found in reviews if found.match)
+    named = sum(1 for review in reviews if review.match)
     mounts = "The mount" if named == 1 else f"All {named} mounts"
     if not reviews:
-        screen.line("This host has no NFS mount.")
+        output.line("This host has no NFS mount.")
     elif not named:
         these = "this mount" if len(reviews) == 1 else "any of these mounts"
-        screen.line(f"No rule names {these} ({source}).")
+        output.line(f"No rule names {these} ({source}).")
     elif not wrong:
         verb = "is" if named == 1 else "are"
-        screen.line(f"{mounts} named by a rule {verb} as the rule says ({source}).")
+        output.line(f"{mounts} named by a rule {verb} as the rule says ({source}).")
     else:
         verb = "is" if len(wrong) == 1 else "are"
-        screen.line(
+        output.line(
             f"{len(wrong)} of {count(named, 'mount')} named by a rule {verb} not as "
             f"the rule says ({source})."
         )
-    for found in wrong:
-        screen.line(f"{found.sentence}.")
-        screen.fix(found.fix)
+    for review in wrong:
+        output.line(f"{review.sentence}.")
+        output.fix(review.fix)
 
 
 def _minute(since: Optional[str]) -> str:
     return since[: len("2026-11-21T02:51")].replace("T", " ") if since else "-"
 
 
-def _print_proof(found: MountReview, screen: Screen) -> None:
-    screen.line()
-    screen.line(found.mount.source)
-    seen = [(signal.source, signal.shown) for signal in found.proof.signals]
-    screen.fields(
-        [("mounted at", found.mount.mountpoint), *(seen or [("proof", "no signal")])],
+def _print_proof(review: MountReview, output: Output) -> None:
+    output.line()
+    output.line(review.mount.source)
+    seen = [(signal.source, signal.shown) for signal in review.proof.signals]
+    output.fields(
+        [("mounted at", review.mount.mountpoint), *(seen or [("proof", "no signal")])],
         indent="  ",
     )
 
 
-def _list_document(found: MountReview) -> dict[str, Any]:
+def _list_document(review: MountReview) -> dict[str, Any]:
     return {
-        "export": found.mount.source,
-        "mountpoint": found.mount.mountpoint,
-        "version": found.mount.version,
-        "transport": found.proof.transport,
-        "rule": found.match.rule.name if found.match else None,
-        "verdict": found.verdict,
-        "since": found.since,
-        "reason": found.reason,
-        "sentence": found.sentence,
-        "fix": found.fix,
-        "signals": [asdict(signal) for signal in found.proof.signals],
+        "export": review.mount.source,
+        "mountpoint": review.mount.mountpoint,
+        "version": review.mount.version,
+        "transport": review.proof.transport,
+        "rule": review.match.rule.name if review.match else None,
+        "verdict": review.verdict,
+        "since": review.since,
+        "reason": review.reason,
+        "sentence": review.sentence,
+        "fix": review.fix,
+        "signals": [asdict(signal) for signal in review.proof.signals],
     }
 
 
-def show_options(words: Namespace, screen: Screen) -> int:
-    """Show what VDSM would pass to mount; 3 when the policy refuses the mount."""
-    export = export_of(words.export)
-    engine_options = engine_options_of(words.engine_options)
-    policy, source = policy_in_question(words, screen)
+def show_options(args: Namespace, output: Output) -> int:
+    """Show the mount options of VDSM; return 3 if the policy refuses the mount."""
+    export = export_of(args.export)
+    engine_options = engine_options_of(args.engine_options)
+    policy, source = policy_in_question(args, output)
     match = rule_for(policy, export)
-    choice, warnings = _choose(words, export, match, engine_options)
-    version = None if words.nfs_version == AUTO else words.nfs_version
+    choice, warnings = _choose(args, export, match, engine_options)
+    version = None if args.nfs_version == AUTO else args.nfs_version
     first = _passed(choice.first, version)
     fallback = _passed(choice.fallback, version)
-    if screen.for_people:
-        screen.fields(
+    if output.for_people:
+        output.fields(
             [
-                ("options", first or "none, the mount is refused"),
+                ("options", first or "none: the mount is refused"),
                 ("transport", choice.first.transport if choice.first else "none"),
                 ("why", choice.reason),
                 *([("fix", choice.fix)] if choice.fix else []),
@@ -193,7 +191,7 @@ def show_options(words: Namespace, screen: Screen) -> int:
             ]
         )
     else:
-        screen.document(
+        output.document(
             "nfs-mount-options",
             {
                 "export": str(export),
@@ -213,17 +211,17 @@ def show_options(words: Namespace, screen: Screen) -> int:
 
 
 def _choose(
-    words: Namespace, export: Export, match: Optional[RuleMatch], engine_options: str
+    args: Namespace, export: Export, match: Optional[RuleMatch], engine_options: str
 ) -> tuple[Choice, tuple[str, ...]]:
-    """Return the choice, and warnings about what it was made from."""
+    """Return the choice, and warnings about its basis."""
     if match is None:
         choice = choose(None, engine_options, Families(), None)
         return choice, stock_warnings(engine_options, export.address)
-    if words.facts is not None:
-        return _choose_by_facts(words.facts, export, match, engine_options)
-    shared = Shared(Surroundings(HostReader(words.root)))
-    version = None if words.nfs_version == AUTO else words.nfs_version
-    # The same decision that vdsmd makes, asked at the same places.
+    if args.facts is not None:
+        return _choose_by_facts(args.facts, export, match, engine_options)
+    shared = Shared(Surroundings(HostReader(args.root)))
+    version = None if args.nfs_version == AUTO else args.nfs_version
+    # The same decision as in vdsmd, from the same sources.
     named = NamedExport(export, match, engine_options, version, shared)
     return named.decide(named.ask_server()), ()
 
@@ -240,7 +238,7 @@ def _choose_by_facts(
     choice = choose(match, engine_options, Families(ipv6, ipv6), readiness)
     if address is not None:
         return choice, ()
-    return choice, (f"the address of {export.server} is not known, taken to be IPv4",)
+    return choice, (f"the address of {export.server} is unknown; IPv4 is assumed",)
 
 
 def _passed(attempt: Optional[Attempt], version: Optional[str]) -> Optional[str]:
@@ -251,39 +249,39 @@ _RESULTS = {READY: "PASS", NOT_READY: "FAIL", UNKNOWN: "UNKNOWN"}
 _CHECK_TONES = {"PASS": "good", "FAIL": "bad", "UNKNOWN": "doubtful"}
 
 
-def check(words: Namespace, screen: Screen) -> int:
-    """Try each step of readiness; 0 when all pass, else 3."""
-    export = export_of(words.export)
-    policy, source = policy_in_question(words, screen)
+def check(args: Namespace, output: Output) -> int:
+    """Check each step of readiness; return 0 if all pass, else 3."""
+    export = export_of(args.export)
+    policy, source = policy_in_question(args, output)
     match = rule_for(policy, export)
-    rule = match.rule if match else _stand_in(export)
-    facts = mount_facts(words)
-    if words.facts is not None:
-        readiness = _by_facts(export, facts, words)
+    rule = match.rule if match else _default_rule(export)
+    facts = mount_facts(args)
+    if args.facts is not None:
+        readiness = _by_facts(export, facts, args)
         addresses = tuple(filter(None, [address_in_facts(facts, export.server)]))
     else:
-        readiness, addresses = _ask(export, rule, words)
-    # Mounted anew with all that stands in its way, a mount is not in it any more.
+        readiness, addresses = _ask(export, rule, args)
+    # A remount includes the mounts in the way, so these do not prevent healing.
     healable = readiness.verdict == READY
-    others = _others(export, facts, addresses, words.nfs_version)
+    others = _others(export, facts, addresses, args.nfs_version)
     readiness = Readiness((*readiness.steps, others))
-    over_rdma = _in_the_way_of_tcp(match, export, facts, addresses, words.nfs_version)
+    over_rdma = _in_the_way_of_tcp(match, export, facts, addresses, args.nfs_version)
     degraded = [
-        found
-        for found in review_all(facts, policy)
-        if found.verdict in (DEGRADED, NOT_COVERED) and is_of(found, export)
+        review
+        for review in review_all(facts, policy)
+        if review.verdict in (DEGRADED, NOT_COVERED) and is_of(review, export)
     ]
     ready = readiness.verdict == READY
-    if screen.for_people:
-        _print_check(export, match, source, readiness, screen)
+    if output.for_people:
+        _print_check(export, match, source, readiness, output)
         for warning in over_rdma:
-            screen.line(f"{warning['sentence']}.")
-            screen.fix(warning["fix"])
-        for found in degraded:
-            screen.line(f"{found.sentence}.")
-            screen.fix(heal(found, healable))
+            output.line(f"{warning['sentence']}.")
+            output.fix(warning["fix"])
+        for review in degraded:
+            output.line(f"{review.sentence}.")
+            output.fix(heal(review, healable))
     else:
-        screen.document(
+        output.document(
             "nfs-check",
             {
                 "export": str(export),
@@ -294,30 +292,30 @@ def check(words: Namespace, screen: Screen) -> int:
                 "reason": readiness.reason,
                 "steps": [_check_document(step) for step in readiness.steps],
                 "warnings": over_rdma,
-                "degraded": [_mount_document(found, healable) for found in degraded],
+                "degraded": [_mount_document(review, healable) for review in degraded],
             },
         )
     return 0 if ready else 3
 
 
 def _ask(
-    export: Export, rule: NfsRule, words: Namespace
+    export: Export, rule: NfsRule, args: Namespace
 ) -> tuple[Readiness, tuple[str, ...]]:
-    server = ServerReadiness(export.server, rule, Surroundings(HostReader(words.root)))
+    server = ServerReadiness(export.server, rule, Surroundings(HostReader(args.root)))
     steps = list(server.readiness().steps)
     address = server.rdma_address
-    if words.nfs_version == "3" and address is not None:
+    if args.nfs_version == "3" and address is not None:
         # The MOUNT protocol has no RDMA; it goes to rpcbind and mountd over TCP.
         steps.append(probe.mountd(address, rule.readiness_timeout))
     return Readiness(tuple(steps)), server.addresses
 
 
-def _by_facts(export: Export, facts: Facts, words: Namespace) -> Readiness:
+def _by_facts(export: Export, facts: Facts, args: Namespace) -> Readiness:
     readiness = steps_from_facts(facts, export.server)
-    if words.nfs_version != "3":
+    if args.nfs_version != "3":
         return readiness
     mountd = Step(
-        "mountd", UNKNOWN, "a facts file does not tell whether mountd answers"
+        "mountd", UNKNOWN, "a facts file does not contain the answer of mountd"
     )
     return Readiness((*readiness.steps, mountd))
 
@@ -326,9 +324,9 @@ def _others(
     export: Export, facts: Facts, addresses: tuple[str, ...], version: str
 ) -> Step:
     step = others_step(facts.nfs_mounts, export, addresses, version)
-    unread = next((told for told in facts.problems if MOUNTINFO in told), None)
+    unread = next((text for text in facts.problems if MOUNTINFO in text), None)
     if unread is not None and step.verdict == READY and version != "3":
-        return Step(OTHERS, UNKNOWN, f"what is mounted is not known: {unread}")
+        return Step(OTHERS, UNKNOWN, f"the mounts are unknown: {unread}")
     return step
 
 
@@ -341,22 +339,22 @@ def _in_the_way_of_tcp(
 ) -> list[dict[str, str]]:
     if match is None or match.rule.transport != TCP:
         return []
-    found = in_the_way(facts.nfs_mounts, export, addresses, version, TCP)
-    if found is None:
+    blocking = in_the_way(facts.nfs_mounts, export, addresses, version, TCP)
+    if blocking is None:
         return []
-    comes = "comes" if found.certain else "may come"
+    verb = "will use" if blocking.certain else "may use"
     return [
         {
-            "sentence": f"{because(found.mounts)}: {export} {comes} up over RDMA too, "
-            f"although {match.rule.title} says {TCP}",
-            "fix": f"{remedy(found.mounts)}; then {REMOUNT}",
+            "sentence": f"{because(blocking.mounts)}: {export} {verb} RDMA, although "
+            f"{match.rule.title} says {TCP}",
+            "fix": f"{remedy(blocking.mounts)}; then {REMOUNT}",
         }
     ]
 
 
-def _stand_in(export: Export) -> NfsRule:
-    # Checking is useful before a rule is written: built-in defaults stand in for
-    # it. A policy's own defaults are for its rules and went into them at loading.
+def _default_rule(export: Export) -> NfsRule:
+    # Built-in defaults, so that an export can be checked before its rule is written.
+    # The defaults of a policy apply to its rules only.
     return NfsRule(0, "none", export.server, "*", PREFER_RDMA)
 
 
@@ -365,37 +363,37 @@ def _print_check(
     match: Optional[RuleMatch],
     source: str,
     readiness: Readiness,
-    screen: Screen,
+    output: Output,
 ) -> None:
     if match:
         named = f"{match.rule.title} says {match.rule.transport}: {match.reason}"
     else:
         named = f"no rule names it, so VDSM mounts it as stock ({source})"
-    screen.line(f"{export}: {named}")
-    screen.table(
-        ("RESULT", "STEP", "SEEN"),
+    output.line(f"{export}: {named}")
+    output.table(
+        ("RESULT", "STEP", "DETAIL"),
         [(_RESULTS[s.verdict], s.name, s.detail) for s in readiness.steps],
         _CHECK_TONES,
     )
     if readiness.verdict == READY:
-        screen.line(f"{export} is ready for RDMA.")
+        output.line(f"{export} is ready for RDMA.")
     elif readiness.verdict == UNKNOWN:
-        screen.line(f"Whether {export} is ready is unknown: {readiness.reason}.")
+        output.line(f"It is unknown if {export} is ready: {readiness.reason}.")
     else:
-        screen.line(f"{export} is not ready for RDMA: {readiness.reason}.")
+        output.line(f"{export} is not ready for RDMA: {readiness.reason}.")
     for step in readiness.steps:
         if step.verdict != READY:
-            screen.fix(step.fix)
+            output.fix(step.fix)
 
 
-def _mount_document(found: MountReview, ready: bool) -> dict[str, Optional[str]]:
+def _mount_document(review: MountReview, ready: bool) -> dict[str, Optional[str]]:
     return {
-        "mountpoint": found.mount.mountpoint,
-        "transport": found.proof.transport,
-        "since": found.since,
-        "reason": found.reason,
-        "sentence": found.sentence,
-        "fix": heal(found, ready),
+        "mountpoint": review.mount.mountpoint,
+        "transport": review.proof.transport,
+        "since": review.since,
+        "reason": review.reason,
+        "sentence": review.sentence,
+        "fix": heal(review, ready),
     }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``plan``: what would change on a host, why, and how to take it back."""
+"""Run ``plan``: show what would change on a host, why, and how to undo it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.host.decision import Decided, command, decided
+from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.host.changes import plan_file
 from ovirt_rdma.host.changes.plan_diff import diff
 from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy, values_read
@@ -31,70 +31,70 @@ from ovirt_rdma.host.rules.view import View
 _TONES = {LIVE: "good", LINK_DOWN: "doubtful", REBOOT: "doubtful"}
 _REFUSED = "refused"
 
-# What the classes mean, where there is room for it.
+# The meaning of each class, for the summary.
 _MEANING = {
-    LIVE: "nobody notices",
-    LINK_DOWN: "the link is gone for a moment",
-    REBOOT: "in force with the next boot",
+    LIVE: "no interruption",
+    LINK_DOWN: "the link is down for a moment",
+    REBOOT: "takes effect at the next boot",
 }
 
 
-def plan(words: Namespace, screen: Screen) -> int:
-    """Print the plan, and save it with --out; 3 with --exit-code if it is not empty.
+def plan(args: Namespace, output: Output) -> int:
+    """Print the plan, and save it with --out; return 3 with --exit-code if not empty.
 
-    Steps that are refused are shown, and do not count.
+    Refused steps are shown, but do not count.
     """
-    found = decided(words, screen)
-    for sentence in found.decision.unread:
-        screen.message(f"note: {sentence}")
-    made = _plan(found)
-    if words.out is not None:
-        plan_file.save(made, Path(words.out))
-    if screen.for_people:
-        _print(found, words, screen)
+    decided = load_decision(args, output)
+    for sentence in decided.decision.unread:
+        output.message(f"note: {sentence}")
+    planned = _plan(decided)
+    if args.out is not None:
+        plan_file.save(planned, Path(args.out))
+    if output.for_people:
+        _print(decided, args, output)
     else:
         # The document is the plan file itself.
-        screen.raw_document(plan_file.to_json_dict(made))
-    return 3 if words.exit_code and found.decision.to_do else 0
+        output.raw_document(plan_file.to_json_dict(planned))
+    return 3 if args.exit_code and decided.decision.to_do else 0
 
 
-def _plan(found: Decided) -> Plan:
-    steps = found.decision.steps
+def _plan(decided: HostDecision) -> Plan:
+    steps = decided.decision.steps
     return Plan(
-        hostname=found.facts.hostname,
-        kernel_release=found.facts.kernel_release,
+        hostname=decided.facts.hostname,
+        kernel_release=decided.facts.kernel_release,
         made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        policy=PlannedBy(found.source, json_form.digest(found.policy)),
+        policy=PlannedBy(decided.source, json_form.digest(decided.policy)),
         steps=steps,
-        values=values_read(View(found.facts, found.policy), steps),
+        values=values_read(View(decided.facts, decided.policy), steps),
     )
 
 
-def _print(found: Decided, words: Namespace, screen: Screen) -> None:
-    for step in found.decision.to_do:
-        _print_step(step, screen, diffs=words.diff)
-    if found.decision.refused:
-        screen.line("refused, and never done:")
-        screen.line()
-        for step in found.decision.refused:
-            _print_step(step, screen, diffs=words.diff)
-    screen.text(f"{_verdict(found)}.")
-    if words.out is not None:
-        screen.text(f"Saved in {words.out}, for review.")
-    if found.decision.to_do:
-        screen.text("Nothing was changed.")
-    screen.next(_next(found, words))
+def _print(decided: HostDecision, args: Namespace, output: Output) -> None:
+    for step in decided.decision.to_do:
+        _print_step(step, output, diffs=args.diff)
+    if decided.decision.refused:
+        output.line("refused, and never applied:")
+        output.line()
+        for step in decided.decision.refused:
+            _print_step(step, output, diffs=args.diff)
+    output.text(f"{_verdict(decided)}.")
+    if args.out is not None:
+        output.text(f"Saved in {args.out}, for review.")
+    if decided.decision.to_do:
+        output.text("Nothing was changed.")
+    output.next(_next(decided, args))
 
 
-def _print_step(step: Step, screen: Screen, *, diffs: bool) -> None:
+def _print_step(step: Step, output: Output, *, diffs: bool) -> None:
     kind = _REFUSED if step.refused else step.effect
-    screen.line(f"{step.id}  {kind}", "bad" if step.refused else _TONES[kind])
-    screen.text(step.sentence, "  ")
-    screen.fields(_fields(step), "  ")
+    output.line(f"{step.id}  {kind}", "bad" if step.refused else _TONES[kind])
+    output.text(step.sentence, "  ")
+    output.fields(_fields(step), "  ")
     if diffs:
         for line in diff(step.changes):
-            screen.line(line, _diff_tone(line))
-    screen.line()
+            output.line(line, _diff_tone(line))
+    output.line()
 
 
 def _fields(step: Step) -> Iterator[tuple[str, str]]:
@@ -110,36 +110,36 @@ def _fields(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _diff_tone(line: str) -> Optional[str]:
-    if line.startswith(("--- ", "+++ ")):  # what it is about
+    if line.startswith(("--- ", "+++ ")):  # the headings
         return None
     return {"-": "bad", "+": "good"}.get(line[:1])
 
 
-def _verdict(found: Decided) -> str:
-    host, refused = found.facts.hostname, len(found.decision.refused)
-    if found.decision.to_do:
-        changes = count(len(found.decision.to_do), "change")
-        told = f"{changes} on {host}: {_by_class(found.decision.to_do)}"
+def _verdict(decided: HostDecision) -> str:
+    host, refused = decided.facts.hostname, len(decided.decision.refused)
+    if decided.decision.to_do:
+        steps = count(len(decided.decision.to_do), "step")
+        summary = f"{steps} on {host}: {_by_class(decided.decision.to_do)}"
         more = f"; {refused} refused" if refused else ""
-        return f"{told}{more} (policy: {found.source})"
+        return f"{summary}{more} (policy: {decided.source})"
     if refused:
-        return f"Nothing to change on {host}: {count(refused, 'change')} refused"
-    if not found.loaded:
+        return f"Nothing to change on {host}: {count(refused, 'step')} refused"
+    if not decided.loaded:
         return f"Nothing to change on {host}: no policy is loaded"
-    host_part = found.policy.host
+    host_part = decided.policy.host
     if not (host_part.interfaces or host_part.modules or host_part.module_options):
         return (
-            f"Nothing to change on {host}: the policy says nothing about hosts "
-            f"({found.source})"
+            f"Nothing to change on {host}: the policy has no host part "
+            f"({decided.source})"
         )
-    odd = [f for f in found.decision.findings if f.verdict in (WARN, FAIL)]
-    if odd:
-        findings = count(len(odd), "finding")
+    bad = [f for f in decided.decision.findings if f.verdict in (WARN, FAIL)]
+    if bad:
+        findings = count(len(bad), "finding")
         return (
-            f"Nothing that a plan can change on {host} (policy: {found.source}); check "
-            f"has {findings}"
+            f"Nothing that a plan can change on {host} (policy: {decided.source}); "
+            f"check has {findings}"
         )
-    return f"Nothing to change on {host}: it is as the policy says ({found.source})"
+    return f"Nothing to change on {host}: it matches the policy ({decided.source})"
 
 
 def _by_class(steps: Sequence[Step]) -> str:
@@ -151,17 +151,17 @@ def _by_class(steps: Sequence[Step]) -> str:
     )
 
 
-def _next(found: Decided, words: Namespace) -> str:
-    if not found.decision.to_do:
-        return command("check", words)
-    if words.facts is None and words.policy is None:
-        saved = [] if words.out is None else [words.out]
-        return command("apply", words, *saved)
-    if not words.diff:
-        return command("plan", words, "--diff")
-    if words.facts is None:
-        # What apply does is what the loaded policy asks for.
-        return shlex.join([PROGRAM, "policy", "load", words.policy])
-    if words.out is None:
-        return command("plan", words, "--out", f"{found.facts.hostname}-plan.json")
+def _next(decided: HostDecision, args: Namespace) -> str:
+    if not decided.decision.to_do:
+        return command("check", args)
+    if args.facts is None and args.policy is None:
+        saved = [] if args.out is None else [args.out]
+        return command("apply", args, *saved)
+    if not args.diff:
+        return command("plan", args, "--diff")
+    if args.facts is None:
+        # apply uses the loaded policy only.
+        return shlex.join([PROGRAM, "policy", "load", args.policy])
+    if args.out is None:
+        return command("plan", args, "--out", f"{decided.facts.hostname}-plan.json")
     return ""

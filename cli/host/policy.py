@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``policy check``, ``policy load`` and ``policy show``.
-
-The ``host:`` part of a policy for people, and how much a policy says.
-
-``policy check``, ``policy load`` and ``policy show``.
-"""
+"""Run ``policy check``, ``policy load`` and ``policy show``."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from ovirt_rdma.cli.host.arguments import export_of
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem, Remark
@@ -30,26 +25,29 @@ from ovirt_rdma.host.policy.model import (
 )
 from ovirt_rdma.host.policy.store import in_force, store
 
+if TYPE_CHECKING:
+    from ovirt_rdma.host.policy.load import PolicyFile
+
 
 def policy_counts(policy: Policy) -> str:
-    """Return ``2 NFS rules, 1 interface``; of the host part only what there is."""
+    """Return ``2 NFS rules, 1 interface``; without host settings that are not used."""
     host = policy.host
     parts = [count(len(policy.nfs.rules), "NFS rule")]
-    for things, noun in (
+    for settings, noun in (
         (host.interfaces, "interface"),
         (host.modules, "module"),
         (host.module_options, "module option"),
     ):
-        if things:
-            parts.append(count(len(things), noun))
+        if settings:
+            parts.append(count(len(settings), noun))
     return ", ".join(parts)
 
 
-def show_host(host: HostPolicy, screen: Screen) -> None:
-    """Add what the host part says, below the rest; nothing for an empty one."""
+def show_host(host: HostPolicy, output: Output) -> None:
+    """Print the host part of a policy; nothing if it is empty."""
     if host.interfaces:
-        screen.line()
-        screen.table(
+        output.line()
+        output.table(
             ("INTERFACE", "MODE", "MTU", "TSO", "PORT_MTU", "CHILDREN", "MATCH"),
             [
                 (
@@ -66,17 +64,19 @@ def show_host(host: HostPolicy, screen: Screen) -> None:
         )
         number = len(host.interfaces)
         order = "; the first that names a netdev wins" if number > 1 else ""
-        screen.line(f"{count(number, 'interface')}{order}; - leaves it as it is.")
+        output.line(
+            f"{count(number, 'interface')}{order}; - leaves the value unchanged."
+        )
     pairs = [("module", name) for name in host.modules]
     pairs += [
         ("module option", f"{option.module} {option.name}={option.value}")
         for option in host.module_options
     ]
     if host.follows_partitions:
-        pairs.append(("P_Key tables", f"looked at every {host.partitions_interval} s"))
+        pairs.append(("P_Key tables", f"read every {host.partitions_interval} s"))
     if pairs:
-        screen.line()
-        screen.fields(pairs)
+        output.line()
+        output.fields(pairs)
 
 
 def _match(rule: InterfaceRule) -> Iterator[str]:
@@ -90,42 +90,37 @@ def _shown(value: Union[str, int, None]) -> str:
     return "-" if value is None else str(value)
 
 
-if TYPE_CHECKING:
-    from ovirt_rdma.host.policy.load import PolicyFile
+def check(args: Namespace, output: Output) -> int:
+    """Validate a policy file; return 0, or 3 and print all mistakes.
 
-
-def check(words: Namespace, screen: Screen) -> int:
-    """Say whether a policy file is in order: 0, or 3 with all mistakes.
-
-    Raises PolicyProblem where there is nothing to check, because the file cannot
-    be read.
+    Raises PolicyProblem if the file cannot be read.
     """
     from ovirt_rdma.host.policy.load import load_policy_file
 
-    path = _file(words)
+    path = _file(args)
     errors: tuple[Remark, ...] = ()
     warnings: tuple[Remark, ...] = ()
     fix, counts = "", ""
     try:
-        found = load_policy_file(path)
-        warnings = found.warnings
-        counts = policy_counts(found.policy)
+        loaded = load_policy_file(path)
+        warnings = loaded.warnings
+        counts = policy_counts(loaded.policy)
     except PolicyProblem as problem:
         if isinstance(problem.__cause__, OSError):
             raise
         errors, fix = problem.errors, problem.fix
-    if screen.for_people:
+    if output.for_people:
         for remark in errors:
-            screen.line(remark.at(str(path)))
+            output.line(remark.at(str(path)))
         for remark in warnings:
-            screen.line(f"{remark.at(str(path))} (warning)")
+            output.line(f"{remark.at(str(path))} (warning)")
         if errors:
-            screen.line(f"{path} is not in order: {count(len(errors), 'mistake')}.")
-            screen.fix(fix)
+            output.line(f"{path} is invalid: {count(len(errors), 'mistake')}.")
+            output.fix(fix)
         else:
-            screen.line(f"{path} is in order: {counts}.")
+            output.line(f"{path} is valid: {counts}.")
     else:
-        screen.document(
+        output.document(
             "policy-check",
             {
                 "file": str(path),
@@ -141,99 +136,99 @@ def _remark(remark: Remark) -> dict[str, object]:
     return {"id": remark.sentence.id, **remark._asdict()}
 
 
-def load(words: Namespace, screen: Screen) -> int:
-    """Validate a policy file and put it into force."""
+def load(args: Namespace, output: Output) -> int:
+    """Validate a policy file and load it."""
     from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, marker_mode
     from ovirt_rdma.host.policy.load import load_policy_file
     from ovirt_rdma.host.system.lock import one_run
 
-    path = _file(words)
-    found = load_policy_file(path, own=True)
-    _warn(found, path, screen)
-    source, place = str(path.absolute()), under(words.root, POLICY_JSON)
-    with one_run(words.root, by="policy load"):
-        result = store(found.policy, source, place)
+    path = _file(args)
+    loaded = load_policy_file(path, own=True)
+    _warn(loaded, path, output)
+    source, target = str(path.absolute()), under(args.root, POLICY_JSON)
+    with one_run(args.root, by="policy load"):
+        result = store(loaded.policy, source, target)
     remarks = list(result.remarks)
-    if marker_mode(Path(words.root)) == MODE_NFSMOUNT:
+    if marker_mode(Path(args.root)) == MODE_NFSMOUNT:
         remarks.append(
             "mode nfsmount of an earlier version is on, and its file does not follow "
-            "the policy any more; ovirt-rdma-host status says what to do"
+            "the policy any more; for the fix run: ovirt-rdma-host status"
         )
     for remark in remarks:
-        screen.message(f"warning: {remark}")
-    if screen.for_people:
-        verb = "is in force now" if result.changed else "was in force already"
-        counts = policy_counts(found.policy)
-        screen.line(f"{path} {verb}: {counts}, {result.stored.digest}.")
+        output.message(f"warning: {remark}")
+    if output.for_people:
+        verb = "is loaded" if result.changed else "was already loaded"
+        counts = policy_counts(loaded.policy)
+        output.line(f"{path} {verb}: {counts}, {result.stored.digest}.")
     else:
-        screen.document(
+        output.document(
             "policy-load",
             {
                 "file": str(path),
                 "changed": result.changed,
                 "digest": result.stored.digest,
-                "rules": len(found.policy.nfs.rules),
-                "interfaces": len(found.policy.host.interfaces),
-                "modules": len(found.policy.host.modules),
-                "module_options": len(found.policy.host.module_options),
+                "rules": len(loaded.policy.nfs.rules),
+                "interfaces": len(loaded.policy.host.interfaces),
+                "modules": len(loaded.policy.host.modules),
+                "module_options": len(loaded.policy.host.module_options),
                 "notes": remarks,
             },
         )
     return 0
 
 
-def show(words: Namespace, screen: Screen) -> int:
-    """Show the whole policy, or the rule that wins for an export and why."""
-    export = None if words.export is None else export_of(words.export)
-    policy, source = policy_in_question(words, screen)
+def show(args: Namespace, output: Output) -> int:
+    """Show the whole policy, or the rule that names an export and why."""
+    export = None if args.export is None else export_of(args.export)
+    policy, source = policy_in_question(args, output)
     if export is None:
-        _show_policy(policy, source, screen)
+        _show_policy(policy, source, output)
     else:
-        _show_rule_for(policy, source, export, screen)
+        _show_rule_for(policy, source, export, output)
     return 0
 
 
-def policy_in_question(words: Namespace, screen: Screen) -> tuple[Policy, str]:
-    """Return the policy of --policy, or the one in force, and where it is from.
+def policy_in_question(args: Namespace, output: Output) -> tuple[Policy, str]:
+    """Return the policy of --policy, or the loaded one, and where it is from.
 
-    What looks odd in a policy file goes to stderr.
+    Warnings about a policy file go to stderr.
     """
-    if words.policy is not None:
+    if args.policy is not None:
         from ovirt_rdma.host.policy.load import load_policy_file
 
-        path = Path(words.policy)
-        found = load_policy_file(path)
-        _warn(found, path, screen)
-        return found.policy, str(path)
-    counts = in_force(under(words.root, POLICY_JSON))
-    stored, problem = counts.stored, counts.problem
+        path = Path(args.policy)
+        loaded = load_policy_file(path)
+        _warn(loaded, path, output)
+        return loaded.policy, str(path)
+    current = in_force(under(args.root, POLICY_JSON))
+    stored, problem = current.stored, current.problem
     if problem is not None and stored is None:
         raise problem
     if problem is not None:
-        screen.message(f"warning: {problem}; {counts.consequence}; fix: {problem.fix}")
+        output.message(f"warning: {problem}; {current.consequence}; fix: {problem.fix}")
     if stored is None:
         return Policy(), "no policy is loaded"
-    of_copy = ", of the copy" if problem else ""
-    return stored.policy, f"{stored.source}, loaded {stored.loaded_at}{of_copy}"
+    copy = ", from its copy" if problem else ""
+    return stored.policy, f"{stored.source}, loaded {stored.loaded_at}{copy}"
 
 
-def _file(words: Namespace) -> Path:
-    if words.file is None:
-        return under(words.root, POLICY_YAML)
-    return Path(words.file)
+def _file(args: Namespace) -> Path:
+    if args.file is None:
+        return under(args.root, POLICY_YAML)
+    return Path(args.file)
 
 
-def _warn(found: PolicyFile, path: Path, screen: Screen) -> None:
-    for remark in found.warnings:
-        screen.message(f"warning: {remark.at(str(path))}")
+def _warn(loaded: PolicyFile, path: Path, output: Output) -> None:
+    for remark in loaded.warnings:
+        output.message(f"warning: {remark.at(str(path))}")
 
 
-def _show_policy(policy: Policy, source: str, screen: Screen) -> None:
-    if screen.for_people:
-        _show_rules(policy.nfs.rules, source, screen)
-        show_host(policy.host, screen)
+def _show_policy(policy: Policy, source: str, output: Output) -> None:
+    if output.for_people:
+        _show_rules(policy.nfs.rules, source, output)
+        show_host(policy.host, output)
         return
-    screen.document(
+    output.document(
         "policy",
         {
             "source": source,
@@ -243,11 +238,11 @@ def _show_policy(policy: Policy, source: str, screen: Screen) -> None:
     )
 
 
-def _show_rules(rules: tuple[NfsRule, ...], source: str, screen: Screen) -> None:
+def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None:
     if not rules:
-        screen.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
+        output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
         return
-    screen.table(
+    output.table(
         ("RULE", "SERVER", "PATH", "TRANSPORT", "PORT", "OPTIONS"),
         [
             (r.name, r.server, r.path, r.transport, _port(r), r.options or "-")
@@ -255,24 +250,25 @@ def _show_rules(rules: tuple[NfsRule, ...], source: str, screen: Screen) -> None
         ],
     )
     order = "; the first that names an export wins" if len(rules) > 1 else ""
-    screen.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
+    output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
 
 
-def _show_rule_for(policy: Policy, source: str, export: Export, screen: Screen) -> None:
+def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) -> None:
     match = rule_for(policy, export)
-    if not screen.for_people:
-        found = None
+    if not output.for_people:
+        rule_document = None
         if match:
-            found = {**asdict(match.rule), "reason": match.reason}
-        screen.document(
-            "policy-rule", {"export": str(export), "source": source, "rule": found}
+            rule_document = {**asdict(match.rule), "reason": match.reason}
+        output.document(
+            "policy-rule",
+            {"export": str(export), "source": source, "rule": rule_document},
         )
         return
     if match is None:
-        screen.line(f"No rule names {export}: VDSM mounts it as stock ({source}).")
+        output.line(f"No rule names {export}: VDSM mounts it as stock ({source}).")
         return
     rule = match.rule
-    screen.fields(
+    output.fields(
         (
             ("export", str(export)),
             ("rule", _rule_name(rule)),

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``history`` and ``revert``.
+"""Run ``history`` and ``revert``.
 
-``history``: the runs that changed the host, as the journal has them.
-
-``revert``: what was changed is set back, to the operator's own earlier values.
+``history`` shows the runs that changed the host, from the journal. ``revert`` restores
+the values from before these runs.
 """
 
 from __future__ import annotations
@@ -21,36 +20,36 @@ from ovirt_rdma.cli.host.runs import (
     Line,
     RunReport,
     ThisHost,
+    applied_steps,
     as_root,
-    changes_in_words,
-    held_steps,
+    describe_changes,
     values_of,
 )
-from ovirt_rdma.cli.output import Screen, count, when, when_iso
+from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK, RunResult
 from ovirt_rdma.host.changes.ledger import JournalAct, Ledger, Run
-from ovirt_rdma.host.changes.revert import revert as take_back
+from ovirt_rdma.host.changes.revert import revert as revert_changes
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.system.lock import one_run
 
 _TONES = {DONE: "good", ROLLED_BACK: "doubtful", PARTLY: "bad"}
 
 
-def history(words: Namespace, screen: Screen) -> int:
+def history(args: Namespace, output: Output) -> int:
     """Show the runs, the newest first."""
-    ledger = Journal(words.root).ledger()
-    if screen.for_people:
-        _print(ledger, screen, verbose=words.verbose)
+    ledger = Journal(args.root).ledger()
+    if output.for_people:
+        _print(ledger, output, verbose=args.verbose)
     else:
         runs = [_history_document(run) for run in reversed(ledger.runs)]
-        screen.document("history", {"runs": runs})
+        output.document("history", {"runs": runs})
     return 0
 
 
-def _print(ledger: Ledger, screen: Screen, *, verbose: bool) -> None:
+def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
     if not ledger.runs:
-        screen.line("Nothing was changed on this host yet.")
+        output.line("Nothing has been changed on this host yet.")
         return
     runs = list(reversed(ledger.runs))
     rows = [
@@ -59,20 +58,20 @@ def _print(ledger: Ledger, screen: Screen, *, verbose: bool) -> None:
             when_iso(run.begin.at)[: len("2026-01-02 03:04")],
             _by(run),
             run.outcome or "interrupted",
-            str(len({one.act.step for one in run.held})),
+            str(len({applied.act.step for applied in run.held})),
             ", ".join(_steps(run, ledger)) or "-",
         )
         for run in runs
     ]
-    headings = ("RUN", "WHEN (UTC)", "BY", "OUTCOME", "HELD", "CHANGES")
-    screen.table(headings, rows, _TONES, [_remark(run) for run in runs])
+    headings = ("RUN", "WHEN (UTC)", "BY", "OUTCOME", "APPLIED", "STEPS")
+    output.table(headings, rows, _TONES, [_remark(run) for run in runs])
     if verbose:
         for run in runs:
-            _print_acts(run, screen)
+            _print_acts(run, output)
         return
-    held = len({one.act.step for one in ledger.held})
-    screen.line(f"{count(held, 'change')} held.")
-    screen.next(f"{PROGRAM} history -v")
+    applied = count(len(applied_steps(ledger)), "step")
+    output.line(f"{applied} can be reverted.")
+    output.next(f"{PROGRAM} history -v")
 
 
 def _by(run: Run) -> str:
@@ -81,14 +80,14 @@ def _by(run: Run) -> str:
 
 
 def _steps(run: Run, ledger: Ledger) -> list[str]:
-    """Return the steps that ``run`` did; of a revert, those that it took back."""
+    """Return the steps that ``run`` applied, or, for a revert, reverted."""
     acts = run.acts or [
-        one
+        applied
         for other in ledger.runs
-        for one in other.acts
-        if one.undone_by == run.number
+        for applied in other.acts
+        if applied.undone_by == run.number
     ]
-    return list(dict.fromkeys(one.act.step for one in acts))
+    return list(dict.fromkeys(applied.act.step for applied in acts))
 
 
 def _remark(run: Run) -> str:
@@ -97,26 +96,26 @@ def _remark(run: Run) -> str:
     return "" if run.outcome == DONE else run.sentence
 
 
-def _print_acts(run: Run, screen: Screen) -> None:
+def _print_acts(run: Run, output: Output) -> None:
     if not run.acts:
         return
-    screen.line()
-    screen.line(f"run {run.number}")
+    output.line()
+    output.line(f"run {run.number}")
     rows = []
-    for one in run.acts:
-        for told in changes_in_words(one):
-            more = f" ({one.why})" if one.why else ""
-            rows.append((f"  {_state(one)}", one.act.step, told + more))
-    screen.table(("  STATE", "CHANGE", "VALUE"), rows)
+    for applied in run.acts:
+        for text in describe_changes(applied):
+            more = f" ({applied.why})" if applied.why else ""
+            rows.append((f"  {_state(applied)}", applied.act.step, text + more))
+    output.table(("  STATE", "STEP", "VALUE"), rows)
 
 
-def _state(one: JournalAct) -> str:
-    if one.held:
-        return "held" if one.found is not None else "not finished"
-    if one.why:
-        return f"let go in run {one.undone_by}"
-    rolled_back = one.undone_by == one.run
-    return "rolled back" if rolled_back else f"back in run {one.undone_by}"
+def _state(applied: JournalAct) -> str:
+    if applied.held:
+        return "applied" if applied.found is not None else "incomplete"
+    if applied.why:
+        return f"let go in run {applied.undone_by}"
+    rolled_back = applied.undone_by == applied.run
+    return "rolled back" if rolled_back else f"reverted in run {applied.undone_by}"
 
 
 def _history_document(run: Run) -> dict[str, Any]:
@@ -133,16 +132,16 @@ def _history_document(run: Run) -> dict[str, Any]:
         "confirmed": run.confirmed,
         "awaits_confirmation": run.awaits_confirmation,
         "only": run.begin.only,
-        "acts": [_act(one) for one in run.acts],
+        "acts": [_act(applied) for applied in run.acts],
     }
 
 
-def _act(one: JournalAct) -> dict[str, Any]:
+def _act(applied: JournalAct) -> dict[str, Any]:
     return {
-        "step": one.act.step,
-        "held": one.held,
-        "undone_by": one.undone_by,
-        "why": one.why,
+        "step": applied.act.step,
+        "held": applied.held,
+        "undone_by": applied.undone_by,
+        "why": applied.why,
         "changes": [
             {
                 "kind": change.kind,
@@ -151,31 +150,31 @@ def _act(one: JournalAct) -> dict[str, Any]:
                 "before": before,
                 "after": after,
             }
-            for change, before, after in values_of(one.act, one.found)
+            for change, before, after in values_of(applied.act, applied.found)
         ],
     }
 
 
-def revert(words: Namespace, screen: Screen) -> int:
-    """Set back all, or one step; 1 where something could not be set back."""
-    as_root("revert", words)
-    host, report = ThisHost(words), RunReport(screen, word=BACK)
+def revert(args: Namespace, output: Output) -> int:
+    """Revert all steps, or one; return 1 if something could not be reverted."""
+    as_root("revert", args)
+    host, report = ThisHost(args), RunReport(output, word=BACK)
     report.reading()
     host.facts()
-    with one_run(words.root, by="revert"):
-        recovered = host.recover(report, cut_off=words.allow_link_down)
+    with one_run(args.root, by="revert"):
+        recovered = host.recover(report, even_in_use=args.allow_link_down)
         ledger = host.journal.ledger()
-        held = held_steps(ledger)
-        only = _known(words.step, held)
-        report.expect(held)
+        applied = applied_steps(ledger)
+        only = _known(args.step, applied)
+        report.expect(applied)
         facts = host.facts()
-        result = take_back(
+        result = revert_changes(
             host.effects,
             host.journal,
             facts,
             report,
             only=only,
-            allow_link_down=words.allow_link_down,
+            allow_link_down=args.allow_link_down,
             by=f"{PROGRAM} revert",
         )
         after = host.journal.ledger()
@@ -183,83 +182,88 @@ def revert(words: Namespace, screen: Screen) -> int:
             host.finish(report)
         awaited = ledger.awaiting
         if awaited is not None and after.awaiting is None:
-            trouble = host.timer(awaited.number).cancel()
-            if trouble:
-                report.note(trouble)
-    steps = list(_steps_back(result, after))
+            problem = host.timer(awaited.number).cancel()
+            if problem:
+                report.note(problem)
+    steps = list(_reverted_steps(result, after))
     for step in steps:
         report.add(Line(step.id, step.outcome), "; ".join(step.told))
     for left in result.left:
-        told = f"{left.what}: {left.why}" if left.failed else left.why
-        report.add(Line(left.step, LEFT), told)
-    if screen.for_people:
-        _tell(result, only, facts.hostname, screen)
+        text = f"{left.what}: {left.why}" if left.failed else left.why
+        report.add(Line(left.step, LEFT), text)
+    if output.for_people:
+        _print_result(result, only, facts.hostname, output)
     else:
-        screen.document("revert", _revert_document(result, steps, recovered, report))
+        output.document("revert", _revert_document(result, steps, recovered, report))
     return 0 if result.outcome == DONE else 1
 
 
 @dataclass(frozen=True)
-class _Back:
-    """What became of a step: ``told`` says it of each of its values."""
+class _RevertedStep:
+    """The outcome of a step, with one text per value."""
 
     id: str
     outcome: str
     told: tuple[str, ...]
 
 
-def _steps_back(result: RunResult, after: Ledger) -> Iterator[_Back]:
-    left = {one.why for one in result.left}
+def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[_RevertedStep]:
+    left_reasons = {left.why for left in result.left}
     for step in result.done:
         acts = [
-            one
+            applied
             for run in after.runs
-            for one in reversed(run.acts)
-            if one.act.step == step and one.undone_by == result.run
+            for applied in reversed(run.acts)
+            if applied.act.step == step and applied.undone_by == result.run
         ]
         values = [
-            told
-            for one in acts
-            if not one.why
-            for told in changes_in_words(one, back=True)
+            text
+            for applied in acts
+            if not applied.why
+            for text in describe_changes(applied, back=True)
         ]
-        reasons = [one.why for one in acts if one.why and one.why not in left]
+        reasons = [act.why for act in acts if act.why and act.why not in left_reasons]
         if values or reasons:
             outcome = BACK if values else LET_GO
-            yield _Back(step, outcome, tuple(dict.fromkeys([*values, *reasons])))
+            yield _RevertedStep(
+                step, outcome, tuple(dict.fromkeys([*values, *reasons]))
+            )
 
 
-def _known(step: Optional[str], held: Sequence[str]) -> Optional[str]:
-    if step is None or step in held:
+def _known(step: Optional[str], applied: Sequence[str]) -> Optional[str]:
+    if step is None or step in applied:
         return step
-    if not held:
+    if not applied:
         raise UsageProblem(
-            "step-not-applied", f"nothing of {step!r} is held, nor of any other change"
+            "step-not-applied",
+            f"step {step!r} has no changes to revert, and neither has any other step",
         )
     raise UsageProblem(
         "step-not-applied",
-        f"nothing of {step!r} is held",
-        f"give one of these: {', '.join(held)}",
+        f"step {step!r} has no changes to revert",
+        f"steps that can be reverted: {', '.join(applied)}",
     )
 
 
-def _tell(result: RunResult, only: Optional[str], host: str, screen: Screen) -> None:
+def _print_result(
+    result: RunResult, only: Optional[str], host: str, output: Output
+) -> None:
     if result.run is None:
-        screen.line(f"Nothing to revert on {host}: no change of ours is held.")
+        output.line(f"Nothing to revert on {host}.")
         return
     for left in result.left:
-        screen.fix(left.fix)
+        output.fix(left.fix)
     failed = sum(left.failed for left in result.left)
     theirs = len(result.left) - failed
-    changes = count(len(result.done), "change")
-    told = f"{changes} set back on {host} (run {result.run})"
+    reverted = count(len(result.done), "step")
+    summary = f"{reverted} reverted on {host} (run {result.run})"
     if theirs:
-        told += f"; {theirs} left, as someone else has changed it since"
+        summary += f"; {theirs} left, because someone else has changed it since"
     if failed:
-        told += f"; {failed} could not be set back, and {_is(failed)} still held"
-    screen.text(f"{told}.")
+        summary += f"; {failed} could not be reverted, and {_is(failed)} still applied"
+    output.text(f"{summary}.")
     if failed or only is not None:
-        screen.next(f"{PROGRAM} status")
+        output.next(f"{PROGRAM} status")
 
 
 def _is(number: int) -> str:
@@ -268,7 +272,7 @@ def _is(number: int) -> str:
 
 def _revert_document(
     result: RunResult,
-    steps: Sequence[_Back],
+    steps: Sequence[_RevertedStep],
     recovered: Optional[RunResult],
     report: RunReport,
 ) -> dict[str, Any]:

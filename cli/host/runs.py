@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What verbs that change the host share: the lock, the journal, the report.
+"""Provide what the verbs that change this host share.
 
-What the journal has, in words for people: changes and their values.
-
-What a run shows while it changes the host: a line a step as it is done, and on a
-terminal what goes on just now.
-
-Nothing here may end the run: a terminal that is gone is no reason to stop half way.
-
-The host that a verb acts on: its lock, journal and effects, and what every run ends
-with.
+``ThisHost`` has the journal and the effects, and does what every run starts and ends
+with. ``RunReport`` prints one line per step during a run; it never ends the run,
+because a lost terminal is no reason to stop. Other functions describe changes for
+people.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Optional
 
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.changes.boot import keep_for_boot
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.journal import Journal
@@ -39,7 +34,7 @@ from ovirt_rdma.host.system.commands import Runner, run_command
 
 
 def value_of(change: Change, value: Optional[str]) -> str:
-    """Return a value of what ``change`` sets, in few words: no file is quoted."""
+    """Return a value of ``change`` for people; a file is shown as its length."""
     if value is None:
         return "none"
     if change.kind == FILE:
@@ -51,8 +46,9 @@ def value_of(change: Change, value: Optional[str]) -> str:
 def values_of(
     act: Act, found: Optional[tuple[Optional[str], ...]]
 ) -> Iterator[tuple[Change, Optional[str], Optional[str]]]:
-    """Yield each change of ``act`` with the value before it, and the one that was found
-    after; without ``found`` the one that it was to have.
+    """Yield each change of ``act`` with the values read before and after it.
+
+    Without ``found``, the planned value takes the place of the value read.
     """
     for number, change in enumerate(act.changes):
         before = act.before[number] if number < len(act.before) else change.before
@@ -62,14 +58,15 @@ def values_of(
         yield change, before, after
 
 
-def changes_in_words(one: JournalAct, *, back: bool = False) -> Iterator[str]:
-    """Yield what an act changed: ``mtu of ib0: 2044 -> 65520``; ``back``: the other way
-    round, and only what there is to set back. A new profile is one thing.
+def describe_changes(applied: JournalAct, *, back: bool = False) -> Iterator[str]:
+    """Yield the changes of an act: ``mtu of ib0: 2044 -> 65520``.
+
+    ``back`` reverses them, and omits those without effect. A new profile is one change.
     """
-    if makes_profile(one.act):
-        yield f"{shown_act(one.act)}: {'removed' if back else 'made'}"
+    if makes_profile(applied.act):
+        yield f"{shown_act(applied.act)}: {'removed' if back else 'created'}"
         return
-    for change, before, after in values_of(one.act, one.found):
+    for change, before, after in values_of(applied.act, applied.found):
         if back and before == after:
             continue
         pair = (after, before) if back else (before, after)
@@ -83,21 +80,21 @@ def _named(change: Change) -> str:
     return shown(change)
 
 
-def held_steps(ledger: Ledger) -> list[str]:
-    """Return the ids of the steps of which something is held, in their order."""
-    return list(dict.fromkeys(one.act.step for one in ledger.held))
+def applied_steps(ledger: Ledger) -> list[str]:
+    """Return the ids of the steps that can be reverted, in their order."""
+    return list(dict.fromkeys(applied.act.step for applied in ledger.held))
 
 
 DONE = "done"
 LEFT = "left"
 REFUSED = "refused"
 BACK = "back"
-# What we changed needs, or can have, nothing set back: it is gone, or stays.
+# Nothing of the step needs to be reverted, or can be: it is gone, or it stays.
 LET_GO = "let go"
-# Of a step of a run that was rolled back: only documents have them, as the lines of a
-# table were printed before.
-TAKEN_BACK = "rolled back"
-HELD = "held"
+# Outcomes of steps of a run that was rolled back. Only documents have them: the lines
+# of the table were printed before the rollback.
+ROLLED_BACK_STEP = "rolled back"
+APPLIED = "held"
 
 _OUTCOME_WIDTH = len(REFUSED)
 _TONES = {
@@ -111,7 +108,7 @@ _TONES = {
 
 @dataclass(frozen=True)
 class Line:
-    """What became of a step, as a document has it."""
+    """The outcome of a step, as in documents."""
 
     id: str
     outcome: str
@@ -120,14 +117,16 @@ class Line:
 
 
 class RunReport:
-    """A listener of a run. ``steps`` are the ids that may come, for their column;
-    ``word`` is what is said of a step that is done.
+    """Listens to a run, prints its steps and collects them for the document.
+
+    ``steps`` are the ids that may occur, for the width of their column; ``word`` is the
+    outcome of a step that is done.
     """
 
     def __init__(
-        self, screen: Screen, steps: Iterable[str] = (), word: str = DONE
+        self, output: Output, steps: Iterable[str] = (), word: str = DONE
     ) -> None:
-        self._screen = screen
+        self._output = output
         self.word = word
         self._widest = 0
         self.lines: list[Line] = []
@@ -139,109 +138,111 @@ class RunReport:
         self._widest = max([self._widest, *map(len, steps)])
 
     def reading(self, what: str = "reading the host") -> None:
-        """Say on a terminal that the host is being read, which takes a while."""
-        self._screen.passing(what)
+        """Show on a terminal that the host is being read, which takes a while."""
+        self._output.progress(what)
 
     def doing(self, step_id: str, sentence: str) -> None:
-        """Say on a terminal what is being done."""
-        self._screen.passing(f"{step_id}: {sentence}")
+        """Show on a terminal the step in progress."""
+        self._output.progress(f"{step_id}: {sentence}")
 
     def done(self, step_id: str, before: str, after: str) -> None:
-        """Print the line of a step that was done."""
+        """Print the line of a completed step."""
         self.add(Line(step_id, self.word, before, after))
 
     def note(self, sentence: str) -> None:
-        """Print a message."""
+        """Print a note, and collect it."""
         self.notes.append(sentence)
-        if self._screen.for_people:
-            self._screen.message(f"note: {sentence}")
+        if self._output.for_people:
+            self._output.message(f"note: {sentence}")
 
     def add(self, line: Line, more: str = "") -> None:
-        """Print one line of the result at once; ``more`` stands in place of values."""
+        """Print one line of the result at once; ``more`` replaces the values."""
         self.lines.append(line)
-        if not self._screen.for_people:
+        if not self._output.for_people:
             return
-        told = more or f"{line.before} -> {line.after}"
-        self._screen.row(
-            (line.outcome, line.id, told),
+        text = more or f"{line.before} -> {line.after}"
+        self._output.row(
+            (line.outcome, line.id, text),
             (_OUTCOME_WIDTH, self._widest),
             _TONES.get(line.outcome, ""),
         )
-        # stdout that is gone is said at the end; see flush().
+        # A stdout that cannot be written is reported at the end; see flush().
         with contextlib.suppress(Problem):
-            self._screen.flush()
+            self._output.flush()
 
 
-# What runs the host's tools: None is the real ones on /, and none below another root.
-# Tests put their fake host's here.
+# Runs the host's tools. None: the real ones on /, and no tools below another root.
+# Tests replace it with that of their fake host.
 TOOLS: Optional[Runner] = None
-# A tool may take this long where the host is about to be changed: on a busy one, what
-# could not be read is a step that is missing, or a change that is not proved.
+# Timeout of a tool when the host is about to be changed. It is long because on a busy
+# host an unread fact is a missing step or an unverified change.
 READ_TIMEOUT_S = 30.0
 
 
-def door(root: str) -> HostEffects:
-    """Return what reads and changes the host below ``root``."""
+def host_effects(root: str) -> HostEffects:
+    """Return the effects, which read and change the host below ``root``."""
     return HostEffects(root, TOOLS)
 
 
 class ThisHost:
-    """The host below the root that the words name."""
+    """The host that a verb changes, below ``args.root``."""
 
-    def __init__(self, words: Namespace) -> None:
-        self.root: str = words.root
+    def __init__(self, args: Namespace) -> None:
+        self.root: str = args.root
         self.run = TOOLS
         if self.run is None and self.root == "/":
             self.run = partial(run_command, timeout_s=READ_TIMEOUT_S)
         self.journal = Journal(self.root)
-        self.effects = door(self.root)
-        # A verb that needs them calls it before it takes the lock, and again under it.
+        self.effects = host_effects(self.root)
+        # A verb calls it before it takes the lock, and again under the lock.
         self.facts = FactsBefore(self.root, self.run)
 
     def timer(self, run: int) -> ConfirmationTimer:
-        """Return the timer that takes back the run with that number."""
+        """Return the timer that rolls back the run with this number."""
         return ConfirmationTimer(run, self.root, TOOLS)
 
     def recover(
-        self, report: RunReport, *, cut_off: bool = False
+        self, report: RunReport, *, even_in_use: bool = False
     ) -> Optional[RunResult]:
-        """Take back what an earlier run left, and say so; None where there is nothing.
-        ``cut_off``: also what an interrupted run left where that cuts users off. The
-        caller holds the lock.
+        """Roll back an interrupted or unconfirmed run; None if there is none.
 
-        Raises Refused where there are such users, and Problem where not all could be
-        taken back: no run should build on that.
+        ``even_in_use``: also if that interrupts a netdev in use; otherwise Refused is
+        raised. Raises Problem if the rollback is incomplete, because no run should be
+        based on that. The caller holds the lock.
         """
-        facts = None if cut_off else self.facts
+        facts = None if even_in_use else self.facts
         result = recover(self.effects, self.journal, self.effects.now(), report, facts)
         if result is None:
             return None
         self.finish(report)
         if result.outcome == PARTLY:
-            told = [f"{left.step}: {left.why}" for left in result.left if left.failed]
+            reasons = [
+                f"{left.step}: {left.why}" for left in result.left if left.failed
+            ]
             fixes = [left.fix for left in result.left if left.failed and left.fix]
             raise Problem(
                 "recovery-incomplete",
-                "\n".join([result.sentence, *told]),
+                "\n".join([result.sentence, *reasons]),
                 "; ".join(fixes),
             )
         report.note(result.sentence)
         return result
 
     def finish(self, report: RunReport) -> None:
-        """Do what follows a change of the journal: have set again at boot what nothing
-        else keeps. That it fails is said, and is no failure of the run.
+        """Update the boot settings after a change of the journal.
+
+        A failure is reported in a note; it is not a failure of the run.
         """
-        trouble = keep_for_boot(self.root, self.journal)
-        if trouble:
-            report.note(trouble)
+        problem = keep_for_boot(self.root, self.journal)
+        if problem:
+            report.note(problem)
 
 
-def as_root(verb: str, words: Namespace) -> None:
-    """Raise Problem where this process may not change the host."""
-    if words.root == "/" and os.geteuid() != 0:
+def as_root(verb: str, args: Namespace) -> None:
+    """Raise Problem if this process may not change the host."""
+    if args.root == "/" and os.geteuid() != 0:
         raise Problem(
             "not-root",
-            f"{verb} changes this host, which only root may",
+            f"only root can change this host: {verb}",
             "run it as root",
         )

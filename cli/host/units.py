@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``unit``: what our systemd units run. Nobody looks on, so what is said goes to the
-journal of the unit, and says what was done only where something was.
+"""Run ``unit``: what our systemd units do.
+
+Messages go to the systemd journal of the unit, and only if something was done.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Optional
 
 from ovirt_rdma.cli.host import runs
 from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.changes.holder import Patience, lock_at_last
 from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
 from ovirt_rdma.host.changes.recover import may_be_taken_back, roll_back_unconfirmed
@@ -20,90 +21,92 @@ from ovirt_rdma.host.system.lock import one_run
 
 # At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
-# The timer may come while the run that it is to take back is still at work, or hangs.
+# The timer may elapse while the run that it rolls back is still running, or hangs.
 _PATIENCE = Patience()
 
 
-def netdev(words: Namespace, screen: Screen) -> int:
-    """Set again what nothing else keeps of a netdev; 1 where that failed."""
+def netdev(args: Namespace, output: Output) -> int:
+    """Set the boot settings of a netdev; return 1 if that failed."""
     from ovirt_rdma.host.changes.boot import restore_netdev
 
-    as_root("unit netdev", words)
-    effects = runs.door(words.root)
-    return restore_netdev(words.root, runs.TOOLS, words.netdev, screen.message, effects)
+    as_root("unit netdev", args)
+    effects = runs.host_effects(args.root)
+    return restore_netdev(args.root, runs.TOOLS, args.netdev, output.message, effects)
 
 
-def recover(words: Namespace, screen: Screen) -> int:
-    """Take back what was interrupted, or not confirmed before the boot; nothing that
-    matters is in use that early.
+def recover(args: Namespace, output: Output) -> int:
+    """Roll back a run that was interrupted, or not confirmed before the boot.
+
+    Nothing that matters is in use that early.
     """
-    as_root("unit recover", words)
-    host, report = ThisHost(words), RunReport(screen)
-    with one_run(words.root, _RECOVER_WAIT_S, by="unit recover"):
-        result = host.recover(report, cut_off=True)
-        # Also where a run was cut off right before this.
+    as_root("unit recover", args)
+    host, report = ThisHost(args), RunReport(output)
+    with one_run(args.root, _RECOVER_WAIT_S, by="unit recover"):
+        result = host.recover(report, even_in_use=True)
+        # Also if a run was interrupted right before its own finish().
         host.finish(report)
-    return _tell(result, report, screen)
+    return _print_result(result, report, output)
 
 
-def unconfirmed(words: Namespace, screen: Screen) -> int:
-    """Take back a run that nobody confirmed, users or not: nobody may be there to ask
-    any more. Nothing where somebody did. What holds the lock meanwhile is ended: it may
-    hang, or be stopped, and the host be cut off.
+def unconfirmed(args: Namespace, output: Output) -> int:
+    """Roll back a run that was not confirmed, even if a netdev is in use.
+
+    The operator may be cut off. A process that holds the lock is ended, because it may
+    hang or be stopped. A confirmed run is left alone.
     """
-    as_root("unit unconfirmed", words)
-    host, report = ThisHost(words), RunReport(screen)
+    as_root("unit unconfirmed", args)
+    host, report = ThisHost(args), RunReport(output)
     with ExitStack() as stack:
         if not lock_at_last(
             stack,
-            words.root,
+            args.root,
             "unit unconfirmed",
-            is_needed=partial(_is_due, host, words.run),
+            is_needed=partial(_is_due, host, args.run),
             say=report.note,
             patience=_PATIENCE,
         ):
             return 0
-        result = host.recover(report, cut_off=True)
+        result = host.recover(report, even_in_use=True)
         if result is None:
-            result = roll_back_unconfirmed(
-                host.effects, host.journal, words.run, report
-            )
+            result = roll_back_unconfirmed(host.effects, host.journal, args.run, report)
             if result is not None:
                 host.finish(report)
                 report.note(result.sentence)
-    return _tell(result, report, screen)
+    return _print_result(result, report, output)
 
 
 def _is_due(host: ThisHost, run: int) -> bool:
     return may_be_taken_back(host.journal.ledger(), run)
 
 
-def partitions(words: Namespace, screen: Screen) -> int:
-    """Keep P_Key children as the ports' tables have them, until SIGTERM."""
+def partitions(args: Namespace, output: Output) -> int:
+    """Keep P_Key children equal to the P_Key tables of their ports, until SIGTERM."""
     from ovirt_rdma.host.services.partition_follower import follow_partitions
     from ovirt_rdma.host.system.signals import StopSignal
 
-    as_root("unit partitions", words)
+    as_root("unit partitions", args)
     with StopSignal() as stop:
-        follow_partitions(words.root, runs.TOOLS, RunReport(screen), stop)
+        follow_partitions(args.root, runs.TOOLS, RunReport(output), stop)
     return 0
 
 
-def caps(words: Namespace, screen: Screen) -> int:
-    """Write what the hook after_get_caps tells the engine, if that has changed."""
+def caps(args: Namespace, output: Output) -> int:
+    """Write the capabilities that the hook after_get_caps reports, if they changed."""
     from ovirt_rdma.host.services.capabilities import write_caps
 
-    as_root("unit caps", words)
-    write_caps(words.root)
+    as_root("unit caps", args)
+    write_caps(args.root)
     return 0
 
 
-def _tell(result: Optional[RunResult], report: RunReport, screen: Screen) -> int:
+def _print_result(
+    result: Optional[RunResult], report: RunReport, output: Output
+) -> int:
     if result is not None:
         for left in result.left:
             what = f"{left.step}: {left.what}: {left.why}"
-            screen.message(f"{what}; {left.fix}" if left.fix else what)
-    if not screen.for_people:
+            output.message(f"{what}; {left.fix}" if left.fix else what)
+    if not output.for_people:
         content = {"taken_back": result and result.run, "notes": report.notes}
-        screen.document("unit", content)
+        output.document("unit", content)
     return 1 if result is not None and result.outcome == PARTLY else 0

@@ -34,9 +34,7 @@ def host(tmp_path, capsys):
 
 @pytest.fixture
 def sampled(tmp_path, capsys, monkeypatch):
-    """Give ovirt-rdma-host on a host with Soft-RoCE, for which just these rules are
-    there.
-    """
+    """Run ovirt-rdma-host on a host with Soft-RoCE, with these rules only."""
     root = soft_roce(tmp_path)
 
     def with_rules(*rules: Rule):
@@ -54,8 +52,10 @@ def sampled(tmp_path, capsys, monkeypatch):
 
 @pytest.fixture
 def changeable(tmp_path, capsys, monkeypatch):
-    """Run ovirt-rdma-host on a host with a ConnectX-3 that can be changed: systemd runs
-    there, NetworkManager does not. ``fake`` is the host, ``timers`` are systemd's.
+    """Run ovirt-rdma-host on a host with a ConnectX-3 that can be changed.
+
+    systemd is running, NetworkManager is not. ``fake`` is the host, ``timers`` has the
+    timers of systemd.
     """
     fake = changing(connectx3_ib, tmp_path)
     fake.unit("rdma-ndd.service")
@@ -68,7 +68,7 @@ def changeable(tmp_path, capsys, monkeypatch):
     )
     fake.runner.program("systemd-run", timers.systemd_run)
     monkeypatch.setattr(runs, "TOOLS", fake.run)
-    monkeypatch.setattr(runs, "door", lambda root: fake.effects())
+    monkeypatch.setattr(runs, "host_effects", lambda root: fake.effects())
     monkeypatch.setattr(decision, "HostReader", lambda root: HostReader(root, fake.run))
 
     def on_host(*words: str) -> Result:
@@ -86,7 +86,7 @@ def changeable(tmp_path, capsys, monkeypatch):
 
 @pytest.fixture
 def ready(changeable):
-    """A host with a policy that asks for three changes."""
+    """A host with a policy that requires three steps."""
     under(changeable.root, "/etc/modprobe.d").mkdir(parents=True, exist_ok=True)
     changeable.follow(POLICY)
     return changeable
@@ -94,7 +94,7 @@ def ready(changeable):
 
 @pytest.fixture
 def facts_file(tmp_path_factory):
-    """Give the name of a facts file of the host hv7."""
+    """Return the name of a facts file of the host hv7."""
     path = tmp_path_factory.mktemp("facts") / "hv7.json"
     path.write_text(facts_file_of(Facts("hv7", "5.14.0", 3600.0)))
     return str(path)
@@ -102,13 +102,13 @@ def facts_file(tmp_path_factory):
 
 @pytest.fixture
 def call(capsys):
-    """Run ovirt-rdma-host with exactly these words."""
+    """Run ovirt-rdma-host with exactly these arguments."""
     return lambda *words: run(capsys, *words)
 
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Fail where anybody asks the network."""
+    """Fail if the network is used."""
 
     def asked(*words):
         raise AssertionError(f"the network was asked: {words}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: nothing is left behind."""
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 
 LIMIT_S = 300
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
-# A runner that says that it has begun, and does not end: nor does its child, an ssh.
+# A runner that reports its start and does not end, and neither does its child, ssh.
 RUNNER = f"""#!{sys.executable} -IS
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -40,8 +40,8 @@ sys.exit(main())
 
 @pytest.fixture
 def asking(tmp_path):
-    """A ``hosts check`` in a process of its own, with hosts that never answer: give it,
-    and the folder of its run.
+    """Start ``hosts check`` with hosts that never answer; return the process and the
+    folder of its run.
     """
     (tmp_path / "bin").mkdir()
     (tmp_path / "tmp").mkdir()
@@ -77,7 +77,7 @@ def asking(tmp_path):
                 time.sleep(0.02)
             folder = Path(begun.read_text())
             begun.unlink()
-            # A program that is being loaded has no environment to be known by.
+            # A program that is being loaded has no environment yet to identify it.
             while len(living(folder)) < 2:
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.02)
@@ -131,7 +131,7 @@ def test_the_next_run_tidies_up_after_one_that_was_killed(asking, tmp_path):
     second, another = asking()
     assert (folder.exists(), living(folder)) == (False, [])
     third, _ = asking()
-    assert another.exists(), "of a run that is at work"
+    assert another.exists(), "of a run that has not ended"
     assert len(living(another)) == 2
     for process in (second, third):
         process.terminate()
@@ -140,15 +140,15 @@ def test_the_next_run_tidies_up_after_one_that_was_killed(asking, tmp_path):
 
 
 def test_what_looks_at_a_host_leaves_nothing(tmp_path):
-    """A folder for temporary files, for example."""
+    """For example, no temporary folder."""
     program = (
         "import os, signal, sys, tempfile\n"
         "from ovirt_rdma.cli.host import main as host_command\n"
-        "def verb(words, screen):\n"
+        "def verb(args, output):\n"
         "    with tempfile.TemporaryDirectory():\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "        signal.pause()\n"
-        "host_command.named = lambda name: verb\n"
+        "host_command.load_function = lambda name: verb\n"
         "sys.exit(host_command.main(['facts']))\n"
     )
     done = subprocess.run(
@@ -170,11 +170,11 @@ import sys
 from ovirt_rdma.cli import command
 from ovirt_rdma.cli.host import main as host_command
 @contextlib.contextmanager
-def threads_on(screen):
+def threads_on(output):
     yield
     os.kill(os.getpid(), signal.SIGTERM)
 command._threads_on = threads_on
-host_command.named = lambda name: lambda words, screen: 0
+host_command.load_function = lambda name: lambda args, output: 0
 sys.exit(host_command.main(["facts"]))
 """
 
@@ -193,7 +193,7 @@ import sys
 import time
 from ovirt_rdma.cli import command
 from ovirt_rdma.cli.host import main as host_command
-def verb(words, screen):
+def verb(args, output):
     now = time.monotonic()
     for later_s in (0, 1, 40):
         time.monotonic = lambda: now + later_s
@@ -204,7 +204,7 @@ def verb(words, screen):
             if later_s:
                 raise
     return 0
-host_command.named = lambda name: verb
+host_command.load_function = lambda name: verb
 sys.exit(host_command.main(["facts"]))
 """
 
@@ -224,22 +224,22 @@ GONE = """
 import sys
 import time
 from ovirt_rdma.cli.engine.progress import engine_progress
-from ovirt_rdma.cli.output import Screen
-screen = Screen()
-shown = engine_progress(screen)
+from ovirt_rdma.cli.output import Output
+output = Output()
+shown = engine_progress(output)
 shown.plan(("host01",), 2)
 print(type(shown).__name__, flush=True)
 sys.stdin.readline()
 shown.note("said to nobody")
 shown.end("a step", "host01", "a problem")
 shown.close()
-screen.message("the last words")
+output.message("the last words")
 open(sys.argv[1], "w").write("tidied up")
 """
 
 
 def test_a_terminal_that_is_gone_does_not_keep_from_tidying_up(tmp_path):
-    """It takes no byte any more: writing to it fails with EIO."""
+    """Writing to it fails with EIO."""
     ours, theirs = pty.openpty()
     said = tmp_path / "said"
     process = subprocess.Popen(

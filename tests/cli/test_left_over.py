@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What writes that were killed have left goes with the next run, whoever's it is."""
+"""The next run, of any user, removes files that killed writes have left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def killed_write(monkeypatch):
-    """A write that ends before its rename, and tidies nothing up."""
+    """A write that ends before its rename, and removes nothing."""
 
     def write(path):
         path.parent.mkdir(parents=True, exist_ok=True)

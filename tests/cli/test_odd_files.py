@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What VDSM's user puts in the place of files that root reads holds up no verb."""
+"""No verb hangs on files that VDSM's user puts in place of files that root reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def signature(path):
 
 
 def told(result, path):
-    """How often a result says something of ``path``, for people or in its document."""
+    """Return how often a result mentions ``path``, in its text or document."""
     return result.err.count(f"{path} ") or result.out.count(f"{path} ")
 
 
@@ -49,13 +49,13 @@ def test_facts_say_it_once_and_are_complete_otherwise(ready, path, kind):
 )
 def test_no_verb_waits(ready, path, words):
     put(under(ready.root, path), "pipe")
-    if path == CONF:  # which is looked at where mode vdsmd is on
+    if path == CONF:  # which is read in mode vdsmd
         under(ready.root, DROPIN_LINK).parent.mkdir(parents=True)
         under(ready.root, DROPIN_LINK).symlink_to(DROPIN_SOURCE)
     with bounded():
         result = ready(*words)
     assert result.code in (0, 3)
-    if words != ("revert",):  # which tells what it did
+    if words != ("revert",):  # which shows what it did
         assert told(result, path) == 1
 
 
@@ -74,7 +74,7 @@ def test_a_folder_of_theirs_that_is_a_link(ready, folder):
 
 
 def test_root_writes_nothing_where_they_may(ready):
-    """Neither there, nor through what they have put there."""
+    """Neither there, nor through links that they have put there."""
     theirs = [
         under(ready.root, "/run/ovirt-rdma/mounts"),
         under(ready.root, "/run/vdsm"),

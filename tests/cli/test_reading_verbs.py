@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Verbs that look change nothing on the host: no file, and nothing by a tool."""
+"""Verbs that read change nothing on the host, neither files nor through tools."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ READING = (
     ("status",),
     ("history", "-v"),
 )
-# How the tools that a host has are told to change something.
+# Arguments with which the tools of a host change something.
 CHANGING = {"modify", "add", "delete", "load", "up", "enable", "disable", "set", "-K"}
 
 
 def everything(root: Path) -> dict[str, tuple[object, ...]]:
-    """All there is below ``root``: mode, owner, time of the last change, content."""
+    """Return everything below ``root``: mode, owner, time of last change, content."""
     found: dict[str, tuple[object, ...]] = {}
     for path in sorted(root.rglob("*")):
         known = path.lstat()

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from support import command_line
 from support.command_line import NO_RDMA, RXE, run_on_terminal, run_process
 
-from ovirt_rdma.cli.output import Screen, count
+from ovirt_rdma.cli.output import Output, count
 
 texts = st.text(max_size=8) | st.sampled_from(["\udcff", "\x1b[31m", "a\nb", ""])
 
 
 def printed(add, encoding="utf-8") -> str:
-    """What a Screen writes to a stdout of this encoding."""
+    """Return the text that Output writes to a stdout of this encoding."""
     raw = io.BytesIO()
     out, sys.stdout = sys.stdout, io.TextIOWrapper(raw, encoding)
     try:
-        screen = Screen()
-        add(screen)
-        screen.flush()
+        output = Output()
+        add(output)
+        output.flush()
     finally:
         sys.stdout = out
     return raw.getvalue().decode(encoding)
@@ -58,12 +58,12 @@ def test_a_wide_cell_moves_no_other_row():
 
 WIDE = """\
 import sys
-from ovirt_rdma.cli.output import Screen
-screen = Screen()
+from ovirt_rdma.cli.output import Output
+output = Output()
 rows = [("a", "b", "c"), ("a", "b" * 9, "c " * 20)]
-screen.table(("A", "B", "C"), rows, below=("", "d"), widest=4)
-screen.text("one two three " * 3, "  ", "- ")
-screen.flush()
+output.table(("A", "B", "C"), rows, below=("", "d"), widest=4)
+output.text("one two three " * 3, "  ", "- ")
+output.flush()
 """
 
 
@@ -77,11 +77,11 @@ def test_folding_on_a_terminal(monkeypatch):
 
 
 def test_nothing_reaches_stdout_before_flush(capsys):
-    screen = Screen()
-    screen.line("x")
+    output = Output()
+    output.line("x")
     assert capsys.readouterr().out == ""
-    screen.flush()
-    screen.flush()
+    output.flush()
+    output.flush()
     assert capsys.readouterr().out == "x\n"
 
 
@@ -91,10 +91,10 @@ def test_a_stdout_that_is_ascii():
 
 @given(st.dictionaries(st.text(max_size=4), texts | st.none() | st.integers()))
 def test_yaml_says_what_json_says(content):
-    def document(output):
-        def add(screen):
-            screen.output = output
-            screen.document("test", content)
+    def document(form):
+        def add(output):
+            output.form = form
+            output.document("test", content)
 
         return printed(add)
 
@@ -116,7 +116,7 @@ REFUSED = ("nfs", "mount-options", "10.0.0.1:/e", "--facts", NO_RDMA, "--policy"
 
 @pytest.fixture
 def require(tmp_path, monkeypatch):
-    """A policy by its short name: a longer one would not fit a line."""
+    """A policy with a short file name, because a longer one would be wrapped."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.yaml").write_text(
         "version: 1\nnfs:\n  rules:\n"

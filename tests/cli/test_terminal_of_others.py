@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Text of hosts and of the engine on a terminal: it is shown, and steers nothing."""
+"""Text of hosts and of the engine is shown on a terminal without controlling it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine.progress import JsonProgress
 from ovirt_rdma.cli.engine.settings import _log_to
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 
-# Title, clipboard and screen of xterm; C1 codes; what turns the order of writing; line
-# separators; what is nowhere to be seen.
+# Title, clipboard and screen of xterm; C1 codes; changes of the writing direction; line
+# separators; invisible characters.
 STEERS = (
     "\x1b]0;PWNED\x07 \x1b]52;c;AAAA\x07 \x1b[2J \x1b[31m \x00\x08\x7f"
     "\x85\x9b\x9c \u202a\u202e\u2066\u2069\u200e\u200f \u2028\u2029 \u200b\u2060\ufeff"
     "\u115f\u3164\ufe0f\U000e0041 "
 )
-# XML has no C0 codes; the engine's names can have all others.
+# XML has no C0 codes; names in the engine can have all others.
 NAME = "h\x9b2J\u202e01"
 MEANT = re.compile(
     "\r\x1b\\[K|\x1b\\[[0-9;]*m|\x1b\\[\\?25[lh]|\x1b\\[1A|\x1b\\[2K|\r|\n"
@@ -34,7 +34,7 @@ MEANT = re.compile(
 
 
 def is_shown(text: str, *parts: str) -> None:
-    """Check that nothing steers but what we and rich mean, and ``parts`` are seen."""
+    """Check that only our codes and those of rich are sent, and ``parts`` are shown."""
     rest = MEANT.sub("", text)
     odd = {c for c in rest if not c.isprintable()} | (set(STEERS) - set(" ")) & {
         c for c in rest if not c.isascii()
@@ -50,10 +50,10 @@ def program(monkeypatch, *words: str) -> None:
 
 
 PROGRESS = f"""
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.engine.progress import engine_progress
 odd = {STEERS!a}
-one = engine_progress(Screen())
+one = engine_progress(Output())
 one.plan((odd + "host",), 2)
 one.begin(odd + "begins", odd + "host")
 one.note(odd + "note")
@@ -70,9 +70,9 @@ def test_progress(monkeypatch):
 
 
 EMOJI = """
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.engine.progress import engine_progress
-one = engine_progress(Screen())
+one = engine_progress(Output())
 one.plan(("host",), 1)
 one.note("nas:cd:/srv [b]:smile-text:")
 one.close()
@@ -80,14 +80,14 @@ one.close()
 
 
 def test_progress_shows_a_text_as_it_is(monkeypatch):
-    """rich has pictures in place of names between colons."""
+    """rich would replace names between colons by emoji."""
     program(monkeypatch, "-c", EMOJI)
     is_shown(run_on_terminal(columns=600), "note:nas:cd:/srv[b]:smile-text:")
 
 
 QUESTION = f"""
-from ovirt_rdma.cli.output import Screen
-print(Screen().asked({STEERS!a} + "right? "))
+from ovirt_rdma.cli.output import Output
+print(Output().ask({STEERS!a} + "right? "))
 """
 
 
@@ -111,15 +111,15 @@ def test_the_question_for_a_password(monkeypatch):
 
 
 TABLE = f"""
-from ovirt_rdma.cli.output import Screen
-screen, odd = Screen(), {STEERS!a}
-screen.table((odd + "heading",), [(odd + "cell",)], below=(odd + "below",))
-screen.fields([(odd + "field", odd + "value")], "  ")
-screen.text(odd + "text", hang=odd + "hang")
-screen.row((odd + "a", odd + "row"), (1, 1))
-screen.passing(odd + "passing")
-screen.next(odd + "next")
-screen.flush()
+from ovirt_rdma.cli.output import Output
+output, odd = Output(), {STEERS!a}
+output.table((odd + "heading",), [(odd + "cell",)], below=(odd + "below",))
+output.fields([(odd + "field", odd + "value")], "  ")
+output.text(odd + "text", hang=odd + "hang")
+output.row((odd + "a", odd + "row"), (1, 1))
+output.progress(odd + "passing")
+output.next(odd + "next")
+output.flush()
 """
 
 
@@ -154,7 +154,7 @@ def bug(*words, **more):
         raise RuntimeError(odd + "first")
     except RuntimeError:
         raise RuntimeError(odd + "bug")
-command.named = lambda verb: bug
+command.load_function = lambda verb: bug
 command.main({words!r})
 """
 
@@ -199,19 +199,19 @@ def test_a_push(site, monkeypatch, tmp_path, form):
         *("policy", "push", str(policy), "--hosts", "*", "-o", form),
         columns=300, typed="y\n", **access(double), PYTHONPATH=path,
     )  # fmt: skip
-    is_shown(shown, "Goon?", r"h\x9b2J\u202e01", r"\x1b]0;PWNED", r"\x9b\x9c")
+    is_shown(shown, "Continue?", r"h\x9b2J\u202e01", r"\x1b]0;PWNED", r"\x9b\x9c")
 
 
 def test_documents_are_whole_and_steer_nothing(capsys):
     for form in ("json", "yaml"):
-        screen = Screen(form)
-        screen.document("test", {"text": STEERS, STEERS: 1})
-        screen.flush()
+        output = Output(form)
+        output.document("test", {"text": STEERS, STEERS: 1})
+        output.flush()
         out = capsys.readouterr().out
         is_shown(out)
         if form == "json":
             assert json.loads(out)["text"] == STEERS
-    JsonProgress(Screen()).note(STEERS)
+    JsonProgress(Output()).note(STEERS)
     err = capsys.readouterr().err
     is_shown(err)
     assert json.loads(err)["sentence"] == STEERS

@@ -58,7 +58,7 @@ def test_two_at_once_and_confirmed_in_time(host: ChangedHost) -> None:
     number, outcome, _ = host.newest()
     assert outcome == "done"
     assert f"ovirt-rdma-rollback-{number}.timer" in timers(host)
-    assert f"Run {number} is kept." in host.must("confirm")
+    assert f"Run {number} is confirmed." in host.must("confirm")
     assert timers(host) == ""
     assert "ib0 mode connected" in host.look()
     assert host.runs()[0]["confirmed"]
@@ -99,7 +99,7 @@ def test_stopped_and_nobody_confirms(host: ChangedHost, before: list[str]) -> No
     first = host.start_signalled("done 1 STOP", "apply", "--confirm-timeout", SHORT)
     host.wait_until_stopped()
     assert ", stopped, since " in host.must("revert", code=75)
-    assert "at work" in host.must("status")
+    assert "locked by" in host.must("status")
     host.wait_until("! kill -0 $(cat /run/signalled)", 300)
     done = first.wait()
     assert done.exit_code == 6, done

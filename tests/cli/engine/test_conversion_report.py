@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the operator reads before a conversion: short for many hosts, and whole."""
+"""The summary before a conversion is short for many hosts, and complete."""
 
 from __future__ import annotations
 
 import pytest
 
 from ovirt_rdma.cli.engine.conversion_report import plan_lines, show_plan
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     ROLLING,
@@ -69,10 +69,10 @@ def test_hosts_for_which_the_same_is_done_are_one_line(batch, steps, lines):
 
 
 def test_a_policy_is_shown_once(capsys):
-    screen = Screen()
+    output = Output()
     steps = [*of("host02", PUSH), *of("host03", PUSH)]
-    show_plan(plan(*steps, *of("host04", PUSH, policy="other")), "x", screen)
-    screen.flush()
+    show_plan(plan(*steps, *of("host04", PUSH, policy="other")), "x", output)
+    output.flush()
     assert capsys.readouterr().out.splitlines() == [
         "1. pushing the policy to host02",
         "   version: 1",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""domain convert, revert and heal, from the command line to the engine double."""
+"""Run domain convert, revert and heal, from the command line to the engine double."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ROLLING = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
 
 @pytest.fixture(autouse=True)
 def state_files(tmp_path, monkeypatch):
-    """States are kept here, not where root's are."""
+    """States are stored here, not in root's folder."""
     folder = tmp_path / "states"
     monkeypatch.setattr(conversion_run, "states", lambda: StateFolder(folder))
     return folder
 
 
 class Site:
-    """A double with hosts, and the command on it."""
+    """A double with hosts, and the command that uses it."""
 
     def __init__(self, capsys, double, world):
         self._capsys = capsys
@@ -60,7 +60,7 @@ class Site:
 
 @pytest.fixture
 def site(capsys):
-    """Makes sites."""
+    """Return a function that makes sites."""
     with contextlib.ExitStack() as open_ones:
 
         def make(**words) -> Site:
@@ -144,7 +144,7 @@ def test_some_hosts_done_some_not(site):
 
 
 def test_the_command_that_is_shown_goes_on(site):
-    """Also where the data center has no other domain."""
+    """Also if the data center has no other domain."""
     made = site(hosts=3, iso=False)
     made.door.fail_push["host03"] = "the disk is full"
     done = made.run(*ROLLING, "--policy-rule", "prefer-rdma")
@@ -153,7 +153,7 @@ def test_the_command_that_is_shown_goes_on(site):
     made.door.fail_push.clear()
     done = made.run(*ROLLING[:-2], "--batch", "2", "-y")
     assert done.code == 0, done
-    assert f"it goes on as it was begun: ovirt-rdma {shown}" in (
+    assert f"with the options of its first run: ovirt-rdma {shown}" in (
         " ".join(done.err.split())
     )
     assert set(made.transports()) == {"rdma"}
@@ -179,14 +179,16 @@ def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(site, monke
     made = site()
     done = cut_off(made, monkeypatch)
     said = " ".join(done.err.split())
-    assert "host02 is in maintenance for this, or on the way" in said
-    assert "goes on (ovirt-rdma domain convert data1 --to rdma --rolling)" in said
-    assert "'ovirt-rdma domain revert data1' takes all of it back" in said
+    assert "host02 is in maintenance for this run" in said
+    assert (
+        "resume it with 'ovirt-rdma domain convert data1 --to rdma --rolling'" in said
+    )
+    assert "revert it with 'ovirt-rdma domain revert data1'" in said
     (job,) = jobs_of(made.world).values()
     assert job.status == "started"
     *_, last = job.steps.values()
-    assert "host02 is in maintenance for this" in last.description
-    # The next run goes on with the same task.
+    assert "host02 is in maintenance for this run" in last.description
+    # The next run resumes with the same job.
     assert made.run(*ROLLING).code == 0
     assert [one.status for one in jobs_of(made.world).values()] == ["finished"]
 
@@ -230,7 +232,7 @@ def test_a_host_that_is_down_is_left_out_by_name(site):
         if one["host"] == "host03"
     ] or [None]
     assert host is None or host["outcome"] == "left out"
-    # It comes back, and mounts by the engine's options; the same command does the rest.
+    # It comes back and mounts with the engine's options; the same command completes it.
     there.reachable, there.status = True, "maintenance"
     begin_activation(made.world, there, None)
     made.world.settle()
@@ -299,7 +301,7 @@ def test_pinned_machines_are_told_before_the_first_host_goes(site):
 
 
 def test_the_engines_own_reason_is_shown(site):
-    """Its answer has none: its events do."""
+    """The response has none, but the events have."""
     made = site(hosts=3)
     there = made.world.host("host02")
     there.vms, there.unscheduled_vms = ["vm1", "vm2"], ["vm1"]
@@ -392,7 +394,7 @@ def test_by_the_engines_options_without_the_add_on(site):
 
 
 def test_again_for_a_host_that_was_down_and_a_revert_of_both(site):
-    """The record of what was before the first is kept, also where the second fails."""
+    """The baseline of the first is kept, also if the second fails."""
     made = site(hosts=3, addon=False)
     there = made.world.host("host02")
     there.status, there.reachable, there.mounts = "down", False, {}
@@ -439,7 +441,7 @@ def test_one_of_two_that_were_converted_together_again(site):
     both = ("domain", "convert", "data1", "data2", *ROLLING[3:], "--no-job")
     assert made.run(*both).code == 0
     made.world.hosts[late.id] = late
-    # Its mounts of data2 come along: they have one record.
+    # Its mounts of data2 are included: they share a baseline.
     assert made.run("domain", "convert", "data2", *ROLLING[3:], "--no-job").code == 0
     data2 = EXPORT.replace("data1", "data2")
     assert set(made.transports()) == set(made.transports(data2)) == {"rdma"}

@@ -132,7 +132,7 @@ def test_ctrl_c_says_how_to_go_on(run, double):
         result = run("--assume-yes")
 
     assert result.code == 130
-    assert "the same command goes on" in result.err
+    assert "run the same command again" in result.err
 
 
 def test_a_wrong_data_center_gets_the_nearest(capsys, double):
@@ -168,7 +168,7 @@ def test_what_is_proven_leaves_nothing_open(run):
 
 
 def test_a_host_that_cannot_mount_it_is_exit_code_6(capsys, double):
-    """Nobody can ask the hosts; the engine's events name the one."""
+    """Without access to hosts, the engine's events name the host."""
     for host in double.world.hosts.values():
         host.addon = False
     double.world.host("host03").rdma_ready = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The question before a change."""
+"""Ask for confirmation before a change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.cli.engine.session import Declined, approve
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 
 pytestmark = pytest.mark.hypervisor
 
@@ -19,7 +19,7 @@ ASKED = Namespace(assume_yes=False)
 
 
 class Typed(io.StringIO):
-    """A terminal on which something was typed."""
+    """A terminal with typed input."""
 
     def isatty(self) -> bool:
         return True
@@ -32,12 +32,12 @@ def test_long_lines_are_folded_at_words(monkeypatch, capsys):
         "host01, host02, host03, one by one: policy",
         "  host01  ib0  10.20.0.11/24",
     ]
-    approve(ASKED, Screen(), plan)
+    approve(ASKED, Output(), plan)
     assert capsys.readouterr().err.splitlines() == [
         "host01, host02, host03, one by",
         "  one: policy",
         "  host01  ib0  10.20.0.11/24",
-        "Go on? [y/N] ",
+        "Continue? [y/N] ",
     ]
 
 
@@ -45,4 +45,4 @@ def test_long_lines_are_folded_at_words(monkeypatch, capsys):
 def test_anything_but_yes_is_no(monkeypatch, answer):
     monkeypatch.setattr(sys, "stdin", Typed(answer))
     with pytest.raises(Declined):
-        approve(ASKED, Screen(), [])
+        approve(ASKED, Output(), [])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What holds for every verb of ovirt-rdma: help, words, packages, streams."""
+"""Check all verbs of ovirt-rdma: help, usage errors, packages, streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ovirt_rdma.cli.engine import login, session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
 from ovirt_rdma.cli.engine.progress import JsonProgress
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
@@ -74,21 +74,21 @@ def test_help_loads_none_of_the_engines_libraries():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "say which verb: login, domain, network, hosts, policy, gate"),
-        ("domain", "say which verb: list, create, convert, revert, heal, verify"),
+        ("", "verbs: login, domain, network, hosts, policy, gate"),
+        ("domain", "verbs: list, create, convert, revert, heal, verify"),
         ("domains", "invalid choice: 'domains'"),
         ("domain convert", "required: NAME, --to"),
         ("domain convert d --to ib", "invalid choice: 'ib'"),
-        ("domain convert d --to rdma --batch 0", "it takes 1 to 100 hosts"),
-        ("domain convert d --to rdma --batch x", "'x' is no number of hosts"),
+        ("domain convert d --to rdma --batch 0", "0 is out of range, 1 to 100 hosts"),
+        ("domain convert d --to rdma --batch x", "'x' is not a number of hosts"),
         ("domain create d --datacenter a", "required: --export"),
         ("network create n", "required: --datacenter"),
         ("network create n --datacenter a --mtu 99999", "neither auto nor an MTU"),
         ("network attach n --hosts a,,b", "'a,,b' has an empty name"),
-        ("hosts list --password x", "unknown words: --password x"),
+        ("hosts list --password x", "unknown arguments: --password x"),
         ("hosts list --config-file", "expected one argument"),
-        ("hosts list --root /x", "unknown words: --root /x"),
-        ("login --fingerprint x", "--fingerprint is of a CA that is fetched"),
+        ("hosts list --root /x", "unknown arguments: --root /x"),
+        ("login --fingerprint x", "--fingerprint needs --fetch-ca"),
     ],
 )
 def test_wrong_words(capsys, words, said):
@@ -103,16 +103,16 @@ def test_wrong_words(capsys, words, said):
     ],
 )
 def test_a_package_that_is_lacking_is_named(capsys, monkeypatch, name, package):
-    def lacking(words, screen):
+    def lacking(args, output):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(login, "login", lacking)
     found = run_engine(capsys, None, None, "login")
-    found.refused(1, f"this machine lacks {package}", f"dnf install {package}")
+    found.refused(1, f"{package} is not installed", f"dnf install {package}")
 
 
 def test_a_module_of_ours_that_is_lacking_is_a_bug(capsys, monkeypatch):
-    def lacking(words, screen):
+    def lacking(args, output):
         raise ModuleNotFoundError("No module named 'x'", name="x")
 
     monkeypatch.setattr(login, "login", lacking)
@@ -122,14 +122,14 @@ def test_a_module_of_ours_that_is_lacking_is_a_bug(capsys, monkeypatch):
 def test_what_a_verb_is_given(capsys, monkeypatch):
     seen = {}
 
-    def verb(words, screen):
-        seen.update(door=words.door, screen=words.screen is screen)
-        words.at_end.callback(lambda: seen.update(ended=True))
+    def verb(args, output):
+        seen.update(access=args.access, output=args.output is output)
+        args.at_end.callback(lambda: seen.update(ended=True))
         return 5
 
     monkeypatch.setattr(login, "login", verb)
-    assert main(["login"], door="the door") == 5
-    assert seen == {"door": "the door", "screen": True, "ended": True}
+    assert main(["login"], access="the door") == 5
+    assert seen == {"access": "the door", "output": True, "ended": True}
 
 
 @pytest.mark.parametrize("words", ["hosts list", "domain list", "login"])
@@ -140,7 +140,7 @@ def test_without_an_engine(capsys, words):
 def test_without_a_user_or_a_password(capsys, monkeypatch):
     monkeypatch.setenv("OVIRT_URL", "engine.example.com")
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    run_engine(capsys, None, None, "login").refused(1, "no user is named for engine")
+    run_engine(capsys, None, None, "login").refused(1, "the user for engine")
     words = ("login", "--username", "a@internal")
     found = run_engine(capsys, None, None, *words)
     found.refused(1, "no password for a@internal at engine", "--password-file")
@@ -172,9 +172,9 @@ def test_a_ca_file_that_is_none(capsys, tmp_path, text):
 def test_nobody_is_asked_without_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(session.Declined, match="no terminal") as caught:
-        session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])
+        session.approve(Namespace(assume_yes=False), Output(), ["a plan"])
     assert caught.value.exit_code == 4
-    session.approve(Namespace(assume_yes=True), Screen(), ["a plan"])
+    session.approve(Namespace(assume_yes=True), Output(), ["a plan"])
 
 
 class Terminal(io.StringIO):
@@ -189,19 +189,19 @@ def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     ask = Namespace(assume_yes=False)
     if goes:
-        session.approve(ask, Screen(), ["host01 goes down"])
+        session.approve(ask, Output(), ["host01 goes down"])
     else:
         with pytest.raises(session.Declined, match="declined"):
-            session.approve(ask, Screen(), ["host01 goes down"])
+            session.approve(ask, Output(), ["host01 goes down"])
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "host01 goes down\nGo on? [y/N] ")
+    assert (out, err) == ("", "host01 goes down\nContinue? [y/N] ")
 
 
 def test_ctrl_c_at_the_question(monkeypatch, capsys):
-    monkeypatch.setattr(Screen, "asked", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(Output, "ask", mock.Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(sys, "stdin", Terminal())
     with pytest.raises(KeyboardInterrupt):
-        session.approve(Namespace(assume_yes=False), Screen(), ["a plan"])
+        session.approve(Namespace(assume_yes=False), Output(), ["a plan"])
     assert "note: nothing was changed" in capsys.readouterr().err
 
 
@@ -211,10 +211,10 @@ CALLS = (
 
 
 def test_the_calls_of_a_dry_run(capsys):
-    screen = Screen()
-    session.show_calls(screen, CALLS)
-    session.show_calls(screen, ())
-    screen.flush()
+    output = Output()
+    session.show_calls(output, CALLS)
+    session.show_calls(output, ())
+    output.flush()
     assert capsys.readouterr().out.splitlines() == [
         "1. moving h to maintenance",
         "   POST /hosts/7/deactivate",
@@ -226,9 +226,9 @@ def test_the_calls_of_a_dry_run(capsys):
 
 
 def test_the_calls_as_a_document(capsys):
-    screen = Screen("json")
-    session.show_calls(screen, CALLS, hosts=["h"])
-    screen.flush()
+    output = Output("json")
+    session.show_calls(output, CALLS, hosts=["h"])
+    output.flush()
     found = json.loads(capsys.readouterr().out)
     (call,) = found.pop("calls")
     assert found == {
@@ -259,9 +259,9 @@ def a_matrix():
 
 
 def test_a_matrix_as_a_table(capsys):
-    screen = Screen()
-    show_matrix(screen, a_matrix())
-    screen.flush()
+    output = Output()
+    show_matrix(output, a_matrix())
+    output.flush()
     assert capsys.readouterr().out.splitlines() == [
         "HOST  data1     DATA2",
         "h1    rdma      FAIL tcp",
@@ -304,7 +304,7 @@ def work(listener):
 
 
 def test_progress_as_json_lines(capsys):
-    work(JsonProgress(Screen(), clock=lambda: 7.0))
+    work(JsonProgress(Output(), clock=lambda: 7.0))
     out, err = capsys.readouterr()
     events = [json.loads(line) for line in err.splitlines()]
     assert out == ""
@@ -316,9 +316,9 @@ def test_progress_as_json_lines(capsys):
 
 
 PROGRESS = """
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.engine.progress import engine_progress
-one = engine_progress(Screen())
+one = engine_progress(Output())
 print(type(one).__name__)
 one.plan(("host01",), 2)
 one.begin("maintenance", "host01")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/matrix.md names the documents that ovirt-rdma prints, and no others."""
+"""docs/matrix.md lists the documents that ovirt-rdma prints, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ovirt_rdma.cli.engine import main
 pytestmark = pytest.mark.hypervisor
 
 TOP = Path(__file__).parents[3]
-KIND = re.compile(r'(?:screen\.document\(\s*|_KIND = )"([a-z-]+)"')
+KIND = re.compile(r'(?:output\.document\(\s*|_KIND = )"([a-z-]+)"')
 VERB = re.compile(r'"engine\.(\w+):\w+"')
 
 

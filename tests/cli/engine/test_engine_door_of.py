@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which way to hypervisors the words of a verb give."""
+"""The arguments of a verb select the host access."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from argparse import Namespace
 
 import pytest
 
-from ovirt_rdma.cli.engine.session import door_of
+from ovirt_rdma.cli.engine.session import access_of
 from ovirt_rdma.engine_sdk_tools.hosts import ansible, inventory
 from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder
 from ovirt_rdma.host.errors import UsageProblem
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.hypervisor
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """The engine's key, one of the operator's, and an inventory; Ansible is not run."""
+    """The engine's key, a key of the operator, and an inventory; Ansible is not run."""
     for name in ("engine", "mine", "hosts.ini"):
         (tmp_path / name).write_text("")
     monkeypatch.setattr(ansible, "AnsibleHosts", lambda access: access)
@@ -28,8 +28,8 @@ def files(tmp_path, monkeypatch):
 def way(monkeypatch, *, on_engine, **said):
     key = inventory.default_key("engine" if on_engine else "absent")
     monkeypatch.setattr(inventory, "default_key", lambda: key)
-    none = dict.fromkeys(("door", "facts_dir", "inventory", "ssh_key", "ssh_user"))
-    return door_of(Namespace(**{**none, **said}))
+    none = dict.fromkeys(("access", "facts_dir", "inventory", "ssh_key", "ssh_user"))
+    return access_of(Namespace(**{**none, **said}))
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_a_folder_comes_before_the_engines_key(files, monkeypatch, on_engine):
 
 
 def test_a_folder_and_ssh_contradict_each_other(files, monkeypatch):
-    with pytest.raises(UsageProblem, match="takes the place of SSH"):
+    with pytest.raises(UsageProblem, match="--facts-dir"):
         way(monkeypatch, on_engine=False, facts_dir=".", ssh_key="mine")

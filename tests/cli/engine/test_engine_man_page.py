@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The man page of ovirt-rdma and its parser say the same."""
+"""The man page of ovirt-rdma and its parser agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ovirt_rdma.cli.engine.main import parser
 pytestmark = pytest.mark.hypervisor
 
 PAGE = Path(__file__).parents[3] / "docs" / "ovirt-rdma.8"
-# What each section has, and a verb takes all of or nothing.
+# A verb has all options of such a section, or none.
 SHARED = ("OPTIONS", "OPTIONS FOR CHANGES", "OPTIONS FOR HOSTS")
 
 
@@ -26,7 +26,7 @@ def page() -> dict[str, str]:
 
 
 def named(text: str) -> set[str]:
-    """The verbs that stand alone on a line."""
+    """Return the verbs that are alone on a line."""
     return set(re.findall(r'^\.BR? "?([a-z ]+?)"?(?: ,| \.)?$', text, re.MULTILINE))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Password and token go to the engine's login, and are shown nowhere."""
+"""Password and token are sent to the engine's login, and never shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ovirt_rdma.cli.engine import hosts
 pytestmark = pytest.mark.hypervisor
 
 PASSWORD = "s3cret&of%admin"
-# Each of the double's tokens ends in "of-the-double".
+# Each token of the double ends in "of-the-double".
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def double():
 
 @pytest.fixture
 def log(tmp_path):
-    """A log of everything that is logged by us, the SDK and requests."""
+    """A log with all messages of ovirt_rdma, the SDK and requests."""
     file = tmp_path / "log"
     handler = logging.FileHandler(file)
     root, level = logging.getLogger(), logging.getLogger().level

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The verbs of ``ovirt-rdma`` that only look: domains, hosts, the gate."""
+"""Run the verbs of ``ovirt-rdma`` that only read: domains, hosts, the gate."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ RULE = (
 
 @pytest.fixture
 def site(capsys, tmp_path, monkeypatch):
-    """Three hosts with the add-on, data1 over RDMA on two of them as their policy says,
-    data2 over TCP; a call of the command in it.
+    """Three hosts with the add-on, and a function that runs the command.
+
+    Two hosts mount data1 over RDMA, as their policy says; data2 is mounted over TCP.
     """
     monkeypatch.setattr(session, "POLICY_YAML", str(tmp_path / "none.yaml"))
     monkeypatch.setattr(hosts_verbs, "INSTALLED", str(HOOKS))
@@ -55,7 +56,7 @@ def site(capsys, tmp_path, monkeypatch):
 
 
 def cells(document):
-    """The matrix of a document by row and column name: verdict and text."""
+    """Return the cells of a document by row and column name: verdict and text."""
     return {
         row["name"]: {
             column["name"]: (cell["verdict"], cell["text"])
@@ -214,8 +215,8 @@ def test_gate_that_is_enabled(site):
     feature = register(site.world, "NFS_RDMA", "4.7")[0]
     site.world.cluster("cl1").features = {feature.id}
     result = site("gate", "status", door=False)
-    assert "hosts are held to it" in result.out
-    assert "The engine forgets it at any change" in result.out
+    assert "the feature is required" in result.out
+    assert "Any change of the cluster" in result.out
     site.world.host("host03").hooks = []
     found = site("gate", "status", "-o", "json", door=False).document["clusters"][0]
     assert (found["registered"], found["enabled"]) == (True, True)

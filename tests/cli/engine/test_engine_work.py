@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How work that breaks off is said, here and in the engine."""
+"""Work that is interrupted or fails is reported here and in the engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.engine.engine_command_line import Clock
 from support.engine.engine_sessions import open_session
 
 from ovirt_rdma.cli.engine.session import work
-from ovirt_rdma.cli.output import Screen
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.hypervisor
@@ -27,14 +27,14 @@ def double():
 
 
 def broke_off(double, error):
-    """Let ``error`` go through work; return the clock."""
+    """Raise ``error`` within work; return the clock."""
     clock = Clock()
     with open_session(double, clock) as session, contextlib.ExitStack() as at_end:
         words = Namespace(no_job=False, at_end=at_end)
-        session.listener.note = words.note = Screen().message
+        session.listener.note = words.note = Output().message
         with (
             pytest.raises(type(error)),
-            work(words, Screen(), session, "make it", go_on="go on so"),
+            work(words, Output(), session, "make it", resume="run it again"),
         ):
             raise error
     return clock
@@ -43,8 +43,16 @@ def broke_off(double, error):
 @pytest.mark.parametrize(
     ("error", "said", "event"),
     [
-        (KeyboardInterrupt(), "make it was interrupted; go on so", "was interrupted"),
-        (ZeroDivisionError(), "make it broke off; go on so", "broke off"),
+        (
+            KeyboardInterrupt(),
+            "make it was interrupted; run it again",
+            "was interrupted",
+        ),
+        (
+            ZeroDivisionError(),
+            "make it stopped by an error; run it again",
+            "stopped by an error",
+        ),
         (Problem("some-id", "no space"), "", "make it failed: no space"),
     ],
 )
@@ -62,7 +70,7 @@ def test_ctrl_c_does_not_wait_for_an_engine_that_is_away(double, capsys):
     clock = broke_off(double, KeyboardInterrupt())
     assert clock.slept == []
     err = capsys.readouterr().err
-    assert err.index("was interrupted; go on so") < err.index("stays open")
+    assert err.index("was interrupted; run it again") < err.index("stays open")
 
 
 def test_the_end_of_work_waits_for_an_engine_that_is_away(double):

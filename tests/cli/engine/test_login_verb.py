@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``login``, over TLS with a CA of our own on the loopback."""
+"""Run ``login`` over TLS on the loopback, with a CA of its own."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def pki(tmp_path_factory):
 
 @pytest.fixture
 def engine(pki):
-    """The double over TLS; ``ca_pem`` is what it says its CA is."""
+    """The double over TLS; it serves ``ca_pem`` as its CA."""
     world = sample_world(hosts=1)
     world.ca_pem = (pki / "ca.pem").read_text()
     made = EngineDouble(world)
@@ -120,7 +120,7 @@ def test_logs_in_with_a_fetched_ca(login, engine, pki):
         f"username = {USER}",
         f"cafile = {ca_file}",
     ]
-    # What it wrote is enough now, but for the password.
+    # The stored settings are sufficient, except for the password.
     code, out, err = login("-o", "json")
     found = json.loads(out)
     assert (found["kind"], found["section"], found["ca_file"]) == (
@@ -143,7 +143,7 @@ def test_a_ca_that_nobody_knows_is_refused(login):
 def test_another_ca_than_the_one_given(login, pki):
     code, _, err = login("--fetch-ca", "--fingerprint", fingerprint(pki, "other-ca"))
     assert code == 4
-    assert "not the CA with the fingerprint that was given" in err
+    assert "does not have the fingerprint" in err
     assert not login.settings.exists()
     assert not login.cas.exists()
 
@@ -175,7 +175,7 @@ def test_a_ca_that_changed_is_shown(login, engine, pki):
     engine.world.ca_pem = (pki / "other-ca.pem").read_text()
     code, _, err = login("--fetch-ca")
     assert code == 4
-    was = next(line for line in err.splitlines() if "it was" in line)
+    was = next(line for line in err.splitlines() if line.startswith("  before "))
     assert fingerprint(pki).partition("=")[2] in was
 
 
@@ -235,9 +235,9 @@ def test_sections_side_by_side(login, engine, pki):
     code, _, err = login(*ca, "--config", "other")
     assert code == 1
     assert "section [other]" in err
-    assert "is of another engine, https://other.example" in err
+    assert "is for another engine, https://other.example" in err
     assert login.settings.read_text() == text
-    # Without --save-password again: the one that is there and good stays.
+    # Again without --save-password: a stored password that is valid stays.
     assert login("--config", "prod")[0] == 0
     assert f"password = {PASSWORD}" in login.settings.read_text()
 

@@ -42,7 +42,7 @@ def test_create_takes_the_mtu_from_the_hosts(run, double):
     assert double.world.network("storage").mtu == 4092
     assert "Network storage (new), MTU 4092: " in result.out
     assert "ib0 of host01" in result.out
-    assert "In cl1, not required there." in result.out
+    assert "In cl1, not required." in result.out
 
 
 def test_create_dry_run(run, double):
@@ -77,7 +77,7 @@ def test_attach_dry_run_shows_the_table(run, double, network):
     assert result.code == 0
     lines = [line.split()[:4] for line in result.out.splitlines()[:4]]
     assert lines == [
-        ["HOST", "NIC", "ADDRESS", "DO"],
+        ["HOST", "NIC", "ADDRESS", "ACTION"],
         ["host01", "ib0", "10.20.0.11/24", "attach"],
         ["host02", "ib0", "10.20.0.12/24", "attach"],
         ["host03", "ib0", "10.20.0.13/24", "attach"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``policy push`` and ``policy diff``."""
+"""Run ``policy push`` and ``policy diff``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINE = (
 
 @pytest.fixture
 def site(capsys, tmp_path):
-    """Three hosts with the add-on and an empty policy; a call of the command there."""
+    """Three hosts with the add-on and an empty policy, and the command for them."""
     world = sample_world(hosts=3, addon=True)
     door = DoubleDoor(world)
     policy = tmp_path / "policy.yaml"
@@ -44,7 +44,7 @@ def changes(site):
 def test_push_puts_it_on_all_and_shows_it_in_the_engine(site):
     result = site(*PUSH, "host*", "-y")
     assert result.code == 0
-    assert "in force on 3 of 3 hosts" in result.out
+    assert "loaded on 3 of 3 hosts" in result.out
     assert {one.policy_text for one in site.world.hosts.values()} == {MINE}
     assert [(seen.method, seen.path.rpartition("/")[2]) for seen in changes(site)] == [
         ("POST", "jobs"),
@@ -107,7 +107,7 @@ def test_broken_policy_is_told_before_anybody_is_asked(site):
     ("words", "code", "part"),
     [
         (("hst01", "-y"), 2, "did you mean host01"),
-        (("host01", "-y", "--facts-dir", "."), 2, "through a folder of dumps"),
+        (("host01", "-y", "--facts-dir", "."), 2, "--facts-dir needs --dry-run"),
     ],
 )
 def test_wrong_words(site, words, code, part):
@@ -121,7 +121,7 @@ def test_push_that_breaks_off_ends_the_job(site, monkeypatch):
     monkeypatch.setattr(site.door, "push_policy", cut)
     result = site(*PUSH, "host01", "-y")
     assert result.code == 130
-    assert "those that it did not reach keep theirs" in result.err
+    assert "the others keep theirs" in result.err
     (end,) = [s.body for s in changes(site) if s.path.endswith("/end")]
     assert "<succeeded>false</succeeded>" in end
 

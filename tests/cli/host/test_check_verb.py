@@ -21,7 +21,7 @@ nfs:
 
 ALL = """\
 RESULT  RULE              SUBJECT   FOUND
-PASS    SAMPLE-PORT-01    32 alike  mlx5_0/1: PASS; so it is with mlx5_0/2, \
+PASS    SAMPLE-PORT-01    32 alike  mlx5_0/1: PASS; the same for mlx5_0/2, \
 mlx5_1/1, mlx5_1/2, mlx5_2/1, mlx5_2/2, mlx5_3/1, mlx5_3/2, mlx5_4/1 and 23 more
 FAIL    SAMPLE-MODE-01    ib0       ib0: FAIL
                                     fix: set the mode
@@ -72,7 +72,7 @@ def test_what_a_step_mends_points_to_the_plan(sampled):
     assert [one["fix"] for one in found] == ["ovirt-rdma-host plan", ""]
     refused = rule(REFUSED.rule, "r", [*findings(REFUSED.rule, FAIL, ["ib1"]), REFUSED])
     (found,) = sampled(refused)("check", "-o", "json").document["findings"]
-    assert found["fix"] == "none by the plan: mlx5 has no connected mode"
+    assert found["fix"] == "no fix by a plan: mlx5 has no connected mode"
 
 
 def test_rules_that_are_left_out(sampled):
@@ -104,7 +104,7 @@ def test_a_rule_to_leave_out_that_is_not_there(sampled):
     [
         ([], 0, "There is nothing to check on hv1."),
         (findings("R", SKIP, ["a"]), 0, "nothing to check on hv1, 1 skipped."),
-        (findings("R", PASS, ["a"]), 0, "All is well on hv1: 1 check passed."),
+        (findings("R", PASS, ["a"]), 0, "1 check passed on hv1."),
         (findings("R", WARN, ["a"]), 0, "None of 1 check failed on hv1, 1 warning."),
         (findings("R", FAIL, ["a"]), 3, "1 of 1 check failed on hv1."),
         (
@@ -161,7 +161,7 @@ def test_a_terminal(facts_file):
     without_colour = re.sub(r"\x1b\[\d+m", "", shown)
     assert run_on_terminal(*words, NO_COLOR="1") == without_colour
     assert without_colour.split() == plain.split()
-    # A command to copy is not broken.
+    # A command is not wrapped, so that it can be copied.
     lines = [line for line in without_colour.splitlines() if line[:5] != "next:"]
     assert max(map(len, lines)) <= 80 < max(map(len, plain.splitlines()))
 

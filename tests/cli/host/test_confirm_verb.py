@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``apply --confirm-timeout``, ``confirm``, and the timer's ``unit unconfirmed``."""
+"""Run ``apply --confirm-timeout``, ``confirm``, and ``unit unconfirmed``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNIT = "ovirt-rdma-rollback-1"
 
 @pytest.fixture
 def waiting(ready):
-    """A host with a run that waits to be confirmed, for a minute."""
+    """A host with a run that awaits confirmation for a minute."""
     result = ready("apply", "--confirm-timeout", "60")
     assert (result.code, result.err) == (0, "")
     ready.shown = result.out
@@ -38,7 +38,7 @@ def test_a_timer_is_set_and_said(waiting):
     command = "/usr/bin/ovirt-rdma-host unit unconfirmed 1"
     assert waiting.timers.timers == {UNIT: ("60s", command)}
     assert waiting.shown.endswith(
-        "Run 1 is taken back at 2023-11-14 23:14:20 UTC, unless:\n"
+        "Run 1 is rolled back at 2023-11-14 23:14:20 UTC unless you confirm it.\n"
         "next: ovirt-rdma-host confirm\n"
     )
 
@@ -74,7 +74,7 @@ def test_no_timer_stays_where_there_was_nothing_to_do_or_it_failed(ready):
 def test_confirmed(waiting):
     result = waiting("confirm")
     assert (result.code, result.err) == (0, "")
-    assert result.out == "Run 1 is kept.\nnext: ovirt-rdma-host status\n"
+    assert result.out == "Run 1 is confirmed.\nnext: ovirt-rdma-host status\n"
     assert waiting.timers.timers == {}
     waiting.fake.time += 3600
     assert waiting("apply").err == ""
@@ -85,7 +85,7 @@ def test_nothing_to_confirm(ready):
     for _ in range(2):
         result = ready("confirm")
         assert (result.code, result.err) == (0, "")
-        assert result.out == "Nothing to confirm: no run is waiting for it.\n"
+        assert result.out == "Nothing to confirm: no run is awaiting confirmation.\n"
         ready("apply")
     assert ready("confirm", "-o", "json").document["confirmed"] is None
 
@@ -152,8 +152,8 @@ def test_after_a_boot_nobody_can_confirm(waiting):
 
 def test_what_waits_is_said_and_nothing_else_is_done(waiting):
     shown = waiting("status").out
-    assert "confirm   run 1 is taken back at 2023-11-14 23:14:20 UTC\n" in shown
-    assert "Run 1 waits to be confirmed.\nfix: ovirt-rdma-host confirm\n" in shown
+    assert "confirm   run 1 is rolled back at 2023-11-14 23:14:20 UTC\n" in shown
+    assert "Run 1 awaits confirmation.\nfix: ovirt-rdma-host confirm\n" in shown
     same = waiting("apply")
     assert same.code == 0
     assert same.out.endswith("next: ovirt-rdma-host confirm\n")
@@ -197,7 +197,7 @@ def test_the_timer_waits_for_the_run_that_is_still_at_work(waiting):
 
 @contextmanager
 def stopped_holder(root):
-    """A process that has taken the lock, and was stopped then."""
+    """A process that was stopped after it had taken the lock."""
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -214,7 +214,7 @@ def stopped_holder(root):
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """The holder of the lock gets no time of its own."""
+    """Ends the process that holds the lock at once."""
     monkeypatch.setattr(units, "_PATIENCE", Patience(before_s=0.0))
 
 
@@ -238,7 +238,7 @@ def test_a_run_that_was_confirmed_ends_nobody(waiting, hasty):
 
 
 def test_a_holder_that_does_not_go_is_for_the_next_try(waiting, monkeypatch):
-    """This process: it is no one's to end."""
+    """The holder is this process, which must not be ended."""
     monkeypatch.setattr(units, "_PATIENCE", Patience(0.0, 0.0, 0.0))
     with one_run(waiting.root, by="apply"):
         result = waiting("unit", "unconfirmed", "1")
@@ -251,9 +251,9 @@ def test_a_holder_that_does_not_go_is_for_the_next_try(waiting, monkeypatch):
 
 def test_status_tells_who_is_at_work(waiting):
     assert waiting("status", "-o", "json").document["at_work"] is None
-    assert "at work" not in waiting("status").out
+    assert "locked by" not in waiting("status").out
     with one_run(waiting.root, by="revert"):
-        assert f"at work   revert (process {os.getpid()}, " in waiting("status").out
+        assert f"locked by  revert (process {os.getpid()}, " in waiting("status").out
         told = waiting("status", "-o", "json").document["at_work"]
     assert (told["pid"], told["by"], told["stopped"]) == (os.getpid(), "revert", False)
 

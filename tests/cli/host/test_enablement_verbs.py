@@ -23,7 +23,7 @@ pytestmark = pytest.mark.hypervisor
 
 @pytest.fixture
 def installed(host):
-    """``host`` with the package's files and the system's folders."""
+    """``host`` with the files of the package and the folders of the system."""
     for path in (LAUNCHER, DROPIN_SOURCE):
         file = under(host.root, path)
         file.parent.mkdir(parents=True)
@@ -47,15 +47,15 @@ def test_enable_twice_and_disable_twice(installed):
     assert all(line.startswith("done: ") for line in lines[:-1])
     assert f"done: write {ENABLED}" in lines
     assert lines[-1] == "Now enabled."
-    assert installed("enable").out == "Nothing to do: enabled already.\n"
+    assert installed("enable").out == "Nothing to do: already enabled.\n"
     assert installed("disable").out.endswith("Now disabled.\n")
-    assert installed("disable").out == "Nothing to do: disabled already.\n"
+    assert installed("disable").out == "Nothing to do: already disabled.\n"
 
 
 def test_the_running_vdsmd_is_mentioned(installed):
     vdsmd(installed, STOCK_VDSMD)
     assert installed("enable").out.endswith(
-        "The running vdsmd is still the one from before.\n"
+        "The running vdsmd has not been restarted yet.\n"
         "fix: systemctl restart vdsmd (running VMs and mounts stay)\n"
     )
 
@@ -93,10 +93,10 @@ def test_status_of_a_host_without_anything(host):
         == """\
 enabled   no
 package   not installed
-running   vdsmd does not run
+running   vdsmd is not running
 policy    none loaded
-changes   none held
-degraded  not known: /proc/self/mountinfo cannot be read: No such file or directory
+changes   nothing to revert
+degraded  unknown: /proc/self/mountinfo cannot be read: No such file or directory
 """
     )
 
@@ -111,7 +111,7 @@ enabled   yes, mode vdsmd
 package   complete
 running   stock vdsmd (process 700)
 policy    none loaded
-changes   none held
+changes   nothing to revert
 degraded  none
 Enabled, but the running vdsmd is stock.
 fix: systemctl restart vdsmd; if it stays stock, the launcher has logged why: \
@@ -131,7 +131,7 @@ def test_status_of_a_host_in_order(installed):
     lines = installed("status").out.splitlines()
     assert lines[2] == "running   the launcher (process 700)"
     assert lines[3].startswith(f"policy    1 NFS rule from {policy}, loaded ")
-    assert lines[4:] == ["changes   none held", "degraded  none"]
+    assert lines[4:] == ["changes   nothing to revert", "degraded  none"]
 
 
 def test_status_of_a_half_installed_package_and_a_broken_policy(installed):
@@ -211,7 +211,7 @@ def test_another_run_that_is_changing_the_host(site, words):
 
 @pytest.fixture
 def in_mode_nfsmount(site):
-    """``site``, with mode nfsmount turned on by an earlier version."""
+    """``site`` with mode nfsmount, enabled by an earlier version."""
     for path, text in NFSMOUNT["enabled"].items():
         place = under(site.root, path)
         place.mkdir() if text is None else place.write_text(text, encoding="utf-8")

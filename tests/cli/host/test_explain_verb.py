@@ -74,7 +74,7 @@ def test_list(sampled):
 @pytest.mark.parametrize("words", [[], ["--list", "SAMPLE-TSO-01"]])
 def test_one_of_both(sampled, words):
     sampled(*sample_rules.ALL)("explain", *words).refused(
-        2, "say which rule, or --list, and not both"
+        2, "either the id of a rule or --list"
     )
 
 
@@ -82,7 +82,7 @@ def test_one_of_both(sampled, words):
     ("rule_id", "hint"),
     [
         ("SAMPLE-MODE-1", "did you mean SAMPLE-MODE-01"),
-        ("Q", "fix: ovirt-rdma-host explain --list shows all"),
+        ("Q", "fix: list all ids: ovirt-rdma-host explain --list"),
         ("", "there is no rule ''"),
     ],
 )

@@ -25,7 +25,7 @@ SHOWN = FACTS.parent / "facts_of_everything.txt"
 
 @pytest.fixture
 def shown(call, tmp_path):
-    """What people see of facts."""
+    """Return the table of the facts."""
 
     def show(facts):
         path = tmp_path / "shown.json"
@@ -56,7 +56,7 @@ def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
 
 
 def test_a_vf_without_its_physical_function_has_a_line(shown):
-    """In a virtual machine."""
+    """Its physical function is on the hypervisor of this virtual machine."""
     text = shown(Facts("vm", "6.1", 1.0, adapters=(EVERYTHING.adapters[1],)))
     assert "0000:04:00.1  ConnectX-3 virtual function (15b3:1004 rev 00)" in text
 

@@ -19,29 +19,29 @@ from ovirt_rdma.host.changes.kinds.model import APPLY, Begin, Confirmed, Doing
 from ovirt_rdma.host.paths import JOURNAL, under
 
 TABLE = """\
-RUN  WHEN (UTC)        BY                 OUTCOME      HELD  CHANGES
-3    2026-01-02 03:04  apply              interrupted  1     MODOPT-02/mlx4_core
-2    2026-01-02 03:04  before_vdsm_start  rolled back  0     IPOIB-MODE-01/ib0
-                                                             the adapter is gone
-1    2026-01-02 03:04  apply              done         2     IPOIB-TSO-01/ib0, \
+RUN  WHEN (UTC)        BY                 OUTCOME      APPLIED  STEPS
+3    2026-01-02 03:04  apply              interrupted  1        MODOPT-02/mlx4_core
+2    2026-01-02 03:04  before_vdsm_start  rolled back  0        IPOIB-MODE-01/ib0
+                                                                the adapter is gone
+1    2026-01-02 03:04  apply              done         2        IPOIB-TSO-01/ib0, \
 IPOIB-MODE-01/ib0
 """
 ACTS = """\
 
 run 3
-  STATE         CHANGE               VALUE
-  not finished  MODOPT-02/mlx4_core  /etc/modprobe.d/ovirt-rdma.conf: none -> \
+  STATE       STEP                 VALUE
+  incomplete  MODOPT-02/mlx4_core  /etc/modprobe.d/ovirt-rdma.conf: none -> \
 a file of 2 lines
 
 run 2
-  STATE        CHANGE             VALUE
+  STATE        STEP               VALUE
   rolled back  IPOIB-MODE-01/ib0  infiniband.transport-mode of the profile 5f1a: \
 datagram -> connected
 
 run 1
-  STATE  CHANGE             VALUE
-  held   IPOIB-TSO-01/ib0   tx-tcp-segmentation of ib0: on -> off
-  held   IPOIB-MODE-01/ib0  infiniband.transport-mode of the profile 5f1a: \
+  STATE    STEP               VALUE
+  applied  IPOIB-TSO-01/ib0   tx-tcp-segmentation of ib0: on -> off
+  applied  IPOIB-MODE-01/ib0  infiniband.transport-mode of the profile 5f1a: \
 datagram -> connected
 """
 
@@ -61,7 +61,7 @@ def written(host):
 def test_the_newest_run_comes_first(written):
     shown = written("history")
     assert (shown.code, shown.err) == (0, "")
-    more = "3 changes held.\nnext: ovirt-rdma-host history -v\n"
+    more = "3 steps can be reverted.\nnext: ovirt-rdma-host history -v\n"
     assert shown.out == TABLE + more
 
 
@@ -100,7 +100,10 @@ def test_a_run_that_awaits_confirmation(host):
 
 def test_no_journal(host):
     shown = host("history")
-    assert (shown.code, shown.out) == (0, "Nothing was changed on this host yet.\n")
+    assert (shown.code, shown.out) == (
+        0,
+        "Nothing has been changed on this host yet.\n",
+    )
     assert host("history", "-o", "json").document["runs"] == []
 
 

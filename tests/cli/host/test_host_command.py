@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What holds for every verb: exit codes, streams, help, start-up."""
+"""Check all verbs of ovirt-rdma-host: exit codes, streams, help, start-up."""
 
 from __future__ import annotations
 
@@ -43,48 +43,48 @@ VERBS = (
     [
         (
             "",
-            "say which verb: facts, check, plan, apply, confirm, revert, history, "
+            "verbs: facts, check, plan, apply, confirm, revert, history, "
             "explain, policy, nfs, enable, disable, status",
         ),
-        ("policy", "say which verb: check, load, show"),
-        ("nfs", "say which verb: list, check, mount-options"),
+        ("policy", "verbs: check, load, show"),
+        ("nfs", "verbs: list, check, mount-options"),
         ("mount", "invalid choice: 'mount'"),
         ("nfs mount", "invalid choice: 'mount'"),
         ("nfs check", "required: SERVER:/PATH"),
         ("nfs check nas", "export 'nas' has no server before a colon"),
         ("nfs check :/e", "has no server before a colon"),
-        ("nfs check nas:data", "no rule names what is written otherwise"),
+        ("nfs check nas:data", "no rule names an export that is written differently"),
         ("nfs mount-options nas:e", "the path 'e' is not absolute"),
         ("nfs mount-options fd00::1:/e", "an IPv6 address needs brackets"),
         ("policy show --export nas", "has no server before a colon"),
         ("nfs check nas:/e --nfs-version 5", "invalid choice: '5'"),
-        ("nfs list --exit", "unknown words: --exit"),
-        ("nfs list extra", "unknown words: extra"),
+        ("nfs list --exit", "unknown arguments: --exit"),
+        ("nfs list extra", "unknown arguments: extra"),
         ("facts -o xml", "invalid choice: 'xml'"),
         ("facts --route-to nas", "--route-to 'nas' is not an IP address"),
-        (f"facts --facts {RXE} --route-to 10.0.0.1", "leave out one of them"),
-        ("check extra", "unknown words: extra"),
+        (f"facts --facts {RXE} --route-to 10.0.0.1", "omit one of them"),
+        ("check extra", "unknown arguments: extra"),
         ("check --skip NO-SUCH-01", "there is no rule 'NO-SUCH-01'"),
-        ("explain", "say which rule, or --list"),
+        ("explain", "either the id of a rule or --list"),
         ("enable --mode nfs", "there is no mode 'nfs' in this version"),
-        ("enable --facts x", "takes no facts file"),
-        ("disable --facts", "takes no facts file"),
-        ("policy load --facts x", "takes no facts file"),
-        ("apply --facts x", "takes no facts file"),
-        ("confirm --facts x", "takes no facts file"),
-        ("revert --facts x", "takes no facts file"),
-        ("apply a b", "unknown words: b"),
-        ("apply --confirm-timeout 9", "it takes 10 to 86400 seconds, not 9\n"),
-        ("apply --confirm-timeout 86401", "10 to 86400 seconds, not 86401\n"),
+        ("enable --facts x", "does not accept a facts file"),
+        ("disable --facts", "does not accept a facts file"),
+        ("policy load --facts x", "does not accept a facts file"),
+        ("apply --facts x", "does not accept a facts file"),
+        ("confirm --facts x", "does not accept a facts file"),
+        ("revert --facts x", "does not accept a facts file"),
+        ("apply a b", "unknown arguments: b"),
+        ("apply --confirm-timeout 9", ": 9 is not 10 to 86400 seconds\n"),
+        ("apply --confirm-timeout 86401", ": 86401 is not 10 to 86400 seconds\n"),
         (
             f"apply --confirm-timeout {'9' * 5000}",
-            "seconds, not 99999999999999999999\n",
+            ": 99999999999999999999 is not 10 to 86400 seconds\n",
         ),
-        ("apply --confirm-timeout 2m", "'2m' is no number of seconds"),
-        ("apply --allow", "unknown words: --allow"),
-        ("confirm 7", "unknown words: 7"),
-        ("history 7", "unknown words: 7"),
-        ("unit", "say which verb: netdev, recover, unconfirmed, partitions, caps"),
+        ("apply --confirm-timeout 2m", "'2m' is not a number of seconds"),
+        ("apply --allow", "unknown arguments: --allow"),
+        ("confirm 7", "unknown arguments: 7"),
+        ("history 7", "unknown arguments: 7"),
+        ("unit", "verbs: netdev, recover, unconfirmed, partitions, caps"),
         ("unit netdev", "required: NAME"),
         ("unit unconfirmed x", "invalid int value: 'x'"),
     ],
@@ -224,8 +224,8 @@ def test_broken_stored_policy(host, verb):
 
 
 def test_an_error_after_output_leaves_stdout_empty(call, monkeypatch):
-    def half_way(words, screen):
-        screen.line("half of it")
+    def half_way(args, output):
+        output.line("half of it")
         raise RuntimeError("the disk\nis gone")
 
     monkeypatch.setattr(facts, "show", half_way)
@@ -307,7 +307,7 @@ def test_interrupt_ends_quietly(tmp_path):
 
 
 def _interrupted(child: subprocess.Popen) -> tuple[bytes, bytes]:
-    # Again and again: a signal right before a read starts does not end that read.
+    # Repeatedly: a signal right before a read does not end that read.
     for _ in range(20):
         child.send_signal(signal.SIGINT)
         try:
@@ -324,7 +324,7 @@ def _open_for_reader(fifo) -> int:
     while True:
         try:
             return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:  # ENXIO: nobody reads yet
+        except OSError as error:  # ENXIO: there is no reader yet
             if error.errno != errno.ENXIO or time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
@@ -334,7 +334,7 @@ def _open_for_reader(fifo) -> int:
     ("words", "forbidden"),
     [
         ("--help", "yaml jsonschema subprocess ovirt_rdma.host.collect.collector"),
-        # Each is a part of what the help may take (make bench).
+        # Each would take a part of the time limit of --help (make bench).
         ("--help", "json pathlib shutil typing"),
         (f"facts --facts {RXE}", "yaml jsonschema socket"),
         (f"nfs list --facts {RXE}", "yaml jsonschema"),
@@ -342,7 +342,7 @@ def _open_for_reader(fifo) -> int:
         ("check", "yaml jsonschema"),
         ("plan", "yaml jsonschema"),
         ("explain --list", "yaml jsonschema subprocess"),
-        # What only another verb needs.
+        # Only other verbs need these.
         ("--help", "ovirt_rdma.cli.host.arguments ovirt_rdma.storage"),
         ("status", "yaml jsonschema"),
         ("policy show", "yaml jsonschema"),
@@ -360,7 +360,7 @@ def test_light_verbs_load_no_heavy_modules(words, forbidden):
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, check=False
     )
-    # The machine of the test may lack what a host has.
+    # This machine may lack files that a host has.
     lines = done.stderr.splitlines()
     others = [line for line in lines if not line.startswith(b"note: ")]
     assert (done.returncode, others) == (0, [])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The man page and the parser say the same."""
+"""The man page and the parser agree."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_without_rdma(host, no_network):
         result.out
         == """\
 10.0.0.1:/e: no rule names it, so VDSM mounts it as stock (no policy is loaded)
-RESULT   STEP      SEEN
+RESULT   STEP      DETAIL
 PASS     address   10.0.0.1 is an IP address
 PASS     module    rpcrdma loads with the first mount
 PASS     route     10.0.0.1 by eth0 from 10.0.0.2
@@ -95,8 +95,8 @@ ANEW = "then put the host into maintenance and activate it again"
 
 @pytest.fixture
 def with_iso(host, network):
-    """Let ``/iso`` of a server that is ready stand over a transport; return a check
-    of ``/vm`` with the transport that its rule says.
+    """Mount ``/iso`` of a ready server over a transport, and check ``/vm``, whose rule
+    requires a transport.
     """
     network.rdma[("10.0.0.1", 20049)] = READY
 
@@ -129,7 +129,7 @@ def test_another_mount_of_the_server_may_keep_it_off_rdma(with_iso):
     assert result.code == 3
     told = f"{ONE_CONNECTION.format('TCP')}: this export may be mounted over TCP too"
     assert f"UNKNOWN  others    {told}\n" in result.out
-    assert f"Whether 10.0.0.1:/vm is ready is unknown: {told}.\n" in result.out
+    assert f"It is unknown if 10.0.0.1:/vm is ready: {told}.\n" in result.out
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_a_tcp_rule_that_would_come_up_over_rdma(with_iso):
     result = with_iso("rdma", "tcp", "--nfs-version", "4.2")
     assert result.code == 0
     told = (
-        f"{ONE_CONNECTION.format('RDMA')}: 10.0.0.1:/vm comes up over RDMA too, "
-        "although rule 1 says tcp"
+        f"{ONE_CONNECTION.format('RDMA')}: 10.0.0.1:/vm will use RDMA, although "
+        "rule 1 says tcp"
     )
     assert result.out.endswith(
         f"10.0.0.1:/vm is ready for RDMA.\n{told}.\nfix: {AGREE}; {ANEW}\n"
     )
     [warning] = with_iso("rdma", "tcp", "-o", "json").document["warnings"]
-    assert "may come up over RDMA too" in warning["sentence"]
+    assert "may use RDMA" in warning["sentence"]
 
 
 def test_healing_a_mount_whose_connection_others_use(host, with_iso):
@@ -171,7 +171,7 @@ def test_healing_a_mount_whose_connection_others_use(host, with_iso):
     words = ("nfs", "check", "10.0.0.1:/vm", "--policy", str(host.root / "p.yaml"))
     [found] = host(*words, "-o", "json").document["degraded"]
     assert found["reason"] == ONE_CONNECTION.format("TCP")
-    # Not "once it is ready": it never is as long as the others stand.
+    # Not "once it is ready": it is never ready as long as the others are mounted.
     assert found["fix"].startswith("umount /mnt/iso; then put the host into")
     assert "on its connection together (this one and 10.0.0.1:/iso;" in found["fix"]
 
@@ -181,7 +181,7 @@ def test_mounts_that_cannot_be_read_are_not_taken_for_none(host, network):
     (host.root / "proc/self/mountinfo").unlink()
     result = host("nfs", "check", "10.0.0.1:/e")
     assert result.code == 3
-    assert "UNKNOWN  others    what is mounted is not known: /proc/self/m" in result.out
+    assert "UNKNOWN  others    the mounts are unknown: /proc/self/m" in result.out
 
 
 def test_facts_do_not_tell_of_the_server(host, no_network):
@@ -189,7 +189,7 @@ def test_facts_do_not_tell_of_the_server(host, no_network):
     result = host(*words)
     assert result.code == 3
     assert result.out.endswith(
-        "Whether 10.0.0.1:/e is ready is unknown: a facts file does not show whether "
+        "It is unknown if 10.0.0.1:/e is ready: a facts file does not show whether "
         "the server listens.\n"
     )
     document = host(*words, "-o", "json").document
@@ -203,7 +203,7 @@ def test_facts_do_not_tell_of_mountd_which_nfs_3_needs(host, no_network):
     words = ("nfs", "check", "10.0.0.1:/e", "--facts", RXE)
     result = host(*words, "--nfs-version", "3")
     assert result.code == 3
-    line = "UNKNOWN  mountd    a facts file does not tell whether mountd answers\n"
+    line = "UNKNOWN  mountd    a facts file does not contain the answer of mountd\n"
     assert line in result.out
     assert "mountd" not in host(*words, "--nfs-version", "4.2").out
 
@@ -241,7 +241,7 @@ def test_a_name_is_known_only_from_a_mount_in_the_facts(host, no_network):
 
 @pytest.fixture
 def network(monkeypatch, tmp_path):
-    """A network of our own behind ``nfs check`` on a Soft-RoCE host."""
+    """A fake network for ``nfs check`` on a Soft-RoCE host."""
     fake = FakeNetwork()
     reader = soft_roce(tmp_path).reader()
     around = Surroundings(reader, fake)

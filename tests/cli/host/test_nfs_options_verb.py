@@ -73,7 +73,7 @@ def test_refused(host, no_network):
     assert (
         result.out
         == f"""\
-options    none, the mount is refused
+options    none: the mount is refused
 transport  none
 why        rule 1 says require-rdma (server 10.0.0.1 is in 10.0.0.0/8, any path), but \
 this host has no RDMA device
@@ -109,8 +109,8 @@ def test_a_name_that_the_facts_do_not_know(host, no_network):
     path = policy_file(host.root, "require-rdma", server="nas")
     words = ["nfs", "mount-options", "nas:/e", "--policy", path, "--facts", RXE]
     shown = host(*words).out
-    assert "warning    the address of nas is not known, taken to be IPv4\n" in shown
-    assert "fix        give the server's address instead of its name\n" in shown
+    assert "warning    the address of nas is unknown; IPv4 is assumed\n" in shown
+    assert "fix        give the server's address in place of its name\n" in shown
 
 
 def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
@@ -186,7 +186,7 @@ def test_no_warning_without_need(host, options):
     assert "warning" not in host(*asked).out
 
 
-# What VDSM passes to mount is what the command says.
+# VDSM passes the options to mount that the command shows.
 
 WORDS = st.sampled_from(
     [
@@ -220,7 +220,7 @@ def test_vdsm_passes_exactly_that_to_mount(
     port,
     has_port,
 ):
-    # Only vdsmd can resolve a name, and with that find its port down.
+    # Only vdsmd can resolve a name, and can find its port down.
     assume(server != "nas" or has_port)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

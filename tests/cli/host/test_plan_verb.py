@@ -37,7 +37,7 @@ SAMPLE-OPTION-01/mlx4_core  reboot
   source  modprobe.d(5)
   undo    take the line out of /etc/modprobe.d/ovirt-rdma.conf
 {option}
-refused, and never done:
+refused, and never applied:
 
 SAMPLE-MODE-01/ib1  refused
   ib1 would get connected mode
@@ -46,8 +46,8 @@ SAMPLE-MODE-01/ib1  refused
   why      the policy says so
   source   Linux drivers/infiniband/hw/mlx5
 
-3 changes on hv1: 1 live (nobody notices), 1 link-down (the link is gone for a \
-moment), 1 reboot (in force with the next boot); 1 refused (policy: no policy is \
+3 steps on hv1: 1 live (no interruption), 1 link-down (the link is down for a \
+moment), 1 reboot (takes effect at the next boot); 1 refused (policy: no policy is \
 loaded).
 Nothing was changed.
 next: ovirt-rdma-host apply
@@ -116,8 +116,8 @@ host:
     ("policy", "why"),
     [
         (None, "no policy is loaded"),
-        ("version: 1\n", "the policy says nothing about hosts ({file})"),
-        (HOST_PART, "it is as the policy says ({file})"),
+        ("version: 1\n", "the policy has no host part ({file})"),
+        (HOST_PART, "it matches the policy ({file})"),
     ],
 )
 def test_nothing_to_change(sampled, policy, why):
@@ -145,7 +145,7 @@ def test_what_no_plan_can_change_is_not_called_as_the_policy_says(sampled):
 
 def test_only_refused(sampled):
     shown = sampled(rule(REFUSED.rule, "r", [REFUSED]))("plan").out
-    assert "\nNothing to change on hv1: 1 change refused.\n" in shown
+    assert "\nNothing to change on hv1: 1 step refused.\n" in shown
     assert "Nothing was changed" not in shown
 
 
@@ -211,7 +211,7 @@ def test_next_for_a_policy_that_is_not_loaded(sampled):
 
 def test_a_facts_file(sampled, facts_file):
     result = sampled(*sample_rules.ALL)("plan", "--facts", facts_file)
-    assert "3 changes on hv7: " in result.out
+    assert "3 steps on hv7: " in result.out
 
 
 def test_a_host_without_anything(host):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``revert``, and what ``status`` says of what is held."""
+"""Run ``revert``, and ``status`` on what can be reverted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ mode of ib1: connected -> datagram
 back     IPOIB-MODE-01/ib0  mtu of ib0: 65520 -> 2044; \
 mode of ib0: connected -> datagram
 back     MODOPT-02/boot     /etc/modprobe.d/ovirt-rdma.conf: a file of 4 lines -> none
-3 changes set back on hv1 (run 2).
+3 steps reverted on hv1 (run 2).
 """
 DATAGRAM = ["datagram"] * 2
 
 
 @pytest.fixture
 def applied(ready):
-    """A host on which three changes are held."""
+    """A host on which three steps are applied."""
     assert ready("apply").code == 0
     return ready
 
@@ -46,7 +46,7 @@ def test_a_second_revert(applied):
     applied("revert")
     result = applied("revert")
     assert (result.code, result.err) == (0, "")
-    assert result.out == "Nothing to revert on hv1: no change of ours is held.\n"
+    assert result.out == "Nothing to revert on hv1.\n"
     assert applied("revert", "-o", "json").document["run"] is None
 
 
@@ -54,7 +54,7 @@ def test_one_step(applied):
     result = applied("revert", "IPOIB-MODE-01/ib1")
     assert (result.code, result.err) == (0, "")
     assert result.out.endswith(
-        "1 change set back on hv1 (run 2).\nnext: ovirt-rdma-host status\n"
+        "1 step reverted on hv1 (run 2).\nnext: ovirt-rdma-host status\n"
     )
     assert modes(applied) == ["connected", "datagram"]
 
@@ -62,12 +62,13 @@ def test_one_step(applied):
 def test_a_step_that_is_not_held(applied):
     applied("revert", "IPOIB-MODE-01/ib9").refused(
         2,
-        "nothing of 'IPOIB-MODE-01/ib9' is held",
-        "fix: give one of these: MODOPT-02/boot, IPOIB-MODE-01/ib0, IPOIB-MODE-01/ib1",
+        "step 'IPOIB-MODE-01/ib9' has no changes to revert",
+        "fix: steps that can be reverted: MODOPT-02/boot, IPOIB-MODE-01/ib0, "
+        "IPOIB-MODE-01/ib1",
     )
     applied("revert", "").refused(2, "the id is empty")
     applied("revert")
-    applied("revert", "MODOPT-02/boot").refused(2, "nor of any other change")
+    applied("revert", "MODOPT-02/boot").refused(2, "neither has any other step")
 
 
 def test_document(applied):
@@ -93,14 +94,14 @@ def test_users_of_a_netdev(applied):
 def test_what_someone_else_has_changed_is_left_and_said(applied):
     applied.fake.set_mtu("ib1", 4000)
     why = "mtu of ib1 was changed since by someone else (now 4000, ours 65520)"
-    assert f"\n{why}; revert would leave it.\n" in applied("status").out
+    assert f"\n{why}; revert would not change it.\n" in applied("status").out
     document = applied("status", "-o", "json").document
     assert document["changes"]["kept"] == [why]
     result = applied("revert")
     assert result.code == 0
     assert f"left     IPOIB-MODE-01/ib1  {why}\n" in result.out
-    assert "; 1 left, as someone else has changed it since.\n" in result.out
-    assert "changes   none held" in applied("status").out
+    assert "; 1 left, because someone else has changed it since.\n" in result.out
+    assert "changes   nothing to revert" in applied("status").out
 
 
 def test_what_cannot_be_set_back_stays_held(applied):
@@ -109,8 +110,8 @@ def test_what_cannot_be_set_back_stays_held(applied):
     assert result.code == 1
     assert "\nleft     IPOIB-MODE-01/ib0  mode of ib0: " in result.out
     assert "\nfix: " in result.out
-    assert "; 1 could not be set back, and is still held.\n" in result.out
-    assert "changes   1 change held" in applied("status").out
+    assert "; 1 could not be reverted, and is still applied.\n" in result.out
+    assert "changes   1 step applied" in applied("status").out
     applied.fake.refusals.clear()
     assert applied("revert").code == 0
     assert modes(applied) == DATAGRAM
@@ -127,7 +128,7 @@ def test_a_module_stays_loaded_and_that_is_said(ready):
 
 @pytest.fixture
 def with_profiles(changeable):
-    """A host with two profiles of ours."""
+    """A host with two profiles that apply created."""
     fake = changeable.fake
     fake.network_manager()
     for name in ("ib0", "ib1"):
@@ -143,13 +144,13 @@ def with_profiles(changeable):
 
 
 def test_a_profile_with_the_engines_network_in_it_is_not_deleted(with_profiles):
-    """nmstate keeps the UUID; name, MTU and addresses are the network's."""
+    """nmstate keeps the UUID; name, MTU and addresses belong to the network."""
     networks = under(with_profiles.root, "/var/lib/vdsm/staging/netconf/nets")
     networks.mkdir(parents=True)
     (networks / "storage").write_text('{"nic": "ib0", "bridged": false, "mtu": 1500}')
     for words in ((), ("IPOIB-PROFILE-01/ib0",)):
         with_profiles("revert", *words).refused(
-            4, "are in use", "for engine: network storage on ib0", "detach"
+            4, "IPOIB-PROFILE-01/ib0", "for engine: network storage on ib0", "detach"
         )
     assert with_profiles.fake.profile("ib0")
     assert with_profiles("revert", "IPOIB-PROFILE-01/ib1").code == 0
@@ -162,19 +163,19 @@ def test_a_profile_stays_held_while_network_manager_does_not_run(with_profiles):
     with_profiles.fake.network_manager(running=False)
     result = with_profiles("revert")
     assert result.code == 1
-    assert "NetworkManager is not running" in result.out
-    assert "2 could not be set back, and are still held" in result.out
+    assert "NetworkManager" in result.out
+    assert "2 could not be reverted, and are still applied" in result.out
     with_profiles.fake.network_manager()
     assert with_profiles("revert").code == 0
     assert with_profiles.fake.profile("ib0") is None
-    assert "changes   none held\n" in with_profiles("status").out
+    assert "changes   nothing to revert\n" in with_profiles("status").out
 
 
 def test_status_of_what_is_held(applied):
     result = applied("status")
     assert (result.code, result.err) == (0, "")
-    assert "changes   3 changes held, since 2023-11-14 23:13:20 UTC\n" in result.out
-    assert "at boot   4 values set again by our units\n" in result.out
+    assert "changes   3 steps applied, since 2023-11-14 23:13:20 UTC\n" in result.out
+    assert "at boot   4 values set by our units\n" in result.out
     changes = applied("status", "-o", "json").document["changes"]
     assert changes["by_loaded_policy"] is True
     applied.follow(POLICY.replace("5}", "6}"))
@@ -193,7 +194,7 @@ def test_what_a_full_disk_kept_from_being_set_at_boot_is_said(ready, monkeypatch
     shown = ready("status").out
     assert "at boot " not in shown
     fix = "fix: ovirt-rdma-host apply\n"
-    assert f"Nothing sets 4 values again at the next boot.\n{fix}" in shown
+    assert f"4 values will not be set at the next boot.\n{fix}" in shown
     monkeypatch.undo()
     ready("apply")
     assert under(ready.root, BOOT_JSON).exists()
@@ -203,8 +204,8 @@ def test_status_with_a_damaged_journal(applied):
     under(applied.root, JOURNAL).write_text("{\n{\n")
     result = applied("status")
     assert result.code == 0
-    assert "changes   not known: " in result.out
-    assert "The changes that are held are not known.\nfix: " in result.out
+    assert "changes   unknown: " in result.out
+    assert "The changes that can be reverted are unknown.\nfix: " in result.out
     document = applied("status", "-o", "json").document
     assert document["changes"] is None
     assert "is not JSON" in document["problems"][0]

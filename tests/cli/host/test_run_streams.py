@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a run shows where, as a process: on a terminal, and where nobody reads."""
+"""Check the output of a run in a process, on a terminal and without a reader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIPE = "\r\x1b[K"
 
 @pytest.fixture
 def root(tmp_path):
-    """A host that needs no tool to become what its policy says."""
+    """A host that needs no tools to apply its policy."""
     soft_roce(tmp_path)
     (tmp_path / "etc/modprobe.d").mkdir(parents=True, exist_ok=True)
     (tmp_path / "p.yaml").write_text(POLICY)
@@ -37,7 +37,7 @@ def done(root: Path) -> bool:
 
 
 def but_notes(text: str) -> str:
-    """Leave out that no tool was run, as the folder is no host's root."""
+    """Remove the notes about tools, which are not run below this root."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("note: "))
 
@@ -46,8 +46,8 @@ def test_a_terminal_shows_what_goes_on_and_keeps_what_was_done(root):
     shown = run_on_terminal("apply", "--root", str(root))
     assert shown.startswith(f"{WIPE}reading the host{WIPE}")
     assert f"{WIPE}MODOPT-02/boot: write /{FILE}{WIPE}" in shown
-    assert f"proving it: reading the host again{WIPE}1 change made on " in shown
-    # What stays when each line that was wiped is gone.
+    assert f"verifying: reading the host again{WIPE}1 step applied on " in shown
+    # The output without the lines that were erased.
     left = re.sub(r"\r\x1b\[K[^\r\n]*(?=\r)", "", shown).replace(WIPE, "")
     assert but_notes(left).startswith(
         "\x1b[32mdone   \x1b[0m  MODOPT-02/boot  none -> "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ``status`` says of degraded mounts; the rest is in test_enablement_verbs."""
+"""Run ``status`` with degraded mounts; test_enablement_verbs has the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MARK = DegradedMark(
 
 @pytest.fixture
 def degraded(host):
-    """A host with a policy, one mount that fell back and one that is right."""
+    """A host with a policy, one mount that fell back and one that is correct."""
     root = soft_roce(host.root)
     root.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")
     root.nfs_mount("10.0.0.1:/b", "/mnt/b", protocol="rdma")
@@ -72,7 +72,7 @@ def test_what_cannot_be_judged_is_not_called_good(degraded):
     under(degraded.root, POLICY_COPY).write_text("{")
     shown = degraded("status")
     assert shown.code == 3
-    assert "degraded  not known: the stored policy cannot be used\n" in shown.out
+    assert "degraded  unknown: the stored policy cannot be used\n" in shown.out
     assert (
         "The stored policy cannot be used; a vdsmd that starts now mounts NFS as "
         "stock, even where the policy requires RDMA.\n"
@@ -89,7 +89,7 @@ def test_a_broken_policy_fails_and_its_copy_counts(degraded):
     under(degraded.root, POLICY_JSON).write_text("{")
     shown = degraded("status")
     assert shown.code == 3
-    assert "; its copy counts: 1 NFS rule from " in shown.out
+    assert "; its copy is used: 1 NFS rule from " in shown.out
     assert "The stored policy cannot be used; its copy is used for NFS mounts." in (
         shown.out
     )

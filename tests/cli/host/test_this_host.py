@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The host that a verb acts on."""
+"""Check ThisHost, the host that a verb changes."""
 
 from argparse import Namespace
 
@@ -8,12 +8,12 @@ from ovirt_rdma.host.system import commands
 
 
 def test_a_tool_that_is_slow_on_a_busy_host_is_waited_for(monkeypatch, tmp_path):
-    """What could not be read is a step that is missing."""
+    """An unread fact would be a missing step."""
     monkeypatch.setattr(runs, "TOOLS", None)
     host = runs.ThisHost(Namespace(root="/"))
     monkeypatch.setattr(commands, "TIMEOUT_S", 0.0)
     assert host.run is not None
     assert host.run(["true"]) == ""
     assert host.run.keywords["timeout_s"] > 10  # seen: systemctl show, load of ten
-    # Below another root there are no tools.
+    # Below another root no tools are run.
     assert runs.ThisHost(Namespace(root=str(tmp_path))).run is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What our systemd units run; the timer's is in test_confirm_verb."""
+"""Run the verbs of our systemd units; test_confirm_verb has the timer's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNIT = Path(__file__).parents[3] / "host/systemd/ovirt-rdma-partitions.service"
 
 @pytest.fixture
 def booted(ready):
-    """A host that was made ready and booted since."""
+    """A host on which apply was run, and that was booted since."""
     assert ready("apply").code == 0
     ready.fake.reboot()
     assert modes(ready) == ["datagram", "datagram"]
@@ -45,7 +45,7 @@ def test_boot_settings_that_cannot_be_used(booted):
     under(booted.root, BOOT_JSON).write_text("{")
     result = booted("unit", "netdev", "ib0")
     assert (result.code, result.out) == (1, "")
-    assert "; ovirt-rdma-host apply " in result.err
+    assert "ovirt-rdma-host apply" in result.err
 
 
 @pytest.mark.parametrize("words", [["apply"], ["unit", "recover"]])
@@ -94,7 +94,7 @@ sys.exit(host_command.main(["unit", "partitions"]))
 
 
 def test_partitions_stopped_before_they_are_at_work_have_not_failed():
-    """systemd takes death by SIGTERM for a clean end, and an exit code for none."""
+    """systemd takes death by SIGTERM for a clean end, but not an exit code."""
     done = subprocess.run(
         [sys.executable, "-c", STOPPED_EARLY],
         check=False,
@@ -112,7 +112,7 @@ def test_partitions_end_with_sigterm(ready):
         stderr=subprocess.PIPE,
     )
     try:
-        # At work, it has taken the signals for itself.
+        # While it is running, it handles the signals itself.
         said = child.stderr.readline()
         child.terminate()
         out, err = child.communicate(timeout=120)
