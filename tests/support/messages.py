@@ -136,7 +136,11 @@ def _messages_of(
     if called == "Sentence" or called in problems:
         if len(call.args) == 1:  # a class that has one id
             yield from _alternatives(f"({called})", [first], names)
-        elif isinstance(first, ast.Constant) and isinstance(first.value, str):
+        elif (
+            isinstance(first, ast.Constant)
+            and isinstance(first.value, str)
+            and first.value
+        ):
             fix = given.get("fix") or (call.args[2] if len(call.args) > 2 else None)
             yield from _alternatives(first.value, [*call.args[1:2], fix], names)
     elif called == "Finding" and len(call.args) > 3:

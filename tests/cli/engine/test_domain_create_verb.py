@@ -175,7 +175,9 @@ def test_a_host_that_cannot_mount_it_is_exit_code_6(capsys, double):
 
     result = run_engine(capsys, double, None, *WORDS, "--assume-yes")
 
-    result.refused(6, "host03 could not mount nfs2.example.com:/exports/new", "taken b")
+    result.refused(
+        6, "host03 could not mount nfs2.example.com:/exports/new", "rolled back"
+    )
     assert names(double) == ["data1", "data2"]
 
 

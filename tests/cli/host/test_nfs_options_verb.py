@@ -110,7 +110,7 @@ def test_a_name_that_the_facts_do_not_know(host, no_network):
     words = ["nfs", "mount-options", "nas:/e", "--policy", path, "--facts", RXE]
     shown = host(*words).out
     assert "warning    the address of nas is unknown; IPv4 is assumed\n" in shown
-    assert "fix        give the server's address in place of its name\n" in shown
+    assert "fix        give the server's address instead of its name\n" in shown
 
 
 def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
