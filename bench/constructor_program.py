@@ -19,7 +19,7 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.policy.store import PolicySource, store
 from ovirt_rdma.storage.readiness import READY, Readiness, Step
-from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.server_readiness import ProbeContext
 from ovirt_rdma.storage.transport import Families, choose
 from ovirt_rdma.storage.vdsm import compat
 from ovirt_rdma.storage.vdsm.connection import connection_class
@@ -31,7 +31,7 @@ def main() -> None:
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     vdsm = load_vdsm()
     shape = compat.load()
-    shared = Shared(Surroundings(HostReader("/")))
+    shared = Shared(ProbeContext(HostReader("/")))
     with tempfile.TemporaryDirectory() as name, vdsm.fresh(Path(name)):
         runner.bench_func(STOCK, _maker(shape.nfs_connection, FIRST))
         for case, rules, export in CASES:

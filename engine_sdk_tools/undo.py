@@ -16,7 +16,7 @@ from ovirt_rdma.host.errors import Problem
 T = TypeVar("T")
 
 
-class TakenBack(Problem):
+class RolledBack(Problem):
     """The run failed, and everything it made was rolled back (exit code 6)."""
 
     exit_code = 6
@@ -52,7 +52,7 @@ class Undone:
         if self.done:
             lines.append(f"rolled back: {'; '.join(self.done)}")
         if not self.left:
-            return TakenBack(error.id, "\n".join(lines), error.fix)
+            return RolledBack(error.id, "\n".join(lines), error.fix)
         by_hand = f"manually: {'; '.join(self.by_hand)}"
         fix = f"{error.fix}; then {by_hand}" if error.fix else by_hand
         return Problem(error.id, "\n".join([*lines, *self.left]), fix)

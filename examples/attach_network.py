@@ -4,7 +4,7 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
@@ -25,7 +25,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
     for row in plan.rows:
         print(f"{row.host.name}: {row.act} {row.chosen.target} {row.address}")
     # A host on which the network is not in sync afterwards is rolled back.
-    result = attach_network(session, plan, Silent(), batch=2)
+    result = attach_network(session, plan, NoProgress(), batch=2)
 
 for row in result.rows:
     print(f"{row.host}: {row.outcome} {row.sentence}".rstrip())

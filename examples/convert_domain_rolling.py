@@ -7,7 +7,7 @@ Run it again to resume a conversion that was interrupted or has stopped.
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources, state_folder
 from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, FINISHED
@@ -46,7 +46,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
             print(step.doing)
         # The state is written before and after each step.
         keeper = states.file_for(plan.state)
-        state = carry_out(session, hosts, plan.state, keeper, Silent())
+        state = carry_out(session, hosts, plan.state, keeper, NoProgress())
 
 print(state.stage + (f": {state.why}" if state.why else ""))
 sys.exit(0 if state.stage == CONVERTED else 1)

@@ -4,7 +4,7 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
@@ -12,7 +12,7 @@ from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
-from ovirt_rdma.engine_sdk_tools.domains.mounted import what_is_open
+from ovirt_rdma.engine_sdk_tools.domains.mounted import unverified_sentence
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -32,7 +32,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
         for warning in plan.warnings:
             print(f"warning: {warning}")
         # Rolls back if a part fails.
-        made = create_domain(session, hosts, plan, Silent())
+        made = create_domain(session, hosts, plan, NoProgress())
     except Problem as problem:
         print(problem)
         print(f"fix: {problem.fix}")
@@ -41,5 +41,5 @@ with Session(from_sources(Flags(), os.environ)) as session:
 for host in made.hosts:
     print(f"{host.host}: {host.sentence}")
 # Hosts whose mount is unknown; the engine finds out later.
-print(what_is_open(made.hosts) or "verified on all hosts")
+print(unverified_sentence(made.hosts) or "verified on all hosts")
 sys.exit(made.exit_code)

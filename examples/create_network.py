@@ -4,7 +4,7 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
@@ -23,6 +23,6 @@ with Session(from_sources(Flags(), os.environ)) as session:
     reports = AnsibleHosts(Access(key=default_key())).reports(engine.hosts)
     plan = plan_network_create(engine, reports, NetworkRequest(name, data_center))
     print(f"MTU {plan.mtu}: {plan.because}")
-    made = create_network(session, plan, Silent())
+    made = create_network(session, plan, NoProgress())
 
 print(f"{name} is in {', '.join(made.joined) or 'no further cluster'}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, from_sources
-from ovirt_rdma.engine_sdk_tools.fleet.policy_push import carry_out, plan_policy_push
+from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push, push_policy
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -21,7 +21,7 @@ up = [host for host in engine.hosts if host.status == "up"]
 # Raises PolicyProblem with every mistake in the file; no host is asked then.
 plan = plan_policy_push(up, Path(file).read_text(encoding="utf-8"), file)
 
-result = carry_out(AnsibleHosts(Access(key=default_key())), plan)
+result = push_policy(AnsibleHosts(Access(key=default_key())), plan)
 for pushed in result.pushed.values():
     # The digest of the policy that the host reports as loaded.
     print(f"{pushed.host}: {pushed.problem or pushed.digest}")

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import IO, Optional
 
-from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer, run_command
+from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 
 # pyverbs is installed for the system's Python, which need not be the one running.
@@ -122,7 +122,7 @@ def mountd(address: str, timeout_s: float) -> Step:
     netid = "tcp6" if ":" in address else "tcp"
     try:
         run_command(["rpcinfo", "-T", netid, address, "mountd"], timeout_s)
-    except NoAnswer:
+    except CommandTimeout:
         return Step(name, NOT_READY, f"rpcbind on {address} does not answer", fix)
     except CommandFailed as error:
         if error.returncode is None:

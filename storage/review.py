@@ -31,10 +31,10 @@ from ovirt_rdma.storage.trunking import (
     OTHERS,
     REMOUNT,
     UNPROVEN_FIX,
-    because,
     by_connection,
+    conflict_clause,
+    conflict_fix,
     connection_of,
-    remedy,
     sharers,
     uses_earlier_connection,
 )
@@ -145,7 +145,7 @@ def review(
     shares = (
         bool(others) and uses_earlier_connection(mount, match.rule.port) is not False
     )
-    cause = because(others) if shares else ""
+    cause = conflict_clause(others) if shares else ""
     reason = mark.reason if mark else cause
     if mark is None and not _by_nfs_class(mount):
         sentence = f"{runs}, but {by_rule}; {_POSIXFS}"
@@ -155,7 +155,7 @@ def review(
     history = f"since {time_for_people(since)}, " if since else ""
     history += f"because {reason}" if reason else "for a reason that is not recorded"
     against = tuple(m for m in others if _wanted(match_of(m.source)) != wanted)
-    steps = [mark.fix if mark else "", remedy(against) if against else ""]
+    steps = [mark.fix if mark else "", conflict_fix(against) if against else ""]
     if wanted == TCP:
         steps.append(REMOUNT)
     else:
@@ -176,7 +176,7 @@ def review(
     )
 
 
-def heal(degraded: MountReview, ready: bool) -> str:
+def remount_fix(degraded: MountReview, ready: bool) -> str:
     """Return how a degraded mount gets the transport that its rule says.
 
     ``ready``: the host is ready for RDMA, apart from mounts that share a connection.
@@ -196,7 +196,7 @@ def heal(degraded: MountReview, ready: bool) -> str:
         "domain needs a reboot of the host"
     )
     if degraded.against:
-        now = f"{remedy(degraded.against)}; then {now}"
+        now = f"{conflict_fix(degraded.against)}; then {now}"
     if not ready and degraded.proof.transport != RDMA:
         return f"once it is ready, {now}"
     # Causes that readiness does not check, such as nfsmount.conf, would act again.
@@ -204,7 +204,7 @@ def heal(degraded: MountReview, ready: bool) -> str:
     return f"{first} (if not done yet); then {now}" if first else now
 
 
-def is_of(mount_review: MountReview, export: Export) -> bool:
+def is_mount_of(mount_review: MountReview, export: Export) -> bool:
     """Whether the mount is one of ``export``."""
     return _export(mount_review.mount.source) == export
 

@@ -83,7 +83,7 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ProbeContext:
     """The sources of the answers: the host's facts, the network, the clock.
 
     ``local_facts`` are read through ``reader``, for all servers together.
@@ -107,7 +107,7 @@ class ServerReadiness:
     address of each family is asked. Safe for several threads.
     """
 
-    def __init__(self, server: str, rule: NfsRule, surroundings: Surroundings) -> None:
+    def __init__(self, server: str, rule: NfsRule, surroundings: ProbeContext) -> None:
         self.server = server
         self._rule = rule
         self._around = surroundings

@@ -38,7 +38,7 @@ _OTHER = {RDMA: TCP, TCP: RDMA}
 
 
 @dataclass(frozen=True)
-class InTheWay:
+class ConflictingMounts:
     """Existing mounts that would force another transport than the wanted one.
 
     ``certain``: they have the version and the address that the new mount will have.
@@ -91,13 +91,13 @@ def uses_earlier_connection(mount: NfsMount, rdma_port: int) -> Optional[bool]:
     return port == (rdma_port if transport == TCP else NFS_TCP_PORT)
 
 
-def in_the_way(
+def conflicting_mounts(
     mounts: Sequence[NfsMount],
     export: Export,
     addresses: Collection[str],
     version: Optional[str],
     wanted: str,
-) -> Optional[InTheWay]:
+) -> Optional[ConflictingMounts]:
     """Return the mounts that prevent the transport ``wanted`` for a new mount of
     ``export``; None if there are none.
 
@@ -123,11 +123,11 @@ def in_the_way(
         others = [mount for mount in others if mount.version == version]
         certain = tuple(mount for mount in others if mount.address in addresses)
         if certain:
-            return InTheWay(certain, certain=True)
-    return InTheWay(tuple(others), certain=False) if others else None
+            return ConflictingMounts(certain, certain=True)
+    return ConflictingMounts(tuple(others), certain=False) if others else None
 
 
-def because(mounts: Sequence[NfsMount]) -> str:
+def conflict_clause(mounts: Sequence[NfsMount]) -> str:
     """Return a clause that explains the effect of ``mounts`` (of one transport)."""
     names = [mount.source for mount in mounts]
     if len(names) > _NAMED:
@@ -142,7 +142,7 @@ def because(mounts: Sequence[NfsMount]) -> str:
     )
 
 
-def remedy(mounts: Sequence[NfsMount]) -> str:
+def conflict_fix(mounts: Sequence[NfsMount]) -> str:
     """Return what ends the conflict with ``mounts``, before the remount."""
     steps = []
     by_hand = [m for m in mounts if not m.mountpoint.startswith(f"{VDSM_MOUNTS}/")]
@@ -165,20 +165,20 @@ def others_step(
 ) -> Step:
     """Check whether existing mounts prevent RDMA for a new mount of ``export``.
 
-    The parameters are those of :func:`in_the_way`.
+    The parameters are those of :func:`conflicting_mounts`.
     """
     if version == "3":
         return Step(OTHERS, READY, "NFS 3 mounts share no connection")
-    conflict = in_the_way(mounts, export, addresses, version, RDMA)
+    conflict = conflicting_mounts(mounts, export, addresses, version, RDMA)
     if conflict is None:
         free = f"no NFS 4 mount of {export.server} forces this export to TCP"
         return Step(OTHERS, READY, free)
     return Step(
         OTHERS,
         NOT_READY if conflict.certain else UNKNOWN,
-        f"{because(conflict.mounts)}: this export "
+        f"{conflict_clause(conflict.mounts)}: this export "
         f"{'would' if conflict.certain else 'may'} be mounted over TCP too",
-        f"{remedy(conflict.mounts)}; then {REMOUNT}",
+        f"{conflict_fix(conflict.mounts)}; then {REMOUNT}",
     )
 
 

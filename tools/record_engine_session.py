@@ -350,7 +350,7 @@ def _run_verb(words: list[str]) -> int:
     states = StateFolder(Path(os.environ["XDG_STATE_HOME"]))
     with (
         mock.patch.object(session, "Session", quick),
-        mock.patch.object(conversion_run, "states", lambda: states),
+        mock.patch.object(conversion_run, "conversion_states", lambda: states),
     ):
         return engine_command.main(words, HttpDoor(os.environ["OVIRT_URL"]))
 

@@ -98,7 +98,7 @@ def work(root: str) -> Answer:
 
 
 def _refusal(root: str, request: NetworkRequest, links: Mapping[str, Link]) -> str:
-    netdevs = validate.in_question(request, links)
+    netdevs = validate.undecided_netdevs(request, links)
     if not netdevs:
         return validate.refusal(request, links)
     from ovirt_rdma.host.network_setup.limits import datagram_limits  # noqa: PLC0415

@@ -48,7 +48,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     ConversionRequest,
-    check_kinds,
+    check_domains,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
@@ -86,7 +86,7 @@ def convert(args: Namespace, output: Output) -> int:
             return run.do(_resume(run, engine, state, domains, request), _CONVERT_KIND)
         earlier = earlier_conversions(states, domains, request.to)
         domains = _with_related(engine, states, domains, earlier)
-        check_kinds(engine, domains, request)
+        check_domains(engine, domains, request)
         if not args.dry_run:
             # Before the checks: the other run may have hosts in maintenance.
             run.lock.check_free([center, *(domain.id for domain in domains)])

@@ -33,7 +33,12 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     HostRecord,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import ENTER, LEAVE, PUSH, Step
+from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    ENTER,
+    LEAVE,
+    PUSH,
+    ConversionStep,
+)
 from ovirt_rdma.host.policy.model import PREFER_RDMA
 
 _TONES = {
@@ -246,7 +251,7 @@ def _head(state: ConversionState) -> dict[str, Any]:
     }
 
 
-def _call_lines(step: Step) -> Sequence[str]:
+def _call_lines(step: ConversionStep) -> Sequence[str]:
     if step.call is None:
         return (step.policy or "").splitlines() or ["(no policy.yaml)"]
     form = wire_form(step.call)
@@ -255,7 +260,7 @@ def _call_lines(step: Step) -> Sequence[str]:
     return [first, *form.body.splitlines()]
 
 
-def _call_document(step: Step) -> dict[str, Any]:
+def _call_document(step: ConversionStep) -> dict[str, Any]:
     if step.call is None:
         return {"doing": step.doing, "about": step.subject, "policy": step.policy}
     form = wire_form(step.call)

@@ -46,7 +46,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFile, StateFolder
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import renamed
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor, HostReport
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
 from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners, end_job, is_open
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
@@ -61,13 +61,13 @@ class Run:
         args: Namespace,
         output: Output,
         session: Session,
-        access: Optional[HostDoor],
+        access: Optional[HostAccess],
     ) -> None:
         self.args = args
         self.output = output
         self.session = session
         self.access = access
-        self.folder = states()
+        self.folder = conversion_states()
         self.lock: DataCenterLock
 
     def recorded(self, engine: Engine, data_center: str) -> list[ConversionState]:
@@ -78,12 +78,14 @@ class Run:
         caller already holds the lock of this machine.
         """
         stored = self.folder.states(data_center)
-        states = [renamed(state, engine) for state in stored]
+        conversion_states = [renamed(state, engine) for state in stored]
         if not self.args.dry_run:
             take_over = self.args.take_over
             owner = self.folder.owner()
-            self.lock = DataCenterLock(self.session, owner, states, take_over=take_over)
-        return states
+            self.lock = DataCenterLock(
+                self.session, owner, conversion_states, take_over=take_over
+            )
+        return conversion_states
 
     def reports(
         self, engine: Engine, data_center: str
@@ -185,31 +187,31 @@ class _Keeper:
         self._file.write(state)
 
 
-def states() -> StateFolder:
+def conversion_states() -> StateFolder:
     """Return the folder with the states of this user."""
     return StateFolder(state_folder(os.environ, os.geteuid()))
 
 
 def latest_state(
-    states: Sequence[ConversionState], domains: Sequence[Domain]
+    conversion_states: Sequence[ConversionState], domains: Sequence[Domain]
 ) -> Optional[ConversionState]:
     """Return the latest state of a conversion of any of ``domains``."""
     ids = {domain.id for domain in domains}
     candidates = [
         state
-        for state in states
+        for state in conversion_states
         if state.kind == CONVERT and ids & {d.id for d in state.domains}
     ]
     return max(candidates, key=lambda state: state.begun_at, default=None)
 
 
 def earlier_conversions(
-    states: Sequence[ConversionState], domains: Sequence[Domain], to: str
+    conversion_states: Sequence[ConversionState], domains: Sequence[Domain], to: str
 ) -> list[ConversionState]:
     """Return the conversions to ``to`` that ``domains`` have gone through and that
     still apply, the latest first.
     """
-    latest = [latest_state(states, [domain]) for domain in domains]
+    latest = [latest_state(conversion_states, [domain]) for domain in domains]
     candidates = {
         state.begun_at: state
         for state in latest
@@ -226,13 +228,13 @@ def is_converted(state: ConversionState) -> bool:
 
 
 def refuse_other_runs(
-    states: Sequence[ConversionState], own: Optional[ConversionState]
+    conversion_states: Sequence[ConversionState], own: Optional[ConversionState]
 ) -> None:
     """Raise Refused if another run in the data center is incomplete.
 
     It may have hosts in maintenance. ``own`` is the state of this run.
     """
-    for state in states:
+    for state in conversion_states:
         same = own is not None and (
             (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)
         )

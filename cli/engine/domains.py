@@ -36,7 +36,7 @@ from ovirt_rdma.engine_sdk_tools.domains.list import (
     domains_to_verify,
     file_domains,
 )
-from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost, what_is_open
+from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost, unverified_sentence
 from ovirt_rdma.engine_sdk_tools.domains.transport import matrix_of, row_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
@@ -114,7 +114,7 @@ def _planned(plan: DomainPlan) -> dict[str, object]:
 
 
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
-    unknown = what_is_open(made.hosts)
+    unknown = unverified_sentence(made.hosts)
     if not output.for_people:
         document = {
             **_planned(plan),

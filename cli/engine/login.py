@@ -32,12 +32,12 @@ from ovirt_rdma.engine_sdk_tools.api.settings import (
     IniFile,
     Settings,
     ca_folder,
-    made_folder,
+    create_folder,
     sections,
     settings_file,
     with_section,
 )
-from ovirt_rdma.engine_sdk_tools.api.url import engine_place, engine_url
+from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port, engine_url
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.files import write_atomically
 
@@ -123,7 +123,9 @@ def _refuse_other_engine(
 
 def _fetch_ca(args: Namespace, output: Output, settings: Settings) -> Ca:
     ca = fetch_ca(settings)
-    output.message(f"CA of {engine_place(settings.url)}, fetched without verification:")
+    output.message(
+        f"CA of {engine_host_port(settings.url)}, fetched without verification:"
+    )
     output.message(f"  subject      {ca.subject}")
     output.message(f"  SHA-256      {ca.fingerprint}")
     output.message(f"  valid until  {ca.until}")
@@ -177,7 +179,7 @@ def _version(settings: Settings) -> str:
 
 
 def _ca_file(settings: Settings) -> Path:
-    place = engine_place(settings.url).replace("[", "").replace("]", "")
+    place = engine_host_port(settings.url).replace("[", "").replace("]", "")
     return ca_folder(os.environ) / f"{place}.pem"
 
 
@@ -190,7 +192,7 @@ def _write_ca(settings: Settings, ca: Ca) -> str:
 def _write(path: Path, text: str) -> None:
     """Write a file of the user, following links."""
     path = path.resolve()
-    made_folder(path.parent)
+    create_folder(path.parent)
     try:
         write_atomically(path, text.encode(), 0o600)
     except OSError as error:
@@ -203,7 +205,7 @@ def _print_result(output: Output, content: Mapping[str, Any]) -> None:
     if not output.for_people:
         output.document("login", content)
         return
-    place, section = engine_place(content["engine_url"]), content["section"]
+    place, section = engine_host_port(content["engine_url"]), content["section"]
     output.line(f"Logged in to {place}, version {content['engine_version']}.")
     output.line(
         f"The connection is stored in section [{section}] of "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from ovirt_rdma.cli.output import Output
-    from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 
 PROGRAM = "ovirt-rdma"
 
@@ -85,7 +85,7 @@ _PACKAGES = {
 
 
 def main(
-    arguments: Optional[Sequence[str]] = None, access: Optional[HostDoor] = None
+    arguments: Optional[Sequence[str]] = None, access: Optional[HostAccess] = None
 ) -> int:
     """Run the command and return its exit code.
 

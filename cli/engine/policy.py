@@ -26,13 +26,13 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     PolicyDrift,
     PolicyPushPlan,
     PolicyPushResult,
-    carry_out,
     compare,
     matrix_of,
     plan_policy_push,
+    push_policy,
     refuse_too_long,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor, HostReport
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -85,7 +85,7 @@ def _carried_out(
     args: Namespace,
     output: Output,
     session: Session,
-    access: HostDoor,
+    access: HostAccess,
     plan: PolicyPushPlan,
 ) -> PolicyPushResult:
     """Send the policy, with a job in the engine unless --no-job is given."""
@@ -96,7 +96,7 @@ def _carried_out(
         "continue"
     )
     with work(args, output, session, title, resume=resume) as progress:
-        result = carry_out(access, plan, progress.shown, progress.job)
+        result = push_policy(access, plan, progress.shown, progress.job)
         failed = len(result.failed)
         outcome = f"failed on {failed} of them" if failed else "is on all of them"
         progress.ended(f"{title}: {plan.digest} {outcome}", succeeded=not failed)
@@ -132,7 +132,7 @@ def diff(args: Namespace, output: Output) -> int:
 
 
 def _reports_without_facts(
-    hosts: Sequence[Host], access: HostDoor, output: Output
+    hosts: Sequence[Host], access: HostAccess, output: Output
 ) -> dict[str, HostReport]:
     """Return the reports without their facts, which no policy needs."""
     return {

@@ -20,11 +20,11 @@ from typing import Any, Optional
 from ovirt_rdma.cli.engine.progress import engine_progress
 from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.cli.output import Output, terminal_width
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor, HostReport, reports_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
 from ovirt_rdma.engine_sdk_tools.job import END_S, EngineJob, Listeners
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
@@ -39,7 +39,7 @@ NO_ACCESS = (
 
 
 def ask_hosts(
-    hosts: Sequence[Host], access: Optional[HostDoor], output: Output
+    hosts: Sequence[Host], access: Optional[HostAccess], output: Output
 ) -> Iterator[tuple[Host, HostReport]]:
     """Yield each host with its report; without access, with an empty report.
 
@@ -61,7 +61,7 @@ def ask_hosts(
     output.progress("")
 
 
-def note_no_access(access: Optional[HostDoor], output: Output) -> None:
+def note_no_access(access: Optional[HostAccess], output: Output) -> None:
     """Report on stderr that no host is asked, and the fix, if there is no access."""
     if access is None:
         sentence, fix = NO_ACCESS
@@ -104,14 +104,14 @@ def open_session(args: Namespace) -> Iterator[Session]:
         session.close()
 
 
-def access_of(args: Namespace, engine: Optional[Engine] = None) -> Optional[HostDoor]:
+def access_of(args: Namespace, engine: Optional[Engine] = None) -> Optional[HostAccess]:
     """Return the host access that the arguments name; None if there is none.
 
     Root on the engine machine has access with the engine's own key. Without access,
     hosts are unknown.
     """
     if args.access is not None:
-        access: HostDoor = args.access
+        access: HostAccess = args.access
         return access
     over_ssh = any((args.inventory, args.ssh_key, args.ssh_user))
     if args.facts_dir is not None:
@@ -121,9 +121,9 @@ def access_of(args: Namespace, engine: Optional[Engine] = None) -> Optional[Host
                 "--facts-dir replaces access over SSH",
                 "omit --facts-dir, or the options of SSH",
             )
-        from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder
+        from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 
-        return FactsFolder(args.facts_dir)
+        return DumpFolder(args.facts_dir)
     from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
 
     key = default_key()
@@ -203,7 +203,7 @@ def progress(args: Namespace, output: Output) -> Listener:
     return listener
 
 
-class _Notes(Silent):
+class _Notes(NoProgress):
     """Prints notes while a verb reads from the engine."""
 
     def __init__(self, output: Output) -> None:
@@ -220,7 +220,7 @@ class Work:
 
     def __init__(self, shown: Listener, job: Optional[EngineJob]) -> None:
         self.shown = shown
-        self.job: Listener = job or Silent()
+        self.job: Listener = job or NoProgress()
         self.listener = Listeners(shown, job) if job else shown
         self._open = job
 

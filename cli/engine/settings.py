@@ -25,7 +25,7 @@ from ovirt_rdma.engine_sdk_tools.api.settings import (
     imageio_settings_file,
     settings_file,
 )
-from ovirt_rdma.engine_sdk_tools.api.url import engine_place
+from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.files import remove_unfinished
 from ovirt_rdma.host.system.printable import printable
@@ -55,7 +55,7 @@ def completed(settings: Settings) -> Settings:
     if settings.username is None and settings.token is None:
         raise Problem(
             "engine-no-user",
-            f"the user for {engine_place(settings.url)} is missing",
+            f"the user for {engine_host_port(settings.url)} is missing",
             "give --username, for example admin@internal, or set OVIRT_USERNAME",
         )
     if settings.password is None and settings.token is None:
@@ -145,7 +145,7 @@ def _readable(ca_file: str) -> None:
 
 
 def _asked_password(settings: Settings) -> str:
-    where = engine_place(settings.url)
+    where = engine_host_port(settings.url)
     if sys.stdin is None or not sys.stdin.isatty():
         raise Problem(
             "engine-no-password",

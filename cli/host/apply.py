@@ -39,8 +39,8 @@ from ovirt_rdma.host.changes.kinds.model import (
 from ovirt_rdma.host.changes.ledger import Ledger, Run
 from ovirt_rdma.host.changes.plan_file import Plan
 from ovirt_rdma.host.changes.prepare import (
-    Prepared,
-    decided_by,
+    Decided,
+    decide_for,
     loaded_policy,
     still_planned,
 )
@@ -48,7 +48,7 @@ from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import REBOOT
 from ovirt_rdma.host.system.lock import one_run
-from ovirt_rdma.host.system.signals import held_signals
+from ovirt_rdma.host.system.signals import delayed_signals
 
 EXIT_CODES = {DONE: 0, ROLLED_BACK: 6, PARTLY: 1}
 
@@ -77,7 +77,7 @@ class _Done:
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: Decided,
         left: tuple[Left, ...],
         result: RunResult,
         confirm_by: Optional[int],
@@ -100,7 +100,7 @@ class _Apply:
     def run(self, saved: Optional[Plan]) -> _Done:
         host, args, report = self._host, self._args, self._report
         policy = loaded_policy(host.root)
-        prepared = decided_by(host.facts(), policy)
+        prepared = decide_for(host.facts(), policy)
         for sentence in prepared.decision.unread:
             report.note(sentence)
         if saved is not None:
@@ -134,7 +134,7 @@ class _Apply:
             prove=prove,
         )
         # A terminal that is lost must not interrupt what follows the run either.
-        with held_signals():
+        with delayed_signals():
             try:
                 result = apply_steps(
                     host.effects, host.journal, gated.steps, request, report

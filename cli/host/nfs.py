@@ -30,13 +30,13 @@ from ovirt_rdma.storage.review import (
     NOT_COVERED,
     OK,
     MountReview,
-    heal,
-    is_of,
+    is_mount_of,
+    remount_fix,
     review_all,
 )
 from ovirt_rdma.storage.server_readiness import (
+    ProbeContext,
     ServerReadiness,
-    Surroundings,
     address_in_facts,
     is_ipv6,
     steps_from_facts,
@@ -45,10 +45,10 @@ from ovirt_rdma.storage.transport import Attempt, Choice, Families, choose
 from ovirt_rdma.storage.trunking import (
     OTHERS,
     REMOUNT,
-    because,
-    in_the_way,
+    conflict_clause,
+    conflict_fix,
+    conflicting_mounts,
     others_step,
-    remedy,
 )
 from ovirt_rdma.storage.vdsm.context import Shared
 from ovirt_rdma.storage.vdsm.managed_export import NamedExport
@@ -219,7 +219,7 @@ def _choose(
         return choice, stock_warnings(engine_options, export.address)
     if args.facts is not None:
         return _choose_by_facts(args.facts, export, match, engine_options)
-    shared = Shared(Surroundings(HostReader(args.root)))
+    shared = Shared(ProbeContext(HostReader(args.root)))
     version = None if args.nfs_version == AUTO else args.nfs_version
     # The same decision as in vdsmd, from the same sources.
     named = NamedExport(export, match, engine_options, version, shared)
@@ -269,7 +269,7 @@ def check(args: Namespace, output: Output) -> int:
     degraded = [
         review
         for review in review_all(facts, policy)
-        if review.verdict in (DEGRADED, NOT_COVERED) and is_of(review, export)
+        if review.verdict in (DEGRADED, NOT_COVERED) and is_mount_of(review, export)
     ]
     ready = readiness.verdict == READY
     if output.for_people:
@@ -279,7 +279,7 @@ def check(args: Namespace, output: Output) -> int:
             output.fix(warning["fix"])
         for review in degraded:
             output.line(f"{review.sentence}.")
-            output.fix(heal(review, healable))
+            output.fix(remount_fix(review, healable))
     else:
         output.document(
             "nfs-check",
@@ -301,7 +301,7 @@ def check(args: Namespace, output: Output) -> int:
 def _ask(
     export: Export, rule: NfsRule, args: Namespace
 ) -> tuple[Readiness, tuple[str, ...]]:
-    server = ServerReadiness(export.server, rule, Surroundings(HostReader(args.root)))
+    server = ServerReadiness(export.server, rule, ProbeContext(HostReader(args.root)))
     steps = list(server.readiness().steps)
     address = server.rdma_address
     if args.nfs_version == "3" and address is not None:
@@ -339,15 +339,15 @@ def _in_the_way_of_tcp(
 ) -> list[dict[str, str]]:
     if match is None or match.rule.transport != TCP:
         return []
-    blocking = in_the_way(facts.nfs_mounts, export, addresses, version, TCP)
+    blocking = conflicting_mounts(facts.nfs_mounts, export, addresses, version, TCP)
     if blocking is None:
         return []
     verb = "will use" if blocking.certain else "may use"
     return [
         {
-            "sentence": f"{because(blocking.mounts)}: {export} {verb} RDMA, although "
-            f"{match.rule.title} says {TCP}",
-            "fix": f"{remedy(blocking.mounts)}; then {REMOUNT}",
+            "sentence": f"{conflict_clause(blocking.mounts)}: {export} {verb} RDMA, "
+            f"although {match.rule.title} says {TCP}",
+            "fix": f"{conflict_fix(blocking.mounts)}; then {REMOUNT}",
         }
     ]
 
@@ -393,7 +393,7 @@ def _mount_document(review: MountReview, ready: bool) -> dict[str, Optional[str]
         "since": review.since,
         "reason": review.reason,
         "sentence": review.sentence,
-        "fix": heal(review, ready),
+        "fix": remount_fix(review, ready),
     }
 
 

@@ -13,7 +13,7 @@ from ovirt_rdma.cli.host.arguments import export_of
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem, Remark
+from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.json_form import host_to_json_dict
 from ovirt_rdma.host.policy.model import (
     TCP,
@@ -98,8 +98,8 @@ def check(args: Namespace, output: Output) -> int:
     from ovirt_rdma.host.policy.load import load_policy_file
 
     path = _file(args)
-    errors: tuple[Remark, ...] = ()
-    warnings: tuple[Remark, ...] = ()
+    errors: tuple[Diagnostic, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
     fix, counts = "", ""
     try:
         loaded = load_policy_file(path)
@@ -132,7 +132,7 @@ def check(args: Namespace, output: Output) -> int:
     return 3 if errors else 0
 
 
-def _remark(remark: Remark) -> dict[str, object]:
+def _remark(remark: Diagnostic) -> dict[str, object]:
     return {"id": remark.sentence.id, **remark._asdict()}
 
 

@@ -28,7 +28,7 @@ from ovirt_rdma.cli.host.runs import (
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK, RunResult
-from ovirt_rdma.host.changes.ledger import JournalAct, Ledger, Run
+from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger, Run
 from ovirt_rdma.host.changes.revert import revert as revert_changes
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.system.lock import one_run
@@ -109,7 +109,7 @@ def _print_acts(run: Run, output: Output) -> None:
     output.table(("  STATE", "STEP", "VALUE"), rows)
 
 
-def _state(applied: JournalAct) -> str:
+def _state(applied: AppliedChange) -> str:
     if applied.held:
         return "applied" if applied.found is not None else "incomplete"
     if applied.why:
@@ -136,7 +136,7 @@ def _history_document(run: Run) -> dict[str, Any]:
     }
 
 
-def _act(applied: JournalAct) -> dict[str, Any]:
+def _act(applied: AppliedChange) -> dict[str, Any]:
     return {
         "step": applied.act.step,
         "held": applied.held,

@@ -18,14 +18,18 @@ from functools import partial
 from typing import Optional
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.host.changes.boot import keep_for_boot
+from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import PARTLY, Act, RunResult
-from ovirt_rdma.host.changes.kinds.properties import makes_profile, shown, shown_act
-from ovirt_rdma.host.changes.ledger import JournalAct, Ledger
-from ovirt_rdma.host.changes.prepare import FactsBefore
+from ovirt_rdma.host.changes.kinds.model import PARTLY, AtomicChange, RunResult
+from ovirt_rdma.host.changes.kinds.properties import (
+    describe,
+    describe_atomic,
+    makes_profile,
+)
+from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger
+from ovirt_rdma.host.changes.prepare import EarlyFacts
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import FILE, PROFILE, Change
@@ -44,7 +48,7 @@ def value_of(change: Change, value: Optional[str]) -> str:
 
 
 def values_of(
-    act: Act, found: Optional[tuple[Optional[str], ...]]
+    act: AtomicChange, found: Optional[tuple[Optional[str], ...]]
 ) -> Iterator[tuple[Change, Optional[str], Optional[str]]]:
     """Yield each change of ``act`` with the values read before and after it.
 
@@ -58,13 +62,13 @@ def values_of(
         yield change, before, after
 
 
-def describe_changes(applied: JournalAct, *, back: bool = False) -> Iterator[str]:
+def describe_changes(applied: AppliedChange, *, back: bool = False) -> Iterator[str]:
     """Yield the changes of an act: ``mtu of ib0: 2044 -> 65520``.
 
     ``back`` reverses them, and omits those without effect. A new profile is one change.
     """
     if makes_profile(applied.act):
-        yield f"{shown_act(applied.act)}: {'removed' if back else 'created'}"
+        yield f"{describe_atomic(applied.act)}: {'removed' if back else 'created'}"
         return
     for change, before, after in values_of(applied.act, applied.found):
         if back and before == after:
@@ -77,7 +81,7 @@ def describe_changes(applied: JournalAct, *, back: bool = False) -> Iterator[str
 def _named(change: Change) -> str:
     if change.kind == PROFILE and change.target.startswith(NEW):
         return f"{change.name} of the new profile of {change.target[len(NEW) :]}"
-    return shown(change)
+    return describe(change)
 
 
 def applied_steps(ledger: Ledger) -> list[str]:
@@ -195,7 +199,7 @@ class ThisHost:
         self.journal = Journal(self.root)
         self.effects = host_effects(self.root)
         # A verb calls it before it takes the lock, and again under the lock.
-        self.facts = FactsBefore(self.root, self.run)
+        self.facts = EarlyFacts(self.root, self.run)
 
     def timer(self, run: int) -> ConfirmationTimer:
         """Return the timer that rolls back the run with this number."""
@@ -233,7 +237,7 @@ class ThisHost:
 
         A failure is reported in a note; it is not a failure of the run.
         """
-        problem = keep_for_boot(self.root, self.journal)
+        problem = update_boot_settings(self.root, self.journal)
         if problem:
             report.note(problem)
 

@@ -14,15 +14,15 @@ from typing import Optional
 from ovirt_rdma.cli.host import runs
 from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.host.changes.holder import Patience, lock_at_last
+from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
-from ovirt_rdma.host.changes.recover import may_be_taken_back, roll_back_unconfirmed
+from ovirt_rdma.host.changes.recover import may_be_rolled_back, roll_back_unconfirmed
 from ovirt_rdma.host.system.lock import one_run
 
 # At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
 # The timer may elapse while the run that it rolls back is still running, or hangs.
-_PATIENCE = Patience()
+_PATIENCE = HolderTimeouts()
 
 
 def netdev(args: Namespace, output: Output) -> int:
@@ -57,7 +57,7 @@ def unconfirmed(args: Namespace, output: Output) -> int:
     as_root("unit unconfirmed", args)
     host, report = ThisHost(args), RunReport(output)
     with ExitStack() as stack:
-        if not lock_at_last(
+        if not lock_or_end_holder(
             stack,
             args.root,
             "unit unconfirmed",
@@ -76,7 +76,7 @@ def unconfirmed(args: Namespace, output: Output) -> int:
 
 
 def _is_due(host: ThisHost, run: int) -> bool:
-    return may_be_taken_back(host.journal.ledger(), run)
+    return may_be_rolled_back(host.journal.ledger(), run)
 
 
 def partitions(args: Namespace, output: Output) -> int:

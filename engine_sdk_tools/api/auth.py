@@ -40,7 +40,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     untrusted,
 )
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
-from ovirt_rdma.engine_sdk_tools.api.url import engine_address, engine_place
+from ovirt_rdma.engine_sdk_tools.api.url import engine_address, engine_host_port
 from ovirt_rdma.host.errors import Problem
 
 # Enough for a TCP connection with retransmissions, if anything listens.
@@ -99,7 +99,7 @@ def ask(
     """
     connect_s = min(CONNECT_S, timeout_s)
     verify = (trusted_cas() or True) if ca_file is None else ca_file
-    where = f"the engine {engine_place(url)}"
+    where = f"the engine {engine_host_port(url)}"
 
     def fetch() -> WebAnswer:
         with requests.request(
@@ -339,7 +339,7 @@ def log_in(settings: Settings) -> str:
         raise EngineProblem(
             "engine-no-credentials",
             f"there is no {'password' if user else 'username'} for the engine "
-            f"{engine_place(settings.url)}",
+            f"{engine_host_port(settings.url)}",
             DENIED,
             fix="give --username and --password-file, set OVIRT_USERNAME and "
             "OVIRT_PASSWORD, or write them to the settings file",
@@ -360,7 +360,7 @@ def log_in(settings: Settings) -> str:
     token = reply.get("access_token")
     if isinstance(token, str) and token:
         return token
-    where = f"the engine {engine_place(settings.url)}"
+    where = f"the engine {engine_host_port(settings.url)}"
     reason = reply.get("error_description") or reply.get("error")
     if reason:
         raise EngineProblem(

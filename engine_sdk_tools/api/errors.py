@@ -146,7 +146,7 @@ class Answer(Protocol):
     headers: Any
 
 
-def in_words(
+def engine_problem_of(
     error: Exception, doing: str, where: str = "", answer: Optional[Answer] = None
 ) -> EngineProblem:
     """Return ``error`` of the SDK as a problem. ``doing`` begins its sentence ("reading

@@ -22,7 +22,7 @@ class Listener(Protocol):
         """Take a sentence that the operator should see."""
 
 
-class Silent(Listener):
+class NoProgress(Listener):
     """Ignores all progress."""
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:

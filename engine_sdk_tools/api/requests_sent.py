@@ -16,11 +16,11 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     INVALID,
     EngineProblem,
     LoginExpired,
-    in_words,
+    engine_problem_of,
 )
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, sdk_method
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
-from ovirt_rdma.engine_sdk_tools.api.url import engine_place
+from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
 
 _LOG = logging.getLogger(__name__)
 # The importing program configures logging; without this, warnings would go to stderr.
@@ -51,7 +51,7 @@ class EngineApi:
     @property
     def where(self) -> str:
         """``HOST[:PORT]`` of the engine."""
-        return engine_place(self.settings.url)
+        return engine_host_port(self.settings.url)
 
     def ask(
         self,
@@ -123,7 +123,9 @@ class EngineApi:
             if not connection.sent:
                 # The arguments are wrong, which is a bug of ours.
                 raise
-            problem = in_words(error, asked.doing, self.where, connection.answer)
+            problem = engine_problem_of(
+                error, asked.doing, self.where, connection.answer
+            )
             _LOG.warning("%s %s: %s", asked.path, asked.method, problem)
             raise problem from error
         took_ms = (self._clock() - began) * 1000

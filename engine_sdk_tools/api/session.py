@@ -32,7 +32,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 )
 from ovirt_rdma.engine_sdk_tools.api.events import events_of_ours, reasons
 from ovirt_rdma.engine_sdk_tools.api.parallel import in_parallel
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.requests_sent import EngineApi
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
@@ -74,7 +74,7 @@ class Session:
         self.sleep = sleep
         self.correlation_id = f"ovirt-rdma-{secrets.token_hex(6)}"
         self.performed: list[Call] = []
-        self.listener: Listener = Silent()
+        self.listener: Listener = NoProgress()
         self._patience_s = patience_s
         self._api = EngineApi(settings, clock)
         self._lock = threading.Lock()

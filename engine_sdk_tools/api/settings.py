@@ -192,7 +192,7 @@ def ca_folder(environ: Mapping[str, str]) -> Path:
     return settings_file(environ).with_name(_NAME)
 
 
-def made_folder(folder: Path) -> Path:
+def create_folder(folder: Path) -> Path:
     """Return ``folder``, created if missing, readable for its owner only.
 
     Raises Problem if it cannot be created.

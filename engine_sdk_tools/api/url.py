@@ -68,7 +68,7 @@ def engine_url(text: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def engine_place(url: str) -> str:
+def engine_host_port(url: str) -> str:
     """Return ``HOST[:PORT]`` of the API's URL, for messages."""
     return urlsplit(url).netloc
 

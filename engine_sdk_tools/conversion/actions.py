@@ -31,11 +31,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     PUSH,
     WAIT_IN,
     WAIT_OUT,
-    Step,
+    ConversionStep,
 )
 from ovirt_rdma.engine_sdk_tools.domains.mounted import MountEvents
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor, HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import Engine, status_words
 from ovirt_rdma.host.errors import Problem
 
@@ -106,7 +106,7 @@ class Actions:
     def __init__(
         self,
         session: ChangesEngine,
-        door: Optional[HostDoor],
+        door: Optional[HostAccess],
         listener: Listener,
         check: Callable[[], None],
     ) -> None:
@@ -122,7 +122,7 @@ class Actions:
         """Return the snapshot for the next decision."""
         return Snapshot(engine, self.observations, self.arrived, self.refused)
 
-    def before(self, state: ConversionState, step: Step) -> ConversionState:
+    def before(self, state: ConversionState, step: ConversionStep) -> ConversionState:
         """Return the state with the newest event before ``step``."""
         if step.of_domain:
             if step.before != LEAVING:
@@ -149,7 +149,9 @@ class Actions:
                 if host in names:
                     self.refused[names[host]] = why
 
-    def act(self, state: ConversionState, snapshot: Snapshot, step: Step) -> str:
+    def act(
+        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
+    ) -> str:
         """Do ``step``; return why it failed, or ""."""
         if step.call is not None:
             self._session.perform(step.call, before=self._check)
@@ -180,7 +182,9 @@ class Actions:
             )
         return ""
 
-    def _push(self, state: ConversionState, snapshot: Snapshot, step: Step) -> str:
+    def _push(
+        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
+    ) -> str:
         if self._door is None:
             return f"there is no access to {step.subject}"
         host = snapshot.host(state.host(step.subject))
@@ -203,7 +207,7 @@ class Actions:
             )
         return ""
 
-    def _wait(self, state: ConversionState, step: Step) -> str:
+    def _wait(self, state: ConversionState, step: ConversionStep) -> str:
         if step.of_domain:
             return self._until(
                 step, lambda resource, status: "" if status in step.until else None
@@ -233,7 +237,7 @@ class Actions:
         self.arrived[host.name] = activation.connected
         return why
 
-    def _until(self, step: Step, test: _Test) -> str:
+    def _until(self, step: ConversionStep, test: _Test) -> str:
         """Wait until ``test`` of the object and its status is not None; return that."""
         began = noted = well = self._session.clock()
         limit_s = BROKEN_S[step.kind]

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import host_offenders
+from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import host_objections
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERTED,
     FORWARD,
@@ -36,10 +36,10 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    MAKE_SHORTER,
+    POLICY_TOO_LONG_FIX,
     HostReport,
-    judged,
     policy_too_long,
+    with_own_bugs_caught,
 )
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, StorageConnection
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -283,7 +283,9 @@ def host_record(
     text, digest = _with_rules(report.policy_text, named, rule_of(request))
     too_long = policy_too_long(text)
     if too_long:
-        raise Problem("policy-too-long", f"with the new rule, {too_long}", MAKE_SHORTER)
+        raise Problem(
+            "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
+        )
     return replace(
         record, push=True, policy=report.policy_text, wanted=text, digest=digest
     )
@@ -332,7 +334,7 @@ class HostSummary:
     mute: bool = False
 
 
-def told_by(
+def host_summary(
     host: Host,
     report: Optional[HostReport],
     domains: Sequence[Domain],
@@ -346,7 +348,7 @@ def told_by(
         )
     if report is None:
         return _summary(host, None, domains, records, request)
-    return judged(
+    return with_own_bugs_caught(
         report, lambda checked: _summary(host, checked, domains, records, request)
     )
 
@@ -358,7 +360,7 @@ def _summary(
     records: Sequence[DomainRecord],
     request: ConversionRequest,
 ) -> HostSummary:
-    objections = list(host_offenders(host, report, domains, request))
+    objections = list(host_objections(host, report, domains, request))
     record = None
     try:
         record = host_record(host, report, records, request)
@@ -395,10 +397,10 @@ def summaries_of(
     for report in reports or ():
         host = by_name.get(report.host)
         if host is not None:
-            summaries[host.name] = told_by(host, report, domains, records, request)
+            summaries[host.name] = host_summary(host, report, domains, records, request)
     return {
         host.name: summaries.get(host.name)
-        or told_by(host, None, domains, records, request)
+        or host_summary(host, None, domains, records, request)
         for host in hosts
     }
 

@@ -41,9 +41,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     pinned_offenders,
     upgrade_offenders,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import asked_for, export_at
+from ovirt_rdma.engine_sdk_tools.domains.transport import export_at, requested_transport
 from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, judged
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
@@ -85,7 +85,7 @@ def plan_heal(
         host = by_name.get(report.host)
         if host is not None:
             summarize = functools.partial(_summary, host, healed, exports, batch)
-            summaries[host.name] = judged(report, summarize)
+            summaries[host.name] = with_own_bugs_caught(report, summarize)
     for host in up:
         summaries.setdefault(
             host.name, _HostSummary(warnings=(_unknown("it was not asked"),))
@@ -176,7 +176,7 @@ def _wanted(report: HostReport, domains: Sequence[Domain]) -> tuple[Optional[str
     """Return RDMA for each domain that should use it on this host, else None."""
     in_force = policy_of(report)
     transports = (
-        asked_for(d.connection, in_force).transport if d.connection else None
+        requested_transport(d.connection, in_force).transport if d.connection else None
         for d in domains
     )
     return tuple(RDMA if transport == RDMA else None for transport in transports)

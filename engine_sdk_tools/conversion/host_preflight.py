@@ -17,14 +17,14 @@ from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import TCP, Policy, rule_for
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps
-from ovirt_rdma.storage.trunking import because, in_the_way
+from ovirt_rdma.storage.trunking import conflict_clause, conflicting_mounts
 
 # Statuses that a host may have in a rolling conversion; the others are transitional or
 # report an error.
 _SETTLED = ("up", "maintenance", "down")
 
 
-def host_offenders(
+def host_objections(
     host: Host,
     report: Optional[HostReport],
     domains: Sequence[Domain],
@@ -154,7 +154,7 @@ def _clashes(
         mount = mounts.vdsms(_export(domain))
         if mount is None or mount.address is None:
             continue
-        clash = in_the_way(
+        clash = conflicting_mounts(
             facts.nfs_mounts,
             _export(domain),
             (mount.address,),
@@ -174,9 +174,9 @@ def _clashes(
         if staying:
             yield Sentence(
                 "server-connection-shared",
-                f"{host.name}: {because(staying)}: {domain.name} would be mounted over "
-                "that connection too; convert them together, or use different NFS "
-                "versions",
+                f"{host.name}: {conflict_clause(staying)}: {domain.name} would be "
+                "mounted over that connection too; convert them together, or use "
+                "different NFS versions",
             )
 
 

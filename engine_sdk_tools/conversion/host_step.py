@@ -37,7 +37,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.observation import (
     unlike,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    Step,
+    ConversionStep,
     cancel_enter,
     enter,
     fail,
@@ -66,7 +66,9 @@ _COMING = ("unassigned", "initializing", "connecting", "reboot", "kdumping", Non
 _BROKEN = ("non_operational", "non_responsive", "down", "error", "install_failed")
 
 
-def host_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  # noqa: PLR0911 - one row per status
+def host_step(  # noqa: PLR0911 - one row per status
+    state: ConversionState, host: HostRecord, snapshot: Snapshot
+) -> ConversionStep:
     """Return the next step of a host that should be up in the end."""
     present = snapshot.host(host)
     if present is None:
@@ -102,7 +104,9 @@ def host_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> S
     return fail(host, _is(host, status))
 
 
-def policy_step(host: HostRecord, observed: Optional[Observation]) -> Optional[Step]:
+def policy_step(
+    host: HostRecord, observed: Optional[Observation]
+) -> Optional[ConversionStep]:
     """Return the next step for the host to get its policy; None if it has it."""
     if not host.push:
         return None
@@ -127,7 +131,9 @@ def policy_step(host: HostRecord, observed: Optional[Observation]) -> Optional[S
     return push(host, policy)
 
 
-def away_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:
+def away_step(
+    state: ConversionState, host: HostRecord, snapshot: Snapshot
+) -> ConversionStep:
     """Return the next step of a host that was not up at the start, and stays so."""
     if snapshot.host(host) is None:
         return mark(host, DONE, "it is no longer in the engine")
@@ -137,7 +143,7 @@ def away_step(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> S
     return mark(host, LEFT, f"it was {status_words(host.found)}, and stays so")
 
 
-def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  # noqa: PLR0911 - one row per status
+def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> ConversionStep:  # noqa: PLR0911 - one row per status
     remounted = host.stage == LEAVING
     if state.kind == HEAL and host.goal == BACK:
         # It is not worse than before.
@@ -159,7 +165,7 @@ def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  
     return enter(host)
 
 
-def after_activation(host: HostRecord, snapshot: Snapshot) -> Step:
+def after_activation(host: HostRecord, snapshot: Snapshot) -> ConversionStep:
     """Return the result of a host that we activated and that cannot be asked: done if
     the engine has reported that it connected its storage.
     """

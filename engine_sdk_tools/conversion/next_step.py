@@ -38,7 +38,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     MARK,
     PUSH,
     WAIT_OUT,
-    Step,
+    ConversionStep,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
@@ -47,12 +47,12 @@ from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 _MOST_STEPS = 40
 
 
-def next_step(state: ConversionState, snapshot: Snapshot) -> Step:
+def next_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
     """Return the step to do now."""
     return (rolling_step if state.mode == ROLLING else offline_step)(state, snapshot)
 
 
-def marked(state: ConversionState, step: Step) -> ConversionState:
+def marked(state: ConversionState, step: ConversionStep) -> ConversionState:
     """Return the state after ``step`` has marked its host or domain."""
     if step.of_domain:
         return state.with_domain(step.subject, stage=step.after)
@@ -62,7 +62,7 @@ def marked(state: ConversionState, step: Step) -> ConversionState:
     return state.with_host(step.subject, **changes)
 
 
-def begun(state: ConversionState, step: Step) -> ConversionState:
+def begun(state: ConversionState, step: ConversionStep) -> ConversionState:
     """Return the state to store before ``step`` is done."""
     state = replace(state, doing=step.doing)
     stage = {"stage": step.before} if step.before else {}
@@ -75,7 +75,7 @@ def begun(state: ConversionState, step: Step) -> ConversionState:
     return state.with_host(step.subject, **stage, **changes, **ours)
 
 
-def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[Step]:
+def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[ConversionStep]:
     """Yield the steps, in order, if all are successful, without marks. There are no
     waits after a step whose result is immediate in the simulation.
     """
@@ -96,7 +96,9 @@ def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[Step]:
         snapshot = _after(state, snapshot, step)
 
 
-def _after(state: ConversionState, snapshot: Snapshot, step: Step) -> Snapshot:  # noqa: PLR0911 - one row per status
+def _after(  # noqa: PLR0911 - one row per status
+    state: ConversionState, snapshot: Snapshot, step: ConversionStep
+) -> Snapshot:
     if step.kind == PUSH:
         host = state.host(step.subject)
         digest = host.digest if step.policy == host.wanted else None

@@ -26,7 +26,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     HostRecord,
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import Mounts, export_at
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, judged
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, StorageConnection
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.storage.proof import prove
@@ -90,7 +90,7 @@ class Snapshot:
 def observation_of(report: HostReport, exports: Iterable[Export]) -> Observation:
     """Return the part of a report that concerns ``exports``."""
     wanted = tuple(exports)
-    return judged(report, lambda checked: _observed(checked, wanted))
+    return with_own_bugs_caught(report, lambda checked: _observed(checked, wanted))
 
 
 def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:

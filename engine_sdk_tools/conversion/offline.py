@@ -43,7 +43,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     FINISH,
     LOOK,
     ORDER,
-    Step,
+    ConversionStep,
     activate,
     deactivate,
     enter,
@@ -63,7 +63,7 @@ _MAINTENANCE = "maintenance"
 _ACTIVE = "active"
 
 
-def offline_step(state: ConversionState, snapshot: Snapshot) -> Step:
+def offline_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
     """Return the next step; FINISH if there is none."""
     for domain in state.domains:
         here = (
@@ -83,10 +83,10 @@ def offline_step(state: ConversionState, snapshot: Snapshot) -> Step:
         step = decide(state, snapshot)
         if step is not None:
             return step
-    return Step(FINISH, state.title)
+    return ConversionStep(FINISH, state.title)
 
 
-def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     steps = []
     for host in (host for host in state.hosts if host.stage == TODO):
         if snapshot.host(host) is None:
@@ -97,7 +97,7 @@ def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     return _first(state, iter(steps))
 
 
-def _close(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _close(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     """Move the domains to maintenance, the master last."""
     for domain in sorted(state.domains, key=lambda d: d.master):
         if domain.stage not in (TODO, ENTERING) or not _was_active(domain):
@@ -111,7 +111,7 @@ def _close(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     return None
 
 
-def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     """Verify that no host has kept a mount."""
     if any(d.stage not in (TODO, ENTERING, GONE) for d in state.domains):
         return None
@@ -129,7 +129,7 @@ def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
 
 def _unmount(  # noqa: PLR0911 - one row per status
     state: ConversionState, host: HostRecord, status: Optional[str], snapshot: Snapshot
-) -> Step:
+) -> ConversionStep:
     observed = snapshot.observations.get(host.name)
     if status == _MAINTENANCE:
         return leave(host) if host.ours else mark(host, UNMOUNTED)
@@ -158,7 +158,7 @@ def _mounted(
     return tuple(export for export in exports if export in observed.transports)
 
 
-def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     for domain in state.domains:
         row = snapshot.row(domain)
         options = domain.options if state.undoes else domain.wanted
@@ -168,7 +168,7 @@ def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     return None
 
 
-def _open(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _open(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     """Activate the domains, the master first."""
     for domain in sorted(state.domains, key=lambda d: not d.master):
         if domain.stage in (DONE, GONE):
@@ -186,14 +186,16 @@ def _open(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     return None
 
 
-def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     steps = [
         _prove(state, host, snapshot) for host in state.hosts if host.stage not in OVER
     ]
     return _first(state, iter(steps))
 
 
-def _prove(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step:  # noqa: PLR0911 - one row per status
+def _prove(  # noqa: PLR0911 - one row per status
+    state: ConversionState, host: HostRecord, snapshot: Snapshot
+) -> ConversionStep:
     present = snapshot.host(host)
     if present is None:
         return mark(host, DONE, "it is no longer in the engine")
@@ -229,7 +231,7 @@ def _prove(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> Step
     return wait_out(host)
 
 
-def _by_the_engine(host: HostRecord, snapshot: Snapshot) -> Step:
+def _by_the_engine(host: HostRecord, snapshot: Snapshot) -> ConversionStep:
     """Judge a host that cannot be asked by the engine's events: it stays up even if it
     could not mount an activated domain.
     """
@@ -241,7 +243,9 @@ def _by_the_engine(host: HostRecord, snapshot: Snapshot) -> Step:
     return mark(host, DONE, NOT_PROVEN)
 
 
-def _first(state: ConversionState, steps: Iterator[Step]) -> Optional[Step]:
+def _first(
+    state: ConversionState, steps: Iterator[ConversionStep]
+) -> Optional[ConversionStep]:
     every = list(steps)
     if not every:
         return None

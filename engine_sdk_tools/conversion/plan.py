@@ -42,14 +42,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.observation import (
     unlike,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
-from ovirt_rdma.engine_sdk_tools.conversion.steps import Step
+from ovirt_rdma.engine_sdk_tools.conversion.steps import ConversionStep
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import (
     renamed,
     resumed,
     reverting,
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
-from ovirt_rdma.engine_sdk_tools.domains.trunking import left_behind
+from ovirt_rdma.engine_sdk_tools.domains.trunking import domains_left_on_other_transport
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused, check
@@ -67,7 +67,7 @@ class ConversionPlan:
     """
 
     state: ConversionState
-    steps: tuple[Step, ...]
+    steps: tuple[ConversionStep, ...]
     warnings: tuple[str, ...] = ()
 
 
@@ -89,7 +89,7 @@ def plan_convert(
     must not leave a host, by its id; ``earlier`` are earlier conversions.
     Raises Refused and ChecksFailed with all objections.
     """
-    preflight.check_kinds(engine, domains, request)
+    preflight.check_domains(engine, domains, request)
     if reports is None and not request.by_row:
         raise Refused(
             [
@@ -144,7 +144,7 @@ def plan_convert(
     mute = [name for name, summary in summaries.items() if summary.mute]
     warnings: list[str] = list(preflight.warnings(hosts, mute, domains, request))
     if any(host.status == "up" and host.name in mute for host in hosts):
-        warnings += left_behind(engine.domains, domains, request.to)
+        warnings += domains_left_on_other_transport(engine.domains, domains, request.to)
     return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
 
 
@@ -272,7 +272,7 @@ def plan_revert(
         ids = {domain.id for domain in state.domains}
         going = [domain for domain in engine.domains if domain.id in ids]
         back = TCP if state.to == RDMA else RDMA
-        warnings += left_behind(engine.domains, going, back)
+        warnings += domains_left_on_other_transport(engine.domains, going, back)
     state = reverting(_with_those_converted_since(state, observations))
     steps = steps_of(state, Snapshot(engine, observations))
     return ConversionPlan(state, steps, tuple(warnings))
@@ -299,7 +299,7 @@ def _with_those_converted_since(
     return state.with_hosts(since, touched=True)
 
 
-def steps_of(state: ConversionState, snapshot: Snapshot) -> tuple[Step, ...]:
+def steps_of(state: ConversionState, snapshot: Snapshot) -> tuple[ConversionStep, ...]:
     """Return the steps that change something, if all of them are successful."""
     return tuple(step for step in imagined(state, snapshot) if step.changes)
 

@@ -114,7 +114,7 @@ def refusals(
             )
 
 
-def check_kinds(
+def check_domains(
     engine: Engine, domains: Sequence[Domain], request: ConversionRequest
 ) -> None:
     """Raise Refused with all of :func:`refusals`."""

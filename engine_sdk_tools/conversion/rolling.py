@@ -32,7 +32,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     FINISH,
     LOOK,
     ORDER,
-    Step,
+    ConversionStep,
     fail_domain,
     look,
     mark_domain,
@@ -44,7 +44,7 @@ from ovirt_rdma.engine_sdk_tools.model import status_words
 _BROKEN = ("non_operational", "non_responsive", "error", "down")
 
 
-def rolling_step(state: ConversionState, snapshot: Snapshot) -> Step:
+def rolling_step(state: ConversionState, snapshot: Snapshot) -> ConversionStep:
     """Return the next step; FINISH if there is none."""
     forward = state.stage == CONVERTING
     rows_first = state.by_row or state.stage == REVERTING
@@ -56,10 +56,10 @@ def rolling_step(state: ConversionState, snapshot: Snapshot) -> Step:
         step = decide(state, snapshot)
         if step is not None:
             return step
-    return Step(FINISH, state.title)
+    return ConversionStep(FINISH, state.title)
 
 
-def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     """On the way back, mark a removed domain: there is nothing to do for it."""
     for domain in state.domains if state.undoes else ():
         if domain.stage != GONE and snapshot.row(domain) is None:
@@ -67,7 +67,7 @@ def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     return None
 
 
-def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     for domain in state.domains:
         row = snapshot.row(domain)
         if row is None and domain.stage == GONE:
@@ -81,7 +81,7 @@ def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     return None
 
 
-def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     current = _current_hosts(state, snapshot)
     if not any(host.stage in IN_PLAY for host in current):
         broken = _broken(state, snapshot)
@@ -122,7 +122,7 @@ def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecor
     return waiting[:1]
 
 
-def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     """Start no other host if a converted one is in trouble now."""
     if state.stage != CONVERTING:
         return None
@@ -142,7 +142,7 @@ def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     return None
 
 
-def _away(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _away(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     """Change only the policy of hosts that were in maintenance or down at the start."""
     goal = FORWARD if state.stage == CONVERTING else BACK
     for host in state.hosts:
@@ -151,7 +151,7 @@ def _away(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
     return None
 
 
-def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[Step]:
+def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[ConversionStep]:
     known = {host.id for host in state.hosts}
     hosts = snapshot.engine.hosts_of(state.data_center)
     new = [host.name for host in hosts if host.id not in known]

@@ -61,10 +61,10 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     LOOK,
     MARK,
     PUSH,
-    Step,
+    ConversionStep,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed, finished
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.engine_sdk_tools.model import Engine, status_words
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
@@ -87,7 +87,7 @@ ReadEngine = Callable[[Any], Engine]
 
 def carry_out(
     session: ChangesEngine,
-    door: Optional[HostDoor],
+    door: Optional[HostAccess],
     state: ConversionState,
     keeper: KeepsState,
     listener: Listener,
@@ -112,7 +112,7 @@ class _Work:
     def __init__(
         self,
         session: ChangesEngine,
-        door: Optional[HostDoor],
+        door: Optional[HostAccess],
         keeper: KeepsState,
         listener: Listener,
     ) -> None:
@@ -173,7 +173,7 @@ class _Work:
             self._listener.end(doing)
 
     def _do(  # noqa: PLR0911 - one row per kind of step
-        self, state: ConversionState, snapshot: Snapshot, step: Step
+        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep
     ) -> ConversionState:
         if step.kind == FINISH:
             return self._save(finished(state))
@@ -213,14 +213,14 @@ class _Work:
             return self._failed(state, snapshot, step, why)
         return self._save(replace(state, doing=""))
 
-    def _marked(self, state: ConversionState, step: Step) -> ConversionState:
+    def _marked(self, state: ConversionState, step: ConversionStep) -> ConversionState:
         state = self._save(marked(state, step))
         if step.of_domain and step.after == DONE:
             # Not during the wait: the events are complete when the domain is active.
             self._actions.note_refusals(state)
         return state
 
-    def _repeated_in_vain(self, state: ConversionState, step: Step) -> str:
+    def _repeated_in_vain(self, state: ConversionState, step: ConversionStep) -> str:
         """Return why ``step`` is not tried again, "" if it is."""
         key = (state.stage, step.kind, step.subject, step.doing)
         now = self._session.clock()
@@ -244,7 +244,11 @@ class _Work:
         return ""
 
     def _after_refusal(
-        self, before: ConversionState, state: ConversionState, step: Step, why: str
+        self,
+        before: ConversionState,
+        state: ConversionState,
+        step: ConversionStep,
+        why: str,
     ) -> ConversionState:
         """Return the state after ``step`` was refused because of ``why``, although its
         host reaches the status.
@@ -258,7 +262,7 @@ class _Work:
             return state.with_host(step.subject, event=event)
         return state
 
-    def _is_done_anyway(self, state: ConversionState, step: Step) -> bool:
+    def _is_done_anyway(self, state: ConversionState, step: ConversionStep) -> bool:
         """Whether the engine refused ``step`` because it is done or in progress: by the
         request whose answer was lost, or by somebody else.
         """
@@ -276,7 +280,7 @@ class _Work:
         )
 
     def _failed(
-        self, state: ConversionState, snapshot: Snapshot, step: Step, why: str
+        self, state: ConversionState, snapshot: Snapshot, step: ConversionStep, why: str
     ) -> ConversionState:
         before = state.stage
         state = failed(state, step, why)
@@ -310,7 +314,7 @@ class _Work:
         names = tuple(host.name for host in state.hosts)
         self._listener.plan(names, self._steps_done + left)
 
-    def _forget(self, step: Step) -> None:
+    def _forget(self, step: ConversionStep) -> None:
         if step.forget == "all":
             self._actions.observations.clear()
         elif step.forget:

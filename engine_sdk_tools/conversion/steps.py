@@ -47,7 +47,7 @@ DOMAIN_S = 1800.0
 
 
 @dataclass(frozen=True)
-class Step:
+class ConversionStep:
     """One step of a conversion.
 
     - ``subject``: the host, or with ``of_domain`` the domain.
@@ -81,9 +81,9 @@ class Step:
         return self.call is not None or self.kind == PUSH
 
 
-def enter(host: HostRecord) -> Step:
+def enter(host: HostRecord) -> ConversionStep:
     """Move a host to maintenance: its virtual machines leave, its mounts end."""
-    return Step(
+    return ConversionStep(
         ENTER,
         host.name,
         f"moving {host.name} to maintenance",
@@ -99,9 +99,9 @@ def enter(host: HostRecord) -> Step:
     )
 
 
-def wait_in(host: HostRecord) -> Step:
+def wait_in(host: HostRecord) -> ConversionStep:
     """Wait until a host is in maintenance, or no longer on the way there."""
-    return Step(
+    return ConversionStep(
         WAIT_IN,
         host.name,
         f"waiting for {host.name} to be in maintenance",
@@ -112,9 +112,9 @@ def wait_in(host: HostRecord) -> Step:
     )
 
 
-def leave(host: HostRecord) -> Step:
+def leave(host: HostRecord) -> ConversionStep:
     """Activate a host: it connects its storage."""
-    return Step(
+    return ConversionStep(
         LEAVE,
         host.name,
         f"activating {host.name}",
@@ -126,14 +126,14 @@ def leave(host: HostRecord) -> Step:
     )
 
 
-def cancel_enter(host: HostRecord) -> Step:
+def cancel_enter(host: HostRecord) -> ConversionStep:
     """Activate a host that is not in maintenance yet: its mounts are unchanged."""
     return replace(leave(host), before=TODO)
 
 
-def wait_out(host: HostRecord) -> Step:
+def wait_out(host: HostRecord) -> ConversionStep:
     """Wait until a host is up with its storage connected, or has failed."""
-    return Step(
+    return ConversionStep(
         WAIT_OUT,
         host.name,
         f"waiting for {host.name} to be up",
@@ -144,41 +144,41 @@ def wait_out(host: HostRecord) -> Step:
     )
 
 
-def look(*hosts: HostRecord) -> Step:
+def look(*hosts: HostRecord) -> ConversionStep:
     """Get the reports of hosts."""
     names = tuple(host.name for host in hosts)
     shown = names[0] if len(names) == 1 else f"{len(names)} hosts"
-    return Step(LOOK, names[0], f"asking {shown}", hosts=names)
+    return ConversionStep(LOOK, names[0], f"asking {shown}", hosts=names)
 
 
-def push(host: HostRecord, policy: Optional[str]) -> Step:
+def push(host: HostRecord, policy: Optional[str]) -> ConversionStep:
     """Push a policy to a host and load it there; None removes its policy."""
     action = "removing the policy from" if policy is None else "pushing the policy to"
     doing = f"{action} {host.name}"
-    return Step(PUSH, host.name, doing, policy=policy, forget=host.name)
+    return ConversionStep(PUSH, host.name, doing, policy=policy, forget=host.name)
 
 
-def mark(host: HostRecord, stage: str, why: str = "") -> Step:
+def mark(host: HostRecord, stage: str, why: str = "") -> ConversionStep:
     """Store the stage of a host."""
-    return Step(MARK, host.name, after=stage, why=why)
+    return ConversionStep(MARK, host.name, after=stage, why=why)
 
 
-def fail(host: HostRecord, why: str) -> Step:
+def fail(host: HostRecord, why: str) -> ConversionStep:
     """Fail because of the present state of a host."""
-    return Step(FAIL, host.name, why=why)
+    return ConversionStep(FAIL, host.name, why=why)
 
 
-def mark_domain(domain: DomainRecord, stage: str) -> Step:
+def mark_domain(domain: DomainRecord, stage: str) -> ConversionStep:
     """Store the stage of a domain."""
-    return Step(MARK, domain.name, after=stage, of_domain=True)
+    return ConversionStep(MARK, domain.name, after=stage, of_domain=True)
 
 
-def fail_domain(domain: DomainRecord, why: str) -> Step:
+def fail_domain(domain: DomainRecord, why: str) -> ConversionStep:
     """Fail because of the present state of a domain, or of the whole."""
-    return Step(FAIL, domain.name, why=why, of_domain=True)
+    return ConversionStep(FAIL, domain.name, why=why, of_domain=True)
 
 
-def set_row(domain: DomainRecord, options: str, *, force: bool) -> Step:
+def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionStep:
     """Change only the mount options of a domain's row.
 
     The request never names a host: with force, that sets the domain to maintenance.
@@ -191,7 +191,7 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> Step:
     doing = f"setting the mount options of {domain.name} to {options!r}"
     if not options:
         doing = f"clearing the mount options of {domain.name}"
-    return Step(
+    return ConversionStep(
         CALL,
         domain.name,
         doing,
@@ -209,13 +209,13 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> Step:
     )
 
 
-def deactivate(state: ConversionState, domain: DomainRecord) -> Step:
+def deactivate(state: ConversionState, domain: DomainRecord) -> ConversionStep:
     """Move a domain to maintenance: all hosts unmount it."""
     doing = f"moving {domain.name} to maintenance"
     return _of_attached(state, domain, "deactivate", doing, ENTERING)
 
 
-def activate(state: ConversionState, domain: DomainRecord) -> Step:
+def activate(state: ConversionState, domain: DomainRecord) -> ConversionStep:
     """Activate a domain: all hosts mount it."""
     doing = f"activating {domain.name}"
     return _of_attached(state, domain, "activate", doing, LEAVING)
@@ -223,18 +223,18 @@ def activate(state: ConversionState, domain: DomainRecord) -> Step:
 
 def _of_attached(
     state: ConversionState, domain: DomainRecord, method: str, doing: str, before: str
-) -> Step:
+) -> ConversionStep:
     call = Call(_attached(state, domain), method, doing, about=domain.name)
-    return Step(
+    return ConversionStep(
         CALL, domain.name, doing, call, before=before, forget="all", of_domain=True
     )
 
 
 def wait_domain(
     state: ConversionState, domain: DomainRecord, wanted: str, *others: str
-) -> Step:
+) -> ConversionStep:
     """Wait until a domain has the status ``wanted`` or one of ``others``."""
-    return Step(
+    return ConversionStep(
         WAIT_IN,
         domain.name,
         f"waiting for {domain.name} to be {'in ' * (wanted == 'maintenance')}{wanted}",

@@ -30,11 +30,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ConversionState,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import Step
+from ovirt_rdma.engine_sdk_tools.conversion.steps import ConversionStep
 from ovirt_rdma.engine_sdk_tools.model import Engine
 
 
-def failed(state: ConversionState, step: Step, why: str) -> ConversionState:
+def failed(state: ConversionState, step: ConversionStep, why: str) -> ConversionState:
     """Return the state after ``step``, of a host or domain, has failed.
 
     A conversion is rolled back: rolling on the hosts in progress, offline on all. An

@@ -29,7 +29,7 @@ from ovirt_rdma.engine_sdk_tools.domains.mounted import (
     hosts_mounted,
     not_verified,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, status_words
 from ovirt_rdma.engine_sdk_tools.reader import connection_of
 from ovirt_rdma.engine_sdk_tools.undo import Undone, after_lost
@@ -219,7 +219,7 @@ class Traces:
 
 
 def create_domain(
-    session: Session, door: Optional[HostDoor], plan: DomainPlan, listener: Listener
+    session: Session, door: Optional[HostAccess], plan: DomainPlan, listener: Listener
 ) -> DomainMade:
     """Carry out ``plan``; prove the transport on the hosts if there is a ``door``.
 
@@ -298,7 +298,7 @@ class _Run:
         self._listener.end(doing, plan.name)
 
     def look(
-        self, door: Optional[HostDoor], events: Optional[MountEvents] = None
+        self, door: Optional[HostAccess], events: Optional[MountEvents] = None
     ) -> Mounted:
         """Check whether the hosts have mounted it; ``events`` as for hosts_mounted."""
         plan = self._plan

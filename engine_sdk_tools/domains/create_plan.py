@@ -23,7 +23,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.domains.export_checks import (
     NFS_VERSIONS,
     address_of,
-    known_already,
+    export_in_use,
     name_problems,
     options_for,
     read_export,
@@ -50,7 +50,7 @@ from ovirt_rdma.storage.proof import RDMA
 _UNDER_WAY = ("active", "locked", "activating", "unknown", None)
 
 
-def domain_there(
+def existing_domain(
     engine: Engine, name: str, row: StorageConnection, center: DataCenter
 ) -> tuple[Optional[Domain], list[Sentence]]:
     """Return the domain that an earlier run has made, if any, or why ``name`` cannot be
@@ -85,7 +85,7 @@ def domain_there(
     return domain, []
 
 
-def left_over(
+def existing_connection(
     engine: Engine, export: Export, row: StorageConnection
 ) -> tuple[StorageConnection, list[Sentence]]:
     """Return ``row`` with the id of a connection without a domain, which an interrupted
@@ -234,11 +234,11 @@ def plan_domain_create(
     refusals += problems
     address = address_of(export)
     row = StorageConnection("", "nfs", address, export.path, version, options)
-    domain, problems = domain_there(engine, request.name, row, center)
+    domain, problems = existing_domain(engine, request.name, row, center)
     refusals += problems
     if domain is None:
-        refusals += known_already(engine, export, request.name)
-        row, problems = left_over(engine, export, row)
+        refusals += export_in_use(engine, export, request.name)
+        row, problems = existing_connection(engine, export, row)
         refusals += problems
     elif domain.connection is not None:
         row = domain.connection

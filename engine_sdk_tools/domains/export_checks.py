@@ -13,7 +13,7 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.domains.transport import nfs_export
 from ovirt_rdma.engine_sdk_tools.model import Engine
-from ovirt_rdma.engine_sdk_tools.networks.addresses import no_one_hosts
+from ovirt_rdma.engine_sdk_tools.networks.addresses import is_unusable_address
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
@@ -62,7 +62,7 @@ def address_of(export: Export) -> str:
     return f"[{export.server}]" if ":" in export.server else export.server
 
 
-def known_already(engine: Engine, export: Export, name: str) -> Iterator[Sentence]:
+def export_in_use(engine: Engine, export: Export, name: str) -> Iterator[Sentence]:
     """Refuse an export that another domain than ``name`` has, in any notation."""
     used = {d.connection.id: d for d in engine.domains if d.connection is not None}
     for row in engine.connections:
@@ -177,7 +177,7 @@ def _unfit(export: Export) -> Iterator[Sentence]:
     if address is not None and address.is_loopback:
         sentence = "a loopback address is the host itself, on each host"
         yield Sentence("export-address-loopback", head + sentence)
-    elif address is not None and no_one_hosts(address):
+    elif address is not None and is_unusable_address(address):
         sentence = "no server can have this address"
         yield Sentence("export-address-reserved", head + sentence)
     elif address is not None and address.version == 6 and address.is_link_local:

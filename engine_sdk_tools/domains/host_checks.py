@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.domains.transport import asked_for, row_transport
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
+    connection_transport,
+    requested_transport,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host, StorageConnection
@@ -33,7 +36,7 @@ def host_problems(
         if report is None or report.facts is None:
             silent.append(host.name)
             continue
-        asked = asked_for(row, policy_of(report))
+        asked = requested_transport(row, policy_of(report))
         if asked.transport not in (None, transport):
             sentence = (
                 f"{host.name}: {asked.by} of its policy requests {asked.transport} for "
@@ -48,7 +51,7 @@ def host_problems(
             f"no report from {listed(silent)}: if such a host cannot mount the domain, "
             "only the engine's events show it; then everything is rolled back"
         )
-    if row_transport(row) != transport and not offenders and not silent:
+    if connection_transport(row) != transport and not offenders and not silent:
         warnings.append(
             f"the mount options do not request {transport}; the hosts use it because "
             "of their policies"

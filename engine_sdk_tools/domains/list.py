@@ -10,9 +10,9 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     InUse,
-    look,
+    connection_transport,
     nfs_export,
-    row_transport,
+    transports_in_use,
     verifiable,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
@@ -113,7 +113,7 @@ def domain_rows(
     for host, report in reports:
         center = clusters.get(host.cluster)
         inside = [d for d in domains if d.data_center and d.data_center == center]
-        for domain, used in zip(inside, look(host, report, inside)):
+        for domain, used in zip(inside, transports_in_use(host, report, inside)):
             hosts.setdefault((domain.id, center), []).append(_on_host(used))
     return tuple(
         DomainRow(
@@ -137,7 +137,7 @@ def _by_row(domain: Domain) -> Optional[str]:
     connection = domain.connection
     if connection is None or nfs_export(connection) is None:
         return None
-    return row_transport(connection)
+    return connection_transport(connection)
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:

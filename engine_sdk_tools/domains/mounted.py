@@ -29,8 +29,8 @@ from ovirt_rdma.engine_sdk_tools.api.events import (
 )
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.domains.transport import look
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDoor, HostReport, reports_of
+from ovirt_rdma.engine_sdk_tools.domains.transport import transports_in_use
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host
 from ovirt_rdma.engine_sdk_tools.names import listed
 
@@ -123,7 +123,7 @@ def _domain_names(text: str) -> str:
 MOUNT_S = 60.0
 _AGAIN_S = 10.0
 # What the engine does with a host that cannot mount the domain (0000_config.sql:645).
-LATER = (
+NOT_MOUNTED_LATER = (
     "a host that cannot mount it becomes non-operational after about 5 minutes "
     "(StorageDomainFailureTimeoutInMinutes)"
 )
@@ -156,7 +156,7 @@ class Mounted:
 
 def hosts_mounted(
     session: Session,
-    door: Optional[HostDoor],
+    door: Optional[HostAccess],
     hosts: Sequence[Host],
     domain: Domain,
     events: Optional[MountEvents] = None,
@@ -189,22 +189,22 @@ def not_verified(hosts: Sequence[ProvenHost]) -> tuple[str, ...]:
     return tuple(host.host for host in hosts if host.mounted is None)
 
 
-def what_is_open(hosts: Sequence[ProvenHost]) -> str:
+def unverified_sentence(hosts: Sequence[ProvenHost]) -> str:
     """Return a sentence on hosts for which ``mounted`` is unknown; "" for none."""
     names = not_verified(hosts)
-    return f"not verified on {listed(names)}: {LATER}" if names else ""
+    return f"not verified on {listed(names)}: {NOT_MOUNTED_LATER}" if names else ""
 
 
 class _Reports:
     """The hosts' own reports on the domain; ``known`` is by the id of the host."""
 
-    def __init__(self, door: Optional[HostDoor], domain: Domain) -> None:
+    def __init__(self, door: Optional[HostAccess], domain: Domain) -> None:
         self._door, self._domain = door, domain
         self.known: dict[str, ProvenHost] = {}
 
     def ask(self, hosts: Sequence[Host]) -> None:
         for host, report in self._reports(hosts):
-            used = look(host, report, [self._domain])[0]
+            used = transports_in_use(host, report, [self._domain])[0]
             cell = used.cell
             self.known[host.id] = ProvenHost(
                 host.name, used.transport, cell.sentence, cell.fix, used.mounted

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.hosts.policy import InForce, policy_of
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, judged
+from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce, policy_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.matrix import (
     FAIL,
     NONE,
@@ -48,7 +48,7 @@ _KEPT = 1024
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """The requested transport: ``rdma``, ``tcp``, or None if unknown.
 
     ``by`` names what requests it: "rule 'nas'", "the storage connection".
@@ -87,38 +87,42 @@ def export_at(address: Optional[str], path: str) -> Export:
     return _parsed(f"{server}:{path}")
 
 
-def row_transport(connection: StorageConnection) -> str:
+def connection_transport(connection: StorageConnection) -> str:
     """Return the transport of the connection's mount options: ``rdma`` or ``tcp``, the
     default of mount.nfs (nfs(5), proto=).
     """
     return RDMA if MountOptions.parse(connection.mount_options).wants_rdma else TCP
 
 
-def asked_for(connection: StorageConnection, force: InForce) -> Asked:
+def requested_transport(
+    connection: StorageConnection, force: PolicyInForce
+) -> Requested:
     """Return the transport that a host should use for the domain of ``connection``.
 
     Rules are for NFS domains only: VDSM mounts PosixFS with a class of its own, which
     the add-on does not change.
     """
-    by_row = row_transport(connection)
+    by_row = connection_transport(connection)
     export = nfs_export(connection)
-    row = Asked(by_row, "the storage connection")
+    row = Requested(by_row, "the storage connection")
     if export is None or connection.type != "nfs":
         return row
     if force.policy is None:
         # A rule of the unknown policy may request another transport. RDMA in the
         # connection is a request all the same, TCP is only the default.
-        return row if by_row == RDMA else Asked(None, force.reason)
+        return row if by_row == RDMA else Requested(None, force.reason)
     match = rule_for(force.policy, export)
     if match is None:
         return row
     if match.rule.transport == TCP:
-        return Asked(TCP, match.rule.title)
+        return Requested(TCP, match.rule.title)
     preferred = match.rule.transport == PREFER_RDMA
-    return Asked(RDMA, match.rule.title, preferred)
+    return Requested(RDMA, match.rule.title, preferred)
 
 
-def passed_by(connection: StorageConnection, force: InForce) -> Optional[NfsRule]:
+def rule_without_effect(
+    connection: StorageConnection, force: PolicyInForce
+) -> Optional[NfsRule]:
     """Return the rule that names the export of a PosixFS domain and has no effect on
     it, although it requests another transport than the connection; else None.
     """
@@ -129,7 +133,7 @@ def passed_by(connection: StorageConnection, force: InForce) -> Optional[NfsRule
     if match is None:
         return None
     wanted = TCP if match.rule.transport == TCP else RDMA
-    return None if wanted == row_transport(connection) else match.rule
+    return None if wanted == connection_transport(connection) else match.rule
 
 
 class Mounts:
@@ -186,7 +190,7 @@ class InUse:
     """
 
     host: str
-    asked: Asked
+    asked: Requested
     cell: Cell
     mounted: Optional[bool] = None
     transport: Optional[str] = None
@@ -194,11 +198,13 @@ class InUse:
     review: Optional[MountReview] = None
 
 
-def look(host: Host, report: HostReport, domains: Sequence[Domain]) -> list[InUse]:
+def transports_in_use(
+    host: Host, report: HostReport, domains: Sequence[Domain]
+) -> list[InUse]:
     """Return the transport in use for each of ``domains``, which are those of the
     host's data center.
     """
-    return judged(report, lambda report: _in_use(host, report, domains))
+    return with_own_bugs_caught(report, lambda report: _in_use(host, report, domains))
 
 
 def _in_use(host: Host, report: HostReport, domains: Sequence[Domain]) -> list[InUse]:
@@ -229,7 +235,7 @@ def row_of(
     inside = [domain for domain in domains if _in_data_center(engine, host, domain)]
     cells = {
         (domain.id, domain.data_center): used.cell
-        for domain, used in zip(inside, look(host, report, inside))
+        for domain, used in zip(inside, transports_in_use(host, report, inside))
     }
     nothing = Cell(NONE, "-", source="engine")
     return tuple(cells.get((d.id, d.data_center), nothing) for d in domains)
@@ -300,7 +306,7 @@ def _domain_in_use(
     host: Host,
     report: HostReport,
     domain: Domain,
-    force: InForce,
+    force: PolicyInForce,
     found: Optional[tuple[NfsMount, Optional[MountReview]]],
 ) -> InUse:
     """Judge a domain by the host's mount of it; ``found`` is None if it has none."""
@@ -309,8 +315,8 @@ def _domain_in_use(
         cell = Cell(
             NONE, "-", f"{domain.name} is {domain.storage_type}, not NFS", "", "engine"
         )
-        return InUse(host.name, Asked(None, "it is not NFS"), cell)
-    asked = asked_for(connection, force)
+        return InUse(host.name, Requested(None, "it is not NFS"), cell)
+    asked = requested_transport(connection, force)
     facts = report.facts
     if facts is None:
         problem = report.problem or "no report from the host"
@@ -329,7 +335,7 @@ def _domain_in_use(
     return InUse(host.name, asked, cell, True, proof.transport, proof, review)
 
 
-def _not_mounted(host: Host, domain: Domain, asked: Asked) -> Cell:
+def _not_mounted(host: Host, domain: Domain, asked: Requested) -> Cell:
     expected = host.status in _CONNECTED and domain.status in _MOUNTED
     if not expected:
         name, status = host.name, host.status
@@ -352,7 +358,7 @@ def _not_mounted(host: Host, domain: Domain, asked: Asked) -> Cell:
 
 def _mounted(
     domain: Domain,
-    asked: Asked,
+    asked: Requested,
     proof: Proof,
     review: Optional[MountReview],
 ) -> Cell:

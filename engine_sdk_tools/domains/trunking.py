@@ -17,9 +17,9 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.domains.host_checks import server_addresses
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    asked_for,
+    connection_transport,
     nfs_export,
-    row_transport,
+    requested_transport,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
@@ -29,7 +29,12 @@ from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.storage.proof import RDMA
-from ovirt_rdma.storage.trunking import REMOUNT, InTheWay, because, in_the_way
+from ovirt_rdma.storage.trunking import (
+    REMOUNT,
+    ConflictingMounts,
+    conflict_clause,
+    conflicting_mounts,
+)
 
 # By the API's names; for any other name, host and server negotiate the version.
 _VERSIONS = {"v3": "3", "v4_0": "4.0", "v4_1": "4.1", "v4_2": "4.2"}
@@ -99,7 +104,10 @@ def sharing(
 
 
 def _preventing(
-    clash: InTheWay, row: StorageConnection, domains: Sequence[Domain], transport: str
+    clash: ConflictingMounts,
+    row: StorageConnection,
+    domains: Sequence[Domain],
+    transport: str,
 ) -> str:
     known = {_export(domain): domain.name for domain in domains if _export(domain)}
     names = [
@@ -109,7 +117,7 @@ def _preventing(
     prevent = "prevents" if len(names) == 1 else "prevent"
     return (
         f"{listed(names)} {prevent if clash.certain else 'may prevent'} "
-        f"{transport.upper()} for {row.export}: {because(clash.mounts)}"
+        f"{transport.upper()} for {row.export}: {conflict_clause(clash.mounts)}"
     )
 
 
@@ -128,7 +136,7 @@ def domains_beside(
             yield domain
 
 
-def left_behind(
+def domains_left_on_other_transport(
     domains: Sequence[Domain], going: Sequence[Domain], to: str
 ) -> list[Sentence]:
     """Return a sentence for each of ``domains`` whose storage connection requests
@@ -191,7 +199,7 @@ def _free_version(
             version != row.nfs_version
             and not any(_on(reports.get(h.name), other, transport) for h in up)
             and not any(
-                d.connection and row_transport(d.connection) != transport
+                d.connection and connection_transport(d.connection) != transport
                 for d in domains_beside(other, domains)
             )
         ):
@@ -201,7 +209,7 @@ def _free_version(
 
 def _on(
     report: Optional[HostReport], row: StorageConnection, transport: str
-) -> Optional[InTheWay]:
+) -> Optional[ConflictingMounts]:
     """Return the mounts on a host that clash with ``row``; None if there are none, or
     no facts.
     """
@@ -210,7 +218,7 @@ def _on(
         return None
     addresses = server_addresses(report.facts, export)
     mounts = report.facts.nfs_mounts
-    return in_the_way(mounts, export, addresses, _version(row), transport)
+    return conflicting_mounts(mounts, export, addresses, _version(row), transport)
 
 
 def _asked(domain: Domain, report: Optional[HostReport]) -> Optional[str]:
@@ -220,8 +228,8 @@ def _asked(domain: Domain, report: Optional[HostReport]) -> Optional[str]:
     row = domain.connection
     if row is None:
         return None
-    asked = asked_for(row, policy_of(report)).transport if report else None
-    return asked or row_transport(row)
+    asked = requested_transport(row, policy_of(report)).transport if report else None
+    return asked or connection_transport(row)
 
 
 def _version(row: Optional[StorageConnection]) -> Optional[str]:

@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    asked_for,
     nfs_export,
-    passed_by,
+    requested_transport,
+    rule_without_effect,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.policy import (
     NFSMOUNT,
     NFSMOUNT_FIX,
-    InForce,
-    part,
+    PolicyInForce,
     policy_of,
+    status_part,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, NONE, OK, UNKNOWN, WARN, Cell
@@ -47,7 +47,7 @@ from ovirt_rdma.storage import readiness
 from ovirt_rdma.storage.proof import RDMA
 from ovirt_rdma.storage.readiness import ACTIVE
 
-NOT_TOLD = Cell(UNKNOWN, "unknown", "the host did not report its status")
+NOT_REPORTED = Cell(UNKNOWN, "unknown", "the host did not report its status")
 
 _DOWN = (
     "down",
@@ -76,9 +76,9 @@ def status_cell(host: Host) -> Cell:
 
 def package_cell(report: HostReport) -> Cell:
     """Return whether all files of the add-on exist."""
-    files = part(report.status, "package")
+    files = status_part(report.status, "package")
     if not files:
-        return untold(report)
+        return not_reported(report)
     missing = [name for name, exists in files.items() if not exists]
     if not missing:
         return Cell(OK, "complete", "all files of the add-on exist")
@@ -92,8 +92,8 @@ def package_cell(report: HostReport) -> Cell:
 def enabled_cell(report: HostReport) -> Cell:
     """Return whether the add-on is enabled, and in which mode."""
     if report.status is None:
-        return untold(report)
-    mode = part(report.status, "enabled").get("mode")
+        return not_reported(report)
+    mode = status_part(report.status, "enabled").get("mode")
     if mode in MODES:
         return Cell(OK, str(mode), f"enabled in mode {mode}")
     if mode == MODE_NFSMOUNT:
@@ -109,9 +109,9 @@ def enabled_cell(report: HostReport) -> Cell:
 def running_cell(host: Host, report: HostReport) -> Cell:
     """Return whether vdsmd is running, and in the mode that is enabled."""
     if report.status is None:
-        return untold(report)
-    running = part(report.status, "running")
-    mode = part(report.status, "enabled").get("mode")
+        return not_reported(report)
+    running = status_part(report.status, "running")
+    mode = status_part(report.status, "enabled").get("mode")
     if not running:
         verdict = FAIL if host.status == "up" else WARN
         return Cell(verdict, "no", "vdsmd is not running", source="host")
@@ -133,7 +133,7 @@ def rules_cell(report: HostReport, policy: Optional[Policy]) -> Cell:
     the empty policy, which still finds faults.
     """
     if report.facts is None:
-        return untold(report)
+        return not_reported(report)
     decision = decide(report.facts, policy or Policy())
     failed = [f for f in decision.findings if f.verdict == base.FAIL]
     warned = [f for f in decision.findings if f.verdict == base.WARN]
@@ -160,7 +160,7 @@ def ports_cell(report: HostReport) -> Cell:
     """Return whether an RDMA port is ACTIVE."""
     facts = report.facts
     if facts is None:
-        return untold(report)
+        return not_reported(report)
     ports = [
         (device.name, port) for device in facts.rdma_devices for port in device.ports
     ]
@@ -176,10 +176,10 @@ def ports_cell(report: HostReport) -> Cell:
     return Cell(FAIL, text, states, fix)
 
 
-def untold(report: HostReport) -> Cell:
+def not_reported(report: HostReport) -> Cell:
     """Return the cell for data that the host did not report, with the reason."""
     return replace(
-        NOT_TOLD, sentence=report.problem or NOT_TOLD.sentence, fix=report.fix
+        NOT_REPORTED, sentence=report.problem or NOT_REPORTED.sentence, fix=report.fix
     )
 
 
@@ -213,14 +213,14 @@ def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
     """
     facts = report.facts
     if facts is None:
-        return untold(report)
+        return not_reported(report)
     force = policy_of(report)
     wanted: dict[str, tuple[Export, bool]] = {}
     for row in rows:
         export = nfs_export(row)
         if export is None:
             continue
-        rdma = asked_for(row, force).transport == RDMA
+        rdma = requested_transport(row, force).transport == RDMA
         _, before = wanted.get(export.server, (export, False))
         wanted[export.server] = (export, before or rdma)
     cells = [
@@ -235,13 +235,13 @@ def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
     return Cell(worst.verdict, f"{ready} of {len(cells)}", worst.sentence, worst.fix)
 
 
-def _passed(rows: Iterable[StorageConnection], force: InForce) -> Iterator[Cell]:
+def _passed(rows: Iterable[StorageConnection], force: PolicyInForce) -> Iterator[Cell]:
     fix = (
         "set the transport in the mount options of its storage connection, or create "
         "an NFS domain instead"
     )
     for row in rows:
-        rule = passed_by(row, force)
+        rule = rule_without_effect(row, force)
         if rule is not None:
             sentence = (
                 f"{rule.title} requests {rule.transport} for {nfs_export(row)}, but "

@@ -14,17 +14,17 @@ from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.fleet.cells import (
     enabled_cell,
+    not_reported,
     package_cell,
     ports_cell,
     rules_cell,
     running_cell,
     servers_cell,
     status_cell,
-    untold,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import Checksums, hooks_cell
-from ovirt_rdma.engine_sdk_tools.hosts.policy import part, policy_of
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, judged
+from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of, status_part
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, StorageConnection
 from ovirt_rdma.host.policy.json_form import digest
@@ -83,7 +83,9 @@ def row_of(
     ``connections`` are those of its data center's domains. :func:`check`, which has all
     hosts, fills the policy cell.
     """
-    return judged(report, lambda report: _row_of(host, report, wanted, connections))
+    return with_own_bugs_caught(
+        report, lambda report: _row_of(host, report, wanted, connections)
+    )
 
 
 def _row_of(
@@ -95,7 +97,7 @@ def _row_of(
     policy = policy_of(report).policy if wanted.policy is None else wanted.policy
     status = report.status
     told = status is not None
-    loaded = part(status, "policy")
+    loaded = status_part(status, "policy")
     return HostRow(
         host,
         (
@@ -106,7 +108,7 @@ def _row_of(
             running_cell(host, report),
             _broken(loaded.get("problem"), loaded.get("fix"))
             if loaded.get("problem")
-            else untold(report),
+            else not_reported(report),
             rules_cell(report, policy),
             ports_cell(report),
             servers_cell(report, connections),

@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener, Silent
-from ovirt_rdma.engine_sdk_tools.hosts.policy import part
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
+from ovirt_rdma.engine_sdk_tools.hosts.policy import status_part
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    MAKE_SHORTER,
-    HostDoor,
+    POLICY_TOO_LONG_FIX,
+    HostAccess,
     HostReport,
     Pushed,
-    judged,
     policy_too_long,
+    with_own_bugs_caught,
 )
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.matrix import UNKNOWN as NOT_KNOWN
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem, Remark
+from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
@@ -66,7 +66,9 @@ def compare(
     """Compare the loaded policy of ``host`` with ``policy``, which is ``text`` parsed,
     from the file ``where``.
     """
-    drift = judged(report, lambda report: _compare(host, report, text, policy, where))
+    drift = with_own_bugs_caught(
+        report, lambda report: _compare(host, report, text, policy, where)
+    )
     return replace(drift, address=host.address)
 
 
@@ -77,7 +79,7 @@ def _compare(
     if report.status is None:
         problem = report.problem or "the host did not report its status"
         return PolicyDrift(name, UNKNOWN, problem, fix=report.fix)
-    loaded = part(report.status, "policy")
+    loaded = status_part(report.status, "policy")
     lines = _diff(report.policy_text, text, where)
     push = f"ovirt-rdma policy push {where} --hosts NAME,..."
     if loaded.get("problem"):
@@ -146,7 +148,7 @@ class PolicyPushPlan:
     policy: Policy
     digest: str
     before: dict[str, Optional[str]]
-    warnings: tuple[Remark, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
 
     def change(self, host: Host) -> str:
         """Return the effect on a host: ``changed``, ``same`` or ``unknown``."""
@@ -198,12 +200,12 @@ def refuse_too_long(text: str, where: str) -> None:
     """Raise PolicyProblem for a policy that cannot be sent to a host."""
     long = policy_too_long(text)
     if long:
-        too_long = Remark(None, "", Sentence("policy-file-too-long", long))
-        raise PolicyProblem(where, (too_long,), MAKE_SHORTER)
+        too_long = Diagnostic(None, "", Sentence("policy-file-too-long", long))
+        raise PolicyProblem(where, (too_long,), POLICY_TOO_LONG_FIX)
 
 
-def carry_out(
-    door: HostDoor,
+def push_policy(
+    door: HostAccess,
     plan: PolicyPushPlan,
     listener: Optional[Listener] = None,
     job: Optional[Listener] = None,
@@ -213,8 +215,8 @@ def carry_out(
     ``listener`` gets a step for each host. ``job``, which makes a request to the engine
     for each step, gets one for each round of hosts.
     """
-    listener = listener or Silent()
-    job = job or Silent()
+    listener = listener or NoProgress()
+    job = job or NoProgress()
     listener.plan(tuple(host.name for host in plan.hosts), len(plan.hosts))
     pushed: dict[str, Pushed] = {}
     for start in range(0, len(plan.hosts), AT_ONCE):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Access hypervisors over SSH with Ansible: read their reports, push their policy.
 
-This is a :class:`~ovirt_rdma.engine_sdk_tools.hosts.report.HostDoor`. A host must
+This is a :class:`~ovirt_rdma.engine_sdk_tools.hosts.report.HostAccess`. A host must
 present the host key that the engine knows, or no connection is made. A report says what
 is missing on its host.
 """
@@ -21,14 +21,14 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     MOST_SENT,
     OK,
     PLAYBOOKS,
-    Happened,
-    Order,
+    AnsibleRun,
+    HostOutcome,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.answers import (
     Failure,
-    in_words,
+    explain_failure,
     pushed_of,
-    read_told,
+    read_answers,
     report_of,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
@@ -43,11 +43,11 @@ from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import (
     known_keys,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    MAKE_SHORTER,
+    POLICY_TOO_LONG_FIX,
     HostDone,
     HostReport,
     Pushed,
-    bug_of,
+    bug_report,
     policy_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host
@@ -75,7 +75,7 @@ class AnsibleHosts:
         *,
         forks: int = 20,
         host_limit_s: float = HOST_LIMIT_S,
-        run: Optional[Callable[[Order, str], Iterator[Happened]]] = None,
+        run: Optional[Callable[[AnsibleRun, str], Iterator[HostOutcome]]] = None,
         scan: Optional[known_hosts.Scan] = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -93,7 +93,7 @@ class AnsibleHosts:
         """Return a report for each host, by the engine's name, in their order."""
 
         def read(name: str, text: str) -> HostReport:
-            return report_of(name, read_told(text), self._clock())
+            return report_of(name, read_answers(text), self._clock())
 
         return self._answers(hosts, _script("report.sh"), HostReport, read, done)
 
@@ -113,7 +113,7 @@ class AnsibleHosts:
         long = policy_too_long(text)
         if long:
             return {
-                host.name: Pushed(host.name, problem=long, fix=MAKE_SHORTER)
+                host.name: Pushed(host.name, problem=long, fix=POLICY_TOO_LONG_FIX)
                 for host in hosts
             }
         raw = (text or "").encode("utf-8")
@@ -123,7 +123,7 @@ class AnsibleHosts:
         }
 
         def read(name: str, answer: str) -> Pushed:
-            return pushed_of(name, read_told(answer))
+            return pushed_of(name, read_answers(answer))
 
         return self._answers(hosts, _script("policy.sh", values), Pushed, read, done)
 
@@ -142,7 +142,7 @@ class AnsibleHosts:
                 try:
                     return read(host.name, text)
                 except Exception as error:  # noqa: BLE001  (it concerns only this host)
-                    failure = Failure(*bug_of(host.name, error))
+                    failure = Failure(*bug_report(host.name, error))
             return kind(host.name, problem=failure.sentence, fix=failure.fix)
 
         answers = {}
@@ -187,7 +187,7 @@ class AnsibleHosts:
         variables = self._operators_variables()
         with ansible_run.private_folder() as folder:
             file = str(Path(folder) / "known_hosts")
-            order = Order(
+            order = AnsibleRun(
                 script,
                 inventory_of(waiting, keys, self._access, file, variables),
                 {"known_hosts": known_hosts_text(keys)},
@@ -201,10 +201,10 @@ class AnsibleHosts:
                 try:
                     outcome = _outcome(host, kind, text, by_engine)
                 except Exception as error:  # noqa: BLE001  (it concerns only this host)
-                    outcome = "", Failure(*bug_of(host.name, error))
+                    outcome = "", Failure(*bug_report(host.name, error))
                 yield host, outcome
         for host in waiting.values():
-            yield host, ("", in_words(host, "no answer"))
+            yield host, ("", explain_failure(host, "no answer"))
 
     def _operators_variables(self) -> Mapping[str, Mapping[str, Any]]:
         if self._variables is None:
@@ -221,9 +221,9 @@ def _outcome(host: Host, kind: str, text: str, by_engine: bool) -> _Outcome:
             "-o json",
         )
     # A script that was killed may have sent answers before.
-    if kind == OK or (kind == FAILED and read_told(text)):
+    if kind == OK or (kind == FAILED and read_answers(text)):
         return text, None
-    return "", in_words(host, text, key_of_engine=by_engine)
+    return "", explain_failure(host, text, key_of_engine=by_engine)
 
 
 def _script(name: str, more: Optional[Mapping[str, str]] = None) -> str:

@@ -65,7 +65,7 @@ _STOPPING_S = 10.0
 
 
 @dataclass(frozen=True)
-class Order:
+class AnsibleRun:
     """The input of a run. ``script`` is for /bin/sh; ``inventory`` has its hosts, by
     alias.
 
@@ -86,7 +86,7 @@ class Order:
         return _START_S + rounds * (self.limit_s + 10)
 
 
-class Happened(NamedTuple):
+class HostOutcome(NamedTuple):
     """The result of a host: OK with the script's stdout, or FAILED or UNREACHABLE, with
     the message of Ansible.
     """
@@ -97,7 +97,7 @@ class Happened(NamedTuple):
 
 
 # Carries out an order: :func:`run_order`, or a double of it in tests.
-Run = Callable[[Order], Iterator[Happened]]
+Run = Callable[[AnsibleRun], Iterator[HostOutcome]]
 
 
 class AnsibleProblem(Problem):
@@ -153,8 +153,8 @@ def _tidy_up(left: Path) -> None:
 
 
 def run_order(
-    order: Order, folder: str, path: Optional[str] = None
-) -> Iterator[Happened]:
+    order: AnsibleRun, folder: str, path: Optional[str] = None
+) -> Iterator[HostOutcome]:
     """Carry out ``order`` in ``folder``, and yield the result of each host as it comes.
 
     ``path`` is the search path for commands. A host without a result did not answer in
@@ -220,7 +220,7 @@ def search_path() -> str:
     return ":".join([*filter(None, folders), "/usr/bin", "/bin", "/usr/sbin"])
 
 
-def _prepare(order: Order, top: Path) -> None:
+def _prepare(order: AnsibleRun, top: Path) -> None:
     for name in ("env", "inventory", "tmp"):
         (top / name).mkdir()
     script = top / "script.sh"
@@ -256,7 +256,9 @@ def _environment(top: Path, path: str) -> dict[str, str]:
     }
 
 
-def _events(process: subprocess.Popen[bytes], other: list[str]) -> Iterator[Happened]:
+def _events(
+    process: subprocess.Popen[bytes], other: list[str]
+) -> Iterator[HostOutcome]:
     """Yield the results of hosts; lines that are no events go to ``other``."""
     assert process.stdout is not None  # noqa: S101  (PIPE, above)
     for line in process.stdout:
@@ -278,7 +280,7 @@ def _events(process: subprocess.Popen[bytes], other: list[str]) -> Iterator[Happ
                     for key in ("msg", "stderr", "stdout")
                     if result.get(key)
                 )
-            yield Happened(str(data["host"]), kind, str(text))
+            yield HostOutcome(str(data["host"]), kind, str(text))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             other.append(line.decode("utf-8", "replace"))
 

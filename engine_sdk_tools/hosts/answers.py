@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    MAKE_SHORTER,
     MOST_BYTES,
+    POLICY_TOO_LONG_FIX,
     HostReport,
     Pushed,
     policy_too_long,
@@ -67,7 +67,7 @@ _STEPS = {
 _NAMES = frozenset((*_STEPS, _VERSION))
 
 
-class Told(NamedTuple):
+class Answer(NamedTuple):
     """The answer of one command: exit status, stdout, and the end of its stderr."""
 
     status: int
@@ -79,7 +79,7 @@ class _Wrong(Problem):
     """The answer of a host is invalid or missing."""
 
 
-def read_told(text: str) -> dict[str, Told]:
+def read_answers(text: str) -> dict[str, Answer]:
     """Return the commands' answers by name; of several with one name, the last.
 
     Lines that are cut off or damaged, or have a name that no script uses, are ignored.
@@ -95,15 +95,15 @@ def read_told(text: str) -> dict[str, Told]:
         if out is None or err is None:
             continue
         if len(out) + len(err) > left:
-            answers[name] = Told(_TOO_MUCH, b"", "")
+            answers[name] = Answer(_TOO_MUCH, b"", "")
         else:
             left -= len(out) + len(err)
             last = err[-_MOST_SHOWN:].decode("utf-8", "replace")
-            answers[name] = Told(int(status), out, last)
+            answers[name] = Answer(int(status), out, last)
     return answers
 
 
-def report_of(host: str, told: Mapping[str, Told], at: float) -> HostReport:
+def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
     """Return the report from the answers to ``report.sh``; ``at`` is in seconds since
     1970. ``problem`` names what is missing, even if the report has other parts.
     """
@@ -130,7 +130,7 @@ def report_of(host: str, told: Mapping[str, Told], at: float) -> HostReport:
     )
 
 
-def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
+def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
     """Return the result of a push from the answers to ``policy.sh``."""
     before: Optional[str] = None
     digest: Optional[str] = None
@@ -141,7 +141,7 @@ def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
         for step in ("folder", "write"):
             if step in told:
                 _good(host, told, step)
-        if told.get("check", Told(0, b"", "")).status == 3:
+        if told.get("check", Answer(0, b"", "")).status == 3:
             raise _mistakes(host, told["check"])
         _good(host, told, "check")
         for step in ("keep", "place"):
@@ -166,7 +166,7 @@ def pushed_of(host: str, told: Mapping[str, Told]) -> Pushed:
     return Pushed(host, digest, before)
 
 
-def _facts(host: str, told: Mapping[str, Told]) -> Facts:
+def _facts(host: str, told: Mapping[str, Answer]) -> Facts:
     data = _document(host, told, "facts")
     try:
         return dump.from_json_dict(data, f"the facts of {host}")
@@ -174,7 +174,7 @@ def _facts(host: str, told: Mapping[str, Told]) -> Facts:
         raise _Wrong(problem.id, str(problem), _SAME_VERSION) from None
 
 
-def _status(host: str, told: Mapping[str, Told]) -> dict[str, Any]:
+def _status(host: str, told: Mapping[str, Answer]) -> dict[str, Any]:
     data = _document(host, told, "status")
     mistake = status_mistake(data)
     if mistake:
@@ -186,7 +186,7 @@ def _status(host: str, told: Mapping[str, Told]) -> dict[str, Any]:
     return data
 
 
-def _document(host: str, told: Mapping[str, Told], name: str) -> dict[str, Any]:
+def _document(host: str, told: Mapping[str, Answer], name: str) -> dict[str, Any]:
     """Return the JSON object that a command printed."""
     answer = _good(host, told, name)
     fix = f"run it on the host: {_STEPS[name]} -o json"
@@ -203,7 +203,7 @@ def _document(host: str, told: Mapping[str, Told], name: str) -> dict[str, Any]:
     return data
 
 
-def _policy(host: str, told: Mapping[str, Told], name: str) -> Optional[str]:
+def _policy(host: str, told: Mapping[str, Answer], name: str) -> Optional[str]:
     """Return the host's policy.yaml; None if there is none."""
     if name not in told:
         return None
@@ -217,17 +217,17 @@ def _policy(host: str, told: Mapping[str, Told], name: str) -> Optional[str]:
         ) from None
 
 
-def _policy_in_bounds(host: str, told: Mapping[str, Told]) -> Optional[str]:
+def _policy_in_bounds(host: str, told: Mapping[str, Answer]) -> Optional[str]:
     text = _policy(host, told, "policy")
     long = policy_too_long(text)
     if long:
-        raise _Wrong("policy-too-long", f"{host}: {long}", MAKE_SHORTER)
+        raise _Wrong("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX)
     return text
 
 
 def _good(
-    host: str, told: Mapping[str, Told], name: str, restored: Optional[Told] = None
-) -> Told:
+    host: str, told: Mapping[str, Answer], name: str, restored: Optional[Answer] = None
+) -> Answer:
     """Return a command's answer; raise a Problem if it failed or there is none."""
     doing = _STEPS.get(name, "ovirt-rdma-host")
     answer = told.get(name)
@@ -271,7 +271,7 @@ def _good(
     )
 
 
-def _mistakes(host: str, answer: Told) -> Problem:
+def _mistakes(host: str, answer: Answer) -> Problem:
     """Return one problem with the mistakes that the host's ``policy check`` found."""
     fix = f"correct the policy; or, if it is valid here: {_SAME_VERSION}"
     try:
@@ -375,7 +375,7 @@ _RULES = (
 )
 
 
-def in_words(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
+def explain_failure(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
     """Explain the message ``text`` of ssh or Ansible on ``host``.
 
     ``key_of_engine``: the host key came from the engine, not from known_hosts.

@@ -19,7 +19,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostDone,
     HostReport,
     Pushed,
-    bug_of,
+    bug_report,
     policy_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
@@ -52,8 +52,8 @@ class _Files:
         return self.by_kind.get(FACTS) or self.by_kind.get(PLAIN)
 
 
-class FactsFolder:
-    """A HostDoor that only reads; ``keep`` can remove unused parts of facts.
+class DumpFolder:
+    """A HostAccess that only reads; ``keep`` can remove unused parts of facts.
 
     Raises FolderProblem if the folder cannot be read.
     """
@@ -77,7 +77,7 @@ class FactsFolder:
             try:
                 reports[host.name] = self._report(host)
             except Exception as error:  # noqa: BLE001  (it concerns only this host)
-                sentence, fix = bug_of(host.name, error)
+                sentence, fix = bug_report(host.name, error)
                 reports[host.name] = HostReport(host.name, problem=sentence, fix=fix)
             if done is not None:
                 done(host.name)

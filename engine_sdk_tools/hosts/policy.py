@@ -26,7 +26,7 @@ NFSMOUNT_FIX = "on the host: ovirt-rdma-host disable, then enable --restart-vdsm
 
 
 @dataclass(frozen=True)
-class InForce:
+class PolicyInForce:
     """``policy`` is the policy in force: the empty one if the add-on does not decide on
     the host, None if unknown. ``reason`` says why.
 
@@ -38,24 +38,26 @@ class InForce:
     enabled: Optional[str] = None
 
 
-def policy_of(report: HostReport) -> InForce:
+def policy_of(report: HostReport) -> PolicyInForce:
     """Return the policy that the host follows at its next NFS mount."""
     if report.status is None:
         why = f": {report.problem}" if report.facts and report.problem else ""
-        return InForce(None, f"the host did not report its status{why}")
-    enabled = part(report.status, "enabled")
+        return PolicyInForce(None, f"the host did not report its status{why}")
+    enabled = status_part(report.status, "enabled")
     if not enabled:
-        return InForce(None, "its status does not show whether the add-on is enabled")
+        return PolicyInForce(
+            None, "its status does not show whether the add-on is enabled"
+        )
     mode = enabled.get("mode")
     if mode == MODE_NFSMOUNT:
-        return InForce(None, f"{NFSMOUNT}; {NFSMOUNT_FIX}", mode)
+        return PolicyInForce(None, f"{NFSMOUNT}; {NFSMOUNT_FIX}", mode)
     if mode != MODE_VDSMD:
-        return InForce(Policy(), "stock VDSM mounts: the add-on is not enabled")
-    loaded = part(report.status, "policy")
+        return PolicyInForce(Policy(), "stock VDSM mounts: the add-on is not enabled")
+    loaded = status_part(report.status, "policy")
     if not loaded.get("loaded") and not loaded.get("problem"):
-        return InForce(Policy(), "no policy is loaded on the host", mode)
+        return PolicyInForce(Policy(), "no policy is loaded on the host", mode)
     policy, reason = _loaded(report, loaded)
-    return InForce(policy, reason, mode)
+    return PolicyInForce(policy, reason, mode)
 
 
 def _loaded(report: HostReport, loaded: dict[str, Any]) -> tuple[Optional[Policy], str]:
@@ -71,7 +73,7 @@ def _loaded(report: HostReport, loaded: dict[str, Any]) -> tuple[Optional[Policy
     return policy, ""
 
 
-def part(status: Any, name: str) -> dict[str, Any]:
+def status_part(status: Any, name: str) -> dict[str, Any]:
     """Return a part of a status document, empty if it is missing or not an object."""
     value = status.get(name) if status else None
     return value if isinstance(value, dict) else {}

@@ -28,7 +28,7 @@ MOST_BYTES = 4_000_000
 # Limit for policy.yaml. The script that contains it is one argument of a command, which
 # has at most 128 KiB on Linux (MAX_ARG_STRLEN), and base64 makes 4 bytes of 3.
 MOST_POLICY_BYTES = 60_000
-MAKE_SHORTER = "shorten it: name exports by globs and networks"
+POLICY_TOO_LONG_FIX = "shorten it: name exports by globs and networks"
 _MOST_SHOWN = 200
 
 _Result = TypeVar("_Result")
@@ -89,7 +89,7 @@ def policy_too_long(text: Optional[str]) -> str:
     return f"the policy has {size} bytes; at most {MOST_POLICY_BYTES} can be sent"
 
 
-def bug_of(host: str, error: Exception) -> tuple[str, str]:
+def bug_report(host: str, error: Exception) -> tuple[str, str]:
     """Return the sentence and the fix for a host whose report makes our own code fail,
     so that the bug is visible and does not affect other hosts.
     """
@@ -104,7 +104,9 @@ def bug_of(host: str, error: Exception) -> tuple[str, str]:
     )
 
 
-def judged(report: HostReport, work: Callable[[HostReport], _Result]) -> _Result:
+def with_own_bugs_caught(
+    report: HostReport, work: Callable[[HostReport], _Result]
+) -> _Result:
     """Return ``work`` of one host's report. If that fails because of a bug of ours,
     return ``work`` of a report with that problem. A Problem is raised to the caller.
     """
@@ -113,7 +115,7 @@ def judged(report: HostReport, work: Callable[[HostReport], _Result]) -> _Result
     except Problem:
         raise
     except Exception as error:  # noqa: BLE001  (one host must not end the verb)
-        sentence, fix = bug_of(report.host, error)
+        sentence, fix = bug_report(report.host, error)
         return work(HostReport(report.host, problem=sentence, fix=fix))
 
 
@@ -121,7 +123,7 @@ def judged(report: HostReport, work: Callable[[HostReport], _Result]) -> _Result
 HostDone = Callable[[str], None]
 
 
-class HostDoor(Protocol):
+class HostAccess(Protocol):
     """Access to hypervisors. No method raises for a single host: its report has the
     problem.
     """
@@ -148,7 +150,7 @@ AT_ONCE = 60
 
 def reports_of(
     hosts: Sequence[Host],
-    door: HostDoor,
+    door: HostAccess,
     done: Optional[HostDone] = None,
     at_once: int = AT_ONCE,
 ) -> Iterator[tuple[Host, HostReport]]:

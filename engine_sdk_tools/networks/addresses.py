@@ -67,7 +67,7 @@ def read_plan_file(text: str, where: str) -> dict[str, Interface]:
     return addresses
 
 
-def counted(text: str, hosts: Sequence[str]) -> dict[str, Interface]:
+def addresses_from_range(text: str, hosts: Sequence[str]) -> dict[str, Interface]:
     """Assign the addresses of the range ``text`` to ``hosts``, in their order.
 
     Hosts for which no address is left are not in the result. Raises AddressProblem if
@@ -131,7 +131,7 @@ def _range(text: str) -> Iterator[Interface]:
     return (kind((number, network.prefixlen)) for number in range(start, stop + 1))
 
 
-def no_one_hosts(
+def is_unusable_address(
     address: Union[ipaddress.IPv4Address, ipaddress.IPv6Address],
 ) -> bool:
     """Whether no host can have ``address`` on a network: it is loopback, multicast,
@@ -228,7 +228,7 @@ def _unusable(addresses: Mapping[str, Interface]) -> Iterator[Sentence]:
                 f"{host} cannot have {address.ip}: it is the {kind} address of "
                 f"{address.network}",
             )
-        elif no_one_hosts(address.ip):
+        elif is_unusable_address(address.ip):
             yield Sentence(
                 "address-reserved",
                 f"{host} cannot have {address.ip}: the address is loopback, multicast, "

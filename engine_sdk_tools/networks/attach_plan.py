@@ -17,8 +17,8 @@ from ovirt_rdma.engine_sdk_tools.model import Engine, Host, Network
 from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, pick
 from ovirt_rdma.engine_sdk_tools.networks.addresses import (
     Interface,
+    addresses_from_range,
     check_addresses,
-    counted,
 )
 from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
     ATTACH,
@@ -35,8 +35,8 @@ from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
 from ovirt_rdma.engine_sdk_tools.networks.checks import (
     IPOIB_MODE,
     Declared,
-    against_host,
-    against_properties,
+    host_refusals,
+    property_refusals,
     unknown_mtu,
 )
 from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch, choose_nics
@@ -104,10 +104,10 @@ def plan_network_attach(
     networks = tuple(n for n in engine.networks or () if n.data_center == center)
     used = {host.cluster for host in hosts}
     clusters = [cluster for cluster in engine.clusters if cluster.id in used]
-    refusals += against_properties(request.properties, declared, clusters)
+    refusals += property_refusals(request.properties, declared, clusters)
     asked = request.addresses
     if asked is None:
-        asked = counted(request.span, [host.name for host in hosts])
+        asked = addresses_from_range(request.span, [host.name for host in hosts])
     plan = check_addresses(asked, hosts, engine.hosts, network.id)
     refusals += plan.problems
     base = AttachPlan(network, request, networks, reports)
@@ -131,7 +131,7 @@ def plan_host(
     before = attachment_of(host, network.id)
     properties = {**dict(before.properties if before else ()), **request.properties}
     refusals = list(
-        against_host(
+        host_refusals(
             host,
             chosen,
             network,

@@ -27,7 +27,7 @@ OPTION = "UserDefinedNetworkCustomProperties"
 Declared = Mapping[str, str]
 
 
-def against_properties(
+def property_refusals(
     properties: Mapping[str, str],
     declared: Mapping[str, Declared],
     clusters: Sequence[Cluster],
@@ -86,7 +86,7 @@ MANAGEMENT = "management"
 DEFAULT_MTU = 1500
 
 
-def against_host(
+def host_refusals(
     host: Host,
     chosen: Chosen,
     network: Network,

@@ -26,7 +26,7 @@ from ovirt_rdma.host.changes.kinds.location import (
     netdevs_of_pci,
     present_name,
 )
-from ovirt_rdma.host.changes.kinds.model import Act, Place
+from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
 from ovirt_rdma.host.changes.kinds.properties import (
     CREATE_CHILD,
     MODE_FILE,
@@ -45,7 +45,7 @@ from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, OFFLOAD, SYSFS, Change
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import (
-    how_to_mend,
+    fix_for,
     remove_unfinished,
     sync_directory,
     write_atomically,
@@ -87,7 +87,7 @@ class _File:
 _records = Records("the boot settings")
 
 
-def boot_settings(applied: Iterable[Act]) -> tuple[BootSetting, ...]:
+def boot_settings(applied: Iterable[AtomicChange]) -> tuple[BootSetting, ...]:
     """Return the boot settings among the applied changes, which come oldest first: the
     last value of each property, in the order in which they were set. Pure.
     """
@@ -105,7 +105,7 @@ def boot_settings(applied: Iterable[Act]) -> tuple[BootSetting, ...]:
 
 
 def still_applied(
-    settings: Iterable[BootSetting], applied: Iterable[Act]
+    settings: Iterable[BootSetting], applied: Iterable[AtomicChange]
 ) -> tuple[BootSetting, ...]:
     """Return those of ``settings`` whose value an applied change has set. A revert that
     a power cut ended has undone some changes without updating the file. Pure.
@@ -128,19 +128,21 @@ def _property(setting: BootSetting) -> Hashable:
     return change.kind, what, child, place
 
 
-def keep_for_boot(root: Union[str, Path], journal: Journal) -> str:
+def update_boot_settings(root: Union[str, Path], journal: Journal) -> str:
     """Update the file below ``root`` from ``journal``; to be called after each run.
     Return "", or if it failed a sentence with the reason and the fix.
     """
     try:
         applied = journal.ledger().held
-        keep_boot_settings(root, (entry.act for entry in applied))
+        write_boot_settings(root, (entry.act for entry in applied))
     except Problem as problem:
         return f"{problem}; fix: {problem.fix}" if problem.fix else str(problem)
     return ""
 
 
-def keep_boot_settings(root: Union[str, Path], applied: Iterable[Act]) -> bool:
+def write_boot_settings(
+    root: Union[str, Path], applied: Iterable[AtomicChange]
+) -> bool:
     """Update the file below ``root`` from the applied changes; return True if it
     changed. Raises Problem where it cannot be written.
     """
@@ -162,7 +164,7 @@ def keep_boot_settings(root: Union[str, Path], applied: Iterable[Act]) -> bool:
             "boot-settings-not-written",
             f"{path} cannot be written ({e.strerror}); the boot settings will be wrong "
             "after the next boot",
-            f"{how_to_mend(e, path)}; then: ovirt-rdma-host apply",
+            f"{fix_for(e, path)}; then: ovirt-rdma-host apply",
         ) from e
     return True
 
@@ -350,10 +352,10 @@ class _Restorer:
         return under(self.root, f"{_TRIED}{address}-{number}")
 
 
-def _act(setting: BootSetting) -> Act:
+def _act(setting: BootSetting) -> AtomicChange:
     file = netdev_file(setting.change)
     down = port_mtu_of(setting.change) or (file and file[1] == MODE_FILE)
-    return Act(
+    return AtomicChange(
         step="",
         effect=LINK_DOWN if down else LIVE,
         reason="",

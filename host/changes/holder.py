@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Patience:
+class HolderTimeouts:
     """How many seconds the holder of the lock gets before SIGTERM, after it, and after
     SIGKILL.
 
@@ -38,14 +38,14 @@ class Patience:
     killed_s: float = 10.0
 
 
-def lock_at_last(
+def lock_or_end_holder(
     stack: ExitStack,
     root: Union[str, Path],
     by: str,
     *,
     is_needed: Callable[[], bool],
     say: Say,
-    patience: Patience,
+    patience: HolderTimeouts,
 ) -> bool:
     """Take the lock of the host below ``root``, for ``by``, until ``stack`` ends. A
     holder that keeps it is asked to end, then killed; ``say`` gets a sentence for each.

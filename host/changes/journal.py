@@ -43,7 +43,7 @@ from ovirt_rdma.host.changes.kinds.model import (
 from ovirt_rdma.host.changes.ledger import Ledger, WrongOrder, fold
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import JOURNAL, under
-from ovirt_rdma.host.system.files import how_to_mend, sync_directory, write_atomically
+from ovirt_rdma.host.system.files import fix_for, sync_directory, write_atomically
 from ovirt_rdma.host.system.json_codec import Records, WrongRecord, kind, plain
 
 RUNS_KEPT = 100
@@ -209,7 +209,7 @@ class Journal:
             raise JournalProblem(
                 "journal-not-written",
                 f"{self.path} cannot be written: {error.strerror or error}",
-                how_to_mend(error, self.path),
+                fix_for(error, self.path),
             ) from error
 
     def compact(self) -> bool:

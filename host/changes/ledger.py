@@ -13,7 +13,7 @@ from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
-    Act,
+    AtomicChange,
     Begin,
     Confirmed,
     Doing,
@@ -33,7 +33,7 @@ class WrongOrder(ValueError):
 
 
 @dataclass(frozen=True)
-class JournalAct:
+class AppliedChange:
     """A change of a run, as the journal has it.
 
     ``found`` are the values that were read back, None if it was not completed. While
@@ -44,7 +44,7 @@ class JournalAct:
 
     run: int
     number: int
-    act: Act
+    act: AtomicChange
     boot: str
     found: Optional[tuple[Optional[str], ...]] = None
     undoing: Optional[tuple[Optional[str], ...]] = None
@@ -73,14 +73,14 @@ class Run:
 
     number: int
     begin: Begin
-    acts: tuple[JournalAct, ...] = ()
+    acts: tuple[AppliedChange, ...] = ()
     confirmed: Optional[str] = None
     outcome: Optional[str] = None
     ended: Optional[str] = None
     sentence: str = ""
 
     @property
-    def held(self) -> tuple[JournalAct, ...]:
+    def held(self) -> tuple[AppliedChange, ...]:
         """Its changes that are applied."""
         return tuple(act for act in self.acts if act.held)
 
@@ -107,7 +107,7 @@ class Ledger:
         return self.runs[-1].number + 1 if self.runs else 1
 
     @cached_property
-    def held(self) -> tuple[JournalAct, ...]:
+    def held(self) -> tuple[AppliedChange, ...]:
         """All changes that are applied, in the order in which they were made."""
         return tuple(act for run in self.runs for act in run.held)
 
@@ -130,7 +130,7 @@ class Ledger:
 def fold(records: Iterable[Record]) -> Ledger:
     """Return the ledger of ``records``. Raises WrongOrder."""
     runs: dict[int, Run] = {}
-    acts: dict[int, dict[int, JournalAct]] = {}
+    acts: dict[int, dict[int, AppliedChange]] = {}
     for record in records:
         if isinstance(record, Begin):
             if record.run in runs or (runs and record.run < max(runs)):
@@ -150,7 +150,7 @@ def fold(records: Iterable[Record]) -> Ledger:
         elif isinstance(record, Doing):
             if record.number != len(acts[record.run]):
                 raise WrongOrder(f"a change of run {record.run} is missing")
-            acts[record.run][record.number] = JournalAct(
+            acts[record.run][record.number] = AppliedChange(
                 record.run, record.number, record.act, run.begin.boot
             )
         else:
@@ -163,7 +163,7 @@ def fold(records: Iterable[Record]) -> Ledger:
     )
 
 
-def _after(act: JournalAct, record: Record) -> JournalAct:
+def _after(act: AppliedChange, record: Record) -> AppliedChange:
     if isinstance(record, Done):
         return replace(act, found=record.found)
     if isinstance(record, Undoing):

@@ -17,9 +17,9 @@ from typing import Any, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.devices import Adapter, Netdev, RdmaDevice, RdmaPort
-from ovirt_rdma.host.policy.model import partition_read
+from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.base import Step
-from ovirt_rdma.host.rules.infiniband.children import in_order, table_entry
+from ovirt_rdma.host.rules.infiniband.children import parents_first, table_entry
 from ovirt_rdma.host.rules.view import Interface, View
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import (
@@ -56,7 +56,7 @@ def values_read(view: View, steps: Iterable[Step]) -> tuple[Value, ...]:
     steps = list(steps)
     # By name: a host may have thousands of P_Key children.
     interfaces = {i.name: i for i in view.interfaces} if steps else {}
-    planned = {i.name: i for i in in_order(view) if i.planned} if steps else {}
+    planned = {i.name: i for i in parents_first(view) if i.planned} if steps else {}
     adapters = {adapter.pci.address: adapter for adapter in view.facts.adapters}
     modules = view.facts.modules
     known_modules = {*modules.loaded, *(modules.available or ())}
@@ -118,7 +118,7 @@ def _of_planned(view: View, child: Optional[Interface]) -> _Pairs:
     yield from _of_netdev(view.netdev(child.parent or ""))
     yield from _of_device(child.device)
     yield from _of_port(child.device, child.port)
-    pkey = partition_read(child.netdev.ipoib.pkey)
+    pkey = partition_of_facts(child.netdev.ipoib.pkey)
     if pkey is not None:
         place = f"rdma_devices.{child.device.name}.ports.{child.port.number}"
         yield f"{place}.pkeys.0x{pkey:04x}", table_entry(child.port, pkey)

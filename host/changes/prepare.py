@@ -159,7 +159,7 @@ class StalePlan(Refused):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Decided:
     """The facts of a host, the policy in force, and the decision for it."""
 
     facts: Facts
@@ -181,7 +181,7 @@ class Prepared:
             )
 
 
-class FactsBefore:
+class EarlyFacts:
     """Reads the facts of the host below ``root``, tools through ``run``, before the
     lock is taken: reading a slow host then delays no other run. Called again under the
     lock, it returns the same facts, unless the journal shows that a run has changed the
@@ -216,16 +216,16 @@ def loaded_policy(root: Union[str, Path]) -> StoredPolicy:
     return stored
 
 
-def prepare(
+def read_and_decide(
     root: Union[str, Path], run: Optional[Runner], policy: StoredPolicy
-) -> Prepared:
+) -> Decided:
     """Read the host below ``root``, tools through ``run``, and decide by ``policy``."""
-    return decided_by(HostReader(root, run).facts(), policy)
+    return decide_for(HostReader(root, run).facts(), policy)
 
 
-def decided_by(facts: Facts, policy: StoredPolicy) -> Prepared:
+def decide_for(facts: Facts, policy: StoredPolicy) -> Decided:
     """Decide by ``policy`` for a host with these ``facts``. Pure."""
-    return Prepared(facts, policy, decide(facts, policy.policy))
+    return Decided(facts, policy, decide(facts, policy.policy))
 
 
 def still_planned(
@@ -234,5 +234,5 @@ def still_planned(
     """Return the ids of the steps that ``policy`` requires now; after a run, those had
     no effect.
     """
-    steps = prepare(root, run, policy).decision.to_do
+    steps = read_and_decide(root, run, policy).decision.to_do
     return frozenset(step.id for step in steps)

@@ -18,7 +18,7 @@ from ovirt_rdma.host.changes.ledger import Ledger, Run
 from ovirt_rdma.host.changes.revert import finish_revert, links_in_use, rest_of_revert
 from ovirt_rdma.host.changes.rollback import plan_rollback, roll_back
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.system.signals import held_signals
+from ovirt_rdma.host.system.signals import delayed_signals
 
 
 def recover(
@@ -38,7 +38,7 @@ def recover(
     Returns the result, None if no run was open. Raises Refused, with nothing done,
     where ``facts`` show such users; JournalProblem.
     """
-    with held_signals(end_after=True):
+    with delayed_signals(end_after=True):
         writer = JournalWriter(journal, listener)
         results = []
         run = writer.ledger.interrupted
@@ -68,7 +68,7 @@ def roll_back_unconfirmed(
 
     Returns None if it does not await confirmation. Raises JournalProblem.
     """
-    with held_signals():
+    with delayed_signals():
         writer = JournalWriter(journal, listener)
         awaiting = writer.ledger.awaiting
         if awaiting is None or awaiting.number != run:
@@ -76,7 +76,7 @@ def roll_back_unconfirmed(
         return roll_back(host, writer, run, f"run {run} was not confirmed")
 
 
-def may_be_taken_back(ledger: Ledger, number: int) -> bool:
+def may_be_rolled_back(ledger: Ledger, number: int) -> bool:
     """Whether run ``number``, which has a timeout, may still be rolled back: it awaits
     confirmation, is running, or a revert of it is. Pure.
     """

@@ -18,7 +18,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     PARTLY,
     REVERT,
-    Act,
+    AtomicChange,
     Begin,
     End,
     HostBackend,
@@ -33,7 +33,7 @@ from ovirt_rdma.host.changes.kinds.properties import (
     netdev_of,
 )
 from ovirt_rdma.host.changes.ledger import (
-    JournalAct,
+    AppliedChange,
     Ledger,
     Run,
     refuse_while_awaiting,
@@ -45,19 +45,19 @@ from ovirt_rdma.host.changes.rollback import (
     undo_plan,
     undo_summary,
 )
-from ovirt_rdma.host.changes.undo import Key, UndoAct, UndoPlan, key_of
+from ovirt_rdma.host.changes.undo import Key, UndoChange, UndoPlan, key_of
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
-from ovirt_rdma.host.rules.infiniband.settings import lasting_addresses
+from ovirt_rdma.host.rules.infiniband.settings import static_addresses
 from ovirt_rdma.host.rules.reapply import needs_activation
 from ovirt_rdma.host.rules.view import View
-from ovirt_rdma.host.system.signals import held_signals
+from ovirt_rdma.host.system.signals import delayed_signals
 
 
 def interrupted_users(
-    groups: Iterable[Sequence[UndoAct]], facts: Facts
+    groups: Iterable[Sequence[UndoChange]], facts: Facts
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each step whose undo takes links down that are in use, with the users as
     text. Pure.
@@ -100,11 +100,11 @@ def _set_up_on(names: Collection[str], facts: Facts) -> Iterator[str]:
     carrying = {network.southbound for network in networks}
     for netdev in facts.netdevs:
         if netdev.name in names and netdev.name not in carrying:
-            for address in lasting_addresses(netdev):
+            for address in static_addresses(netdev):
                 yield f"address: {address} on {netdev.name}"
 
 
-def _netdevs(act: Act, view: View) -> Iterator[str]:
+def _netdevs(act: AtomicChange, view: View) -> Iterator[str]:
     change = act.changes[0]
     address = adapter_of(change)
     if address:
@@ -144,7 +144,7 @@ def revert(
     confirmation; JournalProblem where the journal cannot be used. Nothing was done
     then.
     """
-    with held_signals():
+    with delayed_signals():
         writer = JournalWriter(journal, listener)
         ledger = writer.ledger
         _check(ledger, only)
@@ -176,7 +176,7 @@ def rest_of_revert(host: HostBackend, ledger: Ledger, run: Run) -> UndoPlan:
     return undo_plan(host, ledger.held, scope, run.number)
 
 
-def _scope(applied: Sequence[JournalAct], only: Optional[str]) -> set[Key]:
+def _scope(applied: Sequence[AppliedChange], only: Optional[str]) -> set[Key]:
     return {key_of(entry) for entry in applied if only in (None, entry.act.step)}
 
 

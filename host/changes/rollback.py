@@ -16,7 +16,7 @@ from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
 from ovirt_rdma.host.changes.kinds.model import (
     PARTLY,
     ROLLED_BACK,
-    Act,
+    AtomicChange,
     End,
     HostBackend,
     Left,
@@ -26,17 +26,17 @@ from ovirt_rdma.host.changes.kinds.model import (
 )
 from ovirt_rdma.host.changes.kinds.properties import (
     Property,
+    describe_atomic,
     manual_fix,
     property_of,
     same_value,
-    shown_act,
     value_text,
 )
-from ovirt_rdma.host.changes.ledger import JournalAct, Ledger
+from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger
 from ovirt_rdma.host.changes.undo import (
     Key,
     Present,
-    UndoAct,
+    UndoChange,
     UndoPlan,
     follows_group,
     key_of,
@@ -63,7 +63,7 @@ class UndoResult:
 
 def undo_plan(
     host: HostBackend,
-    applied: Sequence[JournalAct],
+    applied: Sequence[AppliedChange],
     scope: Collection[Key],
     by_run: int,
 ) -> UndoPlan:
@@ -115,7 +115,7 @@ def carry_out_undo(
     return execution.result
 
 
-def is_undo_needed(host: HostBackend, group: Sequence[UndoAct]) -> bool:
+def is_undo_needed(host: HostBackend, group: Sequence[UndoChange]) -> bool:
     """Whether undoing ``group`` would change the host as it is now."""
     return not all(_is_restored(host, undo) for undo in group)
 
@@ -129,16 +129,16 @@ class _Execution:
     # The steps of changes that were undone, or deleted with one that was.
     closed: list[str] = field(default_factory=list)
 
-    def leave(self, step: str, act: Act, why: Sentence, fix: str = "") -> None:
+    def leave(self, step: str, act: AtomicChange, why: Sentence, fix: str = "") -> None:
         """Report once that a change is left; with ``fix``: it could not be undone."""
-        left = Left(step, shown_act(act), why, fix, failed=bool(fix))
+        left = Left(step, describe_atomic(act), why, fix, failed=bool(fix))
         if not any(
             earlier.why == why and earlier.failed == left.failed
             for earlier in self.result.left
         ):
             self.result.left.append(left)
 
-    def group(self, group: Sequence[UndoAct]) -> None:
+    def group(self, group: Sequence[UndoChange]) -> None:
         """Undo the changes of one step, unless all values are restored already."""
         failed: dict[Key, EffectFailed] = {}
         if is_undo_needed(self.host, group):
@@ -160,7 +160,7 @@ class _Execution:
         for undo in group:
             self._close(undo, failed.get(key_of(undo.entry)))
 
-    def _close(self, undo: UndoAct, error: Optional[EffectFailed]) -> None:
+    def _close(self, undo: UndoChange, error: Optional[EffectFailed]) -> None:
         act = undo.act
         if error:
             # The sentence of the error names the property and the reason.
@@ -174,29 +174,29 @@ class _Execution:
         if undo.why:
             self.leave(act.step, act, undo.why)
         for part in undo.going_with:
-            reason = f"removed with {shown_act(act)}"
+            reason = f"removed with {describe_atomic(act)}"
             self.writer.write_if_possible(
                 Undone(part.run, part.number, self.by_run, reason)
             )
             self.closed.append(part.act.step)
         self.closed.append(act.step)
 
-    def _restore(self, undo: UndoAct) -> None:
+    def _restore(self, undo: UndoChange) -> None:
         if not _is_restored(self.host, undo):
             self.host.undo(replace(undo.act, before=undo.to))
 
-    def _not_restored(self, undo: UndoAct) -> EffectFailed:
+    def _not_restored(self, undo: UndoChange) -> EffectFailed:
         act, change = undo.act, undo.act.changes[0]
         reading = self.host.read(change, act.uuid, act.place)
         now = reading.problem or f"it is {value_text(change, reading.value)}"
         wanted = value_text(change, undo.to[0], "its earlier text")
         return EffectFailed(
             "value-not-restored",
-            f"{shown_act(act)} was not restored to {wanted}: {now}",
+            f"{describe_atomic(act)} was not restored to {wanted}: {now}",
         )
 
 
-def _is_restored(host: HostBackend, undo: UndoAct, *, settled: bool = False) -> bool:
+def _is_restored(host: HostBackend, undo: UndoChange, *, settled: bool = False) -> bool:
     """Whether the host has the value that ``undo`` restores. If the step is
     ``settled``, a value that the kernel has lowered counts too.
     """

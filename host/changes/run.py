@@ -18,7 +18,7 @@ from ovirt_rdma.host.changes.kinds.location import place_of
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     ROLLED_BACK,
-    Act,
+    AtomicChange,
     Begin,
     Doing,
     End,
@@ -34,6 +34,7 @@ from ovirt_rdma.host.changes.kinds.model import Done as ReadBack
 from ovirt_rdma.host.changes.kinds.properties import (
     Property,
     adapter_of,
+    describe,
     file_of,
     is_accepted,
     is_maker,
@@ -44,7 +45,6 @@ from ovirt_rdma.host.changes.kinds.properties import (
     netdev_of,
     property_of,
     same_value,
-    shown,
     value_text,
 )
 from ovirt_rdma.host.changes.ledger import (
@@ -56,12 +56,12 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import MODULE, OFFLOAD, PROFILE, REBOOT, Change, Step
 from ovirt_rdma.host.rules.infiniband.settings import MTU, NEW
-from ovirt_rdma.host.system.signals import Signals, held_signals
+from ovirt_rdma.host.system.signals import Signals, delayed_signals
 
 
-def acts_of(
+def atomic_changes_of(
     steps: Iterable[Step], facts: Optional[Facts], new_uuid: Callable[[], str]
-) -> tuple[Act, ...]:
+) -> tuple[AtomicChange, ...]:
     """Return the atomic changes of ``steps``, in order and without ``before``. Pure.
 
     ``facts`` are those from which the steps were decided; without them no change has a
@@ -76,7 +76,7 @@ class _Acts:
     new_uuid: Callable[[], str]
     uuids: dict[str, str] = field(default_factory=dict)
 
-    def of(self, steps: Iterable[Step]) -> Iterator[Act]:
+    def of(self, steps: Iterable[Step]) -> Iterator[AtomicChange]:
         for step in steps:
             changes = list(step.changes)
             while changes:
@@ -87,7 +87,7 @@ class _Acts:
                     self.uuids[first.target] = self.new_uuid()
                     together += [c for c in changes if c.target == first.target]
                     changes = [c for c in changes if c.target != first.target]
-                yield Act(
+                yield AtomicChange(
                     step=step.id,
                     effect=step.effect,
                     reason=step.reason,
@@ -115,7 +115,9 @@ class _Acts:
 _FIX = "run ovirt-rdma-host plan again"
 
 
-def with_earlier_values(host: HostBackend, acts: Iterable[Act]) -> tuple[Act, ...]:
+def with_earlier_values(
+    host: HostBackend, acts: Iterable[AtomicChange]
+) -> tuple[AtomicChange, ...]:
     """Return ``acts`` with the present values of ``host`` as ``before``. Nothing is
     changed.
 
@@ -124,7 +126,7 @@ def with_earlier_values(host: HostBackend, acts: Iterable[Act]) -> tuple[Act, ..
     of our rules makes such a change, a value cannot be read, or it is not the value for
     which the plan was made.
     """
-    complete: list[Act] = []
+    complete: list[AtomicChange] = []
     known: dict[Property, Optional[str]] = {}
     recreated = False
     for act in acts:
@@ -154,7 +156,7 @@ def with_earlier_values(host: HostBackend, acts: Iterable[Act]) -> tuple[Act, ..
     return tuple(complete)
 
 
-def _read(host: HostBackend, act: Act, change: Change) -> Optional[str]:
+def _read(host: HostBackend, act: AtomicChange, change: Change) -> Optional[str]:
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
         raise Refused(
@@ -183,7 +185,7 @@ def _check(change: Change, value: Optional[str]) -> None:
     now = value_text(change, value, "this one")
     raise Refused(
         "value-changed-since-plan",
-        f"{shown(change)} has changed since the plan was made: it was {was}, and is "
+        f"{describe(change)} has changed since the plan was made: it was {was}, and is "
         f"{now}; nothing was changed",
         _FIX,
     )
@@ -208,13 +210,13 @@ def apply_steps(
     """
     if not steps:
         return RunResult(None, DONE, "there is nothing to do")
-    with held_signals() as signals:
+    with delayed_signals() as signals:
         writer = JournalWriter(journal, listener)
         ledger = writer.ledger
         refuse_while_interrupted(ledger)
         refuse_while_awaiting(ledger)
         acts = with_earlier_values(
-            host, acts_of(steps, request.facts, request.new_uuid)
+            host, atomic_changes_of(steps, request.facts, request.new_uuid)
         )
         run = _Run(host, writer, ledger.next_run, signals, request)
         result = run.carry_out(steps, acts)
@@ -234,7 +236,9 @@ class _Run:
     signals: Signals
     request: RunRequest
 
-    def carry_out(self, steps: Sequence[Step], acts: Sequence[Act]) -> RunResult:
+    def carry_out(
+        self, steps: Sequence[Step], acts: Sequence[AtomicChange]
+    ) -> RunResult:
         self._begin()
         try:
             for step, numbered in _by_step(steps, acts):
@@ -273,7 +277,7 @@ class _Run:
             self.writer.write_if_possible(End(self.number, ROLLED_BACK, at, sentence))
             raise
 
-    def _do(self, step: Step, acts: Sequence[tuple[int, Act]]) -> None:
+    def _do(self, step: Step, acts: Sequence[tuple[int, AtomicChange]]) -> None:
         self._check_signals()
         self.writer.doing(step.id, step.sentence)
         for number, act in acts:
@@ -293,7 +297,7 @@ class _Run:
             self.writer.write(ReadBack(self.number, number, values))
         self.writer.done(step.id, step.before, step.after)
 
-    def _read_back(self, step: Step, act: Act) -> tuple[Optional[str], ...]:
+    def _read_back(self, step: Step, act: AtomicChange) -> tuple[Optional[str], ...]:
         values = []
         for change in act.changes:
             reading = self.host.read(change, act.uuid, act.place)
@@ -302,8 +306,8 @@ class _Run:
             if not is_accepted(change, reading.value):
                 wanted = value_text(change, change.after, "our text")
                 raise _Stopped(
-                    f"{step.id} was not accepted: {shown(change)} was set to {wanted}, "
-                    f"and is {value_text(change, reading.value)}"
+                    f"{step.id} was not accepted: {describe(change)} was set to "
+                    f"{wanted}, and is {value_text(change, reading.value)}"
                 )
             values.append(reading.value)
         return tuple(values)
@@ -322,8 +326,8 @@ class _Run:
 
 
 def _by_step(
-    steps: Sequence[Step], acts: Sequence[Act]
-) -> Iterator[tuple[Step, list[tuple[int, Act]]]]:
+    steps: Sequence[Step], acts: Sequence[AtomicChange]
+) -> Iterator[tuple[Step, list[tuple[int, AtomicChange]]]]:
     known = {step.id: step for step in steps}
     for step_id, numbered in groupby(enumerate(acts), key=lambda pair: pair[1].step):
         yield known[step_id], list(numbered)

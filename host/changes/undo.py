@@ -37,9 +37,10 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.base import Reading
-from ovirt_rdma.host.changes.kinds.model import Act, HostBackend
+from ovirt_rdma.host.changes.kinds.model import AtomicChange, HostBackend
 from ovirt_rdma.host.changes.kinds.properties import (
     Property,
+    describe_atomic,
     file_of,
     is_accepted,
     is_maker,
@@ -48,10 +49,9 @@ from ovirt_rdma.host.changes.kinds.properties import (
     netdev_of,
     property_of,
     same_value,
-    shown_act,
     value_text,
 )
-from ovirt_rdma.host.changes.ledger import JournalAct
+from ovirt_rdma.host.changes.ledger import AppliedChange
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.model import DATAGRAM
 from ovirt_rdma.host.rules.base import FILE, MODULE, SYSFS, Change
@@ -88,31 +88,31 @@ class Present:
     ``lowered``: the kernel may have lowered the number (an MTU in datagram mode).
     """
 
-    act: Act
+    act: AtomicChange
     reading: Reading
     gone: bool = False
     lowered: bool = False
 
 
 @dataclass(frozen=True)
-class UndoAct:
+class UndoChange:
     """``entry`` is undone to the values ``to``; ``act`` is its change with the present
     names. ``why`` is set if these are somebody else's values, which stay.
     ``going_with`` are the changes of what it made, which are removed with it.
     """
 
-    entry: JournalAct
-    act: Act
+    entry: AppliedChange
+    act: AtomicChange
     to: Values
     why: Optional[Sentence] = None
-    going_with: tuple[JournalAct, ...] = ()
+    going_with: tuple[AppliedChange, ...] = ()
 
 
 @dataclass(frozen=True)
 class Released:
     """Nothing has to be done for ``entry``, because of ``why``."""
 
-    entry: JournalAct
+    entry: AppliedChange
     why: Sentence
 
 
@@ -120,27 +120,27 @@ class Released:
 class Blocked:
     """``entry`` cannot be undone alone: ``by``, a later change, depends on it."""
 
-    entry: JournalAct
-    by: JournalAct
+    entry: AppliedChange
+    by: AppliedChange
 
 
 @dataclass(frozen=True)
 class UndoPlan:
     """``groups``, and the changes in each, in the order in which they are undone."""
 
-    groups: tuple[tuple[UndoAct, ...], ...] = ()
+    groups: tuple[tuple[UndoChange, ...], ...] = ()
     released: tuple[Released, ...] = ()
     blocked: tuple[Blocked, ...] = ()
 
 
-def key_of(entry: JournalAct) -> Key:
+def key_of(entry: AppliedChange) -> Key:
     """Return the run and number of a change, by which an undo plan refers to it."""
     return entry.run, entry.number
 
 
 def split_at_foreign_value(
-    acts: Sequence[JournalAct],
-) -> tuple[Sequence[JournalAct], Sequence[JournalAct]]:
+    acts: Sequence[AppliedChange],
+) -> tuple[Sequence[AppliedChange], Sequence[AppliedChange]]:
     """Return the changes ``acts`` of one property, the oldest first, in two parts: from
     before somebody else last changed it, and from after that.
     """
@@ -150,7 +150,7 @@ def split_at_foreign_value(
     return (), acts
 
 
-def may_be_ours(own: Sequence[JournalAct], now: Present, by_run: int) -> bool:
+def may_be_ours(own: Sequence[AppliedChange], now: Present, by_run: int) -> bool:
     """Whether the value ``now`` may come from ``own``, our changes of a property since
     somebody else last changed it, or from their undo by ``by_run``.
     """
@@ -161,7 +161,7 @@ def may_be_ours(own: Sequence[JournalAct], now: Present, by_run: int) -> bool:
     return now.lowered and may_be_group_mtu(change, value)
 
 
-def undo_values(entry: JournalAct, by_run: int) -> Values:
+def undo_values(entry: AppliedChange, by_run: int) -> Values:
     """Return the values that the undo of ``entry`` restores; those that ``by_run`` has
     recorded, if it was interrupted in the undo.
     """
@@ -170,7 +170,7 @@ def undo_values(entry: JournalAct, by_run: int) -> Values:
     return entry.act.before
 
 
-def _follows(entry: JournalAct, older: JournalAct, oldest: JournalAct) -> bool:
+def _follows(entry: AppliedChange, older: AppliedChange, oldest: AppliedChange) -> bool:
     """Whether ``entry`` found the value that ``older`` had set, or the one from before
     ``oldest``.
     """
@@ -182,7 +182,7 @@ def _follows(entry: JournalAct, older: JournalAct, oldest: JournalAct) -> bool:
     return may_be_group_mtu(change, before)
 
 
-def _left_by(entry: JournalAct) -> Values:
+def _left_by(entry: AppliedChange) -> Values:
     """Return the values that ``entry`` may have left, besides the planned one: those
     that were read back, or that it found if it was not completed, and those that its
     undo restores.
@@ -192,7 +192,7 @@ def _left_by(entry: JournalAct) -> Values:
 
 
 def plan_undo(
-    applied: Sequence[JournalAct],
+    applied: Sequence[AppliedChange],
     scope: Collection[Key],
     present: Mapping[Key, Present],
     boot: str,
@@ -213,12 +213,12 @@ def plan_undo(
 
 @dataclass
 class _Plan:
-    applied: Sequence[JournalAct]
+    applied: Sequence[AppliedChange]
     scope: Collection[Key]
     present: Mapping[Key, Present]
     boot: str
     by_run: int
-    going_with: dict[Key, list[JournalAct]] = field(default_factory=dict)
+    going_with: dict[Key, list[AppliedChange]] = field(default_factory=dict)
     to: dict[Key, tuple[Values, Optional[Sentence]]] = field(default_factory=dict)
     released: dict[Key, Released] = field(default_factory=dict)
     blocked: list[Blocked] = field(default_factory=list)
@@ -245,7 +245,7 @@ class _Plan:
 
     def plan_properties(self) -> None:
         """Plan the undo of all other changes, property by property."""
-        chains: dict[Property, list[JournalAct]] = {}
+        chains: dict[Property, list[AppliedChange]] = {}
         for entry in self.applied:
             key, now = key_of(entry), self.present[key_of(entry)]
             if key in self.to or key in self.parts:
@@ -254,7 +254,7 @@ class _Plan:
                 why = Sentence("module-stays-loaded", "a module stays loaded")
                 self._release(entry, why)
             elif now.gone:
-                gone = f"{shown_act(now.act)} no longer exists"
+                gone = f"{describe_atomic(now.act)} no longer exists"
                 self._release(entry, Sentence("target-gone", gone))
             else:
                 place = property_of(now.act.changes[0], now.act.uuid)
@@ -264,14 +264,14 @@ class _Plan:
 
     def result(self) -> UndoPlan:
         """Return the plan, the newest changes first."""
-        groups: dict[tuple[int, str], list[UndoAct]] = {}
+        groups: dict[tuple[int, str], list[UndoChange]] = {}
         for entry in reversed(self.applied):
             key = key_of(entry)
             if key in self.to:
                 to, why = self.to[key]
                 act = self.present[key].act
                 going_with = tuple(self.going_with.get(key, ()))
-                undo = UndoAct(entry, act, to, why, going_with)
+                undo = UndoChange(entry, act, to, why, going_with)
                 groups.setdefault(entry.group, []).append(undo)
         return UndoPlan(
             tuple(tuple(group) for group in groups.values()),
@@ -279,11 +279,11 @@ class _Plan:
             tuple(self.blocked),
         )
 
-    def _release(self, entry: JournalAct, why: Sentence) -> None:
+    def _release(self, entry: AppliedChange, why: Sentence) -> None:
         if key_of(entry) in self.scope:
             self.released[key_of(entry)] = Released(entry, why)
 
-    def _plan_property(self, chain: list[JournalAct]) -> None:
+    def _plan_property(self, chain: list[AppliedChange]) -> None:
         """Plan the undo of the applied changes of one property, the oldest first."""
         ours = [entry for entry in chain if key_of(entry) in self.scope]
         if not ours:
@@ -320,12 +320,12 @@ class _Plan:
         if older:
             self._plan_older(older, own[0])
 
-    def _plan_older(self, older: Sequence[JournalAct], entry: JournalAct) -> None:
+    def _plan_older(self, older: Sequence[AppliedChange], entry: AppliedChange) -> None:
         """Plan for the changes from before somebody else set the value that ``entry``
         found.
         """
         value = entry.act.before[0]
-        what = shown_act(self.present[key_of(entry)].act)
+        what = describe_atomic(self.present[key_of(entry)].act)
         forgotten = is_volatile(entry.act.changes[0]) and older[-1].boot != entry.boot
         text = value_text(entry.act.changes[0], value)
         kept = f"{what} was {text} before run {entry.run}, which is kept"
@@ -337,19 +337,19 @@ class _Plan:
             self._keep(older, value, Sentence("value-changed-by-others", why))
 
     def _keep(
-        self, entries: Sequence[JournalAct], value: Optional[str], why: Sentence
+        self, entries: Sequence[AppliedChange], value: Optional[str], why: Sentence
     ) -> None:
         for entry in entries:
             self.to[key_of(entry)] = ((value,), why)
 
-    def _is_ours(self, own: Sequence[JournalAct], now: Present) -> bool:
+    def _is_ours(self, own: Sequence[AppliedChange], now: Present) -> bool:
         newest = own[-1]
         volatile = is_volatile(now.act.changes[0])
         if volatile and not self._rebooted(newest) and self._in_the_middle(newest):
             return True
         return may_be_ours(own, now, self.by_run)
 
-    def _in_the_middle(self, entry: JournalAct) -> bool:
+    def _in_the_middle(self, entry: AppliedChange) -> bool:
         """Whether this run was doing or undoing the step of ``entry``."""
         group = [other for other in self.applied if other.group == entry.group]
         return any(
@@ -358,12 +358,12 @@ class _Plan:
             for other in group
         )
 
-    def _rebooted(self, entry: JournalAct) -> bool:
+    def _rebooted(self, entry: AppliedChange) -> bool:
         volatile = is_volatile(entry.act.changes[0])
         return volatile and bool(self.boot) and entry.boot != self.boot
 
 
-def _changed_since(newest: JournalAct, now: Present) -> Sentence:
+def _changed_since(newest: AppliedChange, now: Present) -> Sentence:
     change, why = now.act.changes[0], ""
     if change.kind != FILE:
         value, ours = (
@@ -373,11 +373,11 @@ def _changed_since(newest: JournalAct, now: Present) -> Sentence:
         why = f" (now {value}, ours {ours})"
     return Sentence(
         "value-changed-by-others",
-        f"{shown_act(now.act)} was changed since by someone else{why}",
+        f"{describe_atomic(now.act)} was changed since by someone else{why}",
     )
 
 
-def _why_kept(entry: JournalAct, to: Values) -> Optional[Sentence]:
+def _why_kept(entry: AppliedChange, to: Values) -> Optional[Sentence]:
     """Return the reason if ``to`` is somebody else's value, as was recorded before an
     interruption.
     """
@@ -385,9 +385,9 @@ def _why_kept(entry: JournalAct, to: Values) -> Optional[Sentence]:
         return None
     return Sentence(
         "value-changed-by-others",
-        f"{shown_act(entry.act)} was changed since by someone else",
+        f"{describe_atomic(entry.act)} was changed since by someone else",
     )
 
 
-def _ours(entry: JournalAct) -> Optional[str]:
+def _ours(entry: AppliedChange) -> Optional[str]:
     return entry.found[0] if entry.found else entry.act.changes[0].after

@@ -15,9 +15,9 @@ from ovirt_rdma.host.collect.hcas import read_adapters
 from ovirt_rdma.host.collect.modules import read_modules, with_module_details
 from ovirt_rdma.host.collect.netdev_details import with_rdma_details
 from ovirt_rdma.host.collect.netdev_users import (
+    addresses_to_route,
     read_netdev_uses,
     read_storage_sessions,
-    unknown_ways,
 )
 from ovirt_rdma.host.collect.netdevs import read_netdevs, with_owners
 from ovirt_rdma.host.collect.network_manager import read_network_manager
@@ -31,7 +31,7 @@ from ovirt_rdma.host.collect.rdma import (
     with_port_details,
 )
 from ovirt_rdma.host.collect.software import read_booted_at, read_software, read_uptime
-from ovirt_rdma.host.collect.tools import Tools, not_for_ever
+from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import (
     UNKNOWN,
@@ -75,7 +75,7 @@ class HostReader:
         all NFS mounts, and to those of block storage if the session does not show which
         netdev it uses.
         """
-        run = self._tools.run and not_for_ever(self._tools.run)
+        run = self._tools.run and with_limited_timeouts(self._tools.run)
         return HostReader(self._tree.root, run)._snapshot(routes_to)
 
     def _snapshot(self, routes_to: Sequence[str]) -> Facts:
@@ -96,7 +96,7 @@ class HostReader:
         )
         sessions = read_storage_sessions(self._tree, problems)
         servers = [*routes_to, *(mount.address for mount in mounts if mount.address)]
-        servers += unknown_ways(sessions)
+        servers += addresses_to_route(sessions)
         routes = tuple(
             route
             for server in dict.fromkeys(servers)

@@ -151,7 +151,7 @@ def read_storage_sessions(
     )
 
 
-def unknown_ways(sessions: Iterable[StorageSession]) -> list[str]:
+def addresses_to_route(sessions: Iterable[StorageSession]) -> list[str]:
     """Return the remote IP addresses of sessions for which the route is needed."""
     remotes = [s.remote for s in sessions if s.remote and not (s.local or s.rdma_port)]
     return [remote for remote in remotes if _has_route(remote)]

@@ -13,7 +13,7 @@ from typing import Optional
 from ovirt_rdma.host.collect.parsers import iproute
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
-    NoAnswer,
+    CommandTimeout,
     NotInstalled,
     Runner,
 )
@@ -47,7 +47,7 @@ class Tools:
         command = " ".join(argv)
         if self.run is None:
             if not optional:
-                say(
+                add_problem(
                     problems,
                     f"{command} was not run: {self.root} is not this host's root",
                 )
@@ -56,11 +56,11 @@ class Tools:
             return self.run(argv)
         except NotInstalled as e:
             if not optional:
-                say(problems, f"{command} failed: {e}")
+                add_problem(problems, f"{command} failed: {e}")
         except CommandFailed as e:
             if raised_status is not None and e.returncode == raised_status:
                 raise
-            say(problems, f"{command} failed: {e}")
+            add_problem(problems, f"{command} failed: {e}")
         return None
 
     def rows(
@@ -78,11 +78,11 @@ class Tools:
         try:
             return iproute.rows(text)
         except ValueError as e:
-            say(problems, f"{' '.join(argv)} printed no JSON array: {e}")
+            add_problem(problems, f"{' '.join(argv)} printed no JSON array: {e}")
             return None
 
 
-def not_for_ever(run: Runner) -> Runner:
+def with_limited_timeouts(run: Runner) -> Runner:
     """Return ``run`` for one snapshot: a tool that has timed out twice is not run
     again, because that could take as long for each of many netdevs. Twice, because a
     call for all netdevs may take longer than a call for one.
@@ -95,14 +95,14 @@ def not_for_ever(run: Runner) -> Runner:
             raise CommandFailed(f"not run, because {tool} has timed out before")
         try:
             return run(argv)
-        except NoAnswer:
+        except CommandTimeout:
             timeouts[tool] += 1
             raise
 
     return ask
 
 
-def say(problems: Problems, sentence: str) -> None:
+def add_problem(problems: Problems, sentence: str) -> None:
     """Add ``sentence`` to ``problems``, unless that is None."""
     if problems is not None:
         problems.append(sentence)

@@ -20,7 +20,7 @@ from ovirt_rdma.host.policy.model import (
     partition,
 )
 from ovirt_rdma.host.rules.base import HOST, PASS, SKIP, WARN, Finding, Rule
-from ovirt_rdma.host.rules.infiniband.children import wanted_children
+from ovirt_rdma.host.rules.infiniband.children import required_children
 from ovirt_rdma.host.rules.view import Interface, View
 
 ID = "POLICY-01"
@@ -94,7 +94,7 @@ def _interface(view: View, rule: InterfaceRule, ports: list[_Port]) -> Finding:
 def _is_planned(view: View, rule: InterfaceRule) -> bool:
     """Whether another rule requires a child with the P_Key that this one names."""
     wanted = [p for r in view.policy.host.interfaces for p in r.pkey_children]
-    wanted += [child.pkey for child in wanted_children(view)]  # of partitions: follow
+    wanted += [child.pkey for child in required_children(view)]  # of partitions: follow
     return rule.pkey is not None and partition(rule.pkey) in map(partition, wanted)
 
 

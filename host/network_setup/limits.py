@@ -9,7 +9,7 @@ from typing import Optional
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.netdev_details import with_rdma_details
 from ovirt_rdma.host.collect.rdma import read_rdma_devices, with_port_details
-from ovirt_rdma.host.collect.tools import Tools, not_for_ever
+from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
 from ovirt_rdma.host.rules.infiniband.limits import HEADER
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.tree import FileTree
@@ -26,7 +26,7 @@ def datagram_limits(
     if run is None and root == "/":
         run = run_command
     tree, problems = FileTree(root), list[str]()
-    tools = Tools(run and not_for_ever(run), root)
+    tools = Tools(run and with_limited_timeouts(run), root)
     devices = with_port_details(
         tree, tools, read_rdma_devices(tree, problems), problems
     )

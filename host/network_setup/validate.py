@@ -83,7 +83,9 @@ def refusal(
     return Sentence(first.id, f"{first} (and {more} more)") if more else first
 
 
-def in_question(request: NetworkRequest, links: Mapping[str, Link]) -> tuple[str, ...]:
+def undecided_netdevs(
+    request: NetworkRequest, links: Mapping[str, Link]
+) -> tuple[str, ...]:
     """Return the netdevs whose largest datagram MTU decides if ``request`` works."""
     names = []
     for network in request.networks:

@@ -16,7 +16,7 @@ Mistake = tuple[KeyPath, Sentence]
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Remark(NamedTuple):
+class Diagnostic(NamedTuple):
     """One sentence about the value ``key`` in line ``line`` (from 1).
 
     A sentence about the whole file has None as ``line`` and an empty ``key``.
@@ -36,7 +36,9 @@ class Remark(NamedTuple):
 class PolicyProblem(Problem):
     """A policy file is invalid; ``errors`` has a Remark for each mistake."""
 
-    def __init__(self, where: str, errors: tuple[Remark, ...], fix: str = "") -> None:
+    def __init__(
+        self, where: str, errors: tuple[Diagnostic, ...], fix: str = ""
+    ) -> None:
         self._reasons = tuple(error.at(where) for error in errors)
         super().__init__("policy-invalid", "\n".join(self._reasons), fix)
         self.errors = errors

@@ -22,10 +22,10 @@ from jsonschema import Draft7Validator, ValidationError, validators
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.diagnostics import (
+    Diagnostic,
     KeyPath,
     Mistake,
     PolicyProblem,
-    Remark,
     key_text,
 )
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
@@ -33,18 +33,18 @@ from ovirt_rdma.host.policy.schema import POLICY_SCHEMA, Schema
 from ovirt_rdma.host.policy.validate_host import (
     host_mistakes,
     host_policy,
-    never_winning_interfaces,
+    interfaces_never_winning,
 )
 from ovirt_rdma.host.policy.validate_nfs import (
     MOST_COMPARED,
-    never_winning,
     nfs_mistakes,
     rule_name,
+    rules_never_winning,
 )
 from ovirt_rdma.host.policy.yaml_source import (
     YamlDocument,
     as_written,
-    misread_numbers,
+    number_mistakes,
     read_yaml,
 )
 
@@ -77,7 +77,7 @@ _Validator = validators.extend(  # type: ignore[no-untyped-call]
 )
 
 
-def schema_remarks(document: YamlDocument) -> Iterator[Remark]:
+def schema_mistakes(document: YamlDocument) -> Iterator[Diagnostic]:
     """Yield a Remark for each part of ``document`` that does not match the schema."""
     errors = [
         (tuple(error.absolute_path), error)
@@ -190,7 +190,7 @@ class PolicyFile:
     document: YamlDocument = field(repr=False, compare=False)
 
     @property
-    def warnings(self) -> tuple[Remark, ...]:
+    def warnings(self) -> tuple[Diagnostic, ...]:
         """Rules that never win. Computed on request: policies that are not shown, such
         as those that hosts send, cost nothing here.
         """
@@ -233,7 +233,7 @@ def load_policy_file(path: Union[str, Path], *, own: bool = False) -> PolicyFile
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         not_utf8 = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
-        remark = Remark(line, "", Sentence("policy-file-not-utf8", not_utf8))
+        remark = Diagnostic(line, "", Sentence("policy-file-not-utf8", not_utf8))
         raise PolicyProblem(where, (remark,), "save the file as UTF-8") from error
     return parse_policy(text, where)
 
@@ -289,7 +289,7 @@ def parse_policy(text: str, where: str) -> PolicyFile:
             raise PolicyProblem(where, tuple(errors))
         return PolicyFile(Policy(), document)
     document.data = as_written(document.data, POLICY_SCHEMA, document.texts)
-    errors += schema_remarks(document)
+    errors += schema_mistakes(document)
     parts = document.data if isinstance(document.data, dict) else {}
     nfs, host = parts.get("nfs"), parts.get("host")
     errors += [
@@ -299,7 +299,7 @@ def parse_policy(text: str, where: str) -> PolicyFile:
     wrong = {(error.line, error.key) for error in errors}
     errors += [
         remark
-        for path, sentence in misread_numbers(document.data, document.texts)
+        for path, sentence in number_mistakes(document.data, document.texts)
         for remark in (_remark(document, path, sentence),)
         if (remark.line, remark.key) not in wrong
     ]
@@ -327,12 +327,12 @@ def _rule(keys: Mapping[str, Any], number: int) -> NfsRule:
     return NfsRule(number=number, **named)
 
 
-def _warnings(policy: Policy, document: YamlDocument) -> tuple[Remark, ...]:
+def _warnings(policy: Policy, document: YamlDocument) -> tuple[Diagnostic, ...]:
     return tuple(
         _remark(document, path, sentence)
         for path, sentence in (
-            *never_winning(policy),
-            *never_winning_interfaces(policy.host),
+            *rules_never_winning(policy),
+            *interfaces_never_winning(policy.host),
             *_not_compared(policy),
         )
     )
@@ -352,13 +352,13 @@ def _not_compared(policy: Policy) -> Iterator[Mistake]:
             )
 
 
-def _remark(document: YamlDocument, path: KeyPath, sentence: Sentence) -> Remark:
-    return Remark(document.line(path), key_text(path), sentence)
+def _remark(document: YamlDocument, path: KeyPath, sentence: Sentence) -> Diagnostic:
+    return Diagnostic(document.line(path), key_text(path), sentence)
 
 
 def _unusable(where: str, sentence: Sentence, fix: str = "") -> PolicyProblem:
-    return PolicyProblem(where, (Remark(None, "", sentence),), fix)
+    return PolicyProblem(where, (Diagnostic(None, "", sentence),), fix)
 
 
-def _by_line(remark: Remark) -> tuple[int, str, str]:
+def _by_line(remark: Diagnostic) -> tuple[int, str, str]:
     return (remark.line or 0, remark.key, remark.sentence)

@@ -137,7 +137,7 @@ def names_pkey(rule: InterfaceRule, netdev: Netdev) -> bool:
     """
     if rule.pkey is None:
         return True
-    own = partition_read(netdev.ipoib.pkey if netdev.ipoib else None)
+    own = partition_of_facts(netdev.ipoib.pkey if netdev.ipoib else None)
     return own is not None and own == partition(rule.pkey)
 
 
@@ -146,7 +146,7 @@ def partition(pkey: str) -> int:
     return int(pkey, 16) & ~FULL_MEMBER
 
 
-def partition_read(pkey: Optional[str]) -> Optional[int]:
+def partition_of_facts(pkey: Optional[str]) -> Optional[int]:
     """Return the partition of a P_Key in the facts; None if it is absent or not a
     number.
     """

@@ -30,7 +30,7 @@ from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.system.files import (
     NotDurable,
-    how_to_mend,
+    fix_for,
     remove_unfinished,
     write_atomically,
 )
@@ -126,12 +126,12 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
             path, json.dumps(content, indent=2).encode("ascii") + b"\n", FILE_MODE
         )
     except NotDurable as error:
-        remarks.append(f"{path}: {error.strerror}; {how_to_mend(error, path)}")
+        remarks.append(f"{path}: {error.strerror}; {fix_for(error, path)}")
     except OSError as error:
         raise StoredPolicyProblem(
             "policy-not-stored",
             f"{path}: the policy cannot be stored: {error.strerror}",
-            how_to_mend(error, path),
+            fix_for(error, path),
         ) from error
     return StoreResult(stored, True, (*remarks, *_copied(path)))
 
@@ -163,14 +163,14 @@ def _copied(path: Path) -> list[str]:
     try:
         write_atomically(copy, read_file(path), FILE_MODE)
     except NotDurable as error:
-        return [f"{copy}: {error.strerror}; {how_to_mend(error, copy)}"]
+        return [f"{copy}: {error.strerror}; {fix_for(error, copy)}"]
     except OSError as error:
         # No copy is better than one of a policy that is no longer in force.
         with contextlib.suppress(OSError):
             copy.unlink()
         return [
             f"{copy}, which replaces a damaged {path.name}, cannot be written: "
-            f"{error.strerror}; {how_to_mend(error, copy)}, and load the policy again"
+            f"{error.strerror}; {fix_for(error, copy)}, and load the policy again"
         ]
     return []
 

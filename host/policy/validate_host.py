@@ -211,7 +211,7 @@ def host_mistakes(host: object) -> Iterator[Mistake]:
     yield from module_option_mistakes(host.get("module_options"))
 
 
-def never_winning_interfaces(host: HostPolicy) -> Iterator[Mistake]:
+def interfaces_never_winning(host: HostPolicy) -> Iterator[Mistake]:
     """Yield the interface rules whose netdevs an earlier rule certainly names all.
 
     Only the first MOST_COMPARED rules are compared.

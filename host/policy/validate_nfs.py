@@ -245,7 +245,7 @@ def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
         yield from _rule_mistakes(item, path)
 
 
-def never_winning(policy: Policy) -> Iterator[Mistake]:
+def rules_never_winning(policy: Policy) -> Iterator[Mistake]:
     """Yield the rules whose exports an earlier rule certainly names all.
 
     Each of the first MOST_COMPARED rules is compared with all before it.

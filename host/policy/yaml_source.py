@@ -17,7 +17,7 @@ from typing import Any, Optional
 import yaml
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake, Remark, key_text
+from ovirt_rdma.host.policy.diagnostics import Diagnostic, KeyPath, Mistake, key_text
 
 # Not octal, hexadecimal, base 60 or 2_044.
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
@@ -49,7 +49,7 @@ def as_written(
     return data
 
 
-def misread_numbers(
+def number_mistakes(
     data: Any, texts: dict[KeyPath, str], path: KeyPath = ()
 ) -> Iterator[Mistake]:
     """Yield a mistake for each number in ``data`` that is not written in decimal;
@@ -57,10 +57,10 @@ def misread_numbers(
     """
     if isinstance(data, dict):
         for key, value in data.items():
-            yield from misread_numbers(value, texts, (*path, key))
+            yield from number_mistakes(value, texts, (*path, key))
     elif isinstance(data, list):
         for position, value in enumerate(data):
-            yield from misread_numbers(value, texts, (*path, position))
+            yield from number_mistakes(value, texts, (*path, position))
     elif isinstance(data, (int, float)) and not isinstance(data, bool):
         text = texts[path]
         if not _DECIMAL.fullmatch(text):
@@ -82,7 +82,7 @@ class YamlDocument:
     data: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
     texts: dict[KeyPath, str] = field(default_factory=dict)
-    mistakes: list[Remark] = field(default_factory=list)
+    mistakes: list[Diagnostic] = field(default_factory=list)
 
     def line(self, path: KeyPath) -> int:
         """Return the line of ``path``; if it is absent, that of its nearest parent."""
@@ -106,12 +106,12 @@ def read_yaml(text: str) -> YamlDocument:
             "yaml-character-invalid",
             f"the character U+{error.character:04X} is not allowed in YAML",
         )
-        document.mistakes.append(Remark(line, "", sentence))
+        document.mistakes.append(Diagnostic(line, "", sentence))
     except yaml.MarkedYAMLError as error:
         document.mistakes.append(_syntax_mistake(error))
     except RecursionError:
         sentence = Sentence("yaml-too-deep", "it is nested too deeply")
-        document.mistakes.append(Remark(None, "", sentence))
+        document.mistakes.append(Diagnostic(None, "", sentence))
     else:
         if node is not None:
             document.data = _value(node, (), document)
@@ -144,7 +144,7 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _syntax_mistake(error: yaml.MarkedYAMLError) -> Remark:
+def _syntax_mistake(error: yaml.MarkedYAMLError) -> Diagnostic:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
     id, sentence = "yaml-invalid", f"not valid YAML: {error.problem or error.context}"
@@ -160,7 +160,7 @@ def _syntax_mistake(error: yaml.MarkedYAMLError) -> Remark:
         sentence += "; check the indentation, and quote a value with a colon at its end"
     elif error.problem and "cannot start any token" in error.problem:
         sentence += "; indent with blanks only, and quote a value that starts with it"
-    return Remark(line, "", Sentence(id, sentence))
+    return Diagnostic(line, "", Sentence(id, sentence))
 
 
 def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
@@ -182,7 +182,9 @@ def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
             "value-not-plain",
             f"{node.value!r} is not plain text in YAML; write it in quotes",
         )
-        document.mistakes.append(Remark(document.line(path), key_text(path), sentence))
+        document.mistakes.append(
+            Diagnostic(document.line(path), key_text(path), sentence)
+        )
         return node.value
 
 
@@ -197,7 +199,7 @@ def _mapping(
             sentence = Sentence(
                 "key-not-text", f"{shown} is not text; write it in quotes"
             )
-            document.mistakes.append(Remark(line, key_text(path), sentence))
+            document.mistakes.append(Diagnostic(line, key_text(path), sentence))
             continue
         key_path = (*path, key_node.value)
         if key_node.value in data:
@@ -205,7 +207,7 @@ def _mapping(
                 "key-repeated",
                 f"is given twice, first in line {document.lines[key_path]}",
             )
-            document.mistakes.append(Remark(line, key_text(key_path), sentence))
+            document.mistakes.append(Diagnostic(line, key_text(key_path), sentence))
             continue
         document.lines[key_path] = line
         data[key_node.value] = _value(value_node, key_path, document)

@@ -23,7 +23,7 @@ from ovirt_rdma.host.facts.model import LoadLine, ModprobeLine, Modules, Softwar
 from ovirt_rdma.host.facts.module_names import module_name
 from ovirt_rdma.host.rules.base import FILE, Change
 from ovirt_rdma.host.rules.view import View
-from ovirt_rdma.host.system.own_files import own_text, why_not_ours
+from ovirt_rdma.host.system.own_files import foreign_reason, own_text
 
 # rdma-core's lists, /etc/rdma/modules/NAME.conf (kernel-boot/modules in rdma-core).
 RDMA_LISTS = "/etc/rdma/modules/"
@@ -121,7 +121,7 @@ def own_file_change(
         return OwnFileChange(Change(FILE, path, None, wanted))
     if present.text == wanted:
         return OwnFileChange()
-    refused = why_not_ours(path, present.text)
+    refused = foreign_reason(path, present.text)
     if refused and wanted is None:
         return OwnFileChange()
     return OwnFileChange(Change(FILE, path, present.text, wanted), refused)
@@ -130,7 +130,7 @@ def own_file_change(
 def own_lines(software: Software, path: str) -> tuple[str, ...]:
     """Return the lines without comments of our file ``path``; none if it is missing."""
     present = next((file for file in software.own_files if file.path == path), None)
-    if present is None or present.text is None or why_not_ours(path, present.text):
+    if present is None or present.text is None or foreign_reason(path, present.text):
         return ()
     lines = (line.strip() for line in present.text.splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))

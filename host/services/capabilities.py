@@ -15,7 +15,7 @@ from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD, marker_m
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import CAPS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.store import in_force
-from ovirt_rdma.host.system.files import how_to_mend, write_atomically
+from ovirt_rdma.host.system.files import fix_for, write_atomically
 from ovirt_rdma.host.system.safe_file import read_file
 
 SCHEMA_VERSION = 1
@@ -63,7 +63,7 @@ def write_caps(root: Union[str, Path] = "/") -> bool:
         raise Problem(
             "file-not-written",
             f"{path} cannot be written: {error.strerror}",
-            how_to_mend(error, path),
+            fix_for(error, path),
         ) from error
     return True
 

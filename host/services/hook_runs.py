@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.changes.boot import keep_for_boot
+from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
@@ -27,7 +27,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunResult,
 )
 from ovirt_rdma.host.changes.ledger import Ledger
-from ovirt_rdma.host.changes.prepare import FactsBefore, Prepared, decided_by
+from ovirt_rdma.host.changes.prepare import Decided, EarlyFacts, decide_for
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.facts.model import Facts
@@ -66,7 +66,7 @@ class HookRun:
         self.run = run
         self.say = say
         # Read before the lock is taken, and for the run under it.
-        self.facts = FactsBefore(root, run)
+        self.facts = EarlyFacts(root, run)
         self._by = by
         self._host = host or HostEffects(root, run, activates=False)
         self._journal = Journal(root)
@@ -103,7 +103,7 @@ class HookRun:
         return result
 
     def _keep_for_boot(self) -> None:
-        problem = keep_for_boot(self.root, self._journal)
+        problem = update_boot_settings(self.root, self._journal)
         if problem:
             self.say(problem)
 
@@ -172,7 +172,7 @@ def live_run(
             if blocked:
                 say(f"nothing was done: {blocked}")
                 return
-            prepared = decided_by(hook.facts(), policy)
+            prepared = decide_for(hook.facts(), policy)
             steps = live_steps(prepared, netdevs)
             result = hook.apply(steps, policy.digest, prepared.facts)
     except (LockHeld, Refused) as refusal:
@@ -188,7 +188,7 @@ def live_run(
 
 
 def live_steps(
-    prepared: Prepared, netdevs: Optional[Collection[str]]
+    prepared: Decided, netdevs: Optional[Collection[str]]
 ) -> tuple[Step, ...]:
     """Return the steps that a hook may do, in their order. Pure."""
     gated = gate(prepared.decision.to_do, live_only=True)
@@ -198,7 +198,7 @@ def live_steps(
 
 
 def remaining_lines(
-    prepared: Prepared, done: Collection[str], netdevs: Optional[Collection[str]]
+    prepared: Decided, done: Collection[str], netdevs: Optional[Collection[str]]
 ) -> Iterator[str]:
     """Yield a line for each step that was not done, and each failure without a step.
     Pure.

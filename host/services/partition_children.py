@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.changes.boot import keep_for_boot
+from ovirt_rdma.host.changes.boot import update_boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import (
@@ -26,26 +26,26 @@ from ovirt_rdma.host.changes.kinds.model import (
 from ovirt_rdma.host.changes.kinds.properties import makes_child
 from ovirt_rdma.host.changes.ledger import Ledger
 from ovirt_rdma.host.changes.prepare import (
-    FactsBefore,
-    Prepared,
-    decided_by,
+    Decided,
+    EarlyFacts,
+    decide_for,
     still_planned,
 )
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.paths import PARTITIONS_UNIT
-from ovirt_rdma.host.policy.model import partition_read
+from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.policy.store import StoredPolicy
 from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.host.rules.infiniband import partitions
 from ovirt_rdma.host.rules.infiniband.children import (
     follows,
     planned_children,
+    required_children,
     table_entry,
-    wanted_children,
 )
-from ovirt_rdma.host.rules.infiniband.settings import P_KEY, bonds_of, lasting_addresses
+from ovirt_rdma.host.rules.infiniband.settings import P_KEY, bonds_of, static_addresses
 from ovirt_rdma.host.rules.view import Interface, View
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
@@ -85,7 +85,7 @@ def difference(view: View) -> Difference:
 
 
 def _has_left(child: Interface) -> bool:
-    own = partition_read(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
+    own = partition_of_facts(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
     port = child.port
     return (
         own is not None
@@ -103,7 +103,7 @@ def steps_of(steps: Iterable[Step], children: Iterable[str]) -> tuple[Step, ...]
     return tuple(step for step in steps if step.subject in names and not step.refused)
 
 
-def who_uses(view: View, child: Interface) -> Optional[str]:
+def in_use_because(view: View, child: Interface) -> Optional[str]:
     """Return, as a clause, who uses ``child`` or has set it up for use; None if nobody
     has. ``view`` is of all facts. Pure.
     """
@@ -115,7 +115,7 @@ def who_uses(view: View, child: Interface) -> Optional[str]:
         return f"it is a member of {bond}"
     if child.netdev.uppers:
         return f"{child.netdev.uppers[0]} is built on it"
-    addresses = lasting_addresses(child.netdev)
+    addresses = static_addresses(child.netdev)
     return f"it has the address {addresses[0]}" if addresses else None
 
 
@@ -123,14 +123,14 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
     """Return the id of the step that made ``child``, if it is still applied; None if no
     run of ours made it, or it made another child of that name. Pure.
     """
-    own = partition_read(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
+    own = partition_of_facts(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
     step = f"{partitions.ID}/{child.name}"
     for entry in ledger.held:
         if entry.act.step != step:
             continue
         for change in entry.act.changes:
             makes = change.name == P_KEY or makes_child(change)
-            if makes and partition_read(change.after) == own:
+            if makes and partition_of_facts(change.after) == own:
                 return step
     return None
 
@@ -192,7 +192,7 @@ class ChildrenRun:
         self._host = host
         self._journal = Journal(root)
         # Read before the lock is taken, if they are certainly needed.
-        self._facts = FactsBefore(root, run)
+        self._facts = EarlyFacts(root, run)
         self._sentences: list[str] = []
 
     def recover_own(self) -> str:
@@ -223,7 +223,7 @@ class ChildrenRun:
                 why = self._recover()
                 if why:
                     return Outcome((why,))
-            prepared = decided_by(self._facts(), self._policy)
+            prepared = decide_for(self._facts(), self._policy)
             view = View(prepared.facts, self._policy.policy)
             now = difference(view)
             self._sentences = list(_not_made(view, seen.missing))
@@ -248,12 +248,12 @@ class ChildrenRun:
 
     def _keep_for_boot(self) -> None:
         """Have children that no profile keeps made again at the next boot."""
-        problem = keep_for_boot(self._root, self._journal)
+        problem = update_boot_settings(self._root, self._journal)
         if problem:
             self._sentences.append(problem)
 
     def _make(
-        self, prepared: Prepared, names: Collection[str], alone: Collection[str]
+        self, prepared: Decided, names: Collection[str], alone: Collection[str]
     ) -> set[str]:
         """Make the children ``names``; return those that could not be."""
         together = [name for name in names if name not in alone]
@@ -270,7 +270,7 @@ class ChildrenRun:
                 self._sentences.append(f"{name} could not be made: {why}")
         return failed
 
-    def _one_run(self, prepared: Prepared, names: Collection[str]) -> str:
+    def _one_run(self, prepared: Decided, names: Collection[str]) -> str:
         """Make children in one run; return why they could not be made, or ""."""
         request = RunRequest(
             PARTITIONS,
@@ -293,7 +293,7 @@ class ChildrenRun:
     def _remove(self, view: View, name: str) -> None:
         """Remove a child whose partition is gone, if it is ours and not in use."""
         child = next(netdev for netdev in view.ipoib if netdev.name == name)
-        why = who_uses(view, child)
+        why = in_use_because(view, child)
         step = made_by(self._journal.ledger(), child)
         if step is None:
             why = "it was not made by ovirt-rdma"
@@ -353,7 +353,7 @@ class _DelayedListener:
 
 def _not_made(view: View, names: Collection[str]) -> Iterator[str]:
     """Yield for each refused child in ``names`` why the plan does not make it."""
-    for child in wanted_children(view):
+    for child in required_children(view):
         if child.name in names and child.refused:
             fix = f" (fix: {child.fix})" if child.fix else ""
             yield f"{child.name} was not made: {child.refused}{fix}"

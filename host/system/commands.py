@@ -30,7 +30,7 @@ class CommandFailed(Exception):
         self.returncode = returncode
 
 
-class NoAnswer(CommandFailed):
+class CommandTimeout(CommandFailed):
     """The command did not end before the timeout and was killed."""
 
 
@@ -67,7 +67,7 @@ def run_command(
     except BaseException as e:
         _end(process)
         if isinstance(e, subprocess.TimeoutExpired):
-            raise NoAnswer(f"no answer within {timeout_s:g} s") from None
+            raise CommandTimeout(f"no answer within {timeout_s:g} s") from None
         raise
     if process.returncode:
         text = err.decode("utf-8", "surrogateescape").strip()

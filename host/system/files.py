@@ -145,7 +145,7 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def how_to_mend(error: OSError, path: Path) -> str:
+def fix_for(error: OSError, path: Path) -> str:
     """Return the fix for ``error`` from an attempt to write ``path``."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return "run this command as root"

@@ -58,7 +58,7 @@ class Holder:
         return f"{self.by} (process {self.pid}{stopped}, since {at} UTC)"
 
 
-def note_holder(descriptor: int, by: str) -> None:
+def write_holder(descriptor: int, by: str) -> None:
     """Write this process and ``by`` into the lock file, open at ``descriptor``.
 
     Errors are ignored: the lock does not need the text.
@@ -183,7 +183,7 @@ def one_run(
                     "wait until it has ended, then run this command again",
                 )
             time.sleep(_RETRY_S)
-        note_holder(descriptor, by)
+        write_holder(descriptor, by)
         yield
     finally:
         os.close(descriptor)

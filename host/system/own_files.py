@@ -30,7 +30,7 @@ def own_text(lines: Sequence[str]) -> str:
     return "\n".join((f"{_HEADER}{REVISION}", *_EXPLAINED, *lines)) + "\n"
 
 
-def why_not_ours(path: str, text: Optional[str]) -> str:
+def foreign_reason(path: str, text: Optional[str]) -> str:
     """Return why the existing file ``path`` must not be written by us, or "".
 
     ``text`` is its content, None if it could not be read.

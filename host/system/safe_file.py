@@ -104,7 +104,7 @@ def read_named(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
         os.close(descriptor)
 
 
-def is_there(folder: str, path: str) -> bool:
+def exists(folder: str, path: str) -> bool:
     """Whether ``path`` below ``folder``, which others than root can write, exists. True
     also if it would be refused on reading.
     """

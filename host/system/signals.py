@@ -36,7 +36,7 @@ class Signals:
 
 
 @contextmanager
-def held_signals(*, end_after: bool = False) -> Iterator[Signals]:
+def delayed_signals(*, end_after: bool = False) -> Iterator[Signals]:
     """Record SIGINT and SIGTERM, and ignore SIGHUP and SIGPIPE, until the end of the
     block; then the earlier handlers are set again.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.system.safe_file import (
-    is_there,
+    exists,
     names_of_others,
     read_file,
     read_file_of_others,
@@ -78,7 +78,7 @@ class FileTree:
 
     def has(self, path: str, *, others: str) -> bool:
         """Whether something is at ``path``; ``others`` as for :meth:`data`."""
-        return is_there(self._below(others), self._below(path))
+        return exists(self._below(others), self._below(path))
 
     def is_folder(self, path: str) -> bool:
         """Whether ``path`` is a folder or a link to one."""

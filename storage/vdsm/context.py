@@ -15,7 +15,7 @@ from typing import Optional
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.storage.degraded import DegradedMarks
-from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.server_readiness import ProbeContext
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Shared:
     degraded mounts.
     """
 
-    surroundings: Surroundings
+    surroundings: ProbeContext
     failures: FailureMemory = field(default_factory=FailureMemory)
     locks: PathLocks = field(default_factory=PathLocks)
     wait_for_other_s: float = WAIT_FOR_OTHER_S

@@ -25,7 +25,7 @@ from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.degraded import DegradedMarks
 from ovirt_rdma.storage.recent_answers import RecentAnswers
-from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.server_readiness import ProbeContext
 from ovirt_rdma.storage.vdsm import compat
 from ovirt_rdma.storage.vdsm.connection import PolicyInForce, connection_class
 from ovirt_rdma.storage.vdsm.context import Shared
@@ -64,7 +64,7 @@ def prepare(root: str = "/") -> Prepared:
     vdsm = compat.load()
     marks = DegradedMarks(under(root, DEGRADED_JSON))
     network = RecentAnswers(probe)
-    shared = Shared(Surroundings(HostReader(root), network), marks=marks)
+    shared = Shared(ProbeContext(HostReader(root), network), marks=marks)
     install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
     remarks = [
         f"NFS connections are made by ovirt-rdma {__version__}",

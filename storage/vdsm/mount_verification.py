@@ -30,8 +30,8 @@ from ovirt_rdma.storage.transport import STOCK
 from ovirt_rdma.storage.trunking import (
     REMOUNT,
     UNPROVEN_FIX,
-    because,
-    remedy,
+    conflict_clause,
+    conflict_fix,
     sharers,
     uses_earlier_connection,
 )
@@ -131,7 +131,7 @@ class MountVerification:
                 log.warning(
                     "%s: %s; this mount is degraded; fix: %s", self._export, reason, now
                 )
-            reason = because(shared) if shared else reason
+            reason = conflict_clause(shared) if shared else reason
         with self._own_errors_logged():
             self._update_mark(seen, transport, reason, fix)
 
@@ -186,7 +186,7 @@ class MountVerification:
             self._update_mark(seen, transport, mark.reason, mark.fix)
 
     def _warn(self, seen: _Seen, transport: str) -> None:
-        fix = f"{remedy(seen.others)}; then {REMOUNT}" if seen.others else REMOUNT
+        fix = f"{conflict_fix(seen.others)}; then {REMOUNT}" if seen.others else REMOUNT
         if transport == UNPROVEN:
             transport, fix = f"an unknown transport ({seen.proof})", UNPROVEN_FIX
         log.warning(
@@ -232,7 +232,7 @@ class MountVerification:
         at = f", at {time_for_people(now)}" if now else ""
         sentence = f"it was already mounted when vdsmd first saw it{at}"
         shared = self._shared_with(seen)
-        return f"{sentence}; {because(shared)}" if shared else sentence
+        return f"{sentence}; {conflict_clause(shared)}" if shared else sentence
 
     def _update_mark(
         self, seen: _Seen, transport: str, reason: str = "", fix: str = ""
@@ -276,8 +276,8 @@ def _cause(
     """
     if shared:
         # A later fix depends on the mounts of that time.
-        now = f"{remedy(shared)}; then {REMOUNT}"
-        return f"because {because(shared)}", "", now
+        now = f"{conflict_fix(shared)}; then {REMOUNT}"
+        return f"because {conflict_clause(shared)}", "", now
     if shares_connection:
         return f"because {_HIDDEN_MOUNT}", _END_USERS, _END_USERS
     return "which settings in nfsmount.conf can cause", _MOUNT_CONF, _MOUNT_CONF

@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_rdma.cli.engine import settings
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.host.changes.boot import keep_boot_settings
+from ovirt_rdma.host.changes.boot import write_boot_settings
 from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON, under
 from ovirt_rdma.host.system import files
 from ovirt_rdma.host.system.files import write_atomically
@@ -54,7 +54,7 @@ def test_of_the_policy_with_the_next_load_of_the_same(host, killed_write):
 
 def test_of_the_boot_settings_where_nothing_is_held_any_more(tmp_path, killed_write):
     rest = killed_write(under(tmp_path, BOOT_JSON))
-    assert not keep_boot_settings(tmp_path, [])
+    assert not write_boot_settings(tmp_path, [])
     assert not rest.exists()
 
 

@@ -120,7 +120,7 @@ class Asked:
     def __call__(self, words, door=True):
         way = DoubleDoor(self.world) if door else None
         with mock.patch.object(
-            conversion_run, "states", lambda: StateFolder(self.folder)
+            conversion_run, "conversion_states", lambda: StateFolder(self.folder)
         ):
             return run_engine(self._capsys, self.double, way, *shlex.split(words))
 

@@ -67,7 +67,9 @@ def site(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policy.yaml").write_text(POLICY)
     folder = tmp_path / "states"
-    monkeypatch.setattr(conversion_run, "states", lambda: StateFolder(folder))
+    monkeypatch.setattr(
+        conversion_run, "conversion_states", lambda: StateFolder(folder)
+    )
     with ExitStack() as open_ones:
 
         def make(**words):

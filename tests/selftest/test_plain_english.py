@@ -135,15 +135,15 @@ def test_each_later_file_is_there():
 
 def test_main_reports_what_is_due_and_counts_all(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for name in ("host/a.py", "docs/a.md", "docs/rules.md", "b.md"):
+    for name in ("host/a.py", "docs/a.md", "docs/faults.md", "b.md"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text('"""Say it anew."""\n')
-    assert main(["host/a.py", "docs/rules.md"]) == 0
+    assert main(["docs/faults.md"]) == 0
     assert capsys.readouterr().out == ""
-    assert main(["host/a.py", "docs/a.md", "b.md"]) == 1
+    assert main(["docs/faults.md", "docs/a.md", "b.md"]) == 1
     printed = capsys.readouterr().out.splitlines()
     assert [line.partition(" ")[0] for line in printed] == ["docs/a.md:1:", "b.md:1:"]
     assert all("write: again" in line for line in printed)
-    assert main(["--count", "host/a.py", "docs/a.md", "docs/rules.md", "b.md"]) == 0
+    assert main(["--count", "host/a.py", "docs/a.md", "docs/faults.md", "b.md"]) == 0
     counted = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert counted == [["1", "."], ["2", "docs"], ["1", "host"]]

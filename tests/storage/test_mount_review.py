@@ -19,7 +19,7 @@ from ovirt_rdma.storage.review import (
     NOT_COVERED,
     OK,
     UNNAMED,
-    heal,
+    remount_fix,
     review,
     review_all,
 )
@@ -128,7 +128,11 @@ class TestMountThatVdsmsNfsClassDidNotMake:
         assert "mount options" in judged.fix
         # The fix for an NFS domain would migrate its VMs without effect.
         assert "if it is an NFS domain, " in judged.fix
-        assert heal(judged, ready=True) == heal(judged, ready=False) == judged.fix
+        assert (
+            remount_fix(judged, ready=True)
+            == remount_fix(judged, ready=False)
+            == judged.fix
+        )
 
     def test_nor_one_that_says_tcp(self):
         judged = review(replace(mount(), options="rw,hard,proto=rdma"), policy("tcp"))
@@ -220,9 +224,15 @@ def test_a_mount_that_is_right_has_no_reason_left_over():
 def test_healing_waits_for_readiness_where_rdma_is_wanted():
     # Causes that readiness does not check would act again.
     first = "put it in (if not done yet); then put the host into maintenance"
-    assert heal(history(), ready=True).startswith(first)
+    assert remount_fix(history(), ready=True).startswith(first)
     not_noted = history(replace(MARK, mountpoint="/elsewhere"))
-    assert heal(not_noted, ready=True).startswith("put the host into maintenance")
-    assert heal(history(), ready=False).startswith("once it is ready, put the host")
+    assert remount_fix(not_noted, ready=True).startswith(
+        "put the host into maintenance"
+    )
+    assert remount_fix(history(), ready=False).startswith(
+        "once it is ready, put the host"
+    )
     over_rdma = history(found=mount(), rule="tcp")
-    assert heal(over_rdma, ready=False).startswith("put the host into maintenance")
+    assert remount_fix(over_rdma, ready=False).startswith(
+        "put the host into maintenance"
+    )

@@ -11,10 +11,10 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import MountTransport, NfsMount
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
 from ovirt_rdma.storage.trunking import (
-    because,
-    in_the_way,
+    conflict_clause,
+    conflict_fix,
+    conflicting_mounts,
     others_step,
-    remedy,
     sharers,
     uses_earlier_connection,
 )
@@ -130,18 +130,22 @@ def test_what_keeps_a_new_mount_off_rdma(standing, version, verdict):
 
 def test_what_is_certain_is_told_alone():
     standing = [mount(), mount("nas:/b", address="10.0.0.9")]
-    found = in_the_way(standing, Export("nas", "/vm"), {NAS}, "4.2", "rdma")
+    found = conflicting_mounts(standing, Export("nas", "/vm"), {NAS}, "4.2", "rdma")
     assert found is not None
     assert (found.certain, found.mounts) == (True, (standing[0],))
 
 
 def test_a_tcp_mount_may_be_kept_off_tcp():
     over_rdma = mount(protocol="rdma", port=20049)
-    found = in_the_way([over_rdma, VM], Export("nas", "/x"), {NAS}, "4.1", "tcp")
+    found = conflicting_mounts(
+        [over_rdma, VM], Export("nas", "/x"), {NAS}, "4.1", "tcp"
+    )
     assert found is None
-    found = in_the_way([over_rdma], Export("nas", "/x"), {NAS}, "4.2", "tcp")
+    found = conflicting_mounts([over_rdma], Export("nas", "/x"), {NAS}, "4.2", "tcp")
     assert found is not None
-    assert because(found.mounts).startswith("10.0.0.1:/iso is mounted over RDMA, and")
+    assert conflict_clause(found.mounts).startswith(
+        "10.0.0.1:/iso is mounted over RDMA, and"
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,11 +159,11 @@ def test_a_tcp_mount_may_be_kept_off_tcp():
     ],
 )  # fmt: skip
 def test_in_words(paths, words):
-    assert because([mount(f"nas:/{path}") for path in paths]).startswith(words)
+    assert conflict_clause([mount(f"nas:/{path}") for path in paths]).startswith(words)
 
 
 def test_the_remedy_depends_on_who_mounted():
     by_hand = mount(at="/mnt/my iso")
-    assert remedy([by_hand]) == "umount '/mnt/my iso'"
-    assert remedy([VM]).startswith("choose one transport for all NFS 4")
-    assert remedy([VM, by_hand]).startswith("umount '/mnt/my iso'; choose one")
+    assert conflict_fix([by_hand]) == "umount '/mnt/my iso'"
+    assert conflict_fix([VM]).startswith("choose one transport for all NFS 4")
+    assert conflict_fix([VM, by_hand]).startswith("umount '/mnt/my iso'; choose one")

@@ -27,7 +27,7 @@ from ovirt_rdma.host.changes.kinds.base import (
     write_kernel_file,
 )
 from ovirt_rdma.host.changes.kinds.location import netdev_gone, present_target
-from ovirt_rdma.host.changes.kinds.model import Act, Place
+from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
 from ovirt_rdma.host.changes.kinds.properties import (
     makes_child,
     makes_profile,
@@ -116,7 +116,7 @@ class HostEffects:
             return sysfs.read_child(self._host, change)
         return _READS[change.kind](self._host, change)
 
-    def do(self, act: Act) -> None:
+    def do(self, act: AtomicChange) -> None:
         """Set the ``after`` of each change of ``act``, in their order, and wait until
         it is in effect. A new profile (``act.uuid`` is set) is made completely or not
         at all, also after EffectFailed. An active profile is activated again if that is
@@ -149,7 +149,7 @@ class HostEffects:
         else:
             _DOES[change.kind](self._host, change)
 
-    def undo(self, act: Act) -> None:
+    def undo(self, act: AtomicChange) -> None:
         """Undo ``act``, the last change first, each to its value in ``act.before`` (if
         that is empty, ``change.before``).
 
@@ -177,7 +177,7 @@ class HostEffects:
         elif change.kind in _UNDOES:
             _UNDOES[change.kind](self._host, change, before)
 
-    def gone(self, act: Act) -> bool:
+    def gone(self, act: AtomicChange) -> bool:
         """Whether the profile, netdev, device or unit of ``act`` does not exist, so
         that there is nothing to undo. False if that is unknown.
         """
@@ -198,7 +198,7 @@ class HostEffects:
         is_gone = _GONE.get(change.kind)
         return is_gone is not None and is_gone(self._host, change)
 
-    def present(self, act: Act) -> Act:
+    def present(self, act: AtomicChange) -> AtomicChange:
         """Return ``act`` with the present names: if the netdev of ``act.place`` has
         been renamed, targets have its new name. Reads /sys only. ``do``, ``undo`` and
         ``gone`` do this themselves.
@@ -206,7 +206,7 @@ class HostEffects:
         changes = (present_target(self._host, c, act.place) for c in act.changes)
         return replace(act, changes=tuple(changes))
 
-    def _checked(self, act: Act) -> Act:
+    def _checked(self, act: AtomicChange) -> AtomicChange:
         """Return ``act`` with the present names. Raises EffectFailed if none of our
         rules makes such a change; nothing is done then.
         """
@@ -227,7 +227,7 @@ class HostEffects:
         return self._host.clock()
 
 
-def _refusals(act: Act) -> Iterator[str]:
+def _refusals(act: AtomicChange) -> Iterator[str]:
     """Yield why none of our rules makes ``act``, or has its earlier values."""
     before = act.before or tuple(change.before for change in act.changes)
     if not act.changes or len(before) != len(act.changes):

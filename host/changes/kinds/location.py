@@ -15,7 +15,7 @@ from ovirt_rdma.host.changes.kinds.model import Place
 from ovirt_rdma.host.changes.kinds.properties import netdev_of, port_mtu_of, with_netdev
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Netdev
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.policy.model import partition_read
+from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.base import PROFILE, Change
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
@@ -45,7 +45,7 @@ def place_of(change: Change, facts: Facts) -> Optional[Place]:
     pkey = f"0x{digits}"
     parents = [n for n in facts.netdevs if dot and n.name[:PARENT_LENGTH] == head]
     for parent in parents:
-        if parent.type == ARPHRD_INFINIBAND and partition_read(pkey) is not None:
+        if parent.type == ARPHRD_INFINIBAND and partition_of_facts(pkey) is not None:
             return Place(netdev=name, guid=_guid(parent.address), pkey=pkey)
     return Place(netdev=name)
 
@@ -136,8 +136,8 @@ def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
         return "create_child" in files
     if "create_child" in files or "parent" not in files:
         return "create_child" not in files and name == place.netdev
-    pkey = partition_read(tree.text(f"{NET_CLASS}/{name}/pkey"))
-    return pkey is not None and pkey == partition_read(place.pkey)
+    pkey = partition_of_facts(tree.text(f"{NET_CLASS}/{name}/pkey"))
+    return pkey is not None and pkey == partition_of_facts(place.pkey)
 
 
 def _pci(tree: FileTree, name: str) -> Optional[str]:

@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Act:
+class AtomicChange:
     """An atomic change: what is made, recorded and undone as one.
 
     ``changes`` is one Change, or all those that make a new profile, which is made
@@ -76,16 +76,16 @@ class HostBackend(Protocol):
     ) -> Reading:
         """Return the present value of the property that ``change`` sets."""
 
-    def do(self, act: Act) -> None:
+    def do(self, act: AtomicChange) -> None:
         """Make ``act``. Raises EffectFailed."""
 
-    def undo(self, act: Act) -> None:
+    def undo(self, act: AtomicChange) -> None:
         """Undo ``act``, to ``act.before``. Raises EffectFailed."""
 
-    def gone(self, act: Act) -> bool:
+    def gone(self, act: AtomicChange) -> bool:
         """Whether the target of ``act`` no longer exists."""
 
-    def present(self, act: Act) -> Act:
+    def present(self, act: AtomicChange) -> AtomicChange:
         """Return ``act`` with the present name of its netdev."""
 
     def boot_id(self) -> str:
@@ -142,7 +142,7 @@ class Doing:
 
     run: int
     number: int
-    act: Act
+    act: AtomicChange
 
 
 @dataclass(frozen=True)

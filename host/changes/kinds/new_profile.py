@@ -11,7 +11,7 @@ from __future__ import annotations
 from ovirt_rdma.host.changes.kinds import network_manager
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.changes.kinds.location import NET_CLASS
-from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.network_manager import (
     NoSuchProfile,
     NotRunning,
@@ -36,7 +36,7 @@ _WITHOUT_CARRIER = "unavailable"
 _JOURNAL = "journalctl -b -u NetworkManager"
 
 
-def do(host: Host, act: Act) -> None:
+def do(host: Host, act: AtomicChange) -> None:
     """Make the profile, and activate it if its netdev is free. With
     ``ignore-carrier=*`` (NetworkManager-config-server, which ovirt-host requires), a
     netdev without carrier is free too; otherwise NetworkManager activates the profile
@@ -69,7 +69,7 @@ def do(host: Host, act: Act) -> None:
         raise
 
 
-def undo(host: Host, act: Act) -> None:
+def undo(host: Host, act: AtomicChange) -> None:
     """Delete the profile, and wait until the child that it made is gone too.
 
     Raises EffectFailed.
@@ -97,7 +97,7 @@ def undo(host: Host, act: Act) -> None:
         )
 
 
-def _check_free(host: Host, act: Act, path: str, uuid: str) -> None:
+def _check_free(host: Host, act: AtomicChange, path: str, uuid: str) -> None:
     place = host.path(path)
     if not place.parent.is_dir():
         raise EffectFailed(
@@ -113,7 +113,7 @@ def _check_free(host: Host, act: Act, path: str, uuid: str) -> None:
         )
 
 
-def _write(host: Host, act: Act, path: str, uuid: str) -> None:
+def _write(host: Host, act: AtomicChange, path: str, uuid: str) -> None:
     wanted = {c.name: c.after for c in act.changes if c.after is not None}
     text = network_manager.text_of({network_manager.UUID: uuid, **wanted})
     try:
@@ -126,7 +126,7 @@ def _write(host: Host, act: Act, path: str, uuid: str) -> None:
         ) from None
 
 
-def _check_loaded(host: Host, act: Act, uuid: str) -> None:
+def _check_loaded(host: Host, act: AtomicChange, uuid: str) -> None:
     """Verify that NetworkManager has the profile: nmcli exits with 0 even if
     NetworkManager has not accepted the file.
     """
@@ -150,12 +150,12 @@ def _check_loaded(host: Host, act: Act, uuid: str) -> None:
             )
 
 
-def _is_free(host: Host, act: Act) -> bool:
+def _is_free(host: Host, act: AtomicChange) -> bool:
     name = netdev_of(act.changes[0]) or ""
     return network_manager.device_states(host).get(name) in _FREE
 
 
-def _activate(host: Host, act: Act, uuid: str) -> None:
+def _activate(host: Host, act: AtomicChange, uuid: str) -> None:
     name = netdev_of(act.changes[0]) or ""
     child = _child_of(act)
     failure = f"the new profile of {name} cannot be activated"
@@ -173,7 +173,7 @@ def _activate(host: Host, act: Act, uuid: str) -> None:
         )
 
 
-def _remove(host: Host, act: Act, path: str, uuid: str) -> None:
+def _remove(host: Host, act: AtomicChange, path: str, uuid: str) -> None:
     """Remove the file if NetworkManager has not removed it with the profile, and files
     that a run left that was killed while it wrote.
     """
@@ -190,7 +190,7 @@ def _remove(host: Host, act: Act, path: str, uuid: str) -> None:
         ) from None
 
 
-def _child_of(act: Act) -> str:
+def _child_of(act: AtomicChange) -> str:
     """Return the P_Key child that NetworkManager makes for the profile, or "": it makes
     none if the child already exists.
     """
@@ -202,11 +202,11 @@ def _exists(host: Host, name: str) -> bool:
     return name in FileTree(host.root).names(NET_CLASS)
 
 
-def _file_of(act: Act) -> str:
+def _file_of(act: AtomicChange) -> str:
     return network_manager.path_of(netdev_of(act.changes[0]) or "")
 
 
-def _uuid_of(act: Act) -> str:
+def _uuid_of(act: AtomicChange) -> str:
     if act.uuid is None:
         raise EffectFailed(
             "profile-no-uuid", f"the profile {act.changes[0].target} has no UUID"

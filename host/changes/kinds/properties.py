@@ -15,7 +15,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.changes.kinds.model import Act
+from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.collect.parsers.ethtool import KEPT
 from ovirt_rdma.host.paths import JOURNAL
 from ovirt_rdma.host.policy.model import FULL_MEMBER
@@ -98,8 +98,8 @@ def why_refused(change: Change) -> str:
         )
     for value in (change.before, change.after):
         if value is not None and not re.fullmatch(wanted, value, re.DOTALL):
-            shown = f"{change.target} {change.name}".strip()
-            return f"{value[:60]!a} is not a valid value for {shown}"
+            describe = f"{change.target} {change.name}".strip()
+            return f"{value[:60]!a} is not a valid value for {describe}"
     if change.after is None and change.kind not in (FILE, PROFILE):
         return f"{change.target} needs a value"
     return ""
@@ -231,7 +231,7 @@ def is_volatile(change: Change) -> bool:
     return change.kind in (SYSFS, OFFLOAD)
 
 
-def makes_profile(act: Act) -> bool:
+def makes_profile(act: AtomicChange) -> bool:
     """Whether ``act`` makes a new profile, and does not change an existing one."""
     return any(
         change.kind == PROFILE
@@ -241,12 +241,12 @@ def makes_profile(act: Act) -> bool:
     )
 
 
-def is_maker(act: Act) -> bool:
+def is_maker(act: AtomicChange) -> bool:
     """Whether ``act`` makes something that other changes can set."""
     return makes_profile(act) or makes_child(act.changes[0])
 
 
-def made_netdev(act: Act) -> Optional[str]:
+def made_netdev(act: AtomicChange) -> Optional[str]:
     """Return the P_Key child that ``act`` makes, by its profile or in sysfs."""
     first = act.changes[0]
     file = netdev_file(first)
@@ -272,7 +272,7 @@ def adapter_of(change: Change) -> Optional[str]:
     return port[0] if port else None
 
 
-def is_part_of(act: Act, maker: Act) -> bool:
+def is_part_of(act: AtomicChange, maker: AtomicChange) -> bool:
     """Whether ``act`` has changed something that ``maker`` made."""
     change = act.changes[0]
     if act is maker:
@@ -285,7 +285,7 @@ def is_part_of(act: Act, maker: Act) -> bool:
     return netdev is not None and netdev_of(change) == netdev
 
 
-def shown(change: Change) -> str:
+def describe(change: Change) -> str:
     """Return the property as text: ``mtu of ib0``."""
     file = netdev_file(change)
     if file:
@@ -297,7 +297,7 @@ def shown(change: Change) -> str:
     return change.target
 
 
-def shown_act(act: Act) -> str:
+def describe_atomic(act: AtomicChange) -> str:
     """Return as text what ``act`` changes: the profile or netdev that it makes, or its
     property.
     """
@@ -305,7 +305,7 @@ def shown_act(act: Act) -> str:
         return f"the profile of {act.changes[0].target[len(NEW) :]}"
     if makes_child(act.changes[0]):
         return f"the netdev {made_netdev(act)}"
-    return shown(act.changes[0])
+    return describe(act.changes[0])
 
 
 def value_text(change: Change, value: Optional[str], text: str = "another text") -> str:
@@ -315,7 +315,7 @@ def value_text(change: Change, value: Optional[str], text: str = "another text")
     return text if change.kind == FILE else value.strip() or "empty"
 
 
-def _value(act: Act, name: str) -> Optional[str]:
+def _value(act: AtomicChange, name: str) -> Optional[str]:
     return next((c.after for c in act.changes if c.name == name), None)
 
 
@@ -379,7 +379,7 @@ def _normal_text(text: str) -> str:
         return _SWITCHES.get(text, text)
 
 
-def manual_fix(act: Act, value: Optional[str]) -> str:
+def manual_fix(act: AtomicChange, value: Optional[str]) -> str:
     """Return the command with which an operator restores ``value``, which is None if
     there was none.
     """

@@ -20,7 +20,7 @@ from ovirt_rdma.host.changes.kinds.properties import (
     netdev_file,
     port_mtu_of,
 )
-from ovirt_rdma.host.policy.model import FULL_MEMBER, partition_read
+from ovirt_rdma.host.policy.model import FULL_MEMBER, partition_of_facts
 from ovirt_rdma.host.rules.base import SYSFS, Change
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
@@ -186,7 +186,9 @@ def present_child(host: Host, change: Change) -> Optional[str]:
     tree = FileTree(host.root)
     for name in tree.names(NET_CLASS):
         folder = f"{NET_CLASS}/{name}"
-        same = partition_read(tree.text(f"{folder}/pkey")) == partition_read(pkey)
+        same = partition_of_facts(tree.text(f"{folder}/pkey")) == partition_of_facts(
+            pkey
+        )
         if same and tree.text(f"{folder}/parent") == parent:
             return name
     return None

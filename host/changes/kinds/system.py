@@ -19,7 +19,7 @@ from ovirt_rdma.host.system.files import (
     sync_directory,
     write_atomically,
 )
-from ovirt_rdma.host.system.own_files import why_not_ours
+from ovirt_rdma.host.system.own_files import foreign_reason
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -62,7 +62,7 @@ def _put(host: Host, target: str, text: Optional[str]) -> None:
     present = read_file_text(host, Change(FILE, target, None, text))
     if present.problem:
         raise EffectFailed("file-unreadable", present.problem, _FIX)
-    foreign = "" if present.value is None else why_not_ours(target, present.value)
+    foreign = "" if present.value is None else foreign_reason(target, present.value)
     if foreign:
         raise EffectFailed("file-not-ours", foreign, _FIX)
     try:

@@ -21,7 +21,7 @@ from ovirt_rdma.host.policy.model import (
     FOLLOW,
     FULL_MEMBER,
     interface_rule_for,
-    partition_read,
+    partition_of_facts,
 )
 from ovirt_rdma.host.rules.infiniband.limits import port_limit
 from ovirt_rdma.host.rules.infiniband.settings import (
@@ -60,7 +60,7 @@ class WantedChild:
 
 
 @lru_cache(maxsize=1)  # several rules use it with the same view
-def wanted_children(view: View) -> tuple[WantedChild, ...]:
+def required_children(view: View) -> tuple[WantedChild, ...]:
     """Return the children that the policy requires, port by port."""
     return tuple(_wanted(view))
 
@@ -69,7 +69,7 @@ def _wanted(view: View) -> Iterator[WantedChild]:
     present = {
         (
             interface.netdev.ipoib.parent,
-            partition_read(interface.netdev.ipoib.pkey),
+            partition_of_facts(interface.netdev.ipoib.pkey),
         ): interface.name
         for interface in view.ipoib
         if interface.netdev.ipoib and interface.netdev.ipoib.parent
@@ -125,10 +125,10 @@ def followed_partitions(parent: Interface) -> tuple[int, ...]:
     Without the default partition and the base netdev's own, which is at index 0
     (ipoib_parent_init in drivers/infiniband/ulp/ipoib/ipoib_main.c).
     """
-    own = partition_read(parent.netdev.ipoib.pkey if parent.netdev.ipoib else None)
+    own = partition_of_facts(parent.netdev.ipoib.pkey if parent.netdev.ipoib else None)
     excluded = {None, 0, DEFAULT_PARTITION, own}
-    excluded |= {partition_read(e.value) for e in parent.port.pkeys if e.index == 0}
-    partitions = (partition_read(entry.value) for entry in parent.port.pkeys)
+    excluded |= {partition_of_facts(e.value) for e in parent.port.pkeys if e.index == 0}
+    partitions = (partition_of_facts(entry.value) for entry in parent.port.pkeys)
     return tuple(
         dict.fromkeys(p for p in partitions if p is not None and p not in excluded)
     )
@@ -137,7 +137,7 @@ def followed_partitions(parent: Interface) -> tuple[int, ...]:
 def planned_children(view: View) -> tuple[Interface, ...]:
     """Return the children that the plan creates, with their values right after."""
     planned = []
-    for child in wanted_children(view):
+    for child in required_children(view):
         if child.there or child.member is None or child.refused:
             continue
         parent = child.parent
@@ -170,7 +170,7 @@ def planned_children(view: View) -> tuple[Interface, ...]:
 
 
 @lru_cache(maxsize=1)
-def in_order(view: View) -> tuple[Interface, ...]:
+def parents_first(view: View) -> tuple[Interface, ...]:
     """Return all IPoIB netdevs, planned ones included, parents before children."""
     everything = (*view.ipoib, *planned_children(view))
     return tuple(sorted(everything, key=lambda i: (i.is_child, i.name)))
@@ -182,14 +182,14 @@ def table_entry(port: RdmaPort, pkey: int) -> Optional[str]:
     An entry of a full member takes precedence over one of a limited member.
     """
     wanted = pkey & ~FULL_MEMBER
-    entries = [e.value for e in port.pkeys if partition_read(e.value) == wanted]
+    entries = [e.value for e in port.pkeys if partition_of_facts(e.value) == wanted]
     return max(entries, key=lambda value: int(value, 16), default=None)
 
 
 def _refused(view: View, parent: Interface, value: int, name: str) -> tuple[str, str]:
     """Return a clause why a child cannot be created, and the fix; empty if it can."""
     own = parent.netdev.ipoib.pkey if parent.netdev.ipoib else None
-    if partition_read(own) == value & ~FULL_MEMBER:
+    if partition_of_facts(own) == value & ~FULL_MEMBER:
         return (
             Sentence(
                 "partition-of-parent", f"{parent.name} itself is in that partition"
@@ -228,7 +228,7 @@ def _profile_of(
     for profile in manager.profiles if manager else ():
         if profile.type != INFINIBAND_TYPE or not is_persistent(profile):
             continue
-        pkey = partition_read(profile.value(P_KEY))
+        pkey = partition_of_facts(profile.value(P_KEY))
         if profile.interface_name == name or (
             profile.value(PARENT) == parent.name and pkey == value & ~FULL_MEMBER
         ):

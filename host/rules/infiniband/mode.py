@@ -33,7 +33,7 @@ from ovirt_rdma.host.rules.base import (
     Rule,
     Step,
 )
-from ovirt_rdma.host.rules.infiniband.children import in_order
+from ovirt_rdma.host.rules.infiniband.children import parents_first
 from ovirt_rdma.host.rules.infiniband.limits import (
     CONNECTED_MTU,
     datagram_limit,
@@ -101,7 +101,7 @@ def decide_mode(view: View) -> Iterator[Outcome]:
     """
     if not view.ipoib:
         yield Finding(MODE, "host", SKIP, "this host has no IPoIB netdev")
-    for interface in in_order(view):
+    for interface in parents_first(view):
         step = _step(view, interface)
         if not interface.planned:
             yield _finding(view, interface, step)

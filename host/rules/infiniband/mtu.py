@@ -35,7 +35,7 @@ from ovirt_rdma.host.rules.base import (
     Rule,
     Step,
 )
-from ovirt_rdma.host.rules.infiniband.children import in_order
+from ovirt_rdma.host.rules.infiniband.children import parents_first
 from ovirt_rdma.host.rules.infiniband.limits import (
     CONNECTED_MTU,
     GROUP_MTUS,
@@ -266,7 +266,7 @@ def decide(view: View) -> Iterator[Outcome]:
     """
     if not view.ipoib:
         yield Finding(ID, "host", SKIP, "this host has no IPoIB netdev")
-    for interface in in_order(view):
+    for interface in parents_first(view):
         outcomes: Iterator[Outcome] = _outcomes(view, interface)
         if interface.planned:
             outcomes = (o for o in outcomes if isinstance(o, Step))

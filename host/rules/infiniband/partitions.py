@@ -20,7 +20,7 @@ from ovirt_rdma.host.policy.model import (
     FULL_MEMBER,
     names_port,
     partition,
-    partition_read,
+    partition_of_facts,
 )
 from ovirt_rdma.host.rules.base import (
     FAIL,
@@ -41,9 +41,9 @@ from ovirt_rdma.host.rules.infiniband.children import (
     WantedChild,
     followed_partitions,
     follows,
-    in_order,
+    parents_first,
+    required_children,
     table_entry,
-    wanted_children,
 )
 from ovirt_rdma.host.rules.infiniband.mode_choice import choose_mode
 from ovirt_rdma.host.rules.infiniband.settings import is_managed, new_profile
@@ -175,7 +175,7 @@ def decide(view: View) -> Iterator[Outcome]:
     """Yield findings for the required children and the existing ones."""
     none = True
     named = set()
-    for child in wanted_children(view):
+    for child in required_children(view):
         none = False
         named.add(child.name)
         yield from _wanted(view, child)
@@ -264,7 +264,7 @@ def _mode(view: View, child: WantedChild) -> str:
     """Return the transport mode in which a child's profile is created."""
     planned = (
         interface
-        for interface in in_order(view)
+        for interface in parents_first(view)
         if interface.planned and interface.name == child.name
     )
     choice = next((choose_mode(view, interface) for interface in planned), None)
@@ -286,7 +286,7 @@ def _without_children(parent: Interface) -> Finding:
 def _existing(view: View, interface: Interface) -> Finding:
     """Return the finding for a child that the policy does not name; it is unchanged."""
     ipoib = interface.netdev.ipoib
-    pkey = partition_read(ipoib.pkey if ipoib else None)
+    pkey = partition_of_facts(ipoib.pkey if ipoib else None)
     name = interface.name
     shown = f"{name} (P_Key {ipoib.pkey if ipoib else None})"
     if pkey is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.policy.model import InterfaceRule, names_port
 from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN, Finding, Rule
-from ovirt_rdma.host.rules.infiniband.settings import lasting_addresses
+from ovirt_rdma.host.rules.infiniband.settings import static_addresses
 from ovirt_rdma.host.rules.view import View
 
 ID = "IB-PORT-01"
@@ -94,7 +94,7 @@ def _need(view: View, device: RdmaDevice, port: RdmaPort) -> tuple[str, str]:
             return WARN, f"{name} is in use ({interface.uses[0].purpose})"
         if interface.network:
             return WARN, f"{name} has network {interface.network.name!r}"
-        addresses = lasting_addresses(interface.netdev)
+        addresses = static_addresses(interface.netdev)
         if addresses:
             return WARN, f"{name} has the address {addresses[0]}"
     return SKIP, "nothing on this host needs it"

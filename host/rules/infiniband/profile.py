@@ -28,7 +28,7 @@ from ovirt_rdma.host.rules.base import (
     Rule,
     Step,
 )
-from ovirt_rdma.host.rules.infiniband.children import in_order
+from ovirt_rdma.host.rules.infiniband.children import parents_first
 from ovirt_rdma.host.rules.infiniband.settings import (
     INFINIBAND_TYPE,
     INTERFACE_NAME,
@@ -38,10 +38,10 @@ from ovirt_rdma.host.rules.infiniband.settings import (
     bonds_of,
     child_pkey,
     is_managed,
-    lasting_addresses,
     new_profile,
     renamed_profile,
     settings_of,
+    static_addresses,
 )
 from ovirt_rdma.host.rules.reapply import class_of
 from ovirt_rdma.host.rules.view import Interface, View, is_persistent
@@ -89,7 +89,7 @@ def decide(view: View) -> Iterator[Outcome]:
         yield Finding(ID, "host", SKIP, "this host has no IPoIB netdev")
     else:
         yield from _no_manager(view)
-    for interface in in_order(view):
+    for interface in parents_first(view):
         if not interface.planned:
             yield from _outcomes(view, interface)
     yield from orphan_profiles(view, ID)
@@ -148,7 +148,7 @@ def _is_idle(interface: Interface) -> bool:
     netdev = interface.netdev
     return (
         netdev.carrier is False
-        and not lasting_addresses(netdev)
+        and not static_addresses(netdev)
         and not interface.uses
         and interface.network is None
     )

@@ -13,7 +13,7 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, Profile
-from ovirt_rdma.host.policy.model import partition_read
+from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.base import PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.reapply import INFINIBAND_MTU
 from ovirt_rdma.host.rules.view import Interface, View, is_persistent
@@ -102,7 +102,7 @@ def _blocked(view: View, interface: Interface) -> str:
             "bond-without-profile",
             f"{name} is a member of {bonds[0]}, but has no profile for that",
         )
-    addresses = lasting_addresses(interface.netdev)
+    addresses = static_addresses(interface.netdev)
     if addresses:
         return Sentence(
             "address-without-profile",
@@ -120,8 +120,8 @@ def child_pkey(interface: Interface) -> Optional[str]:
     parent, dot, digits = interface.name.rpartition(".")
     if not dot or len(digits) != 4 or not ipoib or ipoib.parent != parent:
         return None
-    partition = partition_read(f"0x{digits}")
-    same = partition is not None and partition == partition_read(ipoib.pkey)
+    partition = partition_of_facts(f"0x{digits}")
+    same = partition is not None and partition == partition_of_facts(ipoib.pkey)
     return f"0x{digits}" if same else None
 
 
@@ -188,7 +188,7 @@ def bonds_of(view: View, interface: Interface) -> tuple[str, ...]:
     return tuple(upper.name for upper in above if upper and upper.bond)
 
 
-def lasting_addresses(netdev: Netdev) -> tuple[str, ...]:
+def static_addresses(netdev: Netdev) -> tuple[str, ...]:
     """Return the IP addresses of ``netdev`` without link-local ones, which the kernel
     assigns itself.
     """

@@ -33,7 +33,7 @@ from ovirt_rdma.host.rules.base import (
     Rule,
     Step,
 )
-from ovirt_rdma.host.rules.infiniband.children import in_order
+from ovirt_rdma.host.rules.infiniband.children import parents_first
 from ovirt_rdma.host.rules.infiniband.limits import (
     Tso,
     is_connectx_a0,
@@ -104,7 +104,7 @@ def decide_a0(view: View) -> Iterator[Outcome]:
     TSO is on and the policy has ``tso: auto`` or ``off``.
     """
     none = True
-    for interface in in_order(view):
+    for interface in parents_first(view):
         if is_connectx_a0(interface.device):
             none = False
             if not interface.planned:
@@ -208,7 +208,7 @@ def decide(view: View) -> Iterator[Outcome]:
     """
     if not view.ipoib:
         yield Finding(ID, "host", SKIP, "this host has no IPoIB netdev")
-    for interface in in_order(view):
+    for interface in parents_first(view):
         outcomes = list(_wanted(view, interface))
         if interface.planned:
             outcomes = [o for o in outcomes if isinstance(o, Step)]

@@ -14,17 +14,26 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import CALL, ENTER, LEAVE, PUSH, Step
+from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+    CALL,
+    ENTER,
+    LEAVE,
+    PUSH,
+    ConversionStep,
+)
 
 WORDS = {PUSH: "pushing the policy to", ENTER: "moving", LEAVE: "activating"}
-ROW = Step(CALL, "data1", "setting the mount options of data1")
+ROW = ConversionStep(CALL, "data1", "setting the mount options of data1")
 
 
-def of(host: str, *kinds: str, policy: str = "version: 1\n") -> list[Step]:
-    return [Step(kind, host, f"{WORDS[kind]} {host}", policy=policy) for kind in kinds]
+def of(host: str, *kinds: str, policy: str = "version: 1\n") -> list[ConversionStep]:
+    return [
+        ConversionStep(kind, host, f"{WORDS[kind]} {host}", policy=policy)
+        for kind in kinds
+    ]
 
 
-def plan(*steps: Step, batch: int = 1) -> ConversionPlan:
+def plan(*steps: ConversionStep, batch: int = 1) -> ConversionPlan:
     domain = DomainRecord("id", "data1", "active", "row", "nas1", "/data1", "", "rdma")
     state = ConversionState(CONVERT, "dc", "rdma", ROLLING, (domain,), (), batch=batch)
     return ConversionPlan(state, steps)

@@ -36,7 +36,9 @@ ROLLING = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
 def state_files(tmp_path, monkeypatch):
     """States are stored here, not in root's folder."""
     folder = tmp_path / "states"
-    monkeypatch.setattr(conversion_run, "states", lambda: StateFolder(folder))
+    monkeypatch.setattr(
+        conversion_run, "conversion_states", lambda: StateFolder(folder)
+    )
     return folder
 
 
@@ -247,7 +249,7 @@ def test_a_take_over_that_is_refused_ends_nobodys_task(site, tmp_path, monkeypat
     made = site()
     cut_off(made, monkeypatch)
     monkeypatch.setattr(
-        conversion_run, "states", lambda: StateFolder(tmp_path / "elsewhere")
+        conversion_run, "conversion_states", lambda: StateFolder(tmp_path / "elsewhere")
     )
     made.world.host("host01").rdma_ready = False
     assert made.run(*ROLLING, "--take-over").code == 3

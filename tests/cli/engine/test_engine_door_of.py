@@ -9,7 +9,7 @@ import pytest
 
 from ovirt_rdma.cli.engine.session import access_of
 from ovirt_rdma.engine_sdk_tools.hosts import ansible, inventory
-from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder
+from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 from ovirt_rdma.host.errors import UsageProblem
 
 pytestmark = pytest.mark.hypervisor
@@ -55,7 +55,7 @@ def test_nobody_is_asked_where_there_is_no_way(files, monkeypatch):
 @pytest.mark.parametrize("on_engine", [True, False])
 def test_a_folder_comes_before_the_engines_key(files, monkeypatch, on_engine):
     door = way(monkeypatch, on_engine=on_engine, facts_dir=str(files))
-    assert isinstance(door, FactsFolder)
+    assert isinstance(door, DumpFolder)
 
 
 def test_a_folder_and_ssh_contradict_each_other(files, monkeypatch):

@@ -13,7 +13,7 @@ from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import READY, Step
-from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.server_readiness import ProbeContext
 
 
 def test_without_rdma(host, no_network):
@@ -244,8 +244,8 @@ def network(monkeypatch, tmp_path):
     """A fake network for ``nfs check`` on a Soft-RoCE host."""
     fake = FakeNetwork()
     reader = soft_roce(tmp_path).reader()
-    around = Surroundings(reader, fake)
-    monkeypatch.setattr(nfs, "Surroundings", lambda _: around)
+    around = ProbeContext(reader, fake)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
     return fake
 
 

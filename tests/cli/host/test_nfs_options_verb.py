@@ -21,7 +21,7 @@ from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import TRANSPORTS
 from ovirt_rdma.storage.mount_options import ENGINE_REFUSES, VERSIONS
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
-from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.server_readiness import ProbeContext
 from ovirt_rdma.storage.vdsm import compat
 from ovirt_rdma.storage.vdsm.context import FailureMemory, Shared
 from ovirt_rdma.storage.vdsm.launch import install
@@ -125,8 +125,8 @@ def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
 
 def test_a_tcp_rule_asks_for_no_rdma(host, monkeypatch):
     network = FakeNetwork()
-    around = Surroundings(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(nfs, "Surroundings", lambda _: around)
+    around = ProbeContext(soft_roce(host.root / "r").reader(), network)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
     path = policy_file(host.root, "tcp")
     assert host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path).code == 0
     assert network.asked == [("resolve", "10.0.0.1")]
@@ -135,8 +135,8 @@ def test_a_tcp_rule_asks_for_no_rdma(host, monkeypatch):
 def test_a_live_host(host, monkeypatch):
     network = FakeNetwork()
     network.rdma[("10.0.0.1", 20049)] = READY
-    around = Surroundings(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(nfs, "Surroundings", lambda _: around)
+    around = ProbeContext(soft_roce(host.root / "r").reader(), network)
+    monkeypatch.setattr(nfs, "ProbeContext", lambda _: around)
     path = policy_file(host.root, "require-rdma")
     result = host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path)
     assert "proto=rdma,port=20049,retry=0" in result.out
@@ -255,7 +255,7 @@ def test_vdsm_passes_exactly_that_to_mount(
         said = json.loads(out.getvalue())
 
         policy = load_policy_file(path).policy
-        around = Surroundings(site.reader(), network, sleep=lambda _: None)
+        around = ProbeContext(site.reader(), network, sleep=lambda _: None)
         shared = Shared(around, FailureMemory())
         install(compat.load(), InForce(policy), shared)
         kernel.addresses["nas"] = "10.0.0.1"

@@ -20,7 +20,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     UNREACHABLE,
     UNTRUSTED,
     EngineProblem,
-    in_words,
+    engine_problem_of,
     lost,
     media_type,
 )
@@ -78,7 +78,7 @@ def fault(code, detail, reason="Operation Failed"):
     ],
 )  # fmt: skip
 def test_what_an_error_means(error, id, kind, text):
-    problem = in_words(error, "reading x", "e.example")
+    problem = engine_problem_of(error, "reading x", "e.example")
     assert (problem.id, problem.kind) == (id, kind)
     assert text in str(problem)
     assert str(problem).startswith("reading x failed: ")
@@ -99,14 +99,14 @@ def test_what_an_error_means(error, id, kind, text):
 )
 def test_what_an_answer_means(code, headers, body, kind):
     answer = SimpleNamespace(code=code, headers=headers, body=body)
-    problem = in_words(TypeError("expected string"), "reading x", "e", answer)
+    problem = engine_problem_of(TypeError("expected string"), "reading x", "e", answer)
     assert (problem.kind, problem.code) == (kind, code)
     assert "expected string" not in str(problem) or code == 200
 
 
 def test_a_problem_stays_one():
     problem = EngineProblem("engine-refused", "a", CONFLICT)
-    assert in_words(problem, "b") is problem
+    assert engine_problem_of(problem, "b") is problem
     assert lost(problem).kind == CONFLICT
 
 

@@ -11,8 +11,8 @@ from support.problems import problem
 from ovirt_rdma.engine_sdk_tools.api.settings import (
     Flags,
     IniFile,
+    create_folder,
     from_sources,
-    made_folder,
     sections,
     settings_file,
     state_folder,
@@ -286,8 +286,8 @@ def test_where_files_are(environ, euid, state, settings):
 def test_without_a_home(tmp_path):
     with problem("home-unknown", "XDG_STATE_HOME"):
         state_folder({}, 7)
-    made = made_folder(tmp_path / "a" / "b")
+    made = create_folder(tmp_path / "a" / "b")
     assert made.stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").touch()
     with problem("folder-not-created", tmp_path / "file" / "b"):
-        made_folder(tmp_path / "file" / "b")
+        create_folder(tmp_path / "file" / "b")

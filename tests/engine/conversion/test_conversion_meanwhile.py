@@ -12,12 +12,12 @@ from support.engine.conversion_runs import (
     EXPORT,
     OFFLINE,
     ROLLING,
-    Ear,
-    begin_anew,
+    StepCounter,
     changed,
     convert,
     everything,
     planned,
+    resume,
     revert,
     run,
     site_of,
@@ -134,7 +134,7 @@ def test_no_host_is_begun_while_a_converted_one_is_ill(status):
     assert transports(site)["host01"] == "tcp"
     assert site.world.connection_of("data1").mount_options in (None, "")
     ill.status = "up"
-    assert begin_anew(site).stage == CONVERTED
+    assert resume(site).stage == CONVERTED
 
 
 def test_a_host_that_nothing_was_changed_of_is_not_moved_when_it_fails():
@@ -348,7 +348,7 @@ def test_a_rule_that_allows_tcp_still_has_to_come_up_over_rdma(rolling):
 @pytest.mark.parametrize("request_", [OFFLINE, ROLLING, BATCH])
 @pytest.mark.parametrize("fails", [False, True])
 def test_as_much_is_told_as_was_announced(request_, fails):
-    site, ear = site_of(), Ear()
+    site, ear = site_of(), StepCounter()
     state = planned(site, request_).state
     if fails:
         site.world.host("host03").rdma_ready = False

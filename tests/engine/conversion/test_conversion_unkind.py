@@ -16,12 +16,12 @@ from support.engine.conversion_runs import (
     OFFLINE,
     ROLLING,
     after,
-    begin_anew,
     changed,
     convert,
     everything,
     planned,
     reports,
+    resume,
     revert,
     run,
     site_of,
@@ -30,7 +30,7 @@ from support.engine.conversion_runs import (
 from support.engine.conversion_site import Killed, Site, engine_of
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
 from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
@@ -54,7 +54,7 @@ from ovirt_rdma.host.errors import Sentence
 pytestmark = pytest.mark.hypervisor
 
 
-class Notes(Silent):
+class Notes(NoProgress):
     """Keeps the notes."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ def test_a_run_that_is_cut_off_while_a_host_connects_its_storage():
     while there.status != "up":
         site.world.transitions.advance(there.id)
     assert EXPORT not in there.mounts
-    state = begin_anew(site)
+    state = resume(site)
     assert state.stage == CONVERTED, state.why
 
 
@@ -232,7 +232,7 @@ def test_spm_that_cannot_be_stopped_at_all():
     assert 1800 <= site.now - began < 6000
     assert not away(site)
     site.world.host("host01").spm_stop_fails = 0
-    assert begin_anew(site).stage == CONVERTED
+    assert resume(site).stage == CONVERTED
 
 
 def test_a_machine_that_no_host_can_take_now():
@@ -455,7 +455,7 @@ def test_hosts_that_were_left_out_are_taken_in_when_they_are_back():
     spm.vms, spm.stuck_vms = [], []
     for name in ("host02", "host04"):
         back(site, name)
-    state = begin_anew(site)
+    state = resume(site)
     assert state.stage == CONVERTED, state.why
     assert not [h.name for h in state.hosts if h.left_out]
     for host in site.world.hosts.values():

@@ -17,12 +17,12 @@ from support.engine.conversion_runs import (
     OFFLINE,
     ROLLING,
     after,
-    begin_anew,
     changed,
     convert,
     everything,
     planned,
     reports,
+    resume,
     revert,
     run,
     site_of,
@@ -131,7 +131,7 @@ def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
                 if site.stored is None:
                     continue  # nothing was started
                 assert site.stored.stage in {*UNDER_WAY, CONVERTED}
-                state = begin_anew(site) if go_on else None
+                state = resume(site) if go_on else None
             site.alive()
             where = (point, whole.acts[point[0]])
             if go_on:
@@ -307,7 +307,7 @@ def test_a_host_that_came_in_meanwhile():
     assert "host03" in state.why
     assert not site.world.connection_of("data1").mount_options
     # The same command checks and includes it.
-    assert begin_anew(site).stage == CONVERTED
+    assert resume(site).stage == CONVERTED
     assert set(transports(site).values()) == {"rdma"}
 
 
@@ -329,7 +329,7 @@ def test_a_host_that_never_comes_up():
     del site.perform
     there.reachable, there.status = True, "up"
     there.mounts = dict(site.world.host("host01").mounts)
-    assert begin_anew(site).stage == CONVERTED
+    assert resume(site).stage == CONVERTED
 
 
 @given(st.data())

@@ -15,10 +15,10 @@ import pytest
 from support.engine.conversion_runs import (
     OFFLINE,
     ROLLING,
-    begin_anew,
     changed,
     everything,
     planned,
+    resume,
     revert,
     run,
     site_of,
@@ -45,7 +45,7 @@ def test_it_is_read_continued_and_reverted(name, tmp_path):
     state = StateFile(stored).read()
     assert state == site.stored
     site.stored = state
-    assert begin_anew(site).stage == CONVERTED
+    assert resume(site).stage == CONVERTED
     assert set(transports(site).values()) == {"rdma"}
     assert revert(site).stage == REVERTED
     assert not changed(site, before)

@@ -8,16 +8,20 @@ from engine_double.faults import AnswerLost, Status
 from support.engine.domain_making import EXPORT, left, made, planned, with_add_on
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
-from ovirt_rdma.engine_sdk_tools.domains.mounted import LATER, MountEvents, what_is_open
-from ovirt_rdma.engine_sdk_tools.undo import TakenBack
+from ovirt_rdma.engine_sdk_tools.domains.mounted import (
+    NOT_MOUNTED_LATER,
+    MountEvents,
+    unverified_sentence,
+)
+from ovirt_rdma.engine_sdk_tools.undo import RolledBack
 from ovirt_rdma.host.errors import Problem
 
 pytestmark = pytest.mark.hypervisor
 
 
-class When(Silent):
+class When(NoProgress):
     """Calls ``act`` when a step or a note that contains ``words`` is reported."""
 
     def __init__(self, words, act):
@@ -80,7 +84,7 @@ def statuses(double):
 def test_a_host_that_the_events_name_takes_all_back(session, double):
     double.world.host("host03").rdma_ready = False
 
-    with pytest.raises(TakenBack) as caught:
+    with pytest.raises(RolledBack) as caught:
         made(session)
 
     said = [e.description for e in double.world.log.events if e.code == 996]
@@ -134,7 +138,7 @@ def test_events_need_no_correlation_id(session, double):
         log.record(996, "error", why)
         log.record(188, "error", who, host=host.id)
 
-    with pytest.raises(TakenBack, match="host02 could not mount") as caught:
+    with pytest.raises(RolledBack, match="host02 could not mount") as caught:
         made(session, listener=When("attaching", fails))
 
     # The oldest comes first.
@@ -148,7 +152,7 @@ def test_a_host_that_tells_and_is_named_is_not_waited_for(session, double, clock
     def breaks():
         double.world.host("host03").rdma_ready = False
 
-    with pytest.raises(TakenBack) as caught:
+    with pytest.raises(RolledBack) as caught:
         made(session, door, listener=When("attaching", breaks))
 
     assert str(caught.value).count("host03 could not mount") == 1
@@ -177,7 +181,7 @@ def test_a_host_that_goes_down_with_it_comes_up_again(session, double):
     double.world.kind.add("DOMAIN-01")
     double.world.host("host03").rdma_ready = False
 
-    with pytest.raises(TakenBack) as caught:
+    with pytest.raises(RolledBack) as caught:
         made(session)
 
     assert f"host03 could not mount {EXPORT} and became non-op" in str(caught.value)
@@ -206,8 +210,8 @@ def test_a_host_that_tells_that_it_has_not_mounted_it_takes_all_back(
     no_events(double)
     plan = planned(session, door)
 
-    with pytest.raises(TakenBack) as caught:
-        create_domain(session, door, plan, Silent())
+    with pytest.raises(RolledBack) as caught:
+        create_domain(session, door, plan, NoProgress())
 
     assert caught.value.id == "domain-not-mounted"
     assert f"host03 did not mount {EXPORT}, although new is" in str(caught.value)
@@ -249,9 +253,10 @@ def test_hosts_that_nobody_can_ask_are_not_verified(session, double):
     assert result.exit_code == 0
     assert result.not_verified == ("host01", "host02", "host03")
     assert (
-        what_is_open(result.hosts) == f"not verified on host01, host02, host03: {LATER}"
+        unverified_sentence(result.hosts)
+        == f"not verified on host01, host02, host03: {NOT_MOUNTED_LATER}"
     )
-    assert "StorageDomainFailureTimeoutInMinutes" in LATER
+    assert "StorageDomainFailureTimeoutInMinutes" in NOT_MOUNTED_LATER
 
 
 def test_a_host_that_does_not_answer_is_not_verified(session, double):
@@ -302,7 +307,7 @@ def test_mount_errors_come_from_the_events(session, double):
 
 @pytest.mark.engine_does("ATTACH-01")
 def test_an_activation_that_failed_is_taken_back_at_once(session, double, clock):
-    with pytest.raises(TakenBack) as caught:
+    with pytest.raises(RolledBack) as caught:
         made(session, listener=When("attaching", fails(double)))
 
     assert caught.value.id == "domain-not-active"
@@ -318,7 +323,7 @@ def test_so_is_that_of_the_first_domain_of_a_data_center(session, double, clock)
     """The first domain is the master, and stays inactive."""
     without_domains(double)
 
-    with pytest.raises(TakenBack) as caught:
+    with pytest.raises(RolledBack) as caught:
         made(session, listener=When("attaching", fails(double)))
 
     assert caught.value.id == "domain-not-active"
@@ -350,7 +355,7 @@ def test_without_an_answer_maintenance_may_still_pass(
     if later == "active":
         assert made(session, listener=listener).made
         return
-    with pytest.raises(TakenBack, match="it is in maintenance"):
+    with pytest.raises(RolledBack, match="it is in maintenance"):
         made(session, listener=listener)
     assert sum(clock.slept) < 300
 

@@ -26,10 +26,10 @@ from ovirt_rdma.engine_sdk_tools.domains.list import (
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     Mounts,
-    asked_for,
-    look,
+    connection_transport,
     nfs_export,
-    row_transport,
+    requested_transport,
+    transports_in_use,
     verify,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
@@ -77,7 +77,7 @@ def test_export_of_a_row(more, export):
     ],
 )
 def test_transport_of_a_row_is_the_option_that_wins(options, transport):
-    assert row_transport(connection(options=options)) == transport
+    assert connection_transport(connection(options=options)) == transport
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_transport_of_a_row_is_the_option_that_wins(options, transport):
     ],
 )
 def test_what_is_asked_for(told, row, asked):
-    found = asked_for(connection(options=row), policy_of(told))
+    found = requested_transport(connection(options=row), policy_of(told))
     assert found.transport == asked[0]
     assert found.by.startswith(asked[1])
 
@@ -154,7 +154,7 @@ def test_rules_are_not_for_posixfs():
     force = policy_of(report(status=status(text), policy_text=text))
     assert force.policy != Policy()
     row = connection(type="posixfs", vfs_type="nfs")
-    assert asked_for(row, force).transport == "tcp"
+    assert requested_transport(row, force).transport == "tcp"
 
 
 def one(told, its=None, there=None):
@@ -296,7 +296,7 @@ def test_cm_id_is_part_of_the_proof():
     ready = mount(EXPORT, "rdma", address="10.0.0.1", port=20049)
     cm_id = CmId("rxe0", "CONNECT", "[rpcrdma]", None, "10.0.0.1:20049")
     told = report(facts=replace(facts(ready), cm_ids=(cm_id,)), status=status())
-    found = look(host(), told, [domain()])[0]
+    found = transports_in_use(host(), told, [domain()])[0]
     assert (found.transport, len(found.proof.signals)) == ("rdma", 3)
 
 

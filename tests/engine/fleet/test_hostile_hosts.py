@@ -19,7 +19,7 @@ from support.engine.hostile_answers import HOSTILE, line, told
 from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, Happened
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.facts import dump
 
@@ -59,7 +59,7 @@ class Fleet:
         by_address = {h.address: h for h in self.world.hosts.values()}
         for alias, variables in order.inventory["all"]["hosts"].items():
             host = by_address[variables["ansible_host"]]
-            yield Happened(alias, OK, self._answer(host, order.script))
+            yield HostOutcome(alias, OK, self._answer(host, order.script))
 
     def _answer(self, sim, script):
         asked = Host(sim.id, sim.name, sim.address, sim.cluster)
@@ -101,7 +101,9 @@ def fleet(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     states = tmp_path / "states"
-    monkeypatch.setattr(conversion_run, "states", lambda: StateFolder(states))
+    monkeypatch.setattr(
+        conversion_run, "conversion_states", lambda: StateFolder(states)
+    )
     (tmp_path / "policy.yaml").write_text(PREFER)
     world = sample_world(
         hosts=len(GOOD) + len(BAD), domains=("data1",), addon=True, iscsi=True

@@ -27,7 +27,7 @@ from support.engine.told_hosts import (
 from support.engine.told_hosts import status as status_of
 from support.host.facts_of_everything import EVERYTHING
 
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record, told_by
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record, host_summary
 from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
@@ -38,8 +38,8 @@ from ovirt_rdma.engine_sdk_tools.domains.list import domain_rows
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import compare, plan_policy_push
-from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_told, report_of
-from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder
+from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_answers, report_of
+from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 from ovirt_rdma.engine_sdk_tools.model import Nic
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import netdevs_of
 from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus, pci_of
@@ -133,7 +133,7 @@ def look_at(its: Any) -> None:
         ConversionRequest("rdma", by_row=True),
     ):
         records = [domain_record(one, request.to) for one in SITE.domains]
-        no_bug(told_by(HOST, its, SITE.domains, records, request))
+        no_bug(host_summary(HOST, its, SITE.domains, records, request))
     for plan in (
         lambda: plan_heal(SITE, "d1", SITE.domains, [its]),
         lambda: plan_domain_create(
@@ -150,7 +150,7 @@ def look_at(its: Any) -> None:
 
 
 def reported(facts_document: Any, status: Any, policy: str = POLICY) -> Any:
-    return report_of("hv1", read_told(told(facts_document, status, policy)), 0.0)
+    return report_of("hv1", read_answers(told(facts_document, status, policy)), 0.0)
 
 
 def test_as_it_is_all_is_told():
@@ -165,7 +165,7 @@ def test_anything_in_a_status(place, value):
     its = reported(FACTS, changed(STATUS, place, value))
     look_at(its)
     text = told(FACTS, changed(STATUS, place, value))
-    pushed = pushed_of("hv1", read_told(text))
+    pushed = pushed_of("hv1", read_answers(text))
     assert pushed.problem
     no_bug(pushed)
 
@@ -205,11 +205,11 @@ def test_the_same_from_a_folder(tmp_path_factory, place, value):
     odd = changed(STATUS, place, value)
     (folder / "hv1.status.json").write_text(json.dumps(odd))
     (folder / "hv1.policy.yaml").write_text(POLICY)
-    look_at(FactsFolder(folder).reports([HOST])["hv1"])
+    look_at(DumpFolder(folder).reports([HOST])["hv1"])
 
 
 @given(st.binary(max_size=200), st.text(max_size=200))
 def test_anything_instead_of_answers(raw, text):
     look_at(reported(raw, raw, text))
-    look_at(report_of("hv1", read_told(text), 0.0))
-    no_bug(pushed_of("hv1", read_told(text)))
+    look_at(report_of("hv1", read_answers(text), 0.0))
+    no_bug(pushed_of("hv1", read_answers(text)))

@@ -33,7 +33,7 @@ from support.engine.told_hosts import (
 )
 from support.engine.told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import host_offenders
+from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import host_objections
 from ovirt_rdma.engine_sdk_tools.conversion.model import LEFT, STOPPED
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
@@ -41,13 +41,13 @@ from ovirt_rdma.engine_sdk_tools.fleet.check import Wanted
 from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
-from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_told
+from ovirt_rdma.engine_sdk_tools.hosts.answers import pushed_of, read_answers
 from ovirt_rdma.engine_sdk_tools.hosts.answers import report_of as read_report
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     MOST_POLICY_BYTES,
     HostReport,
-    bug_of,
-    judged,
+    bug_report,
+    with_own_bugs_caught,
 )
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.host.errors import Problem
@@ -67,11 +67,11 @@ LONG = EMPTY + "#" * MOST_POLICY_BYTES
 
 def test_a_bomb_is_not_unpacked():
     bomb = line("facts", b" " * 50_000_000)
-    found = read_report("hv1", read_told(bomb), 0.0)
+    found = read_report("hv1", read_answers(bomb), 0.0)
     assert found.facts is None
     assert found.problem == "ovirt-rdma-host facts printed more than 4 MB on hv1"
     tracemalloc.start()
-    read_told(bomb)
+    read_answers(bomb)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 20_000_000
@@ -79,13 +79,13 @@ def test_a_bomb_is_not_unpacked():
 
 @pytest.mark.parametrize("status", ["9" * 5000, "1000", "\u0663", "-1", "", "1e1"])
 def test_an_exit_status_has_three_digits(status):
-    assert read_told(line("facts", b"{}", status)) == {}
+    assert read_answers(line("facts", b"{}", status)) == {}
 
 
 def test_all_answers_of_a_host_together_have_the_limit():
     some = b'"' + b"x" * 2_500_000 + b'"'
     names = ("facts", "status", "policy")
-    found = read_told("".join(line(name, some) for name in names))
+    found = read_answers("".join(line(name, some) for name in names))
     assert sum(len(one.out) for one in found.values()) <= 4_000_000
     assert set(found) == set(names)
 
@@ -102,7 +102,7 @@ def test_a_push_counts_when_the_host_follows_what_it_loaded(loaded, shown, good)
         + line("load", json.dumps({"digest": loaded}).encode())
         + line("status", json.dumps({"policy": {"digest": shown}}).encode())
     )
-    pushed = pushed_of("hv1", read_told(text))
+    pushed = pushed_of("hv1", read_answers(text))
     assert bool(pushed.problem) is not good
     if good:
         assert pushed.digest == "sha256:a"
@@ -146,12 +146,12 @@ def test_a_policy_too_long_to_be_sent_is_against_a_conversion(rolling):
 def test_a_host_whose_policy_could_not_be_had_is_against_a_conversion(rolling):
     golden = facts()
     text = told(dump.to_json_dict(golden), status_of(EMPTY), LONG)
-    its = read_report("hv1", read_told(text), 0.0)
+    its = read_report("hv1", read_answers(text), 0.0)
     assert its.problem.startswith("hv1: ")
     assert "60011 bytes" in its.problem
     assert "60000" in its.problem
     request = ConversionRequest("rdma", rolling=rolling)
-    against = list(host_offenders(host(), its, [domain()], request))
+    against = list(host_objections(host(), its, [domain()], request))
     assert any("at most 60000" in one for one in against)
 
 
@@ -313,7 +313,7 @@ def verify(its):
 
 
 def check_conversion(its):
-    list(host_offenders(host(), its, [domain()], ConversionRequest("rdma", True)))
+    list(host_objections(host(), its, [domain()], ConversionRequest("rdma", True)))
 
 
 def check_hosts(its):
@@ -390,7 +390,7 @@ def test_a_bug_of_ours_is_one_hosts_and_is_seen():
             raise LookupError("no such thing")
         return its
 
-    found = judged(report(facts=facts()), fails)
+    found = with_own_bugs_caught(report(facts=facts()), fails)
     assert found.facts is None
     assert found.host == "hv1"
     assert found.problem.startswith(
@@ -399,7 +399,7 @@ def test_a_bug_of_ours_is_one_hosts_and_is_seen():
     )
     assert found.fix
     with pytest.raises(Problem):
-        judged(
+        with_own_bugs_caught(
             report(), lambda _: (_ for _ in ()).throw(Problem("some-id", "a sentence"))
         )
 
@@ -408,5 +408,5 @@ def test_a_bug_whose_own_words_cannot_be_had():
     deep: list = []
     for _ in range(100_000):
         deep = [deep]
-    assert "KeyError" in bug_of("hv1", KeyError(deep))[0]
+    assert "KeyError" in bug_report("hv1", KeyError(deep))[0]
     assert host_report is not None

@@ -4,13 +4,13 @@ from __future__ import annotations
 import pytest
 from support.engine.told_hosts import engine, host, report, rules, status
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import FeatureFacts, gates
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
-    carry_out,
     compare,
     matrix_of,
     plan_policy_push,
+    push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import Pushed
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, UNKNOWN
@@ -26,7 +26,7 @@ DIGEST = status(MINE)["policy"]["digest"]
 HOSTS = (host("hv1"), host("hv2"), host("hv3"))
 
 
-class Told(Silent):
+class Told(NoProgress):
     """A listener that records its calls."""
 
     def __init__(self):
@@ -80,7 +80,7 @@ def test_digest_of_each_host_is_read_back():
     heard, job = Told(), Told()
     hosts = (*HOSTS, host("hv4"))
     plan = plan_policy_push(hosts, MINE, "p.yaml")
-    result = carry_out(door, plan, heard, job)
+    result = push_policy(door, plan, heard, job)
     assert door.texts == [MINE]
     assert list(result.pushed) == ["hv1", "hv2", "hv3", "hv4"]
     assert [one.host for one in result.failed] == ["hv2", "hv3", "hv4"]

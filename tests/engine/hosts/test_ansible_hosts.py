@@ -29,11 +29,11 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     OK,
     UNREACHABLE,
     AnsibleProblem,
-    Happened,
-    Order,
+    AnsibleRun,
+    HostOutcome,
     run_order,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.answers import in_words, read_told
+from ovirt_rdma.engine_sdk_tools.hosts.answers import explain_failure, read_answers
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
     inventory_of,
@@ -93,7 +93,7 @@ class Hypervisor:
 
     def __init__(self, top: Path) -> None:
         self.top = top
-        self.orders: list[Order] = []
+        self.orders: list[AnsibleRun] = []
         self.policy = top / "etc" / "policy.yaml"
         (top / "bin").mkdir()
         (top / "etc").mkdir()
@@ -112,7 +112,7 @@ class Hypervisor:
     def calls(self) -> list[str]:
         return (self.top / "calls").read_text().splitlines()
 
-    def run(self, order: Order, folder: str) -> Iterator[Happened]:
+    def run(self, order: AnsibleRun, folder: str) -> Iterator[HostOutcome]:
         self.orders.append(order)
         done = subprocess.run(
             ["/bin/sh", "-c", order.script],
@@ -124,7 +124,7 @@ class Hypervisor:
         assert done.stderr == ""
         assert list((self.top / "tmp").iterdir()) == []
         for alias in order.inventory["all"]["hosts"]:
-            yield Happened(alias, OK, done.stdout)
+            yield HostOutcome(alias, OK, done.stdout)
 
     def door(self, **more: object) -> AnsibleHosts:
         return AnsibleHosts(run=self.run, clock=lambda: 12.0, **more)
@@ -213,7 +213,7 @@ def test_other_output_and_cut_lines_are_no_answers():
         f"ovirt-rdma-told other x {good} {good}\n"
         f"say ovirt-rdma-told before 0 {good} {good}\n"
     )
-    assert read_told(text) == {"facts": (0, b"", "")}
+    assert read_answers(text) == {"facts": (0, b"", "")}
 
 
 def test_push_puts_the_text_there_and_loads_it(hypervisor):
@@ -322,7 +322,7 @@ def test_a_policy_too_long_for_a_command_line_is_refused(hypervisor):
     assert hypervisor.door().push_policy([host()], longest)["hv1"].problem == ""
 
 
-@pytest.mark.parametrize("broken", ["report_of", "in_words"])
+@pytest.mark.parametrize("broken", ["report_of", "explain_failure"])
 def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
     """It is in reading the answer of hv1, or the reason why there is none."""
     right = getattr(ansible_hosts, broken)
@@ -334,7 +334,11 @@ def test_a_bug_of_ours_is_one_hosts_alone(hypervisor, monkeypatch, broken):
 
     def run(order, folder):
         first, *others = hypervisor.run(order, folder)
-        yield first if broken == "report_of" else Happened(first.alias, UNREACHABLE, "")
+        yield (
+            first
+            if broken == "report_of"
+            else HostOutcome(first.alias, UNREACHABLE, "")
+        )
         yield from others
 
     monkeypatch.setattr(ansible_hosts, broken, wrong)
@@ -363,7 +367,7 @@ def test_a_push_that_was_ended_in_the_middle_still_tells_what_stood_there(hyperv
     def run(order, folder):
         (happened,) = hypervisor.run(order, folder)
         begun = happened.text[: happened.text.index("ovirt-rdma-told check")]
-        yield Happened(happened.alias, FAILED, f"non-zero return code\n{begun}")
+        yield HostOutcome(happened.alias, FAILED, f"non-zero return code\n{begun}")
 
     pushed = AnsibleHosts(run=run).push_policy([host()], "new\n")["hv1"]
     assert pushed.before == "old\n"
@@ -383,9 +387,9 @@ def test_a_host_of_which_nothing_came_is_unknown():
 def test_each_host_gets_its_own_answer_in_the_order_asked(hypervisor):
     def run(order, folder):
         first, second = order.inventory["all"]["hosts"]
-        yield Happened(second, UNREACHABLE, "Connection refused")
+        yield HostOutcome(second, UNREACHABLE, "Connection refused")
         yield from hypervisor.run(order, folder)
-        yield Happened(first, OK, "a second answer of one host")
+        yield HostOutcome(first, OK, "a second answer of one host")
 
     told = []
     reports = AnsibleHosts(run=run).reports([host("hv1"), host("hv2")], told.append)
@@ -444,7 +448,7 @@ Host key verification failed."""
     ],
 )
 def test_failures_in_words(text, sentence):
-    failure = in_words(host(), text)
+    failure = explain_failure(host(), text)
     assert failure.sentence == sentence
     assert failure.fix
     assert "{" not in failure.fix
@@ -605,9 +609,9 @@ def test_variables_of_an_inventory(tmp_path):
     assert read_inventory(str(tmp_path), command) == {"hv1": {"ansible_user": "a"}}
 
 
-def order(**more: object) -> Order:
+def order(**more: object) -> AnsibleRun:
     inventory = {"all": {"hosts": {"host-0": {}, "host-1": {}}}}
-    return Order("echo hi", inventory, {"known_hosts": "text"}, **more)
+    return AnsibleRun("echo hi", inventory, {"known_hosts": "text"}, **more)
 
 
 @pytest.fixture
@@ -652,9 +656,9 @@ def test_events_are_told_as_they_come(ansible, tmp_path):
         )
     )
     assert list(run_order(order(), str(folder), path)) == [
-        Happened("host-0", OK, "out"),
-        Happened("host-1", FAILED, "a\nb"),
-        Happened("host-1", UNREACHABLE, "c"),
+        HostOutcome("host-0", OK, "out"),
+        HostOutcome("host-1", FAILED, "a\nb"),
+        HostOutcome("host-1", UNREACHABLE, "c"),
     ]
 
 
@@ -730,7 +734,7 @@ def test_a_run_over_its_limit_is_ended_with_all_its_processes(
 
     monkeypatch.setattr(ansible_run.threading, "Timer", Timer)
     events = run_order(order(), str(tmp_path), ansible(HANGS))
-    assert next(events) == Happened("host-0", OK, "x")
+    assert next(events) == HostOutcome("host-0", OK, "x")
     (timer,) = timers
     assert timer.interval == order().whole_limit_s
     timer.function(*timer.args)
@@ -750,7 +754,7 @@ def test_a_caller_that_goes_leaves_no_process(ansible, tmp_path, monkeypatch):
 
 def test_the_limit_grows_with_the_rounds():
     many = {"all": {"hosts": dict.fromkeys(map(str, range(250)))}}
-    assert Order("", many, {}, forks=20, limit_s=90).whole_limit_s == 60 + 13 * 100
+    assert AnsibleRun("", many, {}, forks=20, limit_s=90).whole_limit_s == 60 + 13 * 100
 
 
 def test_the_private_folder_is_ours_alone_and_goes():

@@ -8,7 +8,7 @@ import pytest
 from support.engine.told_hosts import facts, host, rules, status
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.hosts.dumps import FactsFolder, FolderProblem
+from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder, FolderProblem
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, reports_of
 from ovirt_rdma.host.facts.dump import to_json
 
@@ -21,7 +21,7 @@ def dump(folder, name, hostname="elsewhere"):
 
 def told(folder, there=None):
     there = there or host()
-    return FactsFolder(folder).reports([there])[there.name]
+    return DumpFolder(folder).reports([there])[there.name]
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_odd_file_beside_the_facts_is_told_and_facts_stay(
 
 def test_folder_that_is_none(tmp_path):
     with pytest.raises(FolderProblem, match="No such file"):
-        FactsFolder(tmp_path / "gone")
+        DumpFolder(tmp_path / "gone")
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(FolderProblem, match="Not a directory"):
-        FactsFolder(file)
+        DumpFolder(file)
 
 
 def test_other_things_in_the_folder_are_passed_over(tmp_path):
@@ -133,13 +133,13 @@ def test_other_things_in_the_folder_are_passed_over(tmp_path):
 
 def test_nothing_is_sent_through_a_folder(tmp_path):
     with problem("facts-dir-needs-dry-run", tmp_path, "--dry-run") as caught:
-        FactsFolder(tmp_path).push_policy([host()], "version: 1\n")
+        DumpFolder(tmp_path).push_policy([host()], "version: 1\n")
     assert caught.type is FolderProblem
 
 
 def test_facts_can_be_made_smaller_as_they_come(tmp_path):
     dump(tmp_path, "hv1.json")
-    slim = FactsFolder(tmp_path, keep=lambda found: replace(found, netdevs=()))
+    slim = DumpFolder(tmp_path, keep=lambda found: replace(found, netdevs=()))
     assert slim.reports([host()])["hv1"].facts.netdevs == ()
 
 

@@ -10,8 +10,8 @@ from support.problems import problem
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.engine_sdk_tools.networks.addresses import (
     AddressProblem,
+    addresses_from_range,
     check_addresses,
-    counted,
     is_range,
     read_plan_file,
 )
@@ -148,15 +148,15 @@ def test_a_host_keeps_what_it_has_by_the_network():
     ],
 )
 def test_ranges(text, first, last):
-    found = [str(address) for address in counted(text, NAMES).values()]
+    found = [str(address) for address in addresses_from_range(text, NAMES).values()]
     assert (found[0], found[-1], len(found)) == (first, last, 3)
     assert is_range(text)
 
 
 def test_a_range_that_is_too_short():
-    assert len(counted("10.0.0.11-10.0.0.12/24", NAMES)) == 2
-    assert len(counted("10.0.0.253/24", NAMES)) == 2
-    assert len(counted("10.0.0.0/31", NAMES)) == 2
+    assert len(addresses_from_range("10.0.0.11-10.0.0.12/24", NAMES)) == 2
+    assert len(addresses_from_range("10.0.0.253/24", NAMES)) == 2
+    assert len(addresses_from_range("10.0.0.0/31", NAMES)) == 2
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_range_that_is_too_short():
 )
 def test_texts_that_are_no_range(text, word):
     with pytest.raises(AddressProblem, match=word) as caught:
-        counted(text, NAMES)
+        addresses_from_range(text, NAMES)
     assert caught.value.id == "address-range-invalid"
     assert repr(text) in str(caught.value)
 

@@ -10,7 +10,7 @@ from engine_double.world import SimCluster
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.names import NameProblem
 from ovirt_rdma.engine_sdk_tools.networks.create import create_network
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
@@ -18,7 +18,7 @@ from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
     plan_network_create,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.undo import TakenBack
+from ovirt_rdma.engine_sdk_tools.undo import RolledBack
 
 pytestmark = pytest.mark.hypervisor
 
@@ -40,7 +40,7 @@ def planned(session, door=None, request=REQUEST):
 
 
 def made(session, door=None, request=REQUEST):
-    return create_network(session, planned(session, door, request), Silent())
+    return create_network(session, planned(session, door, request), NoProgress())
 
 
 def row(double, cluster="cl1"):
@@ -115,7 +115,7 @@ def test_mtus_that_are_none(session, mtu):
 def test_migration_is_said_to_leave_the_other(session, double):
     plan = planned(session, request=replace(REQUEST, migration=True))
 
-    create_network(session, plan, Silent())
+    create_network(session, plan, NoProgress())
 
     assert "migration" in row(double).usages
     assert any("ovirtmgmt is no longer the migration" in w for w in plan.warnings)
@@ -127,7 +127,7 @@ def test_the_migration_role_goes_back_where_it_was(session, double):
     double.world.clusters["c2"] = SimCluster("c2", "cl2", first.data_center)
     double.fail_next("POST", "/clusters/c2/networks", Conflict("Cannot attach."))
 
-    with pytest.raises(TakenBack, match="making mig the migration network of cl1"):
+    with pytest.raises(RolledBack, match="making mig the migration network of cl1"):
         made(session, request=replace(REQUEST, migration=True))
 
     assert "migration" in first.networks[double.world.network("mig").id].usages
@@ -167,7 +167,7 @@ def test_another_network_of_that_name(session, double, changes, id, arguments):
 def test_it_is_removed_where_a_cluster_refuses_it(session, double):
     double.fail_next("POST", "/clusters/", Conflict("Cannot attach."))
 
-    with pytest.raises(TakenBack, match="removing the network storage again"):
+    with pytest.raises(RolledBack, match="removing the network storage again"):
         made(session)
 
     assert "storage" not in [n.name for n in double.world.networks.values()]

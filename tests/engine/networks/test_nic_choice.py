@@ -9,7 +9,7 @@ import pytest
 from engine_double.hosts_of_the_world import SimNic
 from support.engine.refusals import reason, refused_for
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.engine_sdk_tools.networks.attach import attach_network
@@ -84,7 +84,7 @@ def eth1(double):
 def made(session, name):
     wanted = NetworkRequest(name, "dc1", 1500)
     plan = plan_network_create(read_engine(session, networks=True), {}, wanted)
-    create_network(session, plan, Silent())
+    create_network(session, plan, NoProgress())
 
 
 def planned(session, request):
@@ -96,7 +96,7 @@ def attached(session, double, vlan):
     """Attach a network, with a VLAN or not, to eth1 of host01; then make another."""
     made(session, "tagged")
     double.world.network("tagged").vlan = vlan
-    attach_network(session, planned(session, REQUEST), Silent())
+    attach_network(session, planned(session, REQUEST), NoProgress())
     made(session, "other")
 
 

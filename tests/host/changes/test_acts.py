@@ -12,9 +12,9 @@ from support.host.ipoib_host import OTHERS, host, netdev, policy, port, profile
 from support.host.ipoib_plans import HARDWARE
 from support.host.memory_host import FakeHost
 
-from ovirt_rdma.host.changes.kinds.model import Act
-from ovirt_rdma.host.changes.kinds.properties import manual_fix, shown_act
-from ovirt_rdma.host.changes.run import acts_of, with_earlier_values
+from ovirt_rdma.host.changes.kinds.model import AtomicChange
+from ovirt_rdma.host.changes.kinds.properties import describe_atomic, manual_fix
+from ovirt_rdma.host.changes.run import atomic_changes_of, with_earlier_values
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 
@@ -27,7 +27,7 @@ WANTED = policy(transport_mode="connected", mtu=9000, pkey_children=("0x8001",))
 def _acts(facts, wanted=WANTED):
     numbers = iter(range(100))
     steps = decide(facts, wanted, OTHERS).steps
-    return acts_of(steps, facts, lambda: f"uuid-{next(numbers)}")
+    return atomic_changes_of(steps, facts, lambda: f"uuid-{next(numbers)}")
 
 
 def test_a_new_profile_is_one_act_and_what_is_set_in_it_later_another():
@@ -57,7 +57,9 @@ def test_what_no_profile_keeps_is_not_lasting():
     acts = _acts(facts)
     assert acts
     assert not any(a.lasting for a in acts)
-    (kept,) = acts_of([_step(Change("file", "/etc/f", None, "x"))], facts, str)
+    (kept,) = atomic_changes_of(
+        [_step(Change("file", "/etc/f", None, "x"))], facts, str
+    )
     assert kept.lasting
 
 
@@ -65,7 +67,10 @@ def test_acts_know_their_place_and_keep_it_without_facts_too():
     facts = host(netdev("ib0", 2044), ports=PORTS, profiles=None)
     act = _acts(facts)[0]
     assert act.place.guid
-    assert acts_of(decide(facts, WANTED, OTHERS).steps, None, str)[0].place is None
+    assert (
+        atomic_changes_of(decide(facts, WANTED, OTHERS).steps, None, str)[0].place
+        is None
+    )
 
 
 def _step(*changes):
@@ -80,7 +85,7 @@ def test_what_a_run_sets_twice_had_the_first_value_before_the_second():
         _step(Change("sysfs", target, "1500", "1280")),
     ]
     facts = host(netdev("ib0", 2044))
-    acts = with_earlier_values(FakeHost(facts), acts_of(steps, facts, str))
+    acts = with_earlier_values(FakeHost(facts), atomic_changes_of(steps, facts, str))
     assert [act.before for act in acts] == [("2044",), ("1500",)]
 
 
@@ -157,12 +162,12 @@ MAKER = tuple(
     ],
 )
 def test_how_to_set_it_back_by_hand(change, value, words, command):
-    act = Act("step", LIVE, "reason", (change,))
+    act = AtomicChange("step", LIVE, "reason", (change,))
     assert manual_fix(act, value) == command
-    assert shown_act(act) == words
+    assert describe_atomic(act) == words
 
 
 def test_how_to_delete_a_profile_by_hand():
-    act = replace(Act("IPOIB-PROFILE-01/ib0", LIVE, "", MAKER), uuid="u-1")
+    act = replace(AtomicChange("IPOIB-PROFILE-01/ib0", LIVE, "", MAKER), uuid="u-1")
     assert manual_fix(act, None) == "nmcli connection delete u-1"
-    assert shown_act(act) == "the profile of ib0"
+    assert describe_atomic(act) == "the profile of ib0"

@@ -8,10 +8,10 @@ from support.problems import problem
 
 from ovirt_rdma.host.changes.boot import (
     boot_settings,
-    keep_boot_settings,
     read_boot_settings,
+    write_boot_settings,
 )
-from ovirt_rdma.host.changes.kinds.model import Act, Place
+from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import BOOT_JSON, under
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
@@ -26,12 +26,16 @@ TSO = "tx-tcp-segmentation"
 def held(file, after, place=IB0, lasting=False, name=None):
     target = f"/sys/class/net/{name or place.netdev}/{file}"
     change = Change(SYSFS, target, "datagram" if file == "mode" else "2044", after)
-    return Act("S/x", "live", "", (change,), (None,), place=place, lasting=lasting)
+    return AtomicChange(
+        "S/x", "live", "", (change,), (None,), place=place, lasting=lasting
+    )
 
 
 def offload(after, place=IB0):
     change = Change(OFFLOAD, place.netdev, "on", after, TSO)
-    return Act("S/x", "live", "", (change,), ("on",), place=place, lasting=False)
+    return AtomicChange(
+        "S/x", "live", "", (change,), ("on",), place=place, lasting=False
+    )
 
 
 def values(acts):
@@ -47,8 +51,8 @@ def test_only_what_nothing_else_keeps():
     acts = [
         held("mode", "connected"),
         held("mtu", "65520", lasting=True),
-        Act("S/x", "live", "", (profile,), (None,), place=IB0, lasting=False),
-        Act("S/x", "live", "", (file,), (None,), lasting=False),
+        AtomicChange("S/x", "live", "", (profile,), (None,), place=IB0, lasting=False),
+        AtomicChange("S/x", "live", "", (file,), (None,), lasting=False),
     ]
     assert values(acts) == [("ib0", "mode", "connected")]
     assert boot_settings(acts)[0].change.before is None
@@ -85,7 +89,9 @@ def test_children_are_each_one_setting():
 
 
 def test_an_act_without_a_place_is_kept_by_its_name():
-    act = Act("S/x", "live", "", held("mtu", "4092").changes, (None,), lasting=False)
+    act = AtomicChange(
+        "S/x", "live", "", held("mtu", "4092").changes, (None,), lasting=False
+    )
     (found,) = boot_settings([act])
     assert found.place == Place("ib0")
 
@@ -93,16 +99,16 @@ def test_an_act_without_a_place_is_kept_by_its_name():
 def test_the_file_is_there_as_long_as_something_is_held(tmp_path):
     path = under(tmp_path, BOOT_JSON)
     acts = [held("mode", "connected"), offload("off")]
-    assert keep_boot_settings(tmp_path, []) is False
+    assert write_boot_settings(tmp_path, []) is False
     assert not path.parent.exists()
-    assert keep_boot_settings(tmp_path, acts) is True
+    assert write_boot_settings(tmp_path, acts) is True
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o755
     assert read_boot_settings(tmp_path) == boot_settings(acts)
     before = path.stat().st_ino
-    assert keep_boot_settings(tmp_path, acts) is False
+    assert write_boot_settings(tmp_path, acts) is False
     assert path.stat().st_ino == before
-    assert keep_boot_settings(tmp_path, []) is True
+    assert write_boot_settings(tmp_path, []) is True
     assert not path.exists()
     assert read_boot_settings(tmp_path) == ()
 
@@ -110,11 +116,11 @@ def test_the_file_is_there_as_long_as_something_is_held(tmp_path):
 def test_a_file_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "var").write_text("a file in place of the folder")
     with problem("boot-settings-not-written", under(tmp_path, BOOT_JSON)):
-        keep_boot_settings(tmp_path, [held("mode", "connected")])
+        write_boot_settings(tmp_path, [held("mode", "connected")])
 
 
 def damaged(tmp_path, change):
-    keep_boot_settings(tmp_path, [held("mode", "connected")])
+    write_boot_settings(tmp_path, [held("mode", "connected")])
     path = under(tmp_path, BOOT_JSON)
     data = json.loads(path.read_text())
     change(data)

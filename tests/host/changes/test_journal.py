@@ -23,7 +23,7 @@ from ovirt_rdma.host.changes.journal import (
     record_in,
 )
 from ovirt_rdma.host.changes.kinds.model import (
-    Act,
+    AtomicChange,
     Begin,
     Confirmed,
     Doing,
@@ -45,7 +45,7 @@ AT = "2026-11-21T10:00:00Z"
 def act(step="IPOIB-MTU-01/ib0", name="mtu", before="2044"):
     change = Change("sysfs", f"/sys/class/net/ib0/{name}", before, "4092", clamped=True)
     place = Place("ib0", "0002:c903:00fb:1231", "0xffff", "0000:04:00.0", 1)
-    return Act(
+    return AtomicChange(
         step, "live", "umlaut ü, \udcff", (change,), (before,), None, place, False
     )
 

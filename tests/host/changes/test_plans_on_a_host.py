@@ -12,7 +12,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 from support.host.effects_host import Told
 
-from ovirt_rdma.host.changes.boot import keep_boot_settings, restore_netdev
+from ovirt_rdma.host.changes.boot import restore_netdev, write_boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.model import Refused, RunRequest
 from ovirt_rdma.host.changes.ledger import fold
@@ -122,7 +122,7 @@ class Run:
 
     def keep(self):
         held = fold(self.journal.records()).held
-        keep_boot_settings(self.host.path, [one.act for one in held])
+        write_boot_settings(self.host.path, [one.act for one in held])
 
     def boot(self):
         """With udev, which starts our unit for each netdev that appears."""

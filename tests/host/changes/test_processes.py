@@ -16,11 +16,11 @@ import pytest
 from support.host.effects_host import Told
 
 from ovirt_rdma.host.changes import holder as end_holder
-from ovirt_rdma.host.changes.holder import Patience, lock_at_last
+from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import (
-    Act,
+    AtomicChange,
     Begin,
     Confirmed,
     Doing,
@@ -30,7 +30,7 @@ from ovirt_rdma.host.changes.kinds.model import (
 )
 from ovirt_rdma.host.changes.ledger import fold
 from ovirt_rdma.host.changes.recover import (
-    may_be_taken_back,
+    may_be_rolled_back,
     recover,
     roll_back_unconfirmed,
 )
@@ -211,9 +211,9 @@ import subprocess
 import sys
 import time
 from ovirt_rdma.host.changes.kinds.base import run_effect
-from ovirt_rdma.host.system.signals import held_signals
+from ovirt_rdma.host.system.signals import delayed_signals
 
-with held_signals() as signals:
+with delayed_signals() as signals:
     print(run_effect([sys.executable, "-c", sys.argv[1]]).strip(), signals.asked)
 """
 TOOL = """
@@ -255,11 +255,11 @@ def _taken_back(root, patience):
     """Do what the timer does; return the sentences."""
     said = []
     with ExitStack() as stack:
-        assert lock_at_last(
+        assert lock_or_end_holder(
             stack,
             root,
             "unit unconfirmed",
-            is_needed=lambda: may_be_taken_back(Journal(root).ledger(), 1),
+            is_needed=lambda: may_be_rolled_back(Journal(root).ledger(), 1),
             say=said.append,
             patience=patience,
         )
@@ -291,7 +291,11 @@ def test_a_run_that_is_stopped_is_taken_back_all_the_same(root, deaf):
         _, status = os.waitpid(child, os.WUNTRACED)
         if os.WIFSTOPPED(status):
             # A run that reacts to signals gets the time that it needs, others none.
-            patience = Patience(0.0, 0.0, 60.0) if deaf else Patience(0.0, 60.0, 60.0)
+            patience = (
+                HolderTimeouts(0.0, 0.0, 60.0)
+                if deaf
+                else HolderTimeouts(0.0, 60.0, 60.0)
+            )
             said = _taken_back(root, patience)
             assert len(said) == 1 + deaf
             assert f"(process {child}, stopped, since " in said[0]
@@ -315,13 +319,13 @@ def test_who_waits_in_the_kernel_is_left_to_the_next_try(root, monkeypatch):
     os.waitpid(child, os.WUNTRACED)
     try:
         with pytest.raises(LockHeld, match=r"apply|a run") as caught:
-            _taken_back(root, Patience(0.0, 0.0, 0.0))
+            _taken_back(root, HolderTimeouts(0.0, 0.0, 0.0))
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     assert caught.value.exit_code == 75
     assert sent == [(signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)]
-    _taken_back(root, Patience())
+    _taken_back(root, HolderTimeouts())
     assert not Journal(root).ledger().held
 
 
@@ -342,7 +346,7 @@ def test_who_holds_the_lock_no_more_is_let_be(root):
 def test_what_may_be_taken_back():
     """Only a run that has not ended or awaits confirmation."""
     begun = Begin(1, "apply", "t", "boot", confirm_by=9)
-    act = Doing(1, 0, Act("s", "live", "", (Change("sysfs", "/x", "a", "b"),)))
+    act = Doing(1, 0, AtomicChange("s", "live", "", (Change("sysfs", "/x", "a", "b"),)))
     end, back = End(1, "done", "t"), Undone(1, 0, 2)
     revert = Begin(2, "revert", "t", "boot")
     ended, other = End(2, "done", "t"), Begin(2, "apply", "t", "boot")
@@ -360,5 +364,5 @@ def test_what_may_be_taken_back():
         ([begun, act, end, revert, back, ended, replace(other, run=3)], False),
         ([replace(begun, confirm_by=None), act], False),
     ):
-        assert may_be_taken_back(fold(records), 1) is due, records
-    assert not may_be_taken_back(fold([begun]), 2)
+        assert may_be_rolled_back(fold(records), 1) is due, records
+    assert not may_be_rolled_back(fold([begun]), 2)

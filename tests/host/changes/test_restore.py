@@ -9,12 +9,12 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes import boot
-from ovirt_rdma.host.changes.boot import keep_boot_settings
+from ovirt_rdma.host.changes.boot import write_boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.location import place_of
 from ovirt_rdma.host.changes.kinds.model import (
-    Act,
+    AtomicChange,
     Begin,
     Doing,
     Done,
@@ -61,10 +61,10 @@ def hold(host, *changes):
     """Record a change as a run does: applied, and a boot setting."""
     facts = host.reader().facts()
     acts = [
-        Act("S/x", "live", "", (c,), (None,), None, place_of(c, facts), False)
+        AtomicChange("S/x", "live", "", (c,), (None,), None, place_of(c, facts), False)
         for c in changes
     ]
-    keep_boot_settings(host.path, acts)
+    write_boot_settings(host.path, acts)
     return acts
 
 

@@ -11,7 +11,7 @@ from support.fakes.fake_hosts import soft_roce
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.model import CmId, Route
-from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer, run_command
+from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
 
 pytestmark = pytest.mark.hypervisor
 
@@ -185,7 +185,7 @@ def test_a_command_that_is_not_there():
 
 
 def test_a_command_that_does_not_end():
-    with pytest.raises(NoAnswer, match=r"no answer within 0\.1 s"):
+    with pytest.raises(CommandTimeout, match=r"no answer within 0\.1 s"):
         run_command(["sleep", "10"], timeout_s=0.1)
 
 
@@ -197,7 +197,7 @@ def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch):
 
     monkeypatch.setattr(subprocess.Popen, "kill", go_on)
     begun = time.monotonic()
-    with pytest.raises(NoAnswer, match=r"no answer within 0\.1 s"):
+    with pytest.raises(CommandTimeout, match=r"no answer within 0\.1 s"):
         run_command(["sleep", "600"], timeout_s=0.1)
     assert time.monotonic() - begun < 300
     (process,) = killed
@@ -221,7 +221,7 @@ def test_a_tool_that_gives_no_answer_is_not_asked_for_ever(host):
 
 
 def hang(_argv):
-    raise NoAnswer("no answer within 5 s")
+    raise CommandTimeout("no answer within 5 s")
 
 
 def test_the_reader_imports_no_subprocess_until_it_runs_something():

@@ -9,7 +9,7 @@ from ovirt_rdma.host.collect.network_manager import read_network_manager
 from ovirt_rdma.host.collect.parsers import nmcli
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import NetworkManager, Property
-from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer
+from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
 from ovirt_rdma.host.system.tree import FileTree
 
 pytestmark = pytest.mark.hypervisor
@@ -160,7 +160,7 @@ def answers(host, **failing):
 
 
 def test_an_nmcli_that_hangs(ib0):
-    answers(ib0, general=NoAnswer("no answer within 5 s"))
+    answers(ib0, general=CommandTimeout("no answer within 5 s"))
     problems: list[str] = []
     assert read(ib0, problems) is None
     assert problems == [

@@ -10,8 +10,8 @@ from ovirt_rdma.host.facts.model import OwnFile
 from ovirt_rdma.host.system.own_files import (
     MODPROBE,
     MODULES_LOAD,
+    foreign_reason,
     own_text,
-    why_not_ours,
 )
 
 pytestmark = pytest.mark.hypervisor
@@ -55,6 +55,6 @@ def test_file_that_cannot_be_read(tmp_path):
     ],
 )
 def test_whose_a_file_is(text, words):
-    found = why_not_ours(MODULES_LOAD, text)
+    found = foreign_reason(MODULES_LOAD, text)
     assert words in found
     assert bool(found) == bool(words)

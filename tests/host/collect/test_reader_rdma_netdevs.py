@@ -13,7 +13,7 @@ from ovirt_rdma.host.collect.netdevs import concerned
 from ovirt_rdma.host.collect.parsers import ethtool
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Bond, Dcb, Ipoib, Offload
-from ovirt_rdma.host.system.commands import CommandFailed, NoAnswer, NotInstalled
+from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, NotInstalled
 from ovirt_rdma.host.system.tree import FileTree
 
 pytestmark = pytest.mark.hypervisor
@@ -322,7 +322,7 @@ def test_ethtool_is_asked_once_for_all_netdevs_and_never_without_rdma(tmp_path):
     "failure",
     [
         NotInstalled("No such file or directory"),
-        NoAnswer("no answer within 5 s"),
+        CommandTimeout("no answer within 5 s"),
         CommandFailed("netlink error: Operation not permitted", 1),
     ],
 )

@@ -15,8 +15,8 @@ from ovirt_rdma.host.network_setup.request import (
 )
 from ovirt_rdma.host.network_setup.validate import (
     concerns_ipoib,
-    in_question,
     refusal,
+    undecided_netdevs,
     wanted_modes,
     without_auto,
 )
@@ -70,7 +70,7 @@ def test_no_request_is_too_odd(data, limits):
     links |= {n: LINKS[n] for link in tuple(links.values()) for n in link.members}
     text = refusal(request, links, limits)
     assert "\n" not in text
-    assert set(in_question(request, links)) <= set(links)
+    assert set(undecided_netdevs(request, links)) <= set(links)
     if not concerns_ipoib(links):
         assert (text, wanted_modes(request, links)) == ("", ())
     assert not any(n.mode == "auto" for n in without_auto(request).networks)

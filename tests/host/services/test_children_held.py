@@ -14,7 +14,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     PARTITIONS,
     REVERT,
     ROLLED_BACK,
-    Act,
+    AtomicChange,
     Begin,
     Confirmed,
     Doing,
@@ -43,7 +43,7 @@ def begun(verb=APPLY, number=1, by="apply's"):
 
 
 def made(changes, step=STEP, verb=APPLY):
-    act = Act(step, LIVE, "reason", changes, before=(None,) * len(changes))
+    act = AtomicChange(step, LIVE, "reason", changes, before=(None,) * len(changes))
     values = tuple(change.after for change in changes)
     return [begun(verb), Doing(1, 0, act), Done(1, 0, values), End(1, DONE, AT)]
 

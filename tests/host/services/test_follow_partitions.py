@@ -24,7 +24,11 @@ from ovirt_rdma.host.changes.kinds.model import (
     Begin,
     RunRequest,
 )
-from ovirt_rdma.host.changes.prepare import loaded_policy, prepare, still_planned
+from ovirt_rdma.host.changes.prepare import (
+    loaded_policy,
+    read_and_decide,
+    still_planned,
+)
 from ovirt_rdma.host.changes.revert import revert
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.decision.registry import decide
@@ -107,7 +111,7 @@ class Site:
     def apply(self, **request):
         """Do what ``ovirt-rdma-host apply`` does with the steps for children."""
         host, root = self.host, self.host.path
-        prepared = prepare(root, host.run, loaded_policy(root))
+        prepared = read_and_decide(root, host.run, loaded_policy(root))
         steps = [s for s in prepared.decision.to_do if s.rule == "IPOIB-PKEY-01"]
         wanted = RunRequest(APPLY, facts=prepared.facts, **request)
         return apply_steps(host.effects(), Journal(root), steps, wanted, self)
@@ -224,7 +228,7 @@ def test_apply_makes_the_children_and_enables_the_unit(site):
     with_unit(host)
     site.table("0x8001", "0x8002")
     policy = loaded_policy(root)
-    prepared = prepare(root, host.run, policy)
+    prepared = read_and_decide(root, host.run, policy)
     request = RunRequest(
         facts=prepared.facts, prove=lambda: still_planned(root, host.run, policy)
     )

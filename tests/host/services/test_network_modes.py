@@ -21,7 +21,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     Doing,
     RunRequest,
 )
-from ovirt_rdma.host.changes.prepare import loaded_policy, prepare
+from ovirt_rdma.host.changes.prepare import loaded_policy, read_and_decide
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.network_setup.validate import WantedMode
 from ovirt_rdma.host.paths import BOOT_JSON, POLICY_JSON, under
@@ -193,7 +193,7 @@ CONNECTED = """\
 def apply(site, effects=None, **request):
     """Apply the policy as ``ovirt-rdma-host apply`` does."""
     host, root = site.host, site.host.path
-    prepared = prepare(root, host.run, loaded_policy(root))
+    prepared = read_and_decide(root, host.run, loaded_policy(root))
     wanted = RunRequest(APPLY, "apply", facts=prepared.facts, **request)
     steps = [step for step in prepared.decision.to_do if step.rule == "IPOIB-MODE-01"]
     assert steps

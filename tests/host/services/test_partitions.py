@@ -18,8 +18,8 @@ from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.services.partition_children import (
     Difference,
     difference,
+    in_use_because,
     steps_of,
-    who_uses,
 )
 from ovirt_rdma.host.system.commands import CommandFailed
 
@@ -120,7 +120,7 @@ def test_only_the_steps_of_the_new_children_are_taken():
 def test_who_uses_a_child(there, more, parts, why):
     view = View(host(netdev(), child(**there), *more, **parts), FOLLOW)
     (one,) = (i for i in view.ipoib if i.name == "ib0.8001")
-    assert who_uses(view, one) == why
+    assert in_use_because(view, one) == why
 
 
 def test_a_user_above_a_child_counts():
@@ -130,7 +130,7 @@ def test_a_user_above_a_child_counts():
     view = View(facts, FOLLOW)
     (one,) = (i for i in view.ipoib if i.name == "ib0.8001")
     assert facts.netdev_uses == (NetdevUse("bond0", "nfs", "nas:/bond0"),)
-    assert who_uses(view, one) == "it is in use by nfs: nas:/bond0"
+    assert in_use_because(view, one) == "it is in use by nfs: nas:/bond0"
 
 
 # Reading

@@ -11,7 +11,7 @@ from support.killed import killed_at_each_line
 from ovirt_rdma.host.system import files
 from ovirt_rdma.host.system.files import (
     NotDurable,
-    how_to_mend,
+    fix_for,
     remove_unfinished,
     unfinished_files,
     write_atomically,
@@ -247,7 +247,7 @@ def test_without_replacing_the_first_file_stays(tmp_path):
     ],
 )
 def test_what_to_do_fits_the_error(number, fix):
-    assert how_to_mend(OSError(number, ""), Path("/var/lib/x/file")) == fix
+    assert fix_for(OSError(number, ""), Path("/var/lib/x/file")) == fix
 
 
 def test_it_is_made_in_the_folder_that_it_ends_in(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 from support.odd_files import KINDS, bounded, put
 
 from ovirt_rdma.host.system.safe_file import (
-    is_there,
+    exists,
     names_of_others,
     read_file,
     read_file_of_others,
@@ -75,7 +75,7 @@ def test_what_is_no_file_of_others_is_refused(theirs, kind):
         "socket": "it is a socket, not a regular file",
     }
     assert why_not(read_file_of_others, str(theirs), str(path)) == words[kind]
-    assert is_there(str(theirs), str(path))
+    assert exists(str(theirs), str(path))
 
 
 def test_files_of_the_kernel_have_no_size():
@@ -131,7 +131,7 @@ def test_no_link_on_the_way_leads_out(theirs, tmp_path, target):
     for path in ("netconf/secret", "netconf/hostname"):
         why = why_not(read_file_of_others, str(theirs), str(theirs / path))
         assert "symbolic link" in why
-        assert is_there(str(theirs), str(theirs / path))
+        assert exists(str(theirs), str(theirs / path))
     why = why_not(names_of_others, str(theirs), str(theirs / "netconf"))
     assert why == "it is a symbolic link, not a folder"
 
@@ -152,8 +152,8 @@ def test_vdsms_own_links_are_followed(theirs):
 def test_what_is_not_there(theirs):
     for path in ("file", "file/below", "folder/file"):
         (theirs / "folder").mkdir(exist_ok=True)
-        assert not is_there(str(theirs), str(theirs / path))
-    assert not is_there(str(theirs / "gone"), str(theirs / "gone/file"))
+        assert not exists(str(theirs), str(theirs / path))
+    assert not exists(str(theirs / "gone"), str(theirs / "gone/file"))
 
 
 def test_a_folder_of_others_has_a_largest_size(theirs):

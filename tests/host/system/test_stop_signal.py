@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.host.system.signals import StopSignal, held_signals
+from ovirt_rdma.host.system.signals import StopSignal, delayed_signals
 
 pytestmark = pytest.mark.hypervisor
 
@@ -31,7 +31,7 @@ def test_a_signal_ends_the_wait(number):
 
 def test_a_signal_that_a_run_took_is_not_lost():
     with StopSignal() as stop:
-        with held_signals() as signals:
+        with delayed_signals() as signals:
             os.kill(os.getpid(), signal.SIGTERM)
         assert signals.asked == "SIGTERM"
         assert stop.wait(600)

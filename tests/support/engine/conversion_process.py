@@ -41,7 +41,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, *words = sys.argv[1:]
-conversion_run.states = lambda: StateFolder(Path(folder))
+conversion_run.conversion_states = lambda: StateFolder(Path(folder))
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
 engine_session.Session = lambda settings: Session(settings, sleep=brief)
 raise SystemExit(main(words, HttpDoor(url)))
@@ -94,7 +94,7 @@ class Site:
         """Run the command in this process, as the next run."""
         states = StateFolder(self.folder)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(conversion_run, "states", lambda: states)
+            patched.setattr(conversion_run, "conversion_states", lambda: states)
             return run_engine(self._capsys, self.double, self.door, *words)
 
     def start(self, *words) -> subprocess.Popen[str]:

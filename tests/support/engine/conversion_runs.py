@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from engine_double import SimConnection, SimDomain, new_id, sample_world
 
-from ovirt_rdma.engine_sdk_tools.api.progress import Silent
+from ovirt_rdma.engine_sdk_tools.api.progress import NoProgress
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_convert,
     plan_resume,
@@ -25,7 +25,7 @@ BATCH = ConversionRequest("rdma", rolling=True, batch=2)
 BLIND = ConversionRequest("rdma", rolling=True, by_row=True)
 
 
-class Ear(Silent):
+class StepCounter(NoProgress):
     """Counts the steps that are reported; ``total`` is the number announced."""
 
     def __init__(self):
@@ -80,7 +80,7 @@ def run(site: Site, state, ear=None, lock=None):
         None if state.blind else site,
         state,
         site,
-        ear or Ear(),
+        ear or StepCounter(),
         lock=lock,
         read=lambda _: engine_of(site),
         now=lambda: 1.0,
@@ -97,7 +97,7 @@ def revert(site: Site):
     return run(site, state)
 
 
-def begin_anew(site: Site):
+def resume(site: Site):
     """Resume in the next process."""
     site.alive()
     told = None if site.stored.blind else reports(site)

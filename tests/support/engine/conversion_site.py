@@ -25,7 +25,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     EngineProblem,
     LostAnswer,
     TimeoutProblem,
-    in_words,
+    engine_problem_of,
 )
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, wire_form
 from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
@@ -148,7 +148,7 @@ class Site:
             said = Reader.read(answer.body) if answer.body else None
             # As in ovirtsdk4, a failed action contains its fault.
             fault = said.fault if isinstance(said, types.Action) else said
-            raise in_words(Error("", code=answer.status, fault=fault), doing)
+            raise engine_problem_of(Error("", code=answer.status, fault=fault), doing)
         return answer
 
     def wait_until(

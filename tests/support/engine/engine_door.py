@@ -35,7 +35,7 @@ _INSTALL = "install the package ovirt-rdma-host there"
 
 
 class DoubleDoor:
-    """A HostDoor to the hosts of a world.
+    """A HostAccess to the hosts of a world.
 
     Hosts without the add-on give no report, unless they have ``host.more["package"]``:
     then the command exists, but nothing is enabled. ``fail_push`` has the error of a

@@ -23,7 +23,7 @@ from ovirt_rdma.host.facts.model import (
     NfsMount,
     Route,
 )
-from ovirt_rdma.storage.trunking import because, sharers
+from ovirt_rdma.storage.trunking import conflict_clause, sharers
 from support.engine.engine_host_devices import (
     DATA,
     base,
@@ -162,7 +162,7 @@ def _marks(
             continue
         if wishes.get(mount.source) == PREFER_RDMA:
             others = [m for m in sharers(mount, mounts) if wishes.get(m.source) == TCP]
-            reason = because(others) if others else _NO_ANSWER
+            reason = conflict_clause(others) if others else _NO_ANSWER
             found.append(
                 DegradedMark(
                     mount.mountpoint,

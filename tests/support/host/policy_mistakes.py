@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem, Remark
+from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy
 
 
-def mistakes(text: str) -> tuple[Remark, ...]:
+def mistakes(text: str) -> tuple[Diagnostic, ...]:
     """Return the mistakes of a policy that must be refused."""
     with pytest.raises(PolicyProblem) as caught:
         parse_policy(text, "p.yaml")
@@ -21,7 +21,7 @@ def mistakes(text: str) -> tuple[Remark, ...]:
     return problem.errors
 
 
-def place(remark: Remark) -> str:
+def place(remark: Diagnostic) -> str:
     """Return ``LINE: KEY`` of a remark, or ``LINE:`` of one without a key."""
     return f"{remark.line}: {remark.key}".rstrip()
 

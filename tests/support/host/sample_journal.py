@@ -11,7 +11,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     HOOK,
     ROLLED_BACK,
-    Act,
+    AtomicChange,
     Begin,
     Doing,
     Done,
@@ -24,7 +24,7 @@ from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, Change
 BOOT = "5b5a1b1e-0000-4000-8000-000000000001"
 AT = "2026-01-02T03:04:0{}+00:00"
 
-TSO = Act(
+TSO = AtomicChange(
     "IPOIB-TSO-01/ib0",
     "live",
     "revision a0",
@@ -32,14 +32,14 @@ TSO = Act(
     before=("on",),
     lasting=False,
 )
-MODE = Act(
+MODE = AtomicChange(
     "IPOIB-MODE-01/ib0",
     "link-down",
     "the policy says so",
     (Change(PROFILE, "5f1a", "datagram", "connected", "infiniband.transport-mode"),),
     before=("datagram",),
 )
-OPTIONS = Act(
+OPTIONS = AtomicChange(
     "MODOPT-02/mlx4_core",
     "reboot",
     "the policy says so",
@@ -55,7 +55,7 @@ def write(root: Path, *records: Record) -> None:
         journal.append(record)
 
 
-def done_run(number: int, *acts: Act, **more) -> list[Record]:
+def done_run(number: int, *acts: AtomicChange, **more) -> list[Record]:
     """Return the records of an apply that did ``acts``."""
     by = {"by": "ovirt-rdma-host apply", "policy": "sha256:0", **more}
     records: list[Record] = [Begin(number, APPLY, AT.format(number), BOOT, **by)]
@@ -65,7 +65,7 @@ def done_run(number: int, *acts: Act, **more) -> list[Record]:
     return [*records, End(number, DONE, AT.format(number))]
 
 
-def rolled_back_run(number: int, act: Act, why: str) -> list[Record]:
+def rolled_back_run(number: int, act: AtomicChange, why: str) -> list[Record]:
     """Return the records of a hook's run that was rolled back."""
     return [
         Begin(number, HOOK, AT.format(number), BOOT, by="before_vdsm_start"),

@@ -11,7 +11,7 @@ from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS, under
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage.degraded import DegradedMarks
 from ovirt_rdma.storage.readiness import READY
-from ovirt_rdma.storage.server_readiness import Surroundings
+from ovirt_rdma.storage.server_readiness import ProbeContext
 from ovirt_rdma.storage.vdsm import compat
 from ovirt_rdma.storage.vdsm.context import FailureMemory, PathLocks, Shared
 from ovirt_rdma.storage.vdsm.launch import install
@@ -64,7 +64,7 @@ class Site:
     def start_vdsmd(self) -> None:
         """Start vdsmd, or restart it: only its files remain."""
         self.changed = CountedWaits()
-        surroundings = Surroundings(
+        surroundings = ProbeContext(
             self.root.reader(), self.network, self._sleep, lambda: self.now
         )
         self.shared = Shared(

@@ -9,9 +9,9 @@ from support.fakes.fake_hosts import connectx3_ib
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.model import DONE, Act
+from ovirt_rdma.host.changes.kinds.model import DONE, AtomicChange
 from ovirt_rdma.host.changes.revert import interrupted_users
-from ovirt_rdma.host.changes.undo import UndoAct
+from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
 from ovirt_rdma.host.rules.reapply import needs_activation
 from ovirt_rdma.host.services.hook_runs import HookRun
@@ -42,7 +42,7 @@ def host(tmp_path):
 
 def act(host, name, before, after, effect=LINK_DOWN):
     change = Change(PROFILE, host.uuid, before, after, name)
-    return Act("S/x", effect, "", (change,), (before,))
+    return AtomicChange("S/x", effect, "", (change,), (before,))
 
 
 @pytest.mark.parametrize(("name", "before", "after", "becomes"), ACTS)
@@ -162,7 +162,7 @@ def test_who_uses_the_netdev_is_named_before_its_profile_is_taken_back(host):
     """
     host.nfs_mount("10.0.0.1:/vm", "/rhev/data-center/mnt/10.0.0.1:_vm", "rdma")
     one = act(host, TSO, None, "off", LIVE)
-    group = [UndoAct(None, one, (None,))]
+    group = [UndoChange(None, one, (None,))]
     ((step, users),) = interrupted_users([group], host.reader().facts())
     assert step == one.step
     assert any("10.0.0.1:/vm" in user for user in users)
