@@ -15,6 +15,7 @@ from support.messages import as_text, messages
 
 TOP = Path(__file__).parents[1]
 GOLDEN = TOP / "tests/data/messages.txt"
+LICENSE = "SPDX-License-Identifier: GPL-2.0-or-later"
 PRODUCT = [
     TOP / name for name in ("cli", "engine_sdk_tools", "host", "storage", "vdsm_hooks")
 ]
@@ -23,7 +24,7 @@ RULE = re.compile(r"[A-Z]+[A-Z0-9-]*-[0-9]{2}")
 
 
 def test_the_file_has_every_message():
-    text = as_text(messages(PRODUCT))
+    text = f"# {LICENSE}\n\n{as_text(messages(PRODUCT))}"
     if os.environ.get("WRITE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert GOLDEN.read_text(encoding="utf-8") == text

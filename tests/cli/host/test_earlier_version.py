@@ -37,7 +37,7 @@ def test_the_same_plan_is_carried_out(ready):
 
 def test_a_run_of_then_is_shown_and_reverted(ready):
     assert ready("apply").code == 0
-    put(ready, "journal", JOURNAL)
+    put(ready, "journal.jsonl", JOURNAL)
     put(ready, "boot.json", BOOT_JSON)
     assert json.loads(ready("history", "-o", "json").out) == recorded("history.json")
     assert ready("plan", "--exit-code").code == 0
@@ -65,8 +65,8 @@ def test_a_stored_policy_with_every_key(ready):
 
 
 def test_every_record_of_a_journal(ready):
-    put(ready, "journal-of-every-record", JOURNAL)
-    lines = (EARLIER / "journal-of-every-record").read_bytes()
+    put(ready, "journal-of-every-record.jsonl", JOURNAL)
+    lines = (EARLIER / "journal-of-every-record.jsonl").read_bytes()
     assert b"".join(map(line_of, Journal(ready.root).records())) == lines
     shown = json.loads(ready("history", "-o", "json").out)
     assert shown == recorded("history-of-every-record.json")
