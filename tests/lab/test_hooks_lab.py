@@ -163,7 +163,7 @@ sleep 321
 
 
 def test_a_tool_that_hangs_and_its_child(host: HookedHost) -> None:
-    """The tool runs before anything is changed."""
+    """It costs its timeout; the mode does not depend on what ethtool says."""
     host.limit(BOUNDED)
     host.said("mv /usr/sbin/ethtool /usr/sbin/ethtool.away")
     install = "install -m 755 /dev/stdin /usr/sbin/ethtool"
