@@ -247,7 +247,9 @@ def _create(story: Story) -> None:
         "for all mounts of a server with the same NFS 4 minor version."
     )
     beside = f"domain create data2 --export {SERVER}:/exports/data2 --datacenter dc1"
-    story.command(f"{beside} --dry-run", 3, expect=r"prevents?\s+RDMA")
+    story.command(
+        f"{beside} --dry-run", 3, expect="fix: first ovirt-rdma domain convert data1"
+    )
     story.say(
         "Another server has its own connection. Which requests would be sent to the "
         "engine?"
