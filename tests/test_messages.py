@@ -46,9 +46,5 @@ def test_what_is_not_seen_would_be_missed(tmp_path):
         "    raise Gone('netdev-gone', text, _FIX)\n"
     )
     assert as_text(messages([tmp_path])) == (
-        "netdev-gone\n"
-        "  - all is gone\n"
-        "      run it again\n"
-        "  - {name} is gone\n"
-        "      run it again\n"
+        "netdev-gone\n  - all is gone\n  - {name} is gone\n      run it again\n"
     )

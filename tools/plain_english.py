@@ -26,7 +26,7 @@ from typing import NamedTuple
 # These files quote the words, so they are not read.
 QUOTE_THEM = ("tools/plain_english.py", "tests/selftest/test_plain_english.py")
 # Recorded from what the programs print, when they are recorded again.
-NOT_YET: tuple[str, ...] = (*("docs/faults.md", "docs/session.md"),)
+NOT_YET = ("docs/faults.md", "docs/session.md")
 
 
 class Habit(NamedTuple):

@@ -100,17 +100,23 @@ def messages(folders: Iterable[Path]) -> list[Message]:
 
 
 def as_text(found: Iterable[Message]) -> str:
-    """Return the golden file: an id, and below it each sentence with its fix."""
-    lines: list[str] = []
-    last = ""
+    """Return the golden file: each id with its sentences, then with its other texts."""
+    sentences, others = defaultdict(set), defaultdict(set)
     for message in found:
-        if message.id != last:
-            lines += ["", message.id]
-            last = message.id
-        first, *others = message.texts
-        lines.append(f"  - {first}")
-        lines += [f"      {text}" for text in others]
-    return "\n".join(lines[1:]) + "\n"
+        sentence, *below = message.texts
+        sentences[message.id].add(sentence)
+        others[message.id].update(below)
+    return "\n".join(
+        "\n".join(
+            [
+                key,
+                *(f"  - {text}" for text in sorted(sentences[key])),
+                *(f"      {text}" for text in sorted(others[key])),
+                "",
+            ]
+        )
+        for key in sorted(sentences)
+    )
 
 
 def _problem_classes(modules: list[_Module]) -> set[str]:
