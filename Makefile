@@ -101,7 +101,17 @@ clean: ## remove what make made here; downloads stay
 	  build dist *.egg-info
 	@find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
-# What the package ovirt-rdma-host puts on a hypervisor beside the Python code.
+.PHONY: dist
+dist: venv ## the source archive of this version, in dist/
+	@$(BIN)/python -m tools.packages dist
+
+.PHONY: rpm
+rpm: venv ## the packages for EL9 and EL10, in dist/
+	@tools/install-debian-packages --for "building packages" rpm
+	@$(BIN)/python -m tools.packages rpm
+
+# What the packages have beside the Python modules, below DESTDIR; rpm/ovirt-rdma.spec
+# calls these. The lab's guests get the first.
 .PHONY: install-host-files
 install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below DESTDIR
 	install -D -m 755 storage/launcher/vdsmd $(DESTDIR)/usr/libexec/ovirt-rdma/launcher/vdsmd
@@ -111,12 +121,25 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	  $(DESTDIR)/usr/lib/tmpfiles.d/ovirt-rdma.conf
 	for unit in $(notdir $(wildcard host/systemd/*.service host/systemd/*.timer)); do \
 	  install -D -m 644 host/systemd/$$unit $(DESTDIR)/usr/lib/systemd/system/$$unit || exit; done
+	for link in $(patsubst host/systemd/%,%,$(wildcard host/systemd/*.wants/*)); do \
+	  mkdir -p $(DESTDIR)/usr/lib/systemd/system/$${link%/*} && \
+	  cp -Pf host/systemd/$$link $(DESTDIR)/usr/lib/systemd/system/$$link || exit; done
 	install -D -m 644 host/systemd/90-ovirt-rdma.preset \
 	  $(DESTDIR)/usr/lib/systemd/system-preset/90-ovirt-rdma.preset
 	for rules in $(notdir $(wildcard host/udev/*.rules)); do \
 	  install -D -m 644 host/udev/$$rules $(DESTDIR)/usr/lib/udev/rules.d/$$rules || exit; done
 	for hook in $(patsubst vdsm_hooks/%,%,$(wildcard vdsm_hooks/*/50_ovirt_rdma)); do \
 	  install -D -m 755 vdsm_hooks/$$hook $(DESTDIR)/usr/libexec/vdsm/hooks/$$hook || exit; done
+
+.PHONY: install-man-pages
+install-man-pages:
+	for page in $(wildcard docs/*.[1-8] docs/man/*.[1-8]); do install -D -m 644 $$page \
+	  $(DESTDIR)/usr/share/man/man$${page##*.}/$${page##*/} || exit; done
+
+# SITELIB is where the target's Python has its packages.
+.PHONY: install-python-plugins
+install-python-plugins:
+	install -D -m 644 rpm/vdsm_tool/ovirt_rdma.py $(DESTDIR)$(SITELIB)/vdsm/tool/ovirt_rdma.py
 
 .PHONY: tree
 tree: $(TREE)/.made

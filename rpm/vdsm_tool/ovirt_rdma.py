@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Add ``vdsm-tool ovirt-rdma``, which runs ``ovirt-rdma-host``.
+
+vdsm-tool imports each module of its package at each start (static/usr/bin/vdsm-tool,
+load_modules): it reports an Exception of an import to syslog, and goes on. So this one
+imports nothing that could fail in another way, and nothing that takes time.
+"""
+
+import os
+import sys
+
+from vdsm.tool import expose
+
+COMMAND = "/usr/bin/ovirt-rdma-host"
+
+
+@expose("ovirt-rdma")
+def ovirt_rdma(*words):
+    """ovirt-rdma [VERB ...]
+    Check and configure RDMA on this host; the same as ovirt-rdma-host. Without a verb
+    it lists them.
+    """
+    sys.stdout.flush()
+    try:
+        os.execv(COMMAND, [COMMAND, *words[1:]])
+    except OSError as error:
+        sys.stderr.write(
+            "%s cannot be run: %s\nfix: install the package ovirt-rdma-host again\n"
+            % (COMMAND, error.strerror)
+        )
+    return 1
