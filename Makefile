@@ -130,6 +130,14 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	  install -D -m 644 host/udev/$$rules $(DESTDIR)/usr/lib/udev/rules.d/$$rules || exit; done
 	for hook in $(patsubst vdsm_hooks/%,%,$(wildcard vdsm_hooks/*/50_ovirt_rdma)); do \
 	  install -D -m 755 vdsm_hooks/$$hook $(DESTDIR)/usr/libexec/vdsm/hooks/$$hook || exit; done
+	install -D -m 644 completion/ovirt-rdma-host \
+	  $(DESTDIR)/usr/share/bash-completion/completions/ovirt-rdma-host
+
+# What the package ovirt-rdma-engine puts on an engine beside the Python code.
+.PHONY: install-engine-files
+install-engine-files: ## bash completion of ovirt-rdma, below DESTDIR
+	install -D -m 644 completion/ovirt-rdma \
+	  $(DESTDIR)/usr/share/bash-completion/completions/ovirt-rdma
 
 .PHONY: install-man-pages
 install-man-pages:

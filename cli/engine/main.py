@@ -2,8 +2,8 @@
 """Run ``ovirt-rdma``: parse the command line, and call the verb that it names.
 
 The arguments of a verb are in ``engine.arguments`` and ``engine.domain_arguments``.
-Verbs, and with them the engine's SDK, requests and rich, are imported when they are
-called; ``--help`` needs none of them.
+Verbs, and with them the engine's SDK and requests, are imported when they are called;
+``--help`` needs none of them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,6 @@ _PACKAGES = {
     "ovirtsdk4": ("python3-ovirt-engine-sdk4", "ovirt-engine-sdk-python"),
     "pycurl": ("python3-pycurl", "pycurl"),
     "requests": ("python3-requests", "requests"),
-    "rich": ("python3-rich", "rich"),
 }
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Show the progress of long work on stderr.
 
-On a terminal this is one line per host and one bar; elsewhere one JSON object per line.
+On a terminal this is one line per host and one bar, or, where the library rich is not
+installed, one line per step that ended; elsewhere one JSON object per line. EL packages
+rich only in EPEL, which oVirt's documentation keeps off engine machines.
 """
 
 from __future__ import annotations
@@ -21,11 +23,16 @@ from ovirt_rdma.host.system.printable import printable
 _LINES = 20
 
 
-def engine_progress(output: Output) -> Union[TerminalProgress, JsonProgress]:
+def engine_progress(
+    output: Output,
+) -> Union[TerminalProgress, LineProgress, JsonProgress]:
     """Return the listener that shows progress on this stderr until it is closed."""
     if terminal_width(sys.stderr) is None or os.environ.get("TERM") == "dumb":
         return JsonProgress(output)
-    return TerminalProgress()
+    try:
+        return TerminalProgress()
+    except ImportError:  # rich, or a library that it needs
+        return LineProgress(output)
 
 
 class JsonProgress(Listener):
@@ -62,6 +69,46 @@ class JsonProgress(Listener):
         line = json.dumps({"event": event, **more, "at": at})
         with self._lock:
             self._output.message(line)
+
+
+class LineProgress(Listener):
+    """Prints one line per step that ended, with the number of steps so far."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._done = self._total = 0
+        self._lock = threading.Lock()
+
+    def plan(self, subjects: tuple[str, ...], total: int) -> None:
+        """Take the total number of steps."""
+        self._total = total
+
+    def begin(self, step: str, subject: Optional[str] = None) -> None:
+        """Show the step until another one begins or ends."""
+        with self._lock:
+            self._output.progress(self._line(step, subject))
+
+    def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
+        """Print the step; a problem follows it."""
+        with self._lock:
+            self._done += 1
+            line = self._line(step, subject)
+            self._output.message(f"{line}: failed: {problem}" if problem else line)
+
+    def note(self, sentence: str) -> None:
+        """Print a note."""
+        with self._lock:
+            self._output.message(f"note: {sentence}")
+
+    def close(self) -> None:
+        """Erase the step that is shown."""
+        self._output.progress("")
+
+    def _line(self, step: str, subject: Optional[str]) -> str:
+        # There may be more steps than planned, such as a rollback.
+        total = f"/{self._total}" if self._done <= self._total else ""
+        where = f"{subject}: " if subject else ""
+        return f"[{self._done}{total}] {where}{step}"
 
 
 class TerminalProgress(Listener):

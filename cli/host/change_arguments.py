@@ -202,7 +202,9 @@ def enable(parser: Parser) -> None:
         "host only the hooks and units act, and NFS is left to the engine. Only\n"
         "one mode can be on.",
     )
-    parser.add_argument("--mode", default="vdsmd", help="vdsmd, the default, or host")
+    parser.add_argument(
+        "--mode", metavar="MODE", default="vdsmd", help="vdsmd, the default, or host"
+    )
     _add_restart(parser)
 
 

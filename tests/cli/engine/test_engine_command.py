@@ -17,7 +17,7 @@ from support.engine.engine_command_line import run_engine
 from ovirt_rdma.cli.engine import login, session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.engine.matrix import matrix_document, show_matrix
-from ovirt_rdma.cli.engine.progress import JsonProgress
+from ovirt_rdma.cli.engine.progress import JsonProgress, LineProgress
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.engine_sdk_tools.matrix import (
@@ -343,3 +343,34 @@ def test_progress_on_a_terminal(monkeypatch, environment, kind, colours):
     assert kind in shown
     assert "it has [x] machines" in shown
     assert ("\x1b[3" in shown) == colours
+
+
+WITHOUT_RICH = f"import sys\nsys.modules['rich'] = None\n{PROGRESS}"
+
+
+def test_progress_on_a_terminal_without_rich(monkeypatch):
+    """EL has rich only in EPEL."""
+    monkeypatch.setattr(
+        "support.command_line.COMMAND", (sys.executable, "-c", WITHOUT_RICH)
+    )
+    lines = run_on_terminal().replace("\r\x1b[K", "\r\n").splitlines()
+    assert list(filter(None, lines)) == [
+        "LineProgress",
+        "[0/2] host01: maintenance",
+        "[1/2] host01: maintenance: failed: it has [x] machines",
+    ]
+
+
+def test_progress_in_lines_counts_steps_beyond_the_plan(capsys):
+    work(LineProgress(Output()))
+    one = LineProgress(Output())
+    one.plan(("h1",), 1)
+    one.end("maintenance", "h1")
+    one.end("activation", "h1")
+    assert capsys.readouterr().err.splitlines() == [
+        "note: the engine is away",
+        "[1/3] h1: maintenance: failed: it has [x] machines",
+        "[2/3] the row",
+        "[1/1] h1: maintenance",
+        "[2] h1: activation",
+    ]

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``completion.py ovirt-rdma|ovirt-rdma-host``: print the bash completion of a command.
+
+The files in completion/ are made by it from the parsers of both commands, so that no
+Python is started when somebody presses Tab. shtab, which does the same, puts a bash
+library of its own in each file, does not know our verbs that are built on demand, and
+is not packaged for EL; argcomplete starts the command at each Tab.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+from ovirt_rdma.cli.engine import main as engine
+from ovirt_rdma.cli.host import main as host
+from ovirt_rdma.host.decision.registry import RULES
+from ovirt_rdma.host.enablement.state import MODES
+
+FOLDER = Path(__file__).resolve().parent.parent / "completion"
+PARSERS = {engine.PROGRAM: engine.parser, host.PROGRAM: host.parser}
+
+# What completes a value without choices. Other names only the engine or the host knows.
+_BY_METAVAR = {
+    "FILE": "@file",
+    "PLANFILE": "@file",
+    "DIR": "@folder",
+    "ID": " ".join(sorted({rule.id for rule in RULES})),
+    "MODE": " ".join(MODES),
+}
+
+
+@dataclass(frozen=True)
+class Words:
+    """What may follow one verb: ``options`` with what completes the value of each
+    (None: the option takes no value), and what completes each argument; the last one
+    of ``repeated`` arguments may be given again.
+    """
+
+    verb: str
+    verbs: tuple[str, ...] = ()
+    options: dict[str, Optional[str]] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    repeated: bool = False
+
+
+def words_of(parser: argparse.ArgumentParser, verb: str = "") -> Iterator[Words]:
+    """Yield the words of ``parser``, and of its verbs, without hidden ones."""
+    options: dict[str, Optional[str]] = {}
+    arguments: list[str] = []
+    verbs: tuple[str, ...] = ()
+    repeated = False
+    children: list[Words] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            verbs = tuple(action.choices)
+            for name in verbs:
+                children += words_of(action.choices[name], f"{verb} {name}".strip())
+        elif action.help == argparse.SUPPRESS:
+            continue
+        elif action.option_strings:
+            value = None if action.nargs == 0 else _completed_by(action)
+            options.update(dict.fromkeys(action.option_strings, value))
+        else:
+            arguments.append(_completed_by(action))
+            repeated = action.nargs in ("*", "+")
+    yield Words(verb, verbs, options, tuple(arguments), repeated)
+    yield from children
+
+
+def _completed_by(action: argparse.Action) -> str:
+    if action.choices is not None:
+        return " ".join(map(str, action.choices))
+    return _BY_METAVAR.get(str(action.metavar), "")
+
+
+_START = """\
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
+# Bash completion of {program}, made from its parser by tools/completion.py:
+# WRITE_GOLDEN=1 .venv/bin/pytest -q tests/cli/test_completion.py
+
+# What may follow the verb $1: verbs, options, those of them that take a value, and what
+# completes each argument, where "@file" is a file, and "..." repeats the last one.
+{name}_words() {{
+    verbs="" options="" valued="" arguments=()
+    case $1 in
+"""
+_VALUES = """\
+    esac
+}}
+
+# What completes the value of the option $2 of the verb $1.
+{name}_value() {{
+    case "$1:$2" in
+"""
+_END = """\
+    esac
+}}
+
+{name}() {{
+    local verbs options valued verb="" word wanted="" count=0 number
+    local -a arguments
+    COMPREPLY=()
+    {name}_words ""
+    for ((number = 1; number < COMP_CWORD; number++)); do
+        word=${{COMP_WORDS[number]}}
+        if [[ $valued == *" $word "* ]]; then
+            wanted=$word
+            # --option=value is three words, because "=" separates words.
+            if [[ ${{COMP_WORDS[number + 1]}} == = ]]; then ((number++)); fi
+            if ((number + 1 < COMP_CWORD)); then wanted=""; fi
+            ((number++))
+        elif [[ " $verbs " == *" $word "* ]]; then
+            verb="${{verb:+$verb }}$word"
+            {name}_words "$verb"
+        elif [[ $word != -* ]]; then
+            ((count++))
+        fi
+    done
+    word=${{COMP_WORDS[COMP_CWORD]}}
+    if [[ $word == = ]]; then word=""; fi
+    if [[ -n $wanted ]]; then
+        wanted=$({name}_value "$verb" "$wanted")
+    elif [[ $word == -* ]]; then
+        wanted=$options
+    elif [[ -n $verbs ]]; then
+        wanted=$verbs
+    else
+        if [[ ${{arguments[*]: -1}} == ... && $count -gt ${{#arguments[@]}}-2 ]]; then
+            count=$((${{#arguments[@]}} - 2))
+        fi
+        wanted=${{arguments[count]}}
+    fi
+    case $wanted in
+        # readline completes files better: it knows about quotes and "~".
+        @file) compopt -o default ;;
+        @folder) compopt -o dirnames ;;
+        *) mapfile -t COMPREPLY < <(compgen -W "$wanted" -- "$word") ;;
+    esac
+}}
+
+complete -F {name} {program}
+"""
+
+
+def completion(program: str) -> str:
+    """Return the text of the bash completion of ``program``."""
+    name = f"_{program.replace('-', '_')}"
+    found = list(words_of(PARSERS[program]()))
+    lines = [_START.format(program=program, name=name)]
+    for words in found:
+        lines.append(f'        "{words.verb}")\n')
+        lines += [f"            {line}\n" for line in _assignments(words)]
+        lines.append("            ;;\n")
+    lines.append(_VALUES.format(name=name))
+    for value, patterns in _by_value(found).items():
+        lines.append(f"        {' | '.join(patterns)})\n")
+        lines.append(f'            echo "{value}"\n            ;;\n')
+    lines.append(_END.format(program=program, name=name))
+    return "".join(lines)
+
+
+def _assignments(words: Words) -> Iterator[str]:
+    if words.verbs:
+        yield f'verbs="{" ".join(words.verbs)}"'
+    yield f'options="{" ".join(words.options)}"'
+    valued = [option for option, value in words.options.items() if value is not None]
+    if valued:
+        yield f'valued=" {" ".join(valued)} "'
+    if words.arguments:
+        shown = [f'"{one}"' for one in words.arguments]
+        yield f"arguments=({' '.join(shown + ['...'] * words.repeated)})"
+
+
+def _by_value(found: list[Words]) -> dict[str, list[str]]:
+    """Return for each value the patterns of "VERB:OPTION" that it completes."""
+    values: dict[str, set[Optional[str]]] = {}
+    for words in found:
+        for option, value in words.options.items():
+            values.setdefault(option, set()).add(value)
+    patterns: dict[str, dict[str, None]] = {}
+    for words in found:
+        for option, value in words.options.items():
+            if value:
+                same = len(values[option]) == 1
+                pattern = f"*:{option}" if same else f'"{words.verb}:{option}"'
+                patterns.setdefault(value, {})[pattern] = None
+    return {value: list(found) for value, found in patterns.items()}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(completion(sys.argv[1]))
