@@ -64,8 +64,9 @@ mutants: venv ## break the product in many places, and see that a test fails eac
 	@$(BIN)/python tools/mutants.py $(MUTANTS)
 
 .PHONY: lab-test
-lab-test: lab ## tests with real kernels and real mounts, and with a whole engine
-	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine) and not faults and not selftest" \
+lab-test: lab ## tests with real kernels and real mounts, a whole engine, and packages
+	@tools/install-debian-packages --for "building packages" rpm rpmlint
+	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine or rpm) and not faults and not selftest" \
 	  -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: selftest
@@ -135,9 +136,13 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 
 # What the package ovirt-rdma-engine puts on an engine beside the Python code.
 .PHONY: install-engine-files
-install-engine-files: ## bash completion of ovirt-rdma, below DESTDIR
+install-engine-files: ## Ansible collection, bash completion of ovirt-rdma, below DESTDIR
 	install -D -m 644 completion/ovirt-rdma \
 	  $(DESTDIR)/usr/share/bash-completion/completions/ovirt-rdma
+	for file in $(shell cd host_deploy 2>/dev/null && find * -path tests -prune -o \
+	  -name __pycache__ -prune -o -type f -print); do install -D -m 644 host_deploy/$$file \
+	  $(DESTDIR)/usr/share/ansible/collections/ansible_collections/ovirt_rdma/host/$$file \
+	  || exit; done
 
 .PHONY: install-man-pages
 install-man-pages:
@@ -148,6 +153,8 @@ install-man-pages:
 .PHONY: install-python-plugins
 install-python-plugins:
 	install -D -m 644 rpm/vdsm_tool/ovirt_rdma.py $(DESTDIR)$(SITELIB)/vdsm/tool/ovirt_rdma.py
+	for plugin in $(wildcard sos_plugin/*.py); do install -D -m 644 $$plugin \
+	  $(DESTDIR)$(SITELIB)/sos/report/plugins/$${plugin##*/} || exit; done
 
 .PHONY: tree
 tree: $(TREE)/.made

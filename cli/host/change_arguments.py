@@ -110,7 +110,7 @@ def revert(parser: Parser) -> None:
 
 
 def unit(parser: Parser) -> None:
-    """Add the verbs that our systemd units run."""
+    """Add the verbs that our systemd units and the scripts of our package run."""
     group = add_verbs(parser)
     group.add("netdev", "set the boot settings of a netdev", _netdev)
     group.add("recover", "roll back a run that was interrupted", _recover)
@@ -121,6 +121,8 @@ def unit(parser: Parser) -> None:
         _partitions,
     )
     group.add("caps", "write the capabilities that are reported to the engine", _caps)
+    group.add("installed", "report what the installed package lacks", _installed)
+    group.add("erased", "disable everything before the package is erased", _erased)
 
 
 def _netdev(parser: Parser) -> None:
@@ -145,13 +147,21 @@ def _caps(parser: Parser) -> None:
     _define_unit(parser, "caps")
 
 
+def _installed(parser: Parser) -> None:
+    _define_unit(parser, "installed")
+
+
+def _erased(parser: Parser) -> None:
+    _define_unit(parser, "erased")
+
+
 def _define_unit(parser: Parser, verb: str, example: str = "") -> None:
     define_verb(
         parser,
         f"host.units:{verb}",
         codes="0 done or nothing to do, 1 failed",
         examples=(example,),
-        more="For systemd units of ovirt-rdma.",
+        more="For systemd units and package scripts of ovirt-rdma.",
     )
     refuse_facts(parser)
 

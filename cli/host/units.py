@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``unit``: what our systemd units do.
+"""Run ``unit``: what our systemd units and the scripts of our package do.
 
-Messages go to the systemd journal of the unit, and only if something was done.
+Messages go to the systemd journal of the unit, or to rpm's output, and only if something
+was done, or has to be known.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from argparse import Namespace
 from contextlib import ExitStack
 from functools import partial
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from ovirt_rdma.cli.host import runs
 from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
@@ -18,6 +19,9 @@ from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
 from ovirt_rdma.host.changes.recover import may_be_rolled_back, roll_back_unconfirmed
 from ovirt_rdma.host.system.lock import one_run
+
+if TYPE_CHECKING:
+    from ovirt_rdma.host.services.package_scripts import Note
 
 # At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
@@ -96,6 +100,28 @@ def caps(args: Namespace, output: Output) -> int:
 
     as_root("unit caps", args)
     write_caps(args.root)
+    return 0
+
+
+def installed(args: Namespace, output: Output) -> int:
+    """Report what keeps the installed package from being used; changes nothing."""
+    from ovirt_rdma.host.services.package_scripts import notes_after_install
+
+    return _print_notes(notes_after_install(args.root), output)
+
+
+def erased(args: Namespace, output: Output) -> int:
+    """Disable everything before the package is erased, and report what stays."""
+    from ovirt_rdma.host.services.package_scripts import prepare_erase
+
+    as_root("unit erased", args)
+    return _print_notes(prepare_erase(args.root), output)
+
+
+def _print_notes(notes: list[Note], output: Output) -> int:
+    for note in notes:
+        output.message(f"ovirt-rdma-host: {note.sentence}")
+        output.message(f"fix: {note.fix}")
     return 0
 
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Do what the scripts of the package ovirt-rdma-host do after install and before erase.
+
+Neither interrupts anything, restarts vdsmd or reverts a change of ``apply``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Optional, Union
+
+from ovirt_rdma.host.changes.journal import Journal, JournalProblem
+from ovirt_rdma.host.changes.ledger import Ledger
+from ovirt_rdma.host.enablement.apply import disable
+from ovirt_rdma.host.paths import JOURNAL, POLICY_YAML, STOCK_VDSMD, under
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.system.commands import Runner
+from ovirt_rdma.host.system.lock import one_run
+
+# A run on a busy host takes as long; rpm waits.
+_WAIT_S = 60.0
+
+
+class Note(NamedTuple):
+    """Something the admin has to know: a sentence, and what to do."""
+
+    sentence: str
+    fix: str
+
+
+def notes_after_install(root: Union[str, Path]) -> list[Note]:
+    """Return what keeps the package below ``root`` from being used; reads only."""
+    notes = []
+    if not under(root, STOCK_VDSMD).exists():
+        notes.append(
+            Note(
+                "VDSM is not installed on this host, so hooks and launcher are not used "
+                "yet",
+                "add the host to the engine, which installs VDSM; nothing of "
+                "ovirt-rdma has to be installed again",
+            )
+        )
+    path = under(root, POLICY_YAML)
+    try:
+        load_policy_file(path)
+    except PolicyProblem as problem:
+        first = problem.reasons[0]
+        more = len(problem.reasons) - 1
+        others = f", and {more} more" if more else ""
+        notes.append(
+            Note(
+                f"the policy is invalid and was not loaded: {first}{others}",
+                f"correct {path}, then: ovirt-rdma-host policy check",
+            )
+        )
+    return notes
+
+
+def prepare_erase(
+    root: Union[str, Path],
+    run: Optional[Runner] = None,
+) -> list[Note]:
+    """Disable everything below ``root``, and remove our files if nothing is applied.
+
+    Policy in force, journal and boot settings stay as long as there is something to
+    revert. ``run`` as for :func:`.apply.disable`, whose errors this raises too. Returns
+    what the admin has to know.
+    """
+    with one_run(root, _WAIT_S, by="erasing the package"):
+        pass
+    result = disable(root, run)
+    notes = []
+    if result.restart_needed:
+        notes.append(
+            Note(
+                "the running vdsmd uses ovirt-rdma until its next start",
+                "systemctl restart vdsmd (running VMs and mounts stay)",
+            )
+        )
+    with one_run(root, _WAIT_S, by="erasing the package"):
+        try:
+            left = _left(Journal(root).ledger())
+        except JournalProblem as problem:
+            left = Note(str(problem), problem.fix)
+        if left is None:
+            _remove_files(under(root, JOURNAL).parent)
+        else:
+            notes.append(left)
+    return notes
+
+
+def _left(ledger: Ledger) -> Optional[Note]:
+    """Return the note of what stays applied; None if nothing does. Pure."""
+    steps = list(dict.fromkeys(applied.act.step for applied in ledger.held))
+    if not steps and ledger.interrupted is None:
+        return None
+    awaiting = ledger.awaiting
+    never = (
+        f" (run {awaiting.number} is not confirmed, and will not be rolled back now)"
+        if awaiting
+        else ""
+    )
+    return Note(
+        f"these steps stay applied, and the journal is kept{never}: "
+        f"{', '.join(steps) or 'an interrupted run'}",
+        "to undo them, install the package again, run ovirt-rdma-host revert, and "
+        "remove the package then",
+    )
+
+
+def _remove_files(folder: Path) -> None:
+    # Not folders: ovirt-rdma keeps the states of conversions in one.
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    for path in entries:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()

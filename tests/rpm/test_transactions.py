@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Install, upgrade, downgrade, reinstall and erase the packages, with their scripts."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from support.packages.built import EARLIER, EARLIER_MODULE, files
+from support.packages.machine import DATABASE, Machine, differences
+
+NAMES = ("python3-ovirt-rdma", "ovirt-rdma-host")
+ALL = (*NAMES, "ovirt-rdma-engine")
+LINK = "/etc/systemd/system/vdsmd.service.d/50-ovirt-rdma.conf"
+MARKER = "/etc/ovirt-rdma/enabled"
+POLICY = "/etc/ovirt-rdma/policy.yaml"
+STATE = "/var/lib/ovirt-rdma"
+EARLIER_DATA = Path(__file__).parents[1] / "data/earlier-version"
+# What systemd-tmpfiles makes at each boot.
+OF_TMPFILES = {"/run/ovirt-rdma", "/run/ovirt-rdma/mounts"}
+
+
+def of(packages: dict[str, Path], names: tuple[str, ...] = NAMES) -> list[Path]:
+    return [packages[name] for name in names]
+
+
+def owned(packages: dict[str, Path], names: tuple[str, ...]) -> set[str]:
+    """The paths of the packages, and the folders above them."""
+    paths = {path for one in of(packages, names) for path in files(one)}
+    return paths | {str(folder) for path in paths for folder in Path(path).parents}
+
+
+def use(machine: Machine) -> dict[str, str]:
+    """Enable, load a policy, and bring the journal and marks of a host that works."""
+    machine.path(POLICY).write_text("version: 1\nnfs:\n  rules:\n    - server: nas1\n")
+    machine.shell("ovirt-rdma-host policy load && ovirt-rdma-host enable")
+    for name in ("journal.jsonl", "boot.json"):
+        target = machine.path(f"{STATE}/{name.removesuffix('.jsonl')}")
+        shutil.copy(EARLIER_DATA / name, target)
+        target.chmod(0o600)
+    machine.path("/run/ovirt-rdma/mounts/degraded.json").write_text("{}")
+    return state(machine)
+
+
+def state(machine: Machine) -> dict[str, str]:
+    """What belongs to the host, not to the package."""
+    ours = ("/etc/ovirt-rdma/", "/etc/systemd", "/run/ovirt-rdma/mounts/", f"{STATE}/")
+    return {
+        path: what
+        for path, what in machine.tree().items()
+        if path.startswith(ours) and not path.endswith(".rpmnew")
+    }
+
+
+@pytest.mark.parametrize("vdsm", [True, False])
+def test_install_changes_nothing_but_its_own_files(make_machine, new, vdsm):
+    machine = make_machine(vdsm=vdsm)
+    before = machine.tree()
+    output = machine.install(*of(new, ALL))
+    written = set(differences(before, machine.tree()))
+    assert written - owned(new, ALL) <= OF_TMPFILES
+    assert machine.rpm("-V", *ALL) == ""
+    assert machine.calls() == [
+        "--no-reload preset ovirt-rdma-partitions.service",
+        "daemon-reload",
+    ]
+    if vdsm:
+        assert output == ""
+    else:
+        sentence, fix = output.splitlines()
+        assert "VDSM is not installed on this host" in sentence
+        assert fix.startswith("fix: add the host to the engine")
+    # Nothing was enabled, and stock vdsmd starts.
+    assert not machine.path("/etc/systemd/system/multi-user.target.wants").is_dir() or (
+        "ovirt-rdma" not in machine.shell("ls /etc/systemd/system/*.wants")
+    )
+    if vdsm:
+        assert machine.start_vdsmd() == "stock vdsmd\n"
+    assert machine.shell("ovirt-rdma-host status --help").startswith("usage:")
+
+
+def test_what_install_writes_belongs_to_root(machine, new):
+    machine.install(*of(new, ALL))
+    tree = machine.tree()
+    for package in of(new, ALL):
+        for path, mode in files(package).items():
+            assert mode.endswith(" root root"), path
+            assert mode[8] != "w" and mode[5] != "w", path
+            assert " 0:0" in tree[path], path
+
+
+def test_erase_leaves_the_host_as_it_was(machine, new):
+    before = machine.tree()
+    machine.install(*of(new, ALL))
+    machine.calls()
+    assert machine.rpm("-e", *ALL) == ""
+    assert differences(before, machine.tree()) == {}
+    assert machine.calls() == [
+        "--no-reload disable ovirt-rdma-caps.timer ovirt-rdma-caps.service "
+        "ovirt-rdma-partitions.service"
+    ]
+
+
+def test_erase_of_an_enabled_host_without_changes(machine, new):
+    before = machine.tree()
+    machine.install(*of(new))
+    machine.path(POLICY).write_text("version: 1\nnfs:\n  rules:\n    - server: nas1\n")
+    machine.shell("ovirt-rdma-host policy load && ovirt-rdma-host enable")
+    assert machine.start_vdsmd() == "stock vdsmd\n"
+    output = machine.rpm("-e", *NAMES)
+    left = set(differences(before, machine.tree()))
+    # The admin's own policy, as rpm does with every edited file.
+    assert left == {f"{POLICY}.rpmsave", "/etc/ovirt-rdma"}
+    assert f"{POLICY} saved as {POLICY}.rpmsave" in output
+    assert machine.start_vdsmd() == "stock vdsmd\n"
+
+
+def test_erase_names_what_is_still_applied(machine, new):
+    machine.install(*of(new))
+    use(machine)
+    journal = machine.path(f"{STATE}/journal").read_bytes()
+    output = machine.rpm("-e", *NAMES)
+    assert "these steps stay applied, and the journal is kept" in output
+    assert "IPOIB-MODE-01/ib0" in output
+    assert "fix: to undo them, install the package again, run ovirt-rdma-host" in output
+    for path in (LINK, MARKER, "/run/ovirt-rdma"):
+        assert not machine.path(path).exists(), path
+        assert not machine.path(path).is_symlink(), path
+    assert machine.path(f"{STATE}/journal").read_bytes() == journal
+    assert machine.path(f"{STATE}/policy.json").exists()
+    # As promised.
+    machine.install(*of(new))
+    assert "IPOIB-MODE-01/ib0" in machine.shell("ovirt-rdma-host history -v")
+
+
+def test_erase_when_the_command_does_not_run(machine, new):
+    machine.install(*of(new))
+    machine.shell("ovirt-rdma-host enable")
+    machine.path("/usr/bin/python3").write_text("#!/bin/sh\nexit 1\n")
+    machine.calls()
+    machine.rpm("-e", *NAMES)
+    assert not machine.path(LINK).is_symlink()
+    assert not machine.path(MARKER).exists()
+    assert machine.calls()[0] == "daemon-reload"
+
+
+def test_erase_leaves_a_link_of_others(machine, new):
+    machine.install(*of(new))
+    machine.shell("ovirt-rdma-host enable --mode host")
+    machine.shell(f"mkdir -p {Path(LINK).parent}; ln -s /opt/other.conf {LINK}")
+    machine.path("/usr/bin/python3").write_text("#!/bin/sh\nexit 1\n")
+    machine.rpm("-e", *NAMES)
+    assert machine.path(LINK).is_symlink()
+
+
+@pytest.mark.parametrize("way", ["upgrade", "downgrade", "reinstall"])
+def test_enablement_and_state_stay(machine, new, earlier, way):
+    first, second = {
+        "upgrade": (earlier, new),
+        "downgrade": (new, earlier),
+        "reinstall": (new, new),
+    }[way]
+    machine.install(*of(first, ALL))
+    before = use(machine)
+    machine.calls()
+    words = ["--oldpackage", "--replacepkgs"] if way != "upgrade" else []
+    output = machine.install(*of(second, ALL), words=words)
+    assert output == ""
+    assert differences(before, state(machine)) == {}
+    calls = machine.calls()
+    assert "daemon-reload" in calls
+    assert not [call for call in calls if "restart" in call or "disable" in call]
+    version = EARLIER if second is earlier else "0.1.0"
+    assert machine.shell("ovirt-rdma-host --version") == f"ovirt-rdma-host {version}\n"
+    assert machine.start_vdsmd() == "stock vdsmd\n"
+    # Nothing of the other version is left.
+    module = "/usr/lib/python3.9/site-packages/ovirt_rdma/" + EARLIER_MODULE
+    assert machine.path(module).exists() == (second is earlier)
+    changed = machine.rpm("-V", *ALL, check=False).splitlines()
+    assert all(line.endswith(f"  c {POLICY}") for line in changed)
+    shown = machine.shell("ovirt-rdma-host policy show -o json")
+    assert '"server": "nas1"' in shown
+    assert "IPOIB-MODE-01/ib0" in machine.shell("ovirt-rdma-host history -v")
+
+
+def test_the_policy_of_the_admin_is_kept(machine, new, earlier):
+    machine.path("/etc/ovirt-rdma").mkdir()
+    machine.path(POLICY).write_text("version: 1\n")
+    output = machine.install(*of(earlier))
+    assert f"{POLICY} created as {POLICY}.rpmnew" in output
+    machine.install(*of(new))
+    assert machine.path(POLICY).read_text() == "version: 1\n"
+
+
+def test_a_broken_policy_is_reported_and_the_loaded_one_counts(machine, new, earlier):
+    machine.install(*of(earlier))
+    machine.path(POLICY).write_text("version: 1\nnfs: {rules: [{server: nas1}]}\n")
+    machine.shell("ovirt-rdma-host policy load")
+    machine.path(POLICY).write_text("version: 1\nnsf: {}\nhost: 3\n")
+    loaded = machine.path(f"{STATE}/policy.json").read_bytes()
+    output = machine.install(*of(new))
+    sentence, fix = output.splitlines()
+    assert "the policy is invalid and was not loaded: " in sentence
+    assert f"{POLICY}, line 2" in sentence
+    assert sentence.endswith(", and 1 more")
+    assert fix == f"fix: correct {POLICY}, then: ovirt-rdma-host policy check"
+    assert machine.path(POLICY).read_text().startswith("version: 1\nnsf")
+    assert machine.path(f"{STATE}/policy.json").read_bytes() == loaded
+
+
+def test_read_only_etc(machine, new, earlier):
+    machine.install(*of(earlier))
+    before = use(machine)
+    machine.shell("mount --bind /etc /etc && mount -o remount,ro,bind /etc")
+    failed = machine.install(*of(new), check=False)
+    machine.shell("umount /etc")
+    assert machine.start_vdsmd() == "stock vdsmd\n"
+    assert differences(before, state(machine)) == {}
+    del failed
+    machine.install(*of(new), words=["--replacepkgs"])
+    assert machine.rpm("-V", *NAMES, check=False).count("\n") == 1
+
+
+def test_disk_full(machine, new, earlier):
+    machine.install(*of(earlier))
+    before = use(machine)
+    machine.shell("head -c 500M /dev/zero >/filled; true", check=False)
+    failed = machine.install(*of(new), words=["--ignoresize"], check=False)
+    assert "No space left" in failed or "failed" in failed
+    machine.shell("rm /filled")
+    assert machine.start_vdsmd() == "stock vdsmd\n"
+    assert differences(before, state(machine)) == {}
+    machine.install(*of(new), words=["--replacepkgs"])
+    assert machine.shell("ovirt-rdma-host --version") == "ovirt-rdma-host 0.1.0\n"
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 4])
+def test_cut_off_in_the_middle(machine, new, earlier, part):
+    """rpm is killed; vdsmd starts all the same, and the same command completes it."""
+    machine.install(*of(earlier))
+    before = use(machine)
+    names = [f"/packages/{package.name}" for package in of(new)]
+    words = ["rpm", "--dbpath", DATABASE, "-U", "--nodeps", *names]
+    rpm = subprocess.Popen(machine.command(*words), stderr=subprocess.DEVNULL)
+    time.sleep(0.1 * part)
+    rpm.send_signal(signal.SIGKILL)
+    rpm.wait()
+    assert machine.start_vdsmd() == "stock vdsmd\n"
+    assert differences(before, state(machine)) == {}
+    machine.install(*of(new), words=["--replacepkgs"])
+    assert machine.shell("ovirt-rdma-host --version") == "ovirt-rdma-host 0.1.0\n"
+    changed = machine.rpm("-V", *NAMES, check=False).splitlines()
+    assert all(line.endswith(f"  c {POLICY}") for line in changed)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run rpm, with the scripts of packages, on a machine of its own.
+
+The machine is this one's file system with an overlay, in a mount namespace: whatever
+rpm and its scripts write is in the overlay, and everything else is seen. /usr/bin/python3
+stands in for EL's: it finds what the packages install, and PyYAML and jsonschema. systemd
+does not run, as on an image that is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from lab import systemd_unit
+
+_VDSM_HOST = Path(systemd_unit.__file__).parent / "vdsm_host"
+DATABASE = "/rpmdb"
+# Each call of systemctl is a line of this file.
+CALLS = "/calls"
+_OWN = (DATABASE, CALLS, "/packages")
+
+_MOUNT = """
+set -e
+mount --make-rprivate /
+mount -t tmpfs -o size=200m tmpfs "$1"
+mkdir "$1/base" "$1/up" "$1/work" "$1/root"
+tar -x -C "$1/base"
+mount -t overlay overlay \
+  -o "lowerdir=$1/base:/,upperdir=$1/up,workdir=$1/work" "$1/root"
+for folder in "$2" "$3"; do
+  mkdir -p "$1/root$folder"
+  mount --bind "$folder" "$1/root$folder"
+done
+mount --rbind /dev "$1/root/dev"
+mount -t proc proc "$1/root/proc" || mount --rbind /proc "$1/root/proc"
+mount -t tmpfs -o mode=755 tmpfs "$1/root/run"
+echo ready
+exec cat <&3
+"""
+# systemd 252, src/rpm/systemd-update-helper.in: what it does for system units.
+_HELPER = """#!/bin/sh
+verb=$1; shift
+case $verb in
+  install-system-units) systemctl --no-reload preset "$@" ;;
+  remove-system-units) systemctl --no-reload disable "$@" ;;
+esac
+"""
+_SYSTEMCTL = f"""#!/bin/sh
+echo "$@" >>{CALLS}
+exec /usr/bin/systemctl.real "$@"
+"""
+_PYTHON = """#!/bin/sh
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/usr/lib/python3.9/site-packages:{site}
+exec {python} "$@"
+"""
+_VDSMD = "#!/bin/sh\necho stock vdsmd\n"
+
+
+class Machine:
+    """A machine; ``vdsm``: VDSM is installed on it. Closed by :meth:`close`."""
+
+    def __init__(
+        self, folder: Path, packages: Iterable[Path], *, vdsm: bool = True
+    ) -> None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can mount what rpm writes to")
+        self.folder = folder
+        base = folder.with_name(f"{folder.name}.base")
+        self._fill(base, packages, vdsm)
+        folder.mkdir()
+        archive = subprocess.Popen(
+            ["tar", "-c", "-C", str(base), "."], stdout=subprocess.PIPE
+        )
+        gate, self._gate = os.pipe()
+        self._process = subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", f"exec 3<&{gate}; {_MOUNT}", "sh"]
+            + [str(folder), sys.base_prefix, sysconfig.get_paths()["purelib"]],
+            stdin=archive.stdout,
+            stdout=subprocess.PIPE,
+            pass_fds=[gate],
+            text=True,
+        )
+        os.close(gate)
+        assert self._process.stdout
+        assert self._process.stdout.readline() == "ready\n"
+        archive.wait()
+        shutil.rmtree(base)
+        self.run("mkdir", DATABASE)
+        self.run("touch", CALLS)
+
+    def _fill(self, base: Path, packages: Iterable[Path], vdsm: bool) -> None:
+        purelib = sysconfig.get_paths()["purelib"]
+        python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info[1]}")
+        programs = {
+            "usr/bin/python3": _PYTHON.format(site=purelib, python=python),
+            "usr/bin/systemctl": _SYSTEMCTL,
+            "usr/lib/systemd/systemd-update-helper": _HELPER,
+        }
+        if vdsm:
+            programs["usr/libexec/vdsm/vdsmd"] = _VDSMD
+            adapter = (_VDSM_HOST / "daemonAdapter").read_text()
+            programs["usr/libexec/vdsm/daemonAdapter"] = adapter
+        for name, text in programs.items():
+            path = base / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+        shutil.copy("/usr/bin/systemctl", base / "usr/bin/systemctl.real")
+        (base / "etc").mkdir()
+        for name, line in (
+            ("passwd", "vdsm:x:36:36::/:/sbin/nologin\n"),
+            ("group", "kvm:x:36:\n"),
+        ):
+            others = [
+                one
+                for one in Path("/etc", name).read_text().splitlines(keepends=True)
+                if not one.startswith(("vdsm:", "kvm:"))
+            ]
+            (base / "etc" / name).write_text("".join([*others, line if vdsm else ""]))
+        (base / "packages").mkdir()
+        for package in packages:
+            shutil.copy(package, base / "packages")
+        subprocess.run(["chown", "-R", "0:0", str(base)], check=True)
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command that runs ``words`` on the machine."""
+        enter = ["nsenter", "-t", str(self._process.pid), "-m"]
+        return [*enter, "chroot", str(self.folder / "root"), *words]
+
+    def run(
+        self, *words: str, input: str = "", check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program on the machine; its stderr is in stdout."""
+        done = subprocess.run(
+            self.command(*words),
+            input=input,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+        )
+        assert done.returncode == 0 or not check, done.stdout
+        return done
+
+    def rpm(self, *words: str, check: bool = True) -> str:
+        """Run rpm with ``words``; return its output, without Debian's advice."""
+        done = self.run("rpm", "--dbpath", DATABASE, *words, check=check)
+        lines = done.stdout.splitlines(keepends=True)
+        return "".join(line for line in lines if "use Alien" not in line)
+
+    def install(self, *packages: Path, words: Iterable[str] = (), check: bool = True) -> str:
+        """Install or upgrade ``packages``, which the machine has, in one transaction."""
+        names = [f"/packages/{package.name}" for package in packages]
+        return self.rpm("-U", "--nodeps", *words, *names, check=check)
+
+    def path(self, path: str) -> Path:
+        """Return where a file of the machine can be read and written from here."""
+        return Path(f"/proc/{self._process.pid}/root{self.folder}/root{path}")
+
+    def shell(self, script: str, *, check: bool = True) -> str:
+        """Run a shell script on the machine; return its output."""
+        return self.run("sh", "-c", script, check=check).stdout
+
+    def tree(self) -> dict[str, str]:
+        """Return what the machine has written: what each path is, by path.
+
+        A path that was removed is "removed". /run is there too.
+        """
+        found: dict[str, str] = {}
+        for top, below in (("up", ""), ("root/run", "/run")):
+            start = Path(f"/proc/{self._process.pid}/root{self.folder}/{top}")
+            for folder, folders, names in os.walk(start):
+                for name in (*folders, *names):
+                    path = Path(folder, name)
+                    shown = f"{below}/{path.relative_to(start)}"
+                    if not shown.startswith(_OWN):
+                        found[shown] = _described(path)
+        return found
+
+    def calls(self) -> list[str]:
+        """Return the calls of systemctl since the last time."""
+        lines = self.path(CALLS).read_text().splitlines()
+        self.path(CALLS).write_text("")
+        return lines
+
+    def start_vdsmd(self) -> str:
+        """Run what systemd runs for vdsmd.service; return the output."""
+        dropin = self.path("/etc/systemd/system/vdsmd.service.d/50-ovirt-rdma.conf")
+        texts = [(_VDSM_HOST / "vdsmd.service").read_text()]
+        if dropin.is_symlink():
+            target = self.path(os.readlink(dropin))
+            # systemd ignores a link that leads nowhere.
+            if target.is_file():
+                texts.append(target.read_text())
+        words = systemd_unit.exec_start(texts)
+        output = "/run/vdsmd.output"
+        if "-1" in words:
+            words[words.index("-1") + 1] = output
+        self.run(*words)
+        return self.path(output).read_text()
+
+    def close(self) -> None:
+        """End the machine; nothing of it is left."""
+        os.close(self._gate)
+        self._process.wait()
+
+
+def _described(path: Path) -> str:
+    status = path.lstat()
+    owner = f"{status.st_mode:o} {status.st_uid}:{status.st_gid}"
+    if path.is_symlink():
+        return f"{owner} -> {os.readlink(path)}"
+    if path.is_file():
+        return f"{owner} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    if path.is_char_device() and status.st_rdev == 0:
+        return "removed"
+    return owner
+
+
+def differences(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[Optional[str], Optional[str]]]:
+    """Return the paths that differ, each with what it was and what it is."""
+    return {
+        path: (before.get(path), after.get(path))
+        for path in sorted({*before, *after})
+        if before.get(path) != after.get(path)
+    }
