@@ -184,16 +184,16 @@ def find_python(version: str) -> Optional[Path]:
 
 
 def build(archive: Path, el: int, folder: Path) -> list[Path]:
-    """Build the packages of ``archive`` for EL ``el``; return their paths in ``folder``.
+    """Build the packages of ``archive`` for EL ``el`` into ``folder``.
 
-    The source package is one of them. Raises PackageProblem with the end of rpmbuild's
-    output if it fails.
+    Returns their paths; the source package is one of them. Raises PackageProblem with
+    the end of rpmbuild's output if it fails.
     """
     python = find_python(PYTHONS[el])
     with tempfile.TemporaryDirectory(prefix="ovirt-rdma-rpm.") as top:
         defines = {
             "_topdir": top,
-            "_tmppath": f"{top}/tmp",
+            "_tmppath": f"{top}/tmp",  # noqa: S108
             "el": str(el),
             "python3_version": PYTHONS[el],
             "build_python": sys.executable,

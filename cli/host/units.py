@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``unit``: what our systemd units and the scripts of our package do.
 
-Messages go to the systemd journal of the unit, or to rpm's output, and only if something
-was done, or has to be known.
+Messages go to the systemd journal of the unit, or to rpm's output, and only if
+something was done, or has to be known.
 """
 
 from __future__ import annotations

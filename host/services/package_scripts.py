@@ -35,8 +35,8 @@ def notes_after_install(root: Union[str, Path]) -> list[Note]:
     if not under(root, STOCK_VDSMD).exists():
         notes.append(
             Note(
-                "VDSM is not installed on this host, so hooks and launcher are not used "
-                "yet",
+                "VDSM is not installed on this host, so hooks and launcher are not "
+                "used yet",
                 "add the host to the engine, which installs VDSM; nothing of "
                 "ovirt-rdma has to be installed again",
             )
@@ -67,6 +67,7 @@ def prepare_erase(
     revert. ``run`` as for :func:`.apply.disable`, whose errors this raises too. Returns
     what the admin has to know.
     """
+    # disable() does not wait for a run that is about to end.
     with one_run(root, _WAIT_S, by="erasing the package"):
         pass
     result = disable(root, run)

@@ -22,10 +22,10 @@ def ovirt_rdma(*words):
     """
     sys.stdout.flush()
     try:
-        os.execv(COMMAND, [COMMAND, *words[1:]])
+        os.execv(COMMAND, [COMMAND, *words[1:]])  # noqa: S606
     except OSError as error:
         sys.stderr.write(
-            "%s cannot be run: %s\nfix: install the package ovirt-rdma-host again\n"
-            % (COMMAND, error.strerror)
+            f"{COMMAND} cannot be run: {error.strerror}\n"
+            "fix: install the package ovirt-rdma-host again\n"
         )
     return 1

@@ -13,8 +13,6 @@ from support.packages.built import built
 from support.packages.machine import Machine
 
 
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:

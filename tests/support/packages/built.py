@@ -41,9 +41,7 @@ def built(el: int, earlier: bool = False) -> dict[str, Path]:
         archive = packages.source_archive(CACHE)
         if earlier:
             archive = earlier_archive(archive, CACHE)
-        digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:16]
-        recipe = (packages.CHECKOUT / packages.MACROS).read_bytes()
-        digest += hashlib.sha256(recipe).hexdigest()[:8]
+        digest = _digest(archive)
         folder = CACHE / f"el{el}{'-earlier' if earlier else ''}"
         done = folder / digest
         if not done.is_dir():
@@ -51,6 +49,24 @@ def built(el: int, earlier: bool = False) -> dict[str, Path]:
             packages.build(archive, el, folder / "new")
             (folder / "new").rename(done)
         return {_name(path): path for path in done.glob("*.rpm")}
+
+
+# The packages have nothing of these.
+_NOT_PACKAGED = re.compile(r"[^/]+/(bench|examples|lab|tests|tools)/")
+
+
+def _digest(archive: Path) -> str:
+    """Return a digest of what the packages are made from."""
+    digest = hashlib.sha256()
+    with tarfile.open(archive) as members:
+        for member in members:
+            if _NOT_PACKAGED.match(member.name):
+                continue
+            file = members.extractfile(member) if member.isfile() else None
+            content = file.read() if file else member.linkname.encode()
+            digest.update(f"{member.name} {member.mode} {len(content)} ".encode())
+            digest.update(content)
+    return digest.hexdigest()[:20]
 
 
 def _name(path: Path) -> str:
@@ -77,7 +93,9 @@ def earlier_archive(archive: Path, folder: Path) -> Path:
             name = member.name[len(top) + 1 :]
             if name in ("host/__init__.py", str(packages.SPEC)):
                 content = content.replace(version.encode(), EARLIER.encode())
-                content = re.sub(rb"\* \w{3} (.*) \d{4} ", rb"* Sun Nov 02 2025 ", content)
+                content = re.sub(
+                    rb"\* \w{3} (.*) \d{4} ", rb"* Sun Nov 02 2025 ", content
+                )
             _add(new, member, f"{earlier_top}/{name}", content)
             if name == "host/__init__.py":
                 _add(new, member, f"{earlier_top}/{EARLIER_MODULE}", b"WAS = 1\n")
@@ -86,7 +104,9 @@ def earlier_archive(archive: Path, folder: Path) -> Path:
     return path
 
 
-def _add(archive: tarfile.TarFile, like: tarfile.TarInfo, name: str, content: bytes) -> None:
+def _add(
+    archive: tarfile.TarFile, like: tarfile.TarInfo, name: str, content: bytes
+) -> None:
     member = like.replace(name=name, deep=True)
     if member.isfile():
         member.size = len(content)

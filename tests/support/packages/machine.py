@@ -2,9 +2,9 @@
 """Run rpm, with the scripts of packages, on a machine of its own.
 
 The machine is this one's file system with an overlay, in a mount namespace: whatever
-rpm and its scripts write is in the overlay, and everything else is seen. /usr/bin/python3
-stands in for EL's: it finds what the packages install, and PyYAML and jsonschema. systemd
-does not run, as on an image that is made.
+rpm and its scripts write is in the overlay, and everything else is seen. Its
+/usr/bin/python3 stands in for EL's: it finds what the packages install, and PyYAML and
+jsonschema. systemd does not run, as on an image that is made.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ _VDSM_HOST = Path(systemd_unit.__file__).parent / "vdsm_host"
 DATABASE = "/rpmdb"
 # Each call of systemctl is a line of this file.
 CALLS = "/calls"
-_OWN = (DATABASE, CALLS, "/packages")
+# rpm writes scripts to /var/tmp.
+_OWN = (DATABASE, CALLS, "/packages", "/var/tmp")
 
 _MOUNT = """
 set -e
 mount --make-rprivate /
 mount -t tmpfs -o size=200m tmpfs "$1"
 mkdir "$1/base" "$1/up" "$1/work" "$1/root"
-tar -x -C "$1/base"
+cp -a "$4/." "$1/base"
 mount -t overlay overlay \
   -o "lowerdir=$1/base:/,upperdir=$1/up,workdir=$1/work" "$1/root"
 for folder in "$2" "$3"; do
@@ -45,7 +46,7 @@ mount --rbind /dev "$1/root/dev"
 mount -t proc proc "$1/root/proc" || mount --rbind /proc "$1/root/proc"
 mount -t tmpfs -o mode=755 tmpfs "$1/root/run"
 echo ready
-exec cat <&3
+exec cat >/dev/null
 """
 # systemd 252, src/rpm/systemd-update-helper.in: what it does for system units.
 _HELPER = """#!/bin/sh
@@ -63,6 +64,14 @@ _PYTHON = """#!/bin/sh
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/usr/lib/python3.9/site-packages:{site}
 exec {python} "$@"
 """
+# The words of VDSM's unit and of our drop-in; lab/vdsm_host has one that does more.
+_ADAPTER = """#!/bin/sh
+while :; do case $1 in
+  -1) output=$2; shift 2 ;;
+  -[02]) shift 2 ;;
+  *) exec "$@" >"$output" ;;
+esac; done
+"""
 _VDSMD = "#!/bin/sh\necho stock vdsmd\n"
 
 
@@ -78,22 +87,15 @@ class Machine:
         base = folder.with_name(f"{folder.name}.base")
         self._fill(base, packages, vdsm)
         folder.mkdir()
-        archive = subprocess.Popen(
-            ["tar", "-c", "-C", str(base), "."], stdout=subprocess.PIPE
-        )
-        gate, self._gate = os.pipe()
+        folders = [folder, sys.base_prefix, sysconfig.get_paths()["purelib"], base]
         self._process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", f"exec 3<&{gate}; {_MOUNT}", "sh"]
-            + [str(folder), sys.base_prefix, sysconfig.get_paths()["purelib"]],
-            stdin=archive.stdout,
+            ["unshare", "-m", "sh", "-c", _MOUNT, "sh", *map(str, folders)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=[gate],
             text=True,
         )
-        os.close(gate)
         assert self._process.stdout
         assert self._process.stdout.readline() == "ready\n"
-        archive.wait()
         shutil.rmtree(base)
         self.run("mkdir", DATABASE)
         self.run("touch", CALLS)
@@ -108,8 +110,7 @@ class Machine:
         }
         if vdsm:
             programs["usr/libexec/vdsm/vdsmd"] = _VDSMD
-            adapter = (_VDSM_HOST / "daemonAdapter").read_text()
-            programs["usr/libexec/vdsm/daemonAdapter"] = adapter
+            programs["usr/libexec/vdsm/daemonAdapter"] = _ADAPTER
         for name, text in programs.items():
             path = base / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,10 +158,12 @@ class Machine:
         """Run rpm with ``words``; return its output, without Debian's advice."""
         done = self.run("rpm", "--dbpath", DATABASE, *words, check=check)
         lines = done.stdout.splitlines(keepends=True)
-        return "".join(line for line in lines if "use Alien" not in line)
+        return "".join(line for line in lines if not line.startswith("rpm: "))
 
-    def install(self, *packages: Path, words: Iterable[str] = (), check: bool = True) -> str:
-        """Install or upgrade ``packages``, which the machine has, in one transaction."""
+    def install(
+        self, *packages: Path, words: Iterable[str] = (), check: bool = True
+    ) -> str:
+        """Install or upgrade ``packages`` in one transaction; return rpm's output."""
         names = [f"/packages/{package.name}" for package in packages]
         return self.rpm("-U", "--nodeps", *words, *names, check=check)
 
@@ -199,28 +202,24 @@ class Machine:
         dropin = self.path("/etc/systemd/system/vdsmd.service.d/50-ovirt-rdma.conf")
         texts = [(_VDSM_HOST / "vdsmd.service").read_text()]
         if dropin.is_symlink():
-            target = self.path(os.readlink(dropin))
+            target = self.path(str(dropin.readlink()))
             # systemd ignores a link that leads nowhere.
             if target.is_file():
                 texts.append(target.read_text())
         words = systemd_unit.exec_start(texts)
-        output = "/run/vdsmd.output"
-        if "-1" in words:
-            words[words.index("-1") + 1] = output
-        self.run(*words)
-        return self.path(output).read_text()
+        words[words.index("-1") + 1] = "/dev/stdout"
+        return self.run(*words).stdout
 
     def close(self) -> None:
         """End the machine; nothing of it is left."""
-        os.close(self._gate)
-        self._process.wait()
+        self._process.communicate()
 
 
 def _described(path: Path) -> str:
     status = path.lstat()
     owner = f"{status.st_mode:o} {status.st_uid}:{status.st_gid}"
     if path.is_symlink():
-        return f"{owner} -> {os.readlink(path)}"
+        return f"{owner} -> {path.readlink()}"
     if path.is_file():
         return f"{owner} {hashlib.sha256(path.read_bytes()).hexdigest()}"
     if path.is_char_device() and status.st_rdev == 0:
@@ -228,7 +227,9 @@ def _described(path: Path) -> str:
     return owner
 
 
-def differences(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[Optional[str], Optional[str]]]:
+def differences(
+    before: dict[str, str], after: dict[str, str]
+) -> dict[str, tuple[Optional[str], Optional[str]]]:
     """Return the paths that differ, each with what it was and what it is."""
     return {
         path: (before.get(path), after.get(path))
