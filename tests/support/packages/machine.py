@@ -27,8 +27,21 @@ _VDSM_HOST = Path(systemd_unit.__file__).parent / "vdsm_host"
 DATABASE = "/rpmdb"
 # Each call of systemctl is a line of this file.
 CALLS = "/calls"
+# What EL9 has, and Debian may lack.
+_FOLDERS_OF_EL = (
+    "usr/lib/python3.9/site-packages",
+    "usr/lib/systemd/system-preset",
+    "usr/lib/systemd/system/multi-user.target.wants",
+    "usr/lib/systemd/system/timers.target.wants",
+    "usr/lib/tmpfiles.d",
+    "usr/lib/udev/rules.d",
+    "usr/share/ansible/collections/ansible_collections",
+    "usr/share/bash-completion/completions",
+    "usr/share/licenses",
+    *(f"usr/share/man/man{number}" for number in (5, 7, 8)),
+)
 # rpm writes scripts to /var/tmp.
-_OWN = (DATABASE, CALLS, "/packages", "/var/tmp")
+_OWN = (DATABASE, CALLS, "/packages", "/byte-code", "/var/tmp")
 
 _MOUNT = """
 set -e
@@ -45,6 +58,10 @@ done
 mount --rbind /dev "$1/root/dev"
 mount -t proc proc "$1/root/proc" || mount --rbind /proc "$1/root/proc"
 mount -t tmpfs -o mode=755 tmpfs "$1/root/run"
+mkdir "$1/root/byte-code"
+mount --bind "$5" "$1/root/byte-code"
+# What this machine has of ovirt-rdma is none of the test's.
+rm -rf "$1"/root/etc/ovirt-rdma "$1"/root/var/lib/ovirt-rdma
 echo ready
 exec cat >/dev/null
 """
@@ -61,7 +78,7 @@ echo "$@" >>{CALLS}
 exec /usr/bin/systemctl.real "$@"
 """
 _PYTHON = """#!/bin/sh
-export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/usr/lib/python3.9/site-packages:{site}
+export PYTHONPYCACHEPREFIX=/byte-code PYTHONPATH=/usr/lib/python3.9/site-packages:{site}
 exec {python} "$@"
 """
 # The words of VDSM's unit and of our drop-in; lab/vdsm_host has one that does more.
@@ -87,7 +104,11 @@ class Machine:
         base = folder.with_name(f"{folder.name}.base")
         self._fill(base, packages, vdsm)
         folder.mkdir()
-        folders = [folder, sys.base_prefix, sysconfig.get_paths()["purelib"], base]
+        # Shared: the modules of all machines are the same, or of another time.
+        byte_code = folder.parents[1] / "byte-code"
+        byte_code.mkdir(exist_ok=True)
+        purelib = sysconfig.get_paths()["purelib"]
+        folders = [folder, sys.base_prefix, purelib, base, byte_code]
         self._process = subprocess.Popen(
             ["unshare", "-m", "sh", "-c", _MOUNT, "sh", *map(str, folders)],
             stdin=subprocess.PIPE,
@@ -128,10 +149,15 @@ class Machine:
                 if not one.startswith(("vdsm:", "kvm:"))
             ]
             (base / "etc" / name).write_text("".join([*others, line if vdsm else ""]))
+        for name in _FOLDERS_OF_EL:
+            (base / name).mkdir(parents=True, exist_ok=True)
         (base / "packages").mkdir()
         for package in packages:
             shutil.copy(package, base / "packages")
         subprocess.run(["chown", "-R", "0:0", str(base)], check=True)
+        self._folders = {
+            f"/{path.relative_to(base)}" for path in base.rglob("*") if path.is_dir()
+        }
 
     def command(self, *words: str) -> list[str]:
         """Return the command that runs ``words`` on the machine."""
@@ -178,7 +204,8 @@ class Machine:
     def tree(self) -> dict[str, str]:
         """Return what the machine has written: what each path is, by path.
 
-        A path that was removed is "removed". /run is there too.
+        A path that was removed is "removed". /run is there too. Folders that were there
+        before are not: the overlay copies them with each file.
         """
         found: dict[str, str] = {}
         for top, below in (("up", ""), ("root/run", "/run")):
@@ -187,7 +214,10 @@ class Machine:
                 for name in (*folders, *names):
                     path = Path(folder, name)
                     shown = f"{below}/{path.relative_to(start)}"
-                    if not shown.startswith(_OWN):
+                    before = shown in self._folders or Path(shown).is_dir()
+                    before = before and "ovirt-rdma" not in shown
+                    known = top == "up" and path.is_dir() and before
+                    if not known and not shown.startswith(_OWN):
                         found[shown] = _described(path)
         return found
 
