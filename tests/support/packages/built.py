@@ -38,10 +38,10 @@ def built(el: int, earlier: bool = False) -> dict[str, Path]:
     The source package is "src". ``earlier``: those of version EARLIER.
     """
     with _alone(CACHE):
-        archive = packages.source_archive(CACHE)
-        if earlier:
-            archive = earlier_archive(archive, CACHE)
-        digest = _digest(archive)
+        archive = what_is_packaged(packages.source_archive(CACHE), CACHE, earlier)
+        content = archive.read_bytes()
+        recipe = (packages.CHECKOUT / packages.MACROS).read_bytes()
+        digest = hashlib.sha256(content + recipe).hexdigest()[:20]
         folder = CACHE / f"el{el}{'-earlier' if earlier else ''}"
         done = folder / digest
         if not done.is_dir():
@@ -51,55 +51,43 @@ def built(el: int, earlier: bool = False) -> dict[str, Path]:
         return {_name(path): path for path in done.glob("*.rpm")}
 
 
-# The packages have nothing of these.
-_NOT_PACKAGED = re.compile(r"[^/]+/(bench|examples|lab|tests|tools)/")
-
-
-def _digest(archive: Path) -> str:
-    """Return a digest of what the packages are made from."""
-    digest = hashlib.sha256()
-    with tarfile.open(archive) as members:
-        for member in members:
-            if _NOT_PACKAGED.match(member.name):
-                continue
-            file = members.extractfile(member) if member.isfile() else None
-            content = file.read() if file else member.linkname.encode()
-            digest.update(f"{member.name} {member.mode} {len(content)} ".encode())
-            digest.update(content)
-    return digest.hexdigest()[:20]
-
-
 def _name(path: Path) -> str:
     if path.name.endswith(".src.rpm"):
         return "src"
     return re.sub(r"-[\d.]+-\d+\..*", "", path.name)
 
 
-def earlier_archive(archive: Path, folder: Path) -> Path:
-    """Write an archive of version EARLIER with one module more into ``folder``."""
+# The packages have nothing of these, so no test of ours makes another build.
+_NOT_PACKAGED = re.compile(r"[^/]+/(bench|examples|lab|tests|tools)/")
+
+
+def what_is_packaged(archive: Path, folder: Path, earlier: bool = False) -> Path:
+    """Write the part of a source archive that is built into a file in ``folder``.
+
+    ``earlier``: as version EARLIER, which has one module more.
+    """
     version = packages.checked_release().version
-    top, earlier_top = (f"{packages.NAME}-{one}" for one in (version, EARLIER))
+    number = EARLIER if earlier else version
+    top = f"{packages.NAME}-{number}"
     raw = io.BytesIO()
     with (
         tarfile.open(archive) as old,
         tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as new,
     ):
         for member in old:
-            content = b""
-            if member.isfile():
-                file = old.extractfile(member)
-                assert file
-                content = file.read()
-            name = member.name[len(top) + 1 :]
-            if name in ("host/__init__.py", str(packages.SPEC)):
-                content = content.replace(version.encode(), EARLIER.encode())
-                content = re.sub(
-                    rb"\* \w{3} (.*) \d{4} ", rb"* Sun Nov 02 2025 ", content
-                )
-            _add(new, member, f"{earlier_top}/{name}", content)
-            if name == "host/__init__.py":
-                _add(new, member, f"{earlier_top}/{EARLIER_MODULE}", b"WAS = 1\n")
-    path = folder / f"{earlier_top}.tar.gz"
+            if _NOT_PACKAGED.match(member.name):
+                continue
+            file = old.extractfile(member) if member.isfile() else None
+            content = file.read() if file else b""
+            name = member.name.partition("/")[2]
+            if earlier and name in ("host/__init__.py", str(packages.SPEC)):
+                content = content.replace(version.encode(), number.encode())
+                content = re.sub(rb"(?m)^\* .* \d{4} ", rb"* Sun Nov 02 2025 ", content)
+            _add(new, member, f"{top}/{name}", content)
+            if earlier and name == "host/__init__.py":
+                _add(new, member, f"{top}/{EARLIER_MODULE}", b"WAS = 1\n")
+    path = folder / "packaged" / f"{top}.tar.gz"
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(gzip.compress(raw.getvalue(), mtime=0))
     return path
 
