@@ -27,6 +27,8 @@ CAPS_JSON = "/run/ovirt-rdma/caps.json"
 # Written by vdsmd; the package's tmpfiles.d file creates the folder.
 RUN_MOUNTS = "/run/ovirt-rdma/mounts"
 DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
+# Written by the launcher: why it started stock vdsmd.
+STOCK_REASON = f"{RUN_MOUNTS}/stock-vdsmd"
 
 # Files of the package ovirt-rdma-host.
 LAUNCHER = "/usr/libexec/ovirt-rdma/launcher/vdsmd"

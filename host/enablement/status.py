@@ -114,7 +114,15 @@ def _launcher(state: EnablementState) -> list[Advice]:
             )
         )
     program = state.process.program if state.process else None
-    if link and program == BY_STOCK:
+    because = state.process.because if state.process else None
+    if link and program == BY_STOCK and because:
+        advice.append(
+            Advice(
+                f"Enabled, but the launcher started stock vdsmd: {because}",
+                "solve that, then: systemctl restart vdsmd",
+            )
+        )
+    elif link and program == BY_STOCK:
         advice.append(
             Advice(
                 "Enabled, but the running vdsmd is stock",
