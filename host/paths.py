@@ -20,6 +20,8 @@ FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
 JOURNAL = "/var/lib/ovirt-rdma/journal"
 # The boot settings, which our units set again at boot; only for root.
 BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
+# What fails or warns with this kernel and with the one before.
+FINDINGS_JSON = "/var/lib/ovirt-rdma/findings.json"
 # Locked by the run that changes the host.
 RUN_LOCK = "/run/ovirt-rdma/lock"
 # The capabilities that the hook after_get_caps adds.

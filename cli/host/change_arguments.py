@@ -121,6 +121,7 @@ def unit(parser: Parser) -> None:
         _partitions,
     )
     group.add("caps", "write the capabilities that are reported to the engine", _caps)
+    group.add("recheck", "check the host, and compare with the kernel before", _recheck)
 
 
 def _netdev(parser: Parser) -> None:
@@ -143,6 +144,10 @@ def _partitions(parser: Parser) -> None:
 
 def _caps(parser: Parser) -> None:
     _define_unit(parser, "caps")
+
+
+def _recheck(parser: Parser) -> None:
+    _define_unit(parser, "recheck")
 
 
 def _define_unit(parser: Parser, verb: str, example: str = "") -> None:

@@ -136,6 +136,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         **content,
         "degraded": [],
         "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
+        "kernel_change": None,
         "at_work": None,
         "problems": [],
     }
