@@ -113,6 +113,7 @@ class EnablementState:
     conf_directory: nfsmount.conf.d
     overrides: foreign drop-ins that replace vdsmd's ExecStart too
     left_over: unfinished files and folders of runs that were killed
+    stock: VDSM has its vdsmd where the launcher expects it
     selinux: None if SELinux is disabled
     caps_unit: the unit that updates the capabilities is installed
     systemd: systemd is running and can be reloaded
@@ -131,6 +132,7 @@ class EnablementState:
     left_over: tuple[str, ...]
     launcher: bool
     dropin: bool
+    stock: bool
     process: Optional[VdsmdProcess]
     selinux: Optional[SELinux]
     caps_unit: bool
@@ -169,6 +171,7 @@ def read_state(root: Path) -> EnablementState:
         left_over=_left_over(root),
         launcher=under(root, LAUNCHER).is_file(),
         dropin=under(root, DROPIN_SOURCE).is_file(),
+        stock=under(root, STOCK_VDSMD).is_file(),
         process=vdsmd_process(root),
         selinux=read_selinux(FileTree(root)),
         caps_unit=under(root, CAPS_UNIT).is_file(),

@@ -463,6 +463,15 @@ class TestStatus:
             ),
         )
 
+    def test_a_host_without_vdsm_is_one_sentence(self, host):
+        host.remove(STOCK_VDSMD)
+        (said,) = host.enable().advice
+        assert said.sentence.startswith(f"There is no {STOCK_VDSMD}: VDSM is not ")
+        assert "install or update the package vdsm" in said.fix
+        assert self.advice(host)[0] == said
+        host.disable()
+        assert self.advice(host) == ()
+
     def test_why_the_launcher_started_stock_is_said(self, host):
         host.enable()
         host.process(700, *STOCK)
