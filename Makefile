@@ -134,6 +134,12 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	install -D -m 644 completion/ovirt-rdma-host \
 	  $(DESTDIR)/usr/share/bash-completion/completions/ovirt-rdma-host
 
+# sos looks for plugins in its own package only; SITELIB is where that is.
+.PHONY: install-sos-plugin
+install-sos-plugin: ## the plugin of sos, below DESTDIR and SITELIB
+	install -D -m 644 sos_plugin/ovirt_rdma.py \
+	  $(DESTDIR)$(or $(SITELIB),$(error SITELIB is not set))/sos/report/plugins/ovirt_rdma.py
+
 # What the package ovirt-rdma-engine puts on an engine beside the Python code.
 .PHONY: install-engine-files
 install-engine-files: ## Ansible collection, bash completion of ovirt-rdma, below DESTDIR

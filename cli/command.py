@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 # If it is 1, a bug of ours is reported with its traceback.
 DEBUG = "OVIRT_RDMA_DEBUG"
 
+# Packages that may be missing: import name to the packages of EL and of PyPI.
+_PACKAGES = {
+    "jsonschema": ("python3-jsonschema", "jsonschema"),
+    "ovirtsdk4": ("python3-ovirt-engine-sdk4", "ovirt-engine-sdk-python"),
+    "pycurl": ("python3-pycurl", "pycurl"),
+    "requests": ("python3-requests", "requests"),
+    "yaml": ("python3-pyyaml", "PyYAML"),
+}
+
 # 128 + SIGINT, as a shell reports it.
 INTERRUPTED = 130
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
@@ -76,7 +85,10 @@ def _guarded(
     call: Callable[[Namespace, Output], int],
 ) -> int:
     try:
-        code = _run(parser, arguments, output, call)
+        try:
+            code = _run(parser, arguments, output, call)
+        except ModuleNotFoundError as error:
+            raise _lacking(program, error) from error
         output.flush()
         return code
     except Problem as problem:
@@ -89,6 +101,17 @@ def _guarded(
     except Exception as error:  # noqa: BLE001  (the last resort: a bug of ours)
         _report_bug(program, error, output)
         return 1
+
+
+def _lacking(program: str, error: ModuleNotFoundError) -> Exception:
+    package = _PACKAGES.get((error.name or "").partition(".")[0])
+    if package is None:
+        return error
+    return Problem(
+        "python-package-missing",
+        f"{package[0]} is not installed; {program} needs it for this",
+        f"dnf install {package[0]}, or pip install {package[1]}",
+    )
 
 
 @contextlib.contextmanager

@@ -104,9 +104,11 @@ class Output:
 
         text = json.dumps(whole, indent=2)
         if self.form == "yaml":
-            import yaml
+            # JSON is YAML too; a hypervisor may have no PyYAML.
+            with contextlib.suppress(ModuleNotFoundError):
+                import yaml
 
-            text = yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
+                text = yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
         self._lines.append(text)
 
     def error(self, id: str, exit_code: int, problem: Mapping[str, Any]) -> None:

@@ -20,6 +20,8 @@ FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
 JOURNAL = "/var/lib/ovirt-rdma/journal"
 # The boot settings, which our units set again at boot; only for root.
 BOOT_JSON = "/var/lib/ovirt-rdma/boot.json"
+# What fails or warns with this kernel and with the one before.
+FINDINGS_JSON = "/var/lib/ovirt-rdma/findings.json"
 # Locked by the run that changes the host.
 RUN_LOCK = "/run/ovirt-rdma/lock"
 # The capabilities that the hook after_get_caps adds.
@@ -27,6 +29,8 @@ CAPS_JSON = "/run/ovirt-rdma/caps.json"
 # Written by vdsmd; the package's tmpfiles.d file creates the folder.
 RUN_MOUNTS = "/run/ovirt-rdma/mounts"
 DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"
+# Written by the launcher: why it started stock vdsmd.
+STOCK_REASON = f"{RUN_MOUNTS}/stock-vdsmd"
 
 # Files of the package ovirt-rdma-host.
 LAUNCHER = "/usr/libexec/ovirt-rdma/launcher/vdsmd"

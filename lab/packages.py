@@ -9,7 +9,9 @@ depend on the machine.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -116,6 +118,30 @@ class Apt:
             output = done.stderr.strip() or done.stdout.strip()
             raise LabProblem(f"{' '.join(command[:2])} failed: {output}")
         return done.stdout
+
+
+def fetched(folder: Path, *names: str) -> Path:
+    """Return a folder below the cache ``folder`` with these packages, unpacked. They
+    are fetched once. Raises LabProblem if apt cannot fetch them.
+    """
+    apt = Apt(folder / "apt")
+    try:
+        wanted = {name: apt.version(name) for name in names}
+        debs = apt.download(wanted)
+    except (LabProblem, StopIteration):
+        apt.use_own_lists()
+        wanted = {name: apt.version(name) for name in names}
+        debs = apt.download(wanted)
+    package = folder / f"{names[0]}-{wanted[names[0]].replace(':', '-')}"
+    if not package.is_dir():
+        draft = folder / f".{package.name}.{os.getpid()}"
+        shutil.rmtree(draft, ignore_errors=True)
+        unpack(debs, draft)
+        try:
+            draft.rename(package)
+        except OSError:  # another run was faster
+            shutil.rmtree(draft)
+    return package
 
 
 def parse_simulation(text: str) -> dict[str, str]:

@@ -8,8 +8,6 @@ on the machine that runs the tests. The namespace needs root.
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -18,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import packages
 from lab.cache import cache_folder
-from lab.packages import Apt, unpack
 from lab.problem import LabProblem
 
 # sshd, and its one library that a machine with ssh may lack.
@@ -71,25 +69,7 @@ def fetched() -> Path:
 
     Raises LabProblem if apt cannot fetch it.
     """
-    folder = cache_folder()
-    apt = Apt(folder / "apt")
-    try:
-        wanted = {name: apt.version(name) for name in _PACKAGES}
-        debs = apt.download(wanted)
-    except (LabProblem, StopIteration):
-        apt.use_own_lists()
-        wanted = {name: apt.version(name) for name in _PACKAGES}
-        debs = apt.download(wanted)
-    package = folder / f"sshd-{wanted['openssh-server'].replace(':', '-')}"
-    if not package.is_dir():
-        draft = folder / f".{package.name}.{os.getpid()}"
-        shutil.rmtree(draft, ignore_errors=True)
-        unpack(debs, draft)
-        try:
-            draft.rename(package)
-        except OSError:  # another run was faster
-            shutil.rmtree(draft)
-    return package
+    return packages.fetched(cache_folder(), *_PACKAGES)
 
 
 @contextmanager

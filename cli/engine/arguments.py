@@ -212,7 +212,7 @@ def _check(parser: Parser) -> None:
         parser,
         "engine.hosts:check",
         codes="0 no check failed, 1 failed, 3 a check failed or is unknown",
-        examples=("", "hv1 hv2", "--facts-dir dumps --policy policy.yaml"),
+        examples=("", "hv1 hv2", "--facts-dir dumps --policy policy.yaml", "--events"),
         more="The engine's view of a host and the host's own report are shown\n"
         "separately.",
     )
@@ -223,6 +223,12 @@ def _check(parser: Parser) -> None:
         type=file_name,
         help="the policy that hosts should have; default: that of this machine or, "
         "without one, that of most hosts",
+    )
+    parser.add_argument(
+        "--events",
+        action="store_true",
+        help="also write an event of the engine for each host with a failed check, "
+        "at most one a day for the same failure; for a timer",
     )
     add_data_center(parser)
     add_host_access(parser)

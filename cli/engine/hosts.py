@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import asdict
+from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Optional
@@ -22,7 +23,10 @@ from ovirt_rdma.cli.engine.session import (
     own_policy,
 )
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet import check as hosts_check
+from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures, write_events
 from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
     DOCS,
     FEATURE,
@@ -37,7 +41,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.hooks import (
     Checksums,
     checksums_of,
 )
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN, Matrix
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_label
 from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -133,19 +137,32 @@ def check(args: Namespace, output: Output) -> int:
     policy = own_policy(args)
     with open_session(args) as session:
         engine = read_engine(session, hooks=True)
-    hosts = hosts_named(engine, args.names, args.datacenter)
-    access = access_of(args, engine)
-    note_no_access(access, output)
-    wanted = hosts_check.Wanted(policy[0].policy if policy else None, our_hooks())
-    rows = [
-        hosts_check.row_of(
-            host, report, wanted, hosts_check.connections_of(engine, host)
-        )
-        for host, report in ask_hosts(hosts, access, output)
-    ]
-    matrix = hosts_check.check(engine, rows, wanted)
-    show_matrix(output, matrix)
+        hosts = hosts_named(engine, args.names, args.datacenter)
+        access = access_of(args, engine)
+        note_no_access(access, output)
+        wanted = hosts_check.Wanted(policy[0].policy if policy else None, our_hooks())
+        rows = [
+            hosts_check.row_of(
+                host, report, wanted, hosts_check.connections_of(engine, host)
+            )
+            for host, report in ask_hosts(hosts, access, output)
+        ]
+        matrix = hosts_check.check(engine, rows, wanted)
+        show_matrix(output, matrix)
+        if args.events and not _write_events(session, matrix, output):
+            return 1
     return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+
+
+def _write_events(session: Session, matrix: Matrix, output: Output) -> bool:
+    """Write an event for each host with a failed check; return True if that worked."""
+    try:
+        for host in write_events(session, failures(matrix), datetime.now(timezone.utc)):
+            output.message(f"note: the engine has a new event about {host}")
+    except EngineProblem as problem:
+        output.message(f"note: {problem.one_line}; {problem.fix}")
+        return False
+    return True
 
 
 def our_hooks() -> Checksums:

@@ -14,7 +14,6 @@ import sys
 from ovirt_rdma.cli.command import run_command
 from ovirt_rdma.cli.parser import Parser, add_verbs, load_function
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.errors import Problem
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
@@ -75,14 +74,6 @@ def parser() -> Parser:
     return top
 
 
-# Packages that may be missing: import name to the packages of EL9 and of PyPI.
-_PACKAGES = {
-    "ovirtsdk4": ("python3-ovirt-engine-sdk4", "ovirt-engine-sdk-python"),
-    "pycurl": ("python3-pycurl", "pycurl"),
-    "requests": ("python3-requests", "requests"),
-}
-
-
 def main(
     arguments: Optional[Sequence[str]] = None, access: Optional[HostAccess] = None
 ) -> int:
@@ -95,24 +86,10 @@ def main(
 
     def call(args: Namespace, output: Output) -> int:
         args.access, args.output = access, output
-        try:
-            with contextlib.ExitStack() as args.at_end:
-                return int(load_function(args.verb)(args, output))
-        except ModuleNotFoundError as error:
-            raise _lacking(error) from error
+        with contextlib.ExitStack() as args.at_end:
+            return int(load_function(args.verb)(args, output))
 
     return run_command(PROGRAM, parser, arguments, call)
-
-
-def _lacking(error: ModuleNotFoundError) -> Exception:
-    package = _PACKAGES.get((error.name or "").partition(".")[0])
-    if package is None:
-        return error
-    return Problem(
-        "python-package-missing",
-        f"{package[0]} is not installed; {PROGRAM} needs it",
-        f"dnf install {package[0]}, or pip install {package[1]}",
-    )
 
 
 if __name__ == "__main__":

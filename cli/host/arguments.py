@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Define the arguments of the verbs that do not change the host, and ``policy load``.
 
-These are ``facts``, ``check``, ``plan``, ``explain``, ``nfs`` and ``policy``. This
-module also has the options that several verbs of ``ovirt-rdma-host`` share, and parses
-exports and mount options: a mistake in them is a usage error.
+These are ``facts``, ``check``, ``plan``, ``explain``, ``nfs``, ``policy`` and
+``bundle``. This module also has the options that several verbs of ``ovirt-rdma-host``
+share, and parses exports and mount options: a mistake in them is a usage error.
 """
 
 from __future__ import annotations
@@ -327,3 +327,24 @@ def explain(parser: Parser) -> None:
         action="store_true",
         help="list all ids with their titles",
     )
+
+
+def bundle(parser: Parser) -> None:
+    """Define ``bundle``."""
+    define_verb(
+        parser,
+        "host.bundle:bundle",
+        codes="0 written, also if parts are missing, 1 not written",
+        examples=("hv1.tar.xz",),
+        more="It has facts, status, findings, plan, history, policy, mounts, the\n"
+        "journal of our units and our lines of vdsm.log; no keys or passwords.\n"
+        "What could not be read is in its notes.txt. A plugin of sos collects\n"
+        "the same: sos report -o ovirt_rdma.",
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        type=file_name,
+        help="the file to write; its name ends in .tar.xz, and it must not exist",
+    )
+    refuse_facts(parser)

@@ -123,6 +123,7 @@ def unit(parser: Parser) -> None:
     group.add("caps", "write the capabilities that are reported to the engine", _caps)
     group.add("installed", "report what the installed package lacks", _installed)
     group.add("erased", "disable everything before the package is erased", _erased)
+    group.add("recheck", "check the host, and compare with the kernel before", _recheck)
 
 
 def _netdev(parser: Parser) -> None:
@@ -153,6 +154,10 @@ def _installed(parser: Parser) -> None:
 
 def _erased(parser: Parser) -> None:
     _define_unit(parser, "erased")
+
+
+def _recheck(parser: Parser) -> None:
+    _define_unit(parser, "recheck")
 
 
 def _define_unit(parser: Parser, verb: str, example: str = "") -> None:

@@ -80,6 +80,11 @@ _VERBS = (
         "show what is enabled, running, loaded and changed",
         "host.change_arguments:status",
     ),
+    (
+        "bundle",
+        "collect what a support case needs in one file",
+        "host.arguments:bundle",
+    ),
 )
 
 

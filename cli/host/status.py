@@ -19,9 +19,16 @@ from ovirt_rdma.host.changes.status import ChangeStatus
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER
 from ovirt_rdma.host.enablement.status import Status, read_status
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import in_force
+from ovirt_rdma.host.services.kernel_change import (
+    Difference,
+    Record,
+    differences,
+    read_record,
+)
 from ovirt_rdma.host.system.lock import holder_of
 from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, MountReview, review_all
 
@@ -85,6 +92,53 @@ def change_advice(
         yield f"{sentence}; revert would not change it", ""
 
 
+def read_kernel_change(
+    root: str, problems: list[str]
+) -> tuple[Optional[Record], tuple[Difference, ...]]:
+    """Return the recorded findings, if another kernel had others, and the differences.
+
+    They are from the last check by ovirt-rdma-recheck.service.
+    """
+    try:
+        record = read_record(root)
+    except Problem as problem:
+        problems.append(str(problem))
+        return None, ()
+    kernel = HostReader(root).kernel_release()
+    if record is None or record.before is None or record.now.kernel != kernel:
+        return None, ()
+    return record, differences(record)
+
+
+def kernel_advice(
+    record: Optional[Record], found: tuple[Difference, ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield a sentence and a fix, if findings differ from the kernel before."""
+    if record is None or record.before is None:
+        return
+    policy = record.before.policy != record.now.policy
+    other = " and another policy" if policy else ""
+    yield (
+        f"With kernel {record.now.kernel}, {count(len(found), 'finding')} changed "
+        f"since kernel {record.before.kernel}{other}: {'; '.join(map(str, found))}",
+        f"{PROGRAM} check; when it is solved: systemctl start "
+        "ovirt-rdma-recheck.service",
+    )
+
+
+def kernel_document(
+    record: Optional[Record], found: tuple[Difference, ...]
+) -> Optional[dict[str, Any]]:
+    """Return the same for a document; None if nothing differs."""
+    if record is None or record.before is None:
+        return None
+    return {
+        "kernel": record.now.kernel,
+        "before": record.before.kernel,
+        "differences": [asdict(difference) for difference in found],
+    }
+
+
 def change_document(
     changes: ChangeStatus, loaded_digest: Optional[str]
 ) -> Optional[dict[str, Any]]:
@@ -107,11 +161,13 @@ def status(args: Namespace, output: Output) -> int:
     policy = _in_force(args.root)
     exit_code = 0 if report.policy.problem is None else 3
     degraded, unknown, problems = _degraded(args.root, policy)
+    kernel = read_kernel_change(args.root, problems)
     if not output.for_people:
         content = dataclasses.asdict(report)
         listed = [_document(review) for review in degraded]
         content["degraded"] = None if unknown else listed
         content["changes"] = change_document(changes, digest)
+        content["kernel_change"] = kernel_document(*kernel)
         content["at_work"] = holder and dataclasses.asdict(holder)
         problems += [changes.problem] if changes.problem else []
         first = {"schema_version": report.schema_version, "kind": "status"}
@@ -135,6 +191,7 @@ def status(args: Namespace, output: Output) -> int:
     for sentence, fix in (
         *change_advice(changes, at_work=holder is not None),
         *((advice.sentence, advice.fix) for advice in report.advice),
+        *kernel_advice(*kernel),
     ):
         output.text(f"{sentence}.")
         output.fix(fix)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Optional
 
 from ovirt_rdma.cli.host import runs
 from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
-from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
 from ovirt_rdma.host.changes.recover import may_be_rolled_back, roll_back_unconfirmed
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.policy.json_form import digest as policy_digest
 from ovirt_rdma.host.system.lock import one_run
 
 if TYPE_CHECKING:
@@ -122,6 +124,34 @@ def _print_notes(notes: list[Note], output: Output) -> int:
     for note in notes:
         output.message(f"ovirt-rdma-host: {note.sentence}")
         output.message(f"fix: {note.fix}")
+    return 0
+
+
+def recheck(args: Namespace, output: Output) -> int:
+    """Check the host and record the result; after the boot of another kernel, print
+    which findings differ.
+    """
+    from ovirt_rdma.cli.host.decision import load_decision
+    from ovirt_rdma.host.services import kernel_change
+
+    as_root("unit recheck", args)
+    args.policy = args.facts = None
+    made = load_decision(args, output)
+    kernel, digest = made.facts.kernel_release, policy_digest(made.policy)
+    now = kernel_change.findings_of(kernel, digest, made.decision.findings)
+    try:
+        earlier = kernel_change.read_record(args.root)
+    except Problem as problem:
+        output.message(f"{problem}; it is replaced")
+        earlier = None
+    record = kernel_change.record_after(earlier, now)
+    kernel_change.write_record(args.root, record)
+    if earlier is not None and earlier.now.kernel != kernel:
+        found = kernel_change.differences(record)
+        what = f"{count(len(found), 'finding')} changed since kernel"
+        output.message(f"kernel {kernel}: {what} {earlier.now.kernel}")
+        for difference in found:
+            output.message(str(difference))
     return 0
 
 

@@ -58,6 +58,7 @@ _DOWN = (
     "pending_approval",
 )
 _SENTENCES_SHOWN = 3
+_LONGEST = 1000
 
 
 def status_cell(host: Host) -> Cell:
@@ -123,6 +124,11 @@ def running_cell(host: Host, report: HostReport) -> Cell:
         return Cell(WARN, text, sentence, restart)
     if not launched and mode == MODE_VDSMD:
         sentence = "stock vdsmd is running, although mode vdsmd is enabled"
+        because = running.get("because")
+        if isinstance(because, str) and because:
+            # Such as an update of VDSM with a form that this version does not know.
+            sentence = f"the launcher started stock vdsmd: {because[:_LONGEST]}"
+            restart = "on the host: solve that, then systemctl restart vdsmd"
         return Cell(FAIL, text, sentence, restart)
     started = "vdsmd was started by the launcher" if launched else "stock vdsmd runs"
     return Cell(OK, text, started)

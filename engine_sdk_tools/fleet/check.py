@@ -31,8 +31,9 @@ from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.model import Policy
 
 KIND = "hosts"
+STATUS = "status"
 COLUMNS = (
-    "status",
+    STATUS,
     "hooks",
     "package",
     "enabled",

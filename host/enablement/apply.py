@@ -36,7 +36,7 @@ from ovirt_rdma.host.enablement.state import (
     read_state,
     refuse_untrusted,
 )
-from ovirt_rdma.host.enablement.status import Advice, selinux_advice
+from ovirt_rdma.host.enablement.status import Advice, selinux_advice, vdsm_advice
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
@@ -187,9 +187,12 @@ class _Host:
             steps,
             restart_needed=outdated_runs and not restarted,
             advice=(
-                tuple(selinux_advice(state))
-                if outdated == BY_STOCK and not restarted
-                else ()
+                *(vdsm_advice(state) if outdated == BY_STOCK else ()),
+                *(
+                    selinux_advice(state)
+                    if outdated == BY_STOCK and not restarted
+                    else ()
+                ),
             ),
         )
 

@@ -34,6 +34,8 @@ from ovirt_rdma.host.paths import (
     NFSMOUNT_FILE,
     NFSMOUNT_SAVED,
     OTHER_DROPIN_DIRECTORIES,
+    RUN_MOUNTS,
+    STOCK_REASON,
     STOCK_VDSMD,
     SYSTEMD_BOOTED,
     under,
@@ -65,6 +67,9 @@ MARKER_HEADER = (
 BY_LAUNCHER = "launcher"
 BY_STOCK = "stock"
 
+# VDSM's user may write the file.
+_LONGEST_REASON = 1000
+
 # The file of mode nfsmount starts with these lines and a digest of the rest.
 _CONF_HEADER = b"""\
 # Written by ovirt-rdma-host enable, mode nfsmount; ovirt-rdma-host disable removes it.
@@ -75,10 +80,14 @@ _SETS_EXEC_START = re.compile(rb"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
 
 @dataclass(frozen=True)
 class VdsmdProcess:
-    """A running vdsmd: its process id, and its program, BY_LAUNCHER or BY_STOCK."""
+    """A running vdsmd: its process id, and its program, BY_LAUNCHER or BY_STOCK.
+
+    ``because``: why the launcher started stock vdsmd; None if it did not.
+    """
 
     pid: int
     program: str
+    because: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,7 @@ class EnablementState:
     conf_directory: nfsmount.conf.d
     overrides: foreign drop-ins that replace vdsmd's ExecStart too
     left_over: unfinished files and folders of runs that were killed
+    stock: VDSM has its vdsmd where the launcher expects it
     selinux: None if SELinux is disabled
     caps_unit: the unit that updates the capabilities is installed
     systemd: systemd is running and can be reloaded
@@ -122,6 +132,7 @@ class EnablementState:
     left_over: tuple[str, ...]
     launcher: bool
     dropin: bool
+    stock: bool
     process: Optional[VdsmdProcess]
     selinux: Optional[SELinux]
     caps_unit: bool
@@ -160,6 +171,7 @@ def read_state(root: Path) -> EnablementState:
         left_over=_left_over(root),
         launcher=under(root, LAUNCHER).is_file(),
         dropin=under(root, DROPIN_SOURCE).is_file(),
+        stock=under(root, STOCK_VDSMD).is_file(),
         process=vdsmd_process(root),
         selinux=read_selinux(FileTree(root)),
         caps_unit=under(root, CAPS_UNIT).is_file(),
@@ -181,9 +193,20 @@ def marker_mode(root: Path) -> Optional[str]:
 def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
     """Find the running vdsmd by its command line."""
     programs = {LAUNCHER: BY_LAUNCHER, STOCK_VDSMD: BY_STOCK}
-    for pid, script in running_scripts(FileTree(root), programs):
-        return VdsmdProcess(pid, programs[script])
+    tree = FileTree(root)
+    for pid, script in running_scripts(tree, programs):
+        because = _stock_reason(tree, pid) if script == STOCK_VDSMD else None
+        return VdsmdProcess(pid, programs[script], because)
     return None
+
+
+def _stock_reason(tree: FileTree, pid: int) -> Optional[str]:
+    """Return why the launcher started stock vdsmd in the process ``pid``, which stock
+    vdsmd replaces, so that the id is the same.
+    """
+    data = tree.data(STOCK_REASON, others=RUN_MOUNTS) or b""
+    number, _, reason = data.decode("utf-8", "replace").strip().partition(" ")
+    return reason[:_LONGEST_REASON] or None if number == str(pid) else None
 
 
 def _one_of(texts: Mapping[bytes, str], path: Path) -> tuple[str, Optional[str]]:

@@ -35,6 +35,7 @@ from ovirt_rdma.host.paths import (
     NFSMOUNT_FILE,
     POLICY_COPY,
     POLICY_JSON,
+    STOCK_VDSMD,
     under,
 )
 from ovirt_rdma.host.policy import store
@@ -59,6 +60,7 @@ def advice_on(
     return (
         *_half_done(state),
         *_nfsmount(state),
+        *(vdsm_advice(state) if MODE_VDSMD in modes_on(state) else ()),
         *_launcher(state),
         *selinux_advice(state),
         *_policy(state, loaded, policy_fix),
@@ -114,7 +116,15 @@ def _launcher(state: EnablementState) -> list[Advice]:
             )
         )
     program = state.process.program if state.process else None
-    if link and program == BY_STOCK:
+    because = state.process.because if state.process else None
+    if link and program == BY_STOCK and because:
+        advice.append(
+            Advice(
+                f"Enabled, but the launcher started stock vdsmd: {because}",
+                "solve that, then: systemctl restart vdsmd",
+            )
+        )
+    elif link and program == BY_STOCK:
         advice.append(
             Advice(
                 "Enabled, but the running vdsmd is stock",
@@ -131,6 +141,19 @@ def _launcher(state: EnablementState) -> list[Advice]:
             )
         )
     return advice
+
+
+def vdsm_advice(state: EnablementState) -> list[Advice]:
+    """Return advice if VDSM is missing, or too old to be started by the launcher."""
+    if state.stock:
+        return []
+    return [
+        Advice(
+            f"There is no {STOCK_VDSMD}: VDSM is not installed, or is older than "
+            "4.50.0.2, and the launcher cannot start it",
+            "install or update the package vdsm, or run: ovirt-rdma-host disable",
+        )
+    ]
 
 
 def selinux_advice(state: EnablementState) -> list[Advice]:

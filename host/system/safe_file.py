@@ -76,6 +76,21 @@ def read_file_of_others(
         return read_file(f"/proc/self/fd/{place}", most)
 
 
+def tail_of_others(folder: str, path: str, most: int) -> bytes:
+    """Return the last ``most`` bytes of a regular file, as :func:`read_file_of_others`:
+    for a log, which may be of any length and grow meanwhile.
+    """
+    with _place(folder, path) as place:
+        _refuse_odd(os.fstat(place))
+        descriptor = os.open(f"/proc/self/fd/{place}", _FLAGS)
+    try:
+        size = os.fstat(descriptor).st_size
+        os.lseek(descriptor, max(0, size - most), os.SEEK_SET)
+        return os.read(descriptor, min(size, most))
+    finally:
+        os.close(descriptor)
+
+
 def names_of_others(
     folder: str, path: str, most: int = MOST_NAMES_OF_OTHERS
 ) -> list[str]:

@@ -106,7 +106,7 @@ def test_the_status_document_has_the_form_of_the_command(world, capsys, tmp_path
         return {k: shape(v) if isinstance(v, dict) else None for k, v in data.items()}
 
     running = ours["running"]
-    assert set(running) == {"pid", "program"}
+    assert set(running) == {"pid", "program", "because"}
     assert shape({**ours, "running": None}) == shape(real)
 
 
@@ -136,7 +136,7 @@ def test_what_a_push_fails_for_is_said_and_nothing_is_changed(world):
 
 @pytest.mark.parametrize(
     ("words", "problem"),
-    [({"reachable": False}, "SSH"), ({"addon": False}, "no command ovirt-rdma-host")],
+    [({"reachable": False}, "SSH"), ({"addon": False}, "ovirt-rdma-host is missing")],
 )
 def test_hosts_without_a_report_say_why(world, words, problem):
     host = world.host("host02")

@@ -71,8 +71,9 @@ class SimHost:
 
     What the engine knows: ``status``, ``spm``, ``features`` (supported additional
     features, as of the last refresh). What is so on the host: ``mounts`` (export to
-    ``tcp`` or ``rdma``), ``addon`` (ovirt-rdma installed and enabled), ``policy_text``
-    (its loaded policy as YAML, None for none), ``rdma_ready`` (its RDMA ports work),
+    ``tcp`` or ``rdma``), ``addon`` (ovirt-rdma installed and enabled),
+    ``stock_because`` (why its launcher started stock vdsmd), ``policy_text`` (its
+    loaded policy as YAML, None for none), ``rdma_ready`` (its RDMA ports work),
     ``hooks`` and ``reported_features``. ``reachable``: the engine and SSH get to it.
     ``cut_off``: a network change cuts the engine off from it, so that the connectivity
     check fails.
@@ -99,6 +100,7 @@ class SimHost:
     spm: bool = False
     mounts: dict[str, str] = field(default_factory=dict)
     addon: bool = False
+    stock_because: str = ""
     policy_text: Optional[str] = None
     rdma_ready: bool = True
     reachable: bool = True

@@ -100,3 +100,43 @@ def test_a_network_setup_of_vdsm(host: HookedHost) -> None:
     host.call("after_network_setup", wanted)
     assert host.tso() == {**TSO, "ib0": "tx-tcp-segmentation: off"}
     host.has_logged("after_network_setup: IPOIB-TSO-01/ib0: on -> off")
+
+
+# Lets the record be one of another kernel, with a failure that this one has not.
+OTHER_KERNEL = """\
+import json
+path = "/var/lib/ovirt-rdma/findings.json"
+record = json.load(open(path))
+record["now"]["kernel"] = "5.10.0-earlier"
+failed = {"rule": "LAB-01", "subject": "host", "verdict": "FAIL"}
+record["now"]["findings"].append({**failed, "sentence": "it failed", "fix": ""})
+json.dump(record, open(path, "w"))
+"""
+IN_BUNDLE = """\
+import sys, tarfile
+for name in tarfile.open(sys.argv[1]).getnames():
+    print(name.partition("/")[2])
+"""
+
+
+def test_another_kernel_and_a_bundle_for_support(host: HookedHost) -> None:
+    host.must("apply")
+    host.said("systemctl start ovirt-rdma-recheck.service")
+    host.said(f"python3 -c '{OTHER_KERNEL}'")
+    host.said("systemctl start ovirt-rdma-recheck.service")
+    change = "PASS LAB-01 host (was FAIL)"
+    assert change in host.said("journalctl -u ovirt-rdma-recheck.service -o cat")
+    assert change in " ".join(host.must("status").split())
+
+    host.must("bundle", "/run/hv1.tar.xz")
+    names = host.said(f"python3 -c '{IN_BUNDLE}' /run/hv1.tar.xz").split()
+    assert {
+        "commands/facts.json",
+        "commands/plan.json",
+        "commands/history.txt",
+        "commands/journal-of-units.txt",
+        "files/var/lib/ovirt-rdma/journal",
+        "files/var/lib/ovirt-rdma/findings.json",
+        "files/proc/self/mountstats",
+    } <= set(names)
+    host.said("rm /run/hv1.tar.xz")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.hypervisor
 @pytest.fixture
 def installed(host):
     """``host`` with the files of the package and the folders of the system."""
-    for path in (LAUNCHER, DROPIN_SOURCE):
+    for path in (LAUNCHER, DROPIN_SOURCE, STOCK_VDSMD):
         file = under(host.root, path)
         file.parent.mkdir(parents=True)
         file.write_text("packaged\n")

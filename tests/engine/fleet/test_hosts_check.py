@@ -115,6 +115,15 @@ def test_what_the_host_says_of_the_add_on(column, its, verdict, text):
     assert found.source == "host"
 
 
+def test_why_the_launcher_started_stock_vdsmd():
+    because = "ovirt-rdma does not support this VDSM: NFSConnection has no connect()"
+    running = {"pid": 7, "program": "stock", "because": because}
+    found = cell("running", report(status={**status(), "running": running}))
+    assert (found.verdict, found.text) == (FAIL, "stock")
+    assert found.sentence == f"the launcher started stock vdsmd: {because}"
+    assert found.fix == "on the host: solve that, then systemctl restart vdsmd"
+
+
 def test_vdsmd_may_be_down_in_maintenance():
     told = report(status={**status(), "running": None})
     assert cell("running", told, host(status="maintenance")).verdict == WARN

@@ -114,6 +114,8 @@ def test_no_unit_does_anything_before_the_operator_has():
         "ovirt-rdma-recover.service": {JOURNAL},
         "ovirt-rdma-caps.service": {f"|{ENABLED}", f"|{CAPS_JSON}"},
         "ovirt-rdma-caps.timer": {ENABLED},
+        "ovirt-rdma-recheck.service": {f"|{ENABLED}", f"|{JOURNAL}"},
+        "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-partitions.service": set(),  # apply enables it
     }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from ovirt_rdma.host.paths import (
     LAUNCHER,
     POLICY_JSON,
     RUN_LOCK,
+    STOCK_REASON,
     STOCK_VDSMD,
     VDSM_CONF,
     under,
@@ -45,6 +47,7 @@ from ovirt_rdma.host.system.commands import CommandFailed
 
 pytestmark = pytest.mark.hypervisor
 
+BECAUSE = "ovirt-rdma does not support this VDSM: it has no main()"
 OTHER_DROPIN = "/usr/lib/systemd/system/vdsmd.service.d/10-other.conf"
 
 
@@ -459,6 +462,44 @@ class TestStatus:
                 "ovirt-rdma-host policy load",
             ),
         )
+
+    def test_a_host_without_vdsm_is_one_sentence(self, host):
+        host.remove(STOCK_VDSMD)
+        (said,) = host.enable().advice
+        assert said.sentence.startswith(f"There is no {STOCK_VDSMD}: VDSM is not ")
+        assert "install or update the package vdsm" in said.fix
+        assert self.advice(host)[0] == said
+        host.disable()
+        assert self.advice(host) == ()
+
+    def test_why_the_launcher_started_stock_is_said(self, host):
+        host.enable()
+        host.process(700, *STOCK)
+        host.write(STOCK_REASON, f"700 {BECAUSE}\n")
+        status = read_status(host.root)
+        assert status.running.because == BECAUSE
+        assert status.advice[0] == Advice(
+            f"Enabled, but the launcher started stock vdsmd: {BECAUSE}",
+            "solve that, then: systemctl restart vdsmd",
+        )
+
+    @pytest.mark.parametrize(
+        "text", ["", "701 earlier", "700", "700 ", "\udcff", "x" * 2_000_000]
+    )
+    def test_a_reason_of_another_start_or_damaged_is_not_said(self, host, text):
+        host.enable()
+        host.process(700, *STOCK)
+        host.write(STOCK_REASON, "")
+        data = text.encode("utf-8", "surrogateescape")
+        under(host.root, STOCK_REASON).write_bytes(data)
+        assert read_status(host.root).running.because is None
+
+    def test_a_pipe_in_place_of_the_reason_does_not_hang(self, host):
+        host.enable()
+        host.process(700, *STOCK)
+        under(host.root, STOCK_REASON).parent.mkdir(parents=True)
+        os.mkfifo(under(host.root, STOCK_REASON))
+        assert read_status(host.root).running.because is None
 
     def test_disabled_but_not_restarted(self, host):
         host.process(700, *OURS)

@@ -185,6 +185,41 @@ def test_stock_vdsm_runs_as_if_we_were_not_there(host, fault):
     assert len(line) < 1100
 
 
+def test_why_stock_vdsmd_runs_is_kept_for_status(host):
+    """The engine's side reads it there; nobody on the engine reads the host's log."""
+    host.refusal.parent.mkdir(parents=True)
+    damage, words = FAULTS["another error code"]
+    damage(host)
+    for _ in range(2):
+        process = host.popen([str(host.launcher)], host.as_started())
+        process.communicate(timeout=60)
+        number, _, why = host.refusal.read_text().partition(" ")
+        assert int(number) == process.pid
+        assert words in why
+    assert [path.name for path in host.refusal.parent.iterdir()] == ["stock-vdsmd"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda path: path.mkdir(),
+        lambda path: path.symlink_to(path),
+        lambda path: path.symlink_to("/proc/self/no/such"),
+    ],
+)
+def test_a_reason_that_cannot_be_kept_changes_nothing(host, odd):
+    host.refusal.parent.mkdir(parents=True)
+    odd(host.refusal)
+    host.replace_our_package("1 / 0")
+    assert host.start()["ran"] == "stock"
+
+
+def test_a_start_of_ours_keeps_no_reason(host):
+    host.refusal.parent.mkdir(parents=True)
+    assert host.start()["ran"] == "main"
+    assert not host.refusal.exists()
+
+
 def test_a_change_that_an_import_made_in_the_environment_is_taken_back(host):
     host.change_vdsm("vdsmd", "import os; os.environ['LEFT'] = '1'; 1 / 0")
     ran = host.start()

@@ -114,7 +114,11 @@ def status_document(host: SimHost) -> dict[str, Any]:
     status = Status(
         Enabled("vdsmd" if on else None, link, link, "absent", ()),
         Package(launcher=True, dropin=True),
-        VdsmdProcess(1234, BY_LAUNCHER if on else BY_STOCK),
+        VdsmdProcess(
+            1234,
+            BY_LAUNCHER if on and not host.stock_because else BY_STOCK,
+            host.stock_because or None,
+        ),
         LoadedPolicy(
             policy is not None,
             digest,
@@ -132,6 +136,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         **content,
         "degraded": [],
         "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
+        "kernel_change": None,
         "at_work": None,
         "problems": [],
     }

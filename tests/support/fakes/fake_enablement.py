@@ -16,6 +16,7 @@ from ovirt_rdma.host.paths import (
     LAUNCHER,
     POLICY_JSON,
     RUN_LOCK,
+    STOCK_VDSMD,
     under,
 )
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
@@ -48,7 +49,7 @@ class Host:
         self.commands = []
         self.fapolicyd = "active"
         self.trusted = []
-        for path in (LAUNCHER, DROPIN_SOURCE):
+        for path in (LAUNCHER, DROPIN_SOURCE, STOCK_VDSMD):
             self.write(path, "packaged\n")
         self.write("/proc/sys/kernel/osrelease", f"{KERNEL}\n")
         under(root, ENABLED).parent.mkdir(parents=True)
