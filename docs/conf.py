@@ -33,6 +33,8 @@ exclude_patterns = [".*", "build", "dist", "**/.*", "**/__pycache__", "*.egg-inf
 
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
+# Options begin with two hyphens, not with a dash.
+smartquotes = False
 # Blocks of code are marked by hand or not at all; guessing warns about most of them.
 highlight_language = "none"
 
