@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the documents name exists: commands, options, targets, rules, files, units.
+"""Check that what documents name exists: commands, targets, rules, files, units.
 
 A command line in a document is parsed as the command itself parses it. Links and
 anchors are checked by ``make docs``.
