@@ -10,7 +10,7 @@ import pytest
 # Only the developers' environment has it (make selftest).
 pytest.importorskip("sphinx")
 
-from tools import command_docs, man_pages  # noqa: E402
+from tools import command_docs, man_pages
 
 pytestmark = pytest.mark.selftest
 
