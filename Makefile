@@ -92,9 +92,24 @@ types: venv tree ## mypy, strict
 	@MYPYPATH=$(TREE) $(BIN)/mypy -p ovirt_rdma
 	@MYPYPATH=$(TREE):tests $(BIN)/mypy lab tools bench
 
+# A warning is an error: a link that leads nowhere, a page in no table of contents.
+SPHINX = $(BIN)/sphinx-build -q -W --keep-going -c docs -d build/docs-tree
+
+.PHONY: docs
+docs: venv ## the documentation as HTML, in build/docs; fails for a dead link
+	@$(SPHINX) -E -b html . build/docs
+	@rm -rf build/man && $(SPHINX) -b man . build/man
+	@$(BIN)/python tools/man_pages.py --check build/man docs/man
+	@echo "docs: build/docs/index.html"
+
+.PHONY: man
+man: venv ## write the manual pages docs/man, from docs/ and the commands' parsers
+	@rm -rf build/man && $(SPHINX) -b man . build/man
+	@$(BIN)/python tools/man_pages.py build/man docs/man
+
 .PHONY: check
-check: lint types test lab-test ## all of lint, types, test and lab-test
-	@echo "make check: lint, types, test and lab-test passed"
+check: lint types docs test lab-test ## all of lint, types, docs, test and lab-test
+	@echo "make check: lint, types, docs, test and lab-test passed"
 
 .PHONY: clean
 clean: ## remove what make made here; downloads stay

@@ -96,7 +96,7 @@ def findings(path: PurePath, text: str) -> Iterator[tuple[int, str, str]]:
         return
     if path.suffix == ".md":
         prose = _markdown(text)
-    elif path.suffix == ".8":
+    elif path.suffix in (".5", ".7", ".8"):
         prose = re.sub(r"^\.(?:\\\"|\w+)", _gone, text, flags=re.M).replace("\\-", "--")
     elif path.suffix == ".py" or text.startswith("#!/usr/bin/python"):
         prose = _python(text)

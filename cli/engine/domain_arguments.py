@@ -189,8 +189,8 @@ def _verify(parser: Parser) -> None:
     define_engine_verb(
         parser,
         "engine.domains:verify",
-        codes="0 all as ask_hosts, 1 failed,\n"
-        "3 a mount is not as ask_hosts, or unknown",
+        codes="0 all as requested, 1 failed,\n"
+        "3 a mount is not as requested, or unknown",
         examples=("", "data1 data2", "--facts-dir dumps -o json"),
         more="Asks the kernel of each host. A host that does not answer is unknown.",
     )

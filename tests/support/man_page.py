@@ -5,6 +5,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
+import subprocess
+from pathlib import Path
+
+PAGES = Path(__file__).parents[2] / "docs" / "man"
 
 
 def verbs(made: argparse.ArgumentParser, words: str = "") -> dict[str, set[str]]:
@@ -21,7 +26,9 @@ def verbs(made: argparse.ArgumentParser, words: str = "") -> dict[str, set[str]]
 
 
 def plain(text: str) -> str:
-    return text.replace("\\-", "-")
+    """Return a page without fonts and escapes; the requests stay."""
+    text = re.sub(r"\\(?:f[BIPR]|&)", "", text)
+    return text.replace("\\-", "-").replace("\\(aq", "'")
 
 
 def sections(kind: str, text: str) -> dict[str, str]:
@@ -31,7 +38,7 @@ def sections(kind: str, text: str) -> dict[str, str]:
 
 def tags(text: str) -> list[str]:
     """Return the lines after .TP."""
-    return re.findall(r"^\.TP\n(.*)$", text, flags=re.MULTILINE)
+    return re.findall(r"^\.TP\n(?:\.B )?(.*)$", text, flags=re.MULTILINE)
 
 
 def options(text: str) -> set[str]:
@@ -39,3 +46,12 @@ def options(text: str) -> set[str]:
     for tag in tags(text):
         found.update(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", tag))
     return found
+
+
+def warnings_of_groff(page: Path) -> str:
+    """Return what groff says about a page; raise if it shows nothing of it."""
+    assert shutil.which("groff")
+    command = ["groff", "-ww", "-man", "-Tutf8", str(page)]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert page.stem in done.stdout.decode()
+    return done.stderr.decode()

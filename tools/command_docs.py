@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Give Sphinx the verbs and options of our commands, from their argparse parsers.
+
+Three directives, for pages in Markdown:
+
+``{options} PROGRAM VERB``
+    The arguments and options of a verb, with the text of ``--help``, and its exit
+    codes. The content of the directive is a definition list: it adds sentences to the
+    options that it names.
+
+``{shared-options} PROGRAM [OPTION...]``
+    The verbs that have all of these options, and the options. Without any, the
+    options that every verb has. ``{options}`` then leaves them out.
+
+``{other-verbs} PROGRAM``
+    At the end of the last verb's section: a section for each verb that no
+    ``{options}`` of the page names, from its help.
+
+``{facts-verbs}``
+    Which verbs of ovirt-rdma-host take a facts file.
+
+The first page needs no table of contents: each of its sections is a part, and the links
+in the section's list are its pages.
+
+Manual pages start with a section DESCRIPTION. Their tables become lists, because a
+terminal is too narrow for most, and a link within the project is its text only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+from ovirt_rdma.cli.engine import main as engine
+from ovirt_rdma.cli.host import main as host
+
+_LOGGER = logging.getLogger(__name__)
+_PROGRAMS = {main.PROGRAM: main.parser for main in (engine, host)}
+
+
+def verbs(program: str, *, hidden: bool = False) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of a program's verbs, in the order of its help.
+
+    ``hidden`` are the verbs that only units run, instead of the others.
+    """
+    top = _PROGRAMS[program]()
+    groups = _groups(top)
+    if hidden:
+        return dict(_leaves(groups["unit"], "unit")) if "unit" in groups else {}
+    return dict(_leaves(top, ""))
+
+
+def _groups(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return {}
+
+
+def _leaves(
+    parser: argparse.ArgumentParser, words: str
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    children = _groups(parser)
+    if not children:
+        yield words, parser
+    for name in children:
+        yield from _leaves(children[name], f"{words} {name}".strip())
+
+
+def shown_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the arguments and options that ``--help`` shows."""
+    return [one for one in parser._actions if one.help != argparse.SUPPRESS]
+
+
+def sentence_of(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """Return the help of an option as a sentence."""
+    text = parser._get_formatter()._expand_help(action)
+    first = re.match(r"[a-z]+\b(?![-.:_/])", text)
+    if first:
+        text = text[0].upper() + text[1:]
+    return text if text.endswith(".") else f"{text}."
+
+
+def _metavar(action: argparse.Action) -> str:
+    if action.nargs == 0:
+        return ""
+    if isinstance(action.metavar, str):
+        return action.metavar
+    if action.choices:
+        return "|".join(map(str, action.choices))
+    return action.dest.upper()
+
+
+def _term(action: argparse.Action) -> nodes.term:
+    """Return ``-o, --output FORM`` with the marks of a manual page."""
+    term = nodes.term()
+    for number, option in enumerate(action.option_strings):
+        if number:
+            term += nodes.Text(", ")
+        term += nodes.strong(option, option)
+    word = _metavar(action)
+    if word:
+        if action.option_strings:
+            term += nodes.Text(" ")
+        else:
+            # Without any strong text the writer would make all of the term bold.
+            term += nodes.strong("", "")
+        term += nodes.emphasis(word, word)
+    return term
+
+
+class _Directive(SphinxDirective):
+    """What the directives share: the page's record of what it has shown."""
+
+    @property
+    def _of_page(self) -> set[str]:
+        """Return the verbs that the page has named so far."""
+        data: Any = self.env.temp_data
+        found: set[str] = data.setdefault("ovirt-rdma verbs", set())
+        return found
+
+    def _parser(self, words: list[str]) -> argparse.ArgumentParser:
+        program, *verb = words
+        name = " ".join(verb)
+        if program not in _PROGRAMS:
+            raise self.error(f"{program} is no program of ours")
+        known = {**verbs(program), **verbs(program, hidden=True)}
+        if name not in known:
+            raise self.error(f"{program} has no verb {name!r}")
+        self._of_page.add(name)
+        return known[name]
+
+    def _more(self) -> dict[str, list[nodes.Node]]:
+        """Return the paragraphs of the directive's content by option."""
+        made = nodes.Element()
+        self.state.nested_parse(self.content, self.content_offset, made)
+        found: dict[str, list[nodes.Node]] = {}
+        for item in made.findall(nodes.definition_list_item):
+            term, *rest = item.children
+            found[term.astext()] = [one for part in rest for one in part.children]
+        return found
+
+    def _list(
+        self,
+        parser: argparse.ArgumentParser,
+        actions: list[argparse.Action],
+        more: dict[str, list[nodes.Node]],
+    ) -> list[nodes.Node]:
+        if not actions:
+            return []
+        listing = nodes.definition_list()
+        for action in actions:
+            first = nodes.paragraph("", sentence_of(parser, action))
+            body = nodes.definition("", first)
+            for name in (*action.option_strings, _metavar(action)):
+                for node in more.pop(name, []):
+                    if isinstance(node, nodes.paragraph):
+                        first += [nodes.Text(" "), *node.children]
+                    else:
+                        body += node
+            listing += nodes.definition_list_item("", _term(action), body)
+        return [listing]
+
+
+class Options(_Directive):
+    """``{options} PROGRAM VERB``; see the module."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a definition list of the options, and a paragraph of exit codes."""
+        words = self.arguments[0].split()
+        parser = self._parser(words)
+        more = self._more()
+        left_out = shared_options(words[0], " ".join(words[1:]))
+        actions = [
+            one
+            for one in shown_actions(parser)
+            if not left_out.intersection(one.option_strings)
+        ]
+        found = self._list(parser, actions, more)
+        if more:
+            raise self.error(f"{self.arguments[0]} has no {', '.join(more)}")
+        codes = re.match(r"exit codes: (.*?)\n\n", parser.epilog or "", re.DOTALL)
+        if codes:
+            text = f"Exit codes: {' '.join(codes[1].split())}."
+            found.append(nodes.paragraph(text, text))
+        return found
+
+
+def shared_options(program: str, verb: str) -> set[str]:
+    """Return the options of a verb that the page describes once for many verbs."""
+    known = verbs(program)
+    mine = _option_strings(known[verb]) if verb in known else set()
+    found = set.intersection(*map(_option_strings, known.values()))
+    for group in _SHARED.get(program, ()):
+        if group <= mine:
+            found |= {
+                name
+                for action in shown_actions(known[verb])
+                if group.intersection(action.option_strings)
+                for name in action.option_strings
+            }
+    return found if mine else {"-o", "--output", "-h", "--help"}
+
+
+def _option_strings(parser: argparse.ArgumentParser) -> set[str]:
+    return {name for one in shown_actions(parser) for name in one.option_strings}
+
+
+# A verb that has all options of one of these groups has them described there.
+_SHARED = {
+    engine.PROGRAM: (
+        frozenset({"--dry-run", "--assume-yes", "--no-job"}),
+        frozenset({"--facts-dir", "--inventory", "--ssh-key", "--ssh-user"}),
+    )
+}
+
+
+class SharedOptions(_Directive):
+    """``{shared-options} PROGRAM [OPTION...]``; see the module."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return which verbs have the options, unless all have, and the options."""
+        program, *names = self.arguments[0].split()
+        group = frozenset(names)
+        known = verbs(program)
+        if group and group not in _SHARED.get(program, ()):
+            raise self.error(f"{self.arguments[0]} is no group of options")
+        if not group:
+            group = frozenset(set.intersection(*map(_option_strings, known.values())))
+        having = [name for name in known if group <= _option_strings(known[name])]
+        parser = known[having[0]]
+        actions = [
+            one
+            for one in shown_actions(parser)
+            if group.intersection(one.option_strings)
+        ]
+        more = self._more()
+        found = self._list(parser, actions, more)
+        if more:
+            raise self.error(f"no option {', '.join(more)}")
+        if len(having) < len(known):
+            line = nodes.paragraph("", "For ")
+            for number, name in enumerate(having):
+                last = number == len(having) - 1
+                line += nodes.Text("" if not number else " and " if last else ", ")
+                line += nodes.strong(name, name)
+            line += nodes.Text(".")
+            found.insert(0, line)
+        return found
+
+
+class OtherVerbs(_Directive):
+    """``{other-verbs} PROGRAM``; see the module."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return a place holder with a section for each verb without one."""
+        program = self.arguments[0]
+        found = _Beside()
+        for name, parser in verbs(program).items():
+            if name in self._of_page:
+                continue
+            section = nodes.section(ids=[nodes.make_id(name)], names=[name])
+            section += nodes.title(name, name)
+            text = " ".join((parser.description or "").split())
+            section += nodes.paragraph(text, text)
+            left_out = shared_options(program, name)
+            actions = [
+                one
+                for one in shown_actions(parser)
+                if not left_out.intersection(one.option_strings)
+            ]
+            section += self._list(parser, actions, {})
+            found += section
+        return [found]
+
+
+class _Beside(nodes.Element):
+    """Holds sections that belong after the section in which it is."""
+
+
+def _put_beside(_: Sphinx, document: nodes.document) -> None:
+    for holder in list(document.findall(_Beside)):
+        section = holder.parent
+        outer = section.parent
+        section.remove(holder)
+        place = outer.index(section) + 1
+        outer[place:place] = holder.children
+
+
+class FactsVerbs(_Directive):
+    """``{facts-verbs}``: which verbs of ovirt-rdma-host take a facts file.
+
+    The content has a text for ``accepted``, ``refused`` and ``others``.
+    """
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a definition list with the verbs of each kind."""
+        texts = self._more()
+        listing = nodes.definition_list()
+        for kind, names in facts_verbs().items():
+            term = nodes.term()
+            for number, name in enumerate(names):
+                term += [nodes.Text(", " if number else ""), nodes.strong(name, name)]
+            body = nodes.definition("", *texts.pop(kind))
+            listing += nodes.definition_list_item("", term, body)
+        return [listing]
+
+
+def facts_verbs() -> dict[str, list[str]]:
+    """Return the verbs of ovirt-rdma-host that accept, refuse, or lack ``--facts``."""
+    found: dict[str, list[str]] = {"accepted": [], "refused": [], "others": []}
+    for name, parser in verbs(host.PROGRAM).items():
+        (kind,) = {
+            "accepted" if one.help != argparse.SUPPRESS else "refused"
+            for one in parser._actions
+            if "--facts" in one.option_strings
+        } or {"others"}
+        found[kind].append(name)
+    return found
+
+
+def _with_contents(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add a hidden table of contents for each section of the first page."""
+    if page == app.config.root_doc:
+        source[0] += "".join(contents_of(source[0]))
+
+
+def contents_of(text: str) -> Iterator[str]:
+    """Yield a toctree for each section of a page with links; pure."""
+    for section in text.split("\n## ")[1:]:
+        title, _, rest = section.partition("\n")
+        pages = re.findall(r"\]\(([^):#]+)\.md\)", rest)
+        lines = "\n".join(dict.fromkeys(pages))
+        yield f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n{lines}\n```\n"
+
+
+class ForManualPages(SphinxPostTransform):
+    """Change a document for the builder of manual pages; see the module."""
+
+    default_priority = 900
+    builders = ("man",)
+
+    def run(self, **_: Any) -> None:
+        """Change the document."""
+        for table in list(self.document.findall(nodes.table)):
+            table.replace_self(_list_of(table))
+        for link in list(self.document.findall(nodes.reference)):
+            if "://" not in link.get("refuri", ""):
+                link.replace_self(list(link.children))
+        page = next(iter(self.document.findall(nodes.section)), None)
+        if page is not None:
+            _start_with_description(page)
+
+
+def _start_with_description(page: nodes.section) -> None:
+    first = [
+        one
+        for one in page.children
+        if not isinstance(one, (nodes.title, nodes.section, nodes.comment))
+    ]
+    if first:
+        section = nodes.section(ids=["description"], names=["description"])
+        section += nodes.title("Description", "Description")
+        for node in first:
+            page.remove(node)
+            section += node
+        page.insert(1, section)
+
+
+def _list_of(table: nodes.table) -> nodes.definition_list:
+    """Return a table as a list: the first cell of a row is the term.
+
+    The second follows, and each further one that is not empty, after the heading of
+    its column.
+    """
+    headings, *rows = (
+        [entry.children for entry in row.children] for row in table.findall(nodes.row)
+    )
+    listing = nodes.definition_list()
+    for first, *others in rows:
+        term = nodes.term("", "", *(part for one in first for part in one.children))
+        body = nodes.definition()
+        for number, (heading, cell) in enumerate(zip(headings[1:], others)):
+            for one in cell:
+                if not one.astext():
+                    continue
+                line = nodes.paragraph("", "", *one.children)
+                if number:
+                    line.insert(0, nodes.Text(f"{heading[0].astext()}: "))
+                body += line
+        listing += nodes.definition_list_item("", term, body)
+    return listing
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directives."""
+    app.add_directive("options", Options)
+    app.add_directive("shared-options", SharedOptions)
+    app.add_directive("other-verbs", OtherVerbs)
+    app.add_directive("facts-verbs", FactsVerbs)
+    app.connect("source-read", _with_contents)
+    app.connect("doctree-read", _put_beside)
+    app.add_post_transform(ForManualPages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
