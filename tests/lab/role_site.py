@@ -27,6 +27,8 @@ from lab import sshd
 TOP = Path(__file__).resolve().parents[2]
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 COMMAND = f"{sysconfig.get_path('scripts')}/ovirt-rdma-host"
+# Names the folder of another Ansible, with ansible-runner: that of EL9 is 2.14.
+ANSIBLE = "OVIRT_RDMA_TEST_ANSIBLE"
 PREPARE = "ovirt-rdma: prepare the host"
 
 # The settings of the engine's ansible.cfg.
@@ -179,11 +181,9 @@ class Site:
         folder: Path,
         start: Callable[[str], sshd.Sshd],
         key: str,
-        programs: Path | None = None,
     ) -> None:
-        """``programs``: the folder of ansible-runner and ansible-playbook to use."""
         self._folder, self._start, self._key = folder, start, key
-        self._programs = programs or Path(sysconfig.get_path("scripts"))
+        self._programs = Path(os.environ.get(ANSIBLE, sysconfig.get_path("scripts")))
         self._runs = 0
         # A control path of ssh has at most 108 characters.
         self._controls = folder / "c"
