@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from role_site import Hypervisor, Run, Site
+from role_site import COMMAND, Hypervisor, Run, Site
 from support.engine.host_deploy_events import ERROR, NORMAL, WARNING
 from support.fakes.fake_hosts import connectx3_ib, without_rdma
 
@@ -94,6 +94,24 @@ def killed_once(host: Hypervisor) -> None:
     )
 
 
+def with_timer(host: Hypervisor) -> None:
+    """Let apply await a confirmation, which needs systemd; record what is asked."""
+    program, asked = host.programs / "ovirt-rdma-host", host.root / "asked"
+    awaiting = 's/"confirm_by": null/"confirm_by": 1900000000/'
+    program.write_text(
+        f"""#!/bin/sh
+case "$1" in
+apply)
+    echo "$*" >>{asked}
+    exec {COMMAND} apply -o json --root {host.root} | sed '{awaiting}'
+    ;;
+confirm) echo "$*" >>{asked} ;;
+esac
+exec {COMMAND} "$@" --root {host.root}
+"""
+    )
+
+
 @pytest.fixture(scope="module")
 def fleet(site, policies) -> dict[str, Hypervisor]:
     """A host on which the role works, and one host per fault."""
@@ -111,11 +129,14 @@ def fleet(site, policies) -> dict[str, Hypervisor]:
         host("full"),
         host("used", in_use),
         host("killed"),
+        host("confirmed"),
     ]
     found = {host.name: host for host in hosts}
     (found["lacking"].there.root / "etc/dnf-has").write_text("other")
     full(found["full"])
     killed_once(found["killed"])
+    with_timer(found["confirmed"])
+    found["confirmed"].variables["prepare_confirm_timeout"] = 120
     used = found["used"].policy
     used.parent.mkdir()
     used.write_text(POLICY)
@@ -214,6 +235,15 @@ def test_without_rdma_hardware_nothing_is_loaded(fleet, reported):
     assert not host.policy.exists()
     assert host.status()["policy"]["loaded"] is False
     assert host.status()["enabled"]["mode"] is None
+
+
+def test_changes_are_confirmed_over_a_new_connection(fleet, reported):
+    host = fleet["confirmed"]
+    asked = (host.root / "asked").read_text().splitlines()
+    assert asked == ["apply --confirm-timeout 120 -o json", "confirm -o json"]
+    texts = [text for _, text in reported.ours(host)]
+    assert "confirm the changes" in texts
+    assert reported.last(host)[1].startswith("host is prepared: ")
 
 
 def test_a_refused_run_leaves_the_host(fleet, reported):

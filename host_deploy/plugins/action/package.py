@@ -25,8 +25,15 @@ _FIXES = (
     ),
     (("more space needed", "No space left"), "free space on the host's file system"),
     (("lock",), "wait until the other dnf on the host has ended"),
-    (("GPG", "not signed"), "import the key of the repository with rpm --import"),
-    (("nothing provides", "conflicting requests", "Depsolve"), "run dnf check"),
+    (
+        ("is not signed",),
+        "install signed packages, or set disable_gpg_check",
+    ),
+    (("GPG",), "import the key of the repository with rpm --import"),
+    (
+        ("nothing provides",),
+        "enable the repositories of the host that have it, such as AppStream",
+    ),
     (("Could not import the dnf", "No module named dnf"), "install python3-dnf"),
 )
 _FIX = "run it on the host, and read what it prints: dnf install ovirt-rdma-host"

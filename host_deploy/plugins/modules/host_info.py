@@ -19,11 +19,13 @@ options:
       - Whether to fail if C(ovirt-rdma-host) is missing on the host.
     type: bool
     default: true
-  require_hardware:
+  without_hardware:
     description:
-      - Whether to fail if the host has no RDMA hardware.
-    type: bool
-    default: false
+      - Whether the module fails on a host without RDMA hardware. V(skip) and
+        V(continue) are the same here; the role knows the difference.
+    type: str
+    choices: [skip, fail, continue]
+    default: skip
 attributes:
   check_mode:
     description: Works in check mode.
@@ -97,7 +99,7 @@ def _read(module):
     devices = [device["name"] for device in facts["rdma_devices"]]
     adapters = [adapter["pci"]["address"] for adapter in facts["adapters"]]
     hardware = bool(devices or adapters)
-    if not hardware and module.params["require_hardware"]:
+    if not hardware and module.params["without_hardware"] == "fail":
         raise Failed(
             f"{facts['hostname']} has no RDMA device and no RDMA adapter",
             "look for the adapter with lspci, and at its driver",
@@ -120,7 +122,10 @@ def main():
     module = AnsibleModule(
         {
             "require_command": {"type": "bool", "default": True},
-            "require_hardware": {"type": "bool", "default": False},
+            "without_hardware": {
+                "choices": ["skip", "fail", "continue"],
+                "default": "skip",
+            },
         },
         supports_check_mode=True,
     )
