@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# GNU General Public License v2.0 or any later version, v3.0 included
+"""Read the policy on the control machine; the module policy does the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.ovirt_rdma.host.plugins.module_utils.host_command import (
+    sentence,
+)
+
+
+class ActionModule(ActionBase):
+    """The action ovirt_rdma.host.policy."""
+
+    def run(self, tmp=None, task_vars=None):
+        """Return the result of the module."""
+        result = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        if arguments.get("src"):
+            try:
+                arguments["content"] = Path(arguments["src"]).read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not UTF-8"
+                message = sentence(
+                    f"the policy {arguments['src']} of the control machine cannot be "
+                    f"read: {reason}",
+                    "let the user who runs Ansible read it (the engine's is ovirt)",
+                )
+                return {**result, "failed": True, "msg": message}
+        result.update(
+            self._execute_module(
+                module_name="ovirt_rdma.host.policy",
+                module_args=arguments,
+                task_vars=task_vars,
+            )
+        )
+        return result
