@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-
 from ovirt_rdma.cli.engine.arguments import (
     add_batch,
     add_change_options,
@@ -31,8 +30,8 @@ def _install(parser: Parser) -> None:
         "install",
         codes="0 installed, or nothing to do, 1 failed, 75 another run",
         examples=("", "--dry-run"),
-        more="Adds a marked block to the engine's file of post-tasks, or brings it up to\n"
-        "date. The other lines stay as they are, byte for byte; a copy is kept\n"
+        more="Adds a marked block to the engine's file of post-tasks, or updates it.\n"
+        "The other lines stay as they are, byte for byte; a copy is kept\n"
         "beside the file. Nothing is written unless ansible-playbook accepts it.",
     )
     _changes(parser)
@@ -44,8 +43,8 @@ def _remove(parser: Parser) -> None:
         "remove",
         codes="0 removed, or nothing to do, 1 failed, 75 another run",
         examples=("", "--dry-run"),
-        more="Restores the file as it was before the block, byte for byte; a file that\n"
-        "did not exist is deleted.",
+        more="Restores the file as it was before the block, byte for byte. A file\n"
+        "that did not exist is deleted.",
     )
     _changes(parser)
 
@@ -99,12 +98,13 @@ def prepare(parser: Parser) -> None:
         codes="0 prepared, or nothing to do, 1 failed, 3 checks failed,\n"
         "4 refused or declined, 5 done on some hosts, not on others,\n"
         "75 another run is changing the data center",
-        examples=("--dry-run", "--batch 4", "hv1 hv2 --by ssh", "--policy new.yaml"),
+        examples=("--dry-run", "--batch 4", "hv1 hv2 --by ssh"),
         more="The first host goes alone, and the others follow in batches if it is\n"
         "prepared. By SSH, a host stays at work: packages, policy and what takes no\n"
         "link down. By reinstall, the engine moves it to maintenance, installs it\n"
         "again (with the block of deploy-hook), and activates it. A host counts as\n"
-        "prepared only if the last task of the role has run on it.\n"
+        "prepared only if the last task of the role has run on it. Hosts get the\n"
+        "policy of this machine, and the settings in /etc/ovirt-rdma/host-deploy.yml.\n"
         "An interrupted run continues with the same command.",
     )
     parser.add_argument("names", metavar="NAME", nargs="*", help="hosts; default: all")
@@ -122,11 +122,9 @@ def prepare(parser: Parser) -> None:
         "virtual machines",
     )
     parser.add_argument(
-        "--policy",
-        metavar="FILE",
-        type=file_name,
-        help="the policy to send; default: that of this machine; without one, hosts "
-        "keep theirs",
+        "--again",
+        action="store_true",
+        help="also hosts that need nothing, for example to update the package",
     )
     parser.add_argument(
         "--reboot",

@@ -45,7 +45,7 @@ def install(args: Namespace, output: Output) -> int:
         try:
             after = block.installed(before, str(collection), force=args.force)
             if after == before:
-                return _show(args, output, file, "nothing to do", before, after)
+                return _show(args, output, file, "nothing to do", (before, after))
             if before is not None:
                 context.check_syntax(block.foreign_part(before))
             context.check_syntax(after)
@@ -64,7 +64,7 @@ def remove(args: Namespace, output: Output) -> int:
         except PostTasksProblem as problem:
             raise _in_file(file, problem) from None
         if after == before:
-            return _show(args, output, file, "nothing to do", before, after)
+            return _show(args, output, file, "nothing to do", (before, after))
         return _replace(args, output, file, before, after)
 
 
@@ -76,9 +76,9 @@ def _replace(
     after: Optional[bytes],
 ) -> int:
     if args.dry_run:
-        return _show(args, output, file, "would be changed", before, after)
+        return _show(args, output, file, "would be changed", (before, after))
     file.replace(before, after)
-    return _show(args, output, file, "changed", before, after)
+    return _show(args, output, file, "changed", (before, after))
 
 
 def _show(
@@ -86,14 +86,14 @@ def _show(
     output: Output,
     file: PostTasksFile,
     result: str,
-    before: Optional[bytes],
-    after: Optional[bytes],
+    content: tuple[Optional[bytes], Optional[bytes]],
 ) -> int:
+    before, after = content
     state = block.MISSING if after is None else block.find(after, _collection()).state
     differences = _diff(before, after, str(file.named))
     backup = str(file.backup) if result == "changed" and before is not None else None
     if not output.for_people:
-        content: dict[str, Any] = {
+        shown: dict[str, Any] = {
             "dry_run": args.dry_run,
             "file": str(file.named),
             "result": result,
@@ -101,7 +101,7 @@ def _show(
             "backup": backup,
             "diff": differences,
         }
-        output.document("deploy-hook", content)
+        output.document("deploy-hook", shown)
         return 0
     if result == "nothing to do":
         output.text(f"Nothing to do: the block is {state} in {file.named}.")
@@ -262,7 +262,6 @@ def _in_file(file: PostTasksFile, problem: PostTasksProblem) -> PostTasksProblem
 
 def _diff(before: Optional[bytes], after: Optional[bytes], name: str) -> list[str]:
     texts = [(part or b"").decode("utf-8", "replace") for part in (before, after)]
-    lines = [text.splitlines() for text in texts]
-    return list(
-        difflib.unified_diff(*lines, f"{name} now", f"{name} then", lineterm="")
-    )
+    now, then = (text.splitlines() for text in texts)
+    files = (f"{name} now", f"{name} then")
+    return list(difflib.unified_diff(now, then, *files, lineterm=""))

@@ -118,11 +118,11 @@ def find(content: bytes, collection: str = COLLECTION) -> Found:
         return Found(MISSING)
     kinds = [content[start:end].split()[1] for start, end in marks]
     if kinds != [b"BEGIN", b"END"]:
-        lines = ", ".join(str(content.count(b"\n", 0, at) + 1) for at, _ in marks)
+        places = ", ".join(str(content.count(b"\n", 0, at) + 1) for at, _ in marks)
         raise PostTasksProblem(
             "post-tasks-marks-incomplete",
             "the marks of ovirt-rdma's block are incomplete, or it is there twice "
-            f"(lines {lines})",
+            f"(lines {places})",
             "remove these lines and what belongs to them with an editor",
         )
     start, end = marks[0][0], _after_line(content, marks[1][1])
@@ -326,7 +326,8 @@ def _explicit_end(text: str) -> Optional[int]:
     """Return the place of the mark ``...``, None if there is none."""
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.DocumentEndEvent) and event.explicit:
-            return int(event.start_mark.index)
+            mark: Any = event.start_mark
+            return int(mark.index)
     return None
 
 

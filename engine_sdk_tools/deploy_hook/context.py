@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Check the post-tasks file in the engine's context: its Ansible, its project, its user.
+"""Check the post-tasks file in the context of the engine: its Ansible, its user.
 
 The check is the real ``ansible-playbook --syntax-check`` on a play that takes the tasks
 in as the engine's playbook does (ovirt-host-deploy.yml:39-41), with its roles, settings
@@ -241,9 +241,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _reason(text: str) -> str:
-    """Return Ansible's message: ``ERROR! ...`` before ansible-core 2.19, ``[ERROR]: ...``
-    since.
-    """
+    """Return Ansible's message; ``ERROR!`` is from before ansible-core 2.19."""
     lines = [line.strip() for line in text.splitlines()]
     for number, line in enumerate(lines):
         for mark in ("ERROR! ", "[ERROR]: "):

@@ -96,15 +96,16 @@ def _of_task(node: yaml.Node, seen: set[int]) -> Iterator[Trap]:
         return
     seen.add(id(node))
     if not isinstance(node, yaml.MappingNode):
-        yield _trap(node, "", "no-task", FAIL, "is no task", "begin it with '- name:'")
+        yield _trap(
+            (node, ""), "no-task", FAIL, "is no task", "begin it with '- name:'"
+        )
         return
     keys = {str(key.value): value for key, value in node.value}
     name = _value(keys, "name")
     if "rescue" in keys:
         # AnsibleRunnerClient.java:158-167: the failed task has no ignore_errors.
         yield _trap(
-            node,
-            name,
+            (node, name),
             "rescue",
             WARN,
             "has a rescue, but a failed task before it ends the installation anyway",
@@ -118,8 +119,7 @@ def _of_task(node: yaml.Node, seen: set[int]) -> Iterator[Trap]:
     if name == _NAME_OF_THE_ENGINE:
         # InstallVdsInternalCommand.setVdsmId takes its output for the host's id.
         yield _trap(
-            node,
-            name,
+            (node, name),
             "name",
             FAIL,
             "has the name of a task whose output the engine reads",
@@ -127,8 +127,7 @@ def _of_task(node: yaml.Node, seen: set[int]) -> Iterator[Trap]:
         )
     if _module(keys, "meta") is not None and _free(keys, "meta") in _ENDS:
         yield _trap(
-            node,
-            name,
+            (node, name),
             "end",
             WARN,
             f"ends the play ({_free(keys, 'meta')}), and the tasks after it",
@@ -159,8 +158,7 @@ def _debug(node: yaml.Node, name: str, keys: dict[str, yaml.Node]) -> Iterator[T
         why = "has one of the words NORMAL, WARNING, ERROR, ALERT"
     if why:
         yield _trap(
-            node,
-            name,
+            (node, name),
             "debug",
             FAIL,
             f"is a debug task that {why}; the engine cannot read its output, and the "
@@ -169,10 +167,10 @@ def _debug(node: yaml.Node, name: str, keys: dict[str, yaml.Node]) -> Iterator[T
         )
 
 
-def _trap(
-    node: yaml.Node, name: str, id: str, verdict: str, sentence: str, fix: str
-) -> Trap:
+def _trap(task: tuple[yaml.Node, str], id: str, verdict: str, *texts: str) -> Trap:
+    node, name = task
     line = node.start_mark.line + 1
+    sentence, fix = texts
     return Trap(f"deploy-hook-{id}", verdict, line, name, sentence, fix)
 
 
