@@ -28,6 +28,8 @@ SETTINGS = "/etc/ovirt-rdma/host-deploy.yml"
 MISSING, INSTALLED, OUTDATED, EDITED = "missing", "installed", "outdated", "edited"
 STATES = (MISSING, INSTALLED, OUTDATED, EDITED)
 
+# As Ansible: libyaml accepts a few files that the parser in Python refuses.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BEGIN = "# BEGIN ovirt-rdma"
 _END = "# END ovirt-rdma"
 _MARK = re.compile(rb"^[ ]*# (BEGIN|END) ovirt-rdma\b.*$", re.MULTILINE)
@@ -51,7 +53,8 @@ _NOTE = "made by 'ovirt-rdma deploy-hook'; see docs/host-deploy.md"
 #   (RunnerJsonNode.java:268-281).
 # - A name with [ERROR] is an event of that severity (AnsibleExecutor.java:35-36).
 # - vdsmd may restart: the engine itself has just restarted it, for the same reason.
-# - What include_vars reads has precedence over vars of a task.
+# - What include_vars reads has precedence over vars of a block, but not over those of
+#   an include_role.
 _TASKS = """\
 - name: "ovirt-rdma: read the settings of the host preparation"
   ansible.builtin.include_vars:
@@ -59,17 +62,18 @@ _TASKS = """\
   when: "'@SETTINGS@' is exists"
   register: ovirt_rdma_settings
   ignore_errors: true
-- name: "ovirt-rdma: prepare the host"
-  ansible.builtin.include_role:
-    name: ovirt_rdma.host.prepare
-    rolespec_validate: false
-  vars:
+- vars:
     prepare_on_failure: report
     prepare_restart_vdsmd: true
     prepare_policy_file: "{{ '@POLICY@' if '@POLICY@' is exists else '' }}"
-  when:
-    - ovirt_rdma_settings is not failed
-    - "'@COLLECTION@/roles/prepare/tasks' is directory"
+  block:
+    - name: "ovirt-rdma: prepare the host"
+      ansible.builtin.include_role:
+        name: ovirt_rdma.host.prepare
+        rolespec_validate: false
+      when:
+        - ovirt_rdma_settings is not failed
+        - "'@COLLECTION@/roles/prepare/tasks' is directory"
 - name: "ovirt-rdma: host is not prepared: [ERROR] @SETTINGS@ cannot be read"
   ansible.builtin.assert:
     that: true
@@ -305,7 +309,7 @@ def _text(content: bytes) -> str:
 def _root(text: str) -> Optional[yaml.Node]:
     try:
         # Tags as !vault need no constructor here.
-        root: Optional[yaml.Node] = yaml.compose(text, Loader=yaml.SafeLoader)
+        root: Optional[yaml.Node] = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
@@ -324,7 +328,7 @@ def _root(text: str) -> Optional[yaml.Node]:
 
 def _explicit_end(text: str) -> Optional[int]:
     """Return the place of the mark ``...``, None if there is none."""
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.DocumentEndEvent) and event.explicit:
             mark: Any = event.start_mark
             return int(mark.index)
@@ -356,7 +360,7 @@ def _events(content: bytes) -> list[tuple[Any, ...]]:
     """
     events = [
         (type(one).__name__, *(getattr(one, name, None) for name in _PARTS))
-        for one in yaml.parse(_text(content), Loader=yaml.SafeLoader)
+        for one in yaml.parse(_text(content), Loader=_LOADER)
     ]
     # Without the stream, the document, and the list itself.
     return events[3:-3]

@@ -92,14 +92,14 @@ class PostTasksFile:
             return None
         except OSError as error:
             raise self._failed("read", error) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise PostTasksProblem(
+                "post-tasks-no-file",
+                f"{self.named} is not a regular file",
+                "replace it by a file of tasks, or remove it",
+            )
         with os.fdopen(descriptor, "rb") as stream:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise PostTasksProblem(
-                    "post-tasks-no-file",
-                    f"{self.named} is not a regular file",
-                    "replace it by a file of tasks, or remove it",
-                )
             try:
                 content = stream.read(_MOST_BYTES + 1)
             except OSError as error:
