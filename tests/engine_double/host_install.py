@@ -70,15 +70,15 @@ LATER = behaviour(
 )
 SEVERITY = behaviour(
     "HOST-30",
-    "Each task that succeeds is an event; 'TITLE [WARNING] TEXT' in its name is an event "
-    "of that severity: 559 normal, 554 warning, 553 error, 557 alert.",
+    "Each task that succeeds is an event; 'TITLE [WARNING] TEXT' in its name is an "
+    "event of that severity: 559 normal, 554 warning, 553 error, 557 alert.",
     f"{_EXECUTOR}:35-36",
     f"{_EXECUTOR}:109-136",
 )
 ERROR_IGNORED = behaviour(
     "HOST-31",
-    "A playbook that ends with an error, and not with a failed task, has succeeded: the "
-    "host is installed.",
+    "A playbook that ends with an error, and not with a failed task, has succeeded: "
+    "the host is installed.",
     f"{_CLIENT}:57-77",
     f"{_CLIENT}:126-131",
 )

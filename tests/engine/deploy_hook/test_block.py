@@ -141,7 +141,7 @@ def test_a_new_file_that_others_have_added_to_is_kept():
 def test_incomplete_marks_are_one_sentence(spoil):
     content = spoil(installed(TASK))
     for change in (installed, removed):
-        with pytest.raises(PostTasksProblem, match="marks .*lines"):
+        with pytest.raises(PostTasksProblem, match=r"marks .*lines"):
             change(content)
 
 

@@ -73,7 +73,14 @@ def test_a_missing_role_is_an_event(engine):
     assert done.texts[-1] == "later"
 
 
-@pytest.mark.parametrize("text", ["a: [", "- a list\n", "text"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [",
+        pytest.param("- a list\n", marks=pytest.mark.selftest),
+        pytest.param("text", marks=pytest.mark.selftest),
+    ],
+)
 def test_broken_settings_are_an_event_and_nothing_is_done(engine, text):
     (engine.top / "host-deploy.yml").write_text(text)
     done = engine()

@@ -44,7 +44,7 @@ PLAYBOOK = [
 # A stand-in for the role, with its interface: each task reports in its name.
 ROLE = """\
 - name: "ovirt-rdma: install the package"
-  ansible.builtin.command: "{{ '/bin/false' if fails | default(false) else '/bin/true' }}"
+  ansible.builtin.command: "/bin/{{ 'false' if fails | default(false) else 'true' }}"
   register: prepare_package_result
   changed_when: false
   ignore_errors: "{{ prepare_on_failure == 'report' }}"
@@ -83,7 +83,7 @@ def make_collection(top: Path, role: str = ROLE) -> Path:
 
 
 def deploy(top: Path, post_tasks: bytes, **variables: Any) -> Deployed:
-    """Run ``post_tasks`` below ``top``, which has the collection, as the engine does."""
+    """Run ``post_tasks`` as the engine does; the collection is below ``top``."""
     private = top / "run"
     for part in ("project", "env", "inventory"):
         (private / part).mkdir(parents=True)
