@@ -178,6 +178,11 @@ def hosts(parser: Parser) -> None:
     group = add_verbs(parser)
     group.add("list", "list the hosts, with their hooks and IPoIB NICs", _hosts_list)
     group.add("check", "check hosts, and show the results in one table", _check)
+    group.add(
+        "prepare",
+        "install and set up the add-on on hosts, one batch after the other",
+        "engine.deploy_arguments:prepare",
+    )
 
 
 def policy(parser: Parser) -> None:

@@ -50,6 +50,11 @@ _VERBS = (
     ),
     ("network", "create and attach IPoIB networks", "engine.arguments:network"),
     ("hosts", "list and check hosts", "engine.arguments:hosts"),
+    (
+        "deploy-hook",
+        "let the engine prepare each host that it installs",
+        "engine.deploy_arguments:deploy_hook",
+    ),
     ("policy", "send a policy to hosts, and compare it", "engine.arguments:policy"),
     (
         "gate",

@@ -11,7 +11,7 @@ run whose job was ended by somebody else stops before its next change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Optional
+from typing import Optional, Protocol
 
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.model import FINISHED, HEAL, ConversionState
@@ -33,6 +33,18 @@ class OtherRun(Problem):
     exit_code = 75
 
 
+class Recorded(Protocol):
+    """The part of a stored state that the lock needs."""
+
+    @property
+    def job(self) -> Optional[str]:
+        """The id of its job, None for none."""
+
+    @property
+    def stage(self) -> str:
+        """Its stage."""
+
+
 class DataCenterLock:
     """The job of one run. ``job`` is None before :meth:`take`, and if the engine did
     not accept it.
@@ -47,7 +59,7 @@ class DataCenterLock:
         self,
         session: Session,
         owner: str,
-        mine: Sequence[ConversionState] = (),
+        mine: Sequence[Recorded] = (),
         *,
         take_over: bool = False,
     ) -> None:
@@ -76,19 +88,26 @@ class DataCenterLock:
                 end_job(self._session, job.id, succeeded=ours)
 
     def take(self, state: ConversionState) -> Optional[str]:
+        """Create the job of ``state``, as :meth:`claim`."""
+        return self.claim(state, _described(state, self._owner), concerned(state))
+
+    def claim(
+        self, state: Recorded, description: str, about: Sequence[str]
+    ) -> Optional[str]:
         """Create the job of ``state``, or resume the one that it left open; return its
         id, None if the engine did not accept it (a note says so). Raises OtherRun.
+
+        ``about`` are the ids of the objects that are changed (see :func:`described`).
         """
         adopt = None
         if state.job is not None and is_open(self._session, state.job):
             adopt = state.job
-        title = _described(state, self._owner)
-        self.job = EngineJob(self._session, title, adopt, lasting=True)
+        self.job = EngineJob(self._session, description, adopt, lasting=True)
         try:
-            self.check_free(concerned(state))
+            self.check_free(about)
         except OtherRun as other:
             if adopt is None:
-                sentence = f"{title}: not started: {other}"
+                sentence = f"{description}: not started: {other}"
                 self.job.finish(sentence, succeeded=False)
             raise
         return self.job.id
@@ -113,13 +132,19 @@ def concerned(state: ConversionState) -> list[str]:
     return [state.data_center, *(domain.id for domain in state.domains)]
 
 
+def described(what: str, about: Sequence[str], owner: str) -> str:
+    """Return the description of a job; other runs find the ids ``about`` and the owner
+    in it.
+    """
+    return f"{_JOBS}{what} ({', '.join(about)}; {owner})"
+
+
 def _described(state: ConversionState, owner: str) -> str:
-    """Return the job's description; other runs find the ids and the owner in it."""
-    inside = f"({', '.join(concerned(state))}; {owner})"
     if state.kind == HEAL:
-        return f"{_JOBS}heal {state.title} {inside}"
+        return described(f"heal {state.title}", concerned(state), owner)
     what = "revert" if state.undoes else "convert"
-    return f"{_JOBS}{what} domain {state.title} to {state.to} {inside}"
+    title = f"{what} domain {state.title} to {state.to}"
+    return described(title, concerned(state), owner)
 
 
 def _other(job: OpenJob) -> OtherRun:

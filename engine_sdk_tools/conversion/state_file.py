@@ -19,7 +19,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Generic, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERT, HEAL, ConversionState
 from ovirt_rdma.host.errors import Problem
@@ -40,6 +40,7 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
 
+_Record = TypeVar("_Record")
 # A Guid, the form of all ids of the engine.
 _ID = re.compile("[0-9a-f-]{36}")
 
@@ -74,8 +75,7 @@ class StateFolder:
             except BlockingIOError:
                 raise LockHeld(
                     "conversion-running",
-                    "another run of ovirt-rdma is converting or healing domains of "
-                    "this data center",
+                    "another run of ovirt-rdma is changing hosts of this data center",
                     "wait until it has ended, then run this command again",
                 ) from None
             remove_unfinished(self._folder)
@@ -114,6 +114,10 @@ class StateFolder:
         key = state.data_center if state.kind == HEAL else state.domains[0].id
         return StateFile(self._folder / f"{state.kind}-{_checked(key)}.json")
 
+    def path_for(self, kind: str, data_center: str) -> Path:
+        """Return the path of the file of another ``kind`` of run of a data center."""
+        return self._folder / f"{kind}-{_checked(data_center)}.json"
+
     def states(self, data_center: str) -> list[ConversionState]:
         """Return all states of a data center. Raises StateFileProblem for the first
         invalid file, because it is unknown which domains are in it.
@@ -127,29 +131,36 @@ class StateFolder:
         return states
 
 
-class StateFile:
-    """The state of one conversion."""
+class RecordFile(Generic[_Record]):
+    """A file with one dataclass of plain data, and its digest.
+
+    Subclasses say which: ``record``, and ``kind`` and ``schema_version`` of the file.
+    """
+
+    record: type[_Record]
+    kind: str
+    schema_version: int
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> Optional[ConversionState]:
+    def read(self) -> Optional[_Record]:
         """Return the stored state, None if there is none. Raises StateFileProblem."""
         if not self.path.exists():
             return None
         try:
-            return _decoded(read_json(self.path))
+            return self._decoded(read_json(self.path))
         except UnreadableJson as error:
-            raise self._invalid(str(error)) from None
+            raise self.invalid(str(error)) from None
         except (WrongRecord, ValueError) as error:
-            raise self._invalid(f"is invalid: {error}") from None
+            raise self.invalid(f"is invalid: {error}") from None
 
-    def write(self, state: ConversionState) -> None:
+    def write(self, state: _Record) -> None:
         """Replace the stored state. Raises StateFileProblem, and keeps the old one."""
         data = plain(state)
         whole = {
-            "schema_version": SCHEMA_VERSION,
-            "kind": KIND,
+            "schema_version": self.schema_version,
+            "kind": self.kind,
             "digest": _digest(data),
             "state": data,
         }
@@ -160,7 +171,42 @@ class StateFile:
         except OSError as error:
             raise _unwritable(self.path, error) from error
 
-    def _invalid(self, reason: str) -> StateFileProblem:
+    def invalid(self, reason: str) -> StateFileProblem:
+        """Return the problem of an invalid file; ``reason`` follows its path."""
+        raise NotImplementedError
+
+    def upgraded(self, version: object, data: Any) -> Any:
+        """Return ``data`` of an earlier schema version in the form of this one. Raises
+        ValueError if it is not known.
+        """
+        raise ValueError(f"schema_version is {version!a}, not {self.schema_version!r}")
+
+    def _decoded(self, whole: object) -> _Record:
+        if not isinstance(whole, dict):
+            raise ValueError("it is not an object")
+        if whole.get("kind") != self.kind:
+            raise ValueError(f"kind is {whole.get('kind')!a}, not {self.kind!r}")
+        version, data = whole.get("schema_version"), whole.get("state")
+        if version != self.schema_version:
+            data = self.upgraded(version, data)
+        if whole.get("digest") != _digest(whole.get("state")):
+            raise ValueError("it is truncated or was edited (the digest differs)")
+        return Records("the state").read(self.record, data)
+
+
+class StateFile(RecordFile[ConversionState]):
+    """The state of one conversion."""
+
+    record = ConversionState
+    kind = KIND
+    schema_version = SCHEMA_VERSION
+
+    def upgraded(self, version: object, data: Any) -> Any:
+        """See RecordFile."""
+        return _of_version_1(data) if version == 1 else super().upgraded(version, data)
+
+    def invalid(self, reason: str) -> StateFileProblem:
+        """See RecordFile."""
         return StateFileProblem(
             "conversion-state-invalid",
             f"the state file {self.path} {reason}; nothing was changed, the file "
@@ -194,22 +240,6 @@ def _unwritable(path: Path, error: OSError) -> StateFileProblem:
 def _digest(data: Any) -> str:
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode('ascii')).hexdigest()}"
-
-
-def _decoded(whole: object) -> ConversionState:
-    if not isinstance(whole, dict):
-        raise ValueError("it is not an object")
-    if whole.get("kind") != KIND:
-        raise ValueError(f"kind is {whole.get('kind')!a}, not {KIND!r}")
-    version = whole.get("schema_version")
-    if version not in (1, SCHEMA_VERSION):
-        raise ValueError(f"schema_version is {version!a}, not {SCHEMA_VERSION!r}")
-    if whole.get("digest") != _digest(whole.get("state")):
-        raise ValueError("it is truncated or was edited (the digest differs)")
-    data = whole.get("state")
-    return Records("the state").read(
-        ConversionState, _of_version_1(data) if version == 1 else data
-    )
 
 
 def _of_version_1(data: Any) -> Any:

@@ -12,6 +12,7 @@ import base64
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar
 
@@ -50,15 +51,19 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     bug_report,
     policy_too_long,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, judged, with_event
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.paths import POLICY_YAML
 
 # A host reads its facts in a few seconds; its tools have limits of their own.
 COMMAND_LIMIT_S = 60
 HOST_LIMIT_S = 180.0
+# The role installs packages: from a slow mirror that takes minutes.
+PREPARING_LIMIT_S = 1800.0
 
 # The outcome of a host: the script's stdout, or why there is none.
 _Outcome = tuple[str, Optional[Failure]]
+RunEvents = Callable[[AnsibleRun, str], Iterator[dict[str, Any]]]
 _Answer = TypeVar("_Answer", HostReport, Pushed)
 
 
@@ -66,7 +71,8 @@ class AnsibleHosts:
     """Hosts over SSH; ``forks`` is the number of hosts to ask in parallel. Raises
     Problem if no host can be asked: no Ansible, or an inventory that cannot be read.
 
-    ``run``, ``scan`` and ``clock`` are for tests.
+    ``collections`` are the folders in which the role's collection is found. ``run``,
+    ``scan``, ``run_events`` and ``clock`` are for tests.
     """
 
     def __init__(
@@ -77,6 +83,8 @@ class AnsibleHosts:
         host_limit_s: float = HOST_LIMIT_S,
         run: Optional[Callable[[AnsibleRun, str], Iterator[HostOutcome]]] = None,
         scan: Optional[known_hosts.Scan] = None,
+        run_events: Optional[RunEvents] = None,
+        collections: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._access = access or Access()
@@ -84,6 +92,8 @@ class AnsibleHosts:
         self._host_limit_s = host_limit_s
         self._run = run or ansible_run.run_order
         self._scan = scan
+        self._run_events = run_events or ansible_run.run_events
+        self._collections = tuple(collections)
         self._clock = clock
         self._variables: Optional[Mapping[str, Mapping[str, Any]]] = None
 
@@ -127,6 +137,55 @@ class AnsibleHosts:
 
         return self._answers(hosts, _script("policy.sh", values), Pushed, read, done)
 
+    def prepare(
+        self,
+        hosts: Sequence[Host],
+        variables: Mapping[str, Any],
+        done: Optional[HostDone] = None,
+    ) -> dict[str, Prepared]:
+        """Run the role on each host; return the results by the engine's name.
+
+        ``variables`` are for the role. A host that cannot be asked has a ``problem``.
+        """
+        results = {host.name: Prepared(host.name) for host in hosts}
+        for host, prepared in self._prepared(hosts, variables):
+            results[host.name] = prepared
+            if done:
+                done(host.name)
+        return results
+
+    def _prepared(
+        self, hosts: Sequence[Host], variables: Mapping[str, Any]
+    ) -> Iterator[tuple[Host, Prepared]]:
+        asked, keys, failures = self._askable(hosts)
+        for host, failure in failures:
+            sentence, fix = failure
+            yield host, Prepared(host.name, problem=sentence, fix=fix, unreachable=True)
+        aliases = {f"host-{number}": host for number, host in enumerate(asked)}
+        if not aliases:
+            return
+        results = {alias: Prepared(host.name) for alias, host in aliases.items()}
+        with ansible_run.private_folder() as folder:
+            order = replace(
+                self._order("", aliases, keys, folder),
+                limit_s=PREPARING_LIMIT_S,
+                playbook="prepare_hosts.yml",
+                variables=variables,
+                collections=self._collections,
+            )
+            for event in self._run_events(order, folder):
+                alias = str(event["event_data"]["host"])
+                if alias in results:
+                    results[alias] = with_event(results[alias], event)
+        for alias, host in aliases.items():
+            result = judged(results[alias])
+            if result.unreachable:
+                failure = explain_failure(
+                    host, result.problem, key_of_engine=host.name in keys
+                )
+                result = replace(result, problem=failure.sentence, fix=failure.fix)
+            yield host, result
+
     def _answers(
         self,
         hosts: Sequence[Host],
@@ -156,48 +215,20 @@ class AnsibleHosts:
         self, hosts: Sequence[Host], script: str
     ) -> Iterator[tuple[Host, _Outcome]]:
         """Yield each host once with its outcome, as soon as it is known."""
-        asked = []
-        for host in hosts:
-            if is_address(host.address):
-                asked.append(host)
-            else:
-                yield host, ("", _odd_address(host))
-        if asked:
-            # First, because this may fail for all of them.
-            self._operators_variables()
-            known = known_keys(asked, self._scan)
-            for host in asked:
-                if host.name in known.problems:
-                    yield host, ("", Failure(*known.problems[host.name]))
-            rest = [host for host in asked if host.name not in known.problems]
-            yield from self._ask_known(rest, known.keys, script)
-
-    def _ask_known(
-        self, hosts: Sequence[Host], keys_by_name: Mapping[str, HostKey], script: str
-    ) -> Iterator[tuple[Host, _Outcome]]:
+        asked, keys_by_name, failures = self._askable(hosts)
+        for host, failure in failures:
+            yield host, ("", failure)
         # Ansible gets an alias: a host's name in the engine may be any text.
-        waiting = {f"host-{number}": host for number, host in enumerate(hosts)}
+        waiting = {f"host-{number}": host for number, host in enumerate(asked)}
         if not waiting:
             return
-        keys = {
-            alias: keys_by_name[host.name]
-            for alias, host in waiting.items()
-            if host.name in keys_by_name
-        }
-        variables = self._operators_variables()
         with ansible_run.private_folder() as folder:
-            file = str(Path(folder) / "known_hosts")
-            order = AnsibleRun(
-                script,
-                inventory_of(waiting, keys, self._access, file, variables),
-                {"known_hosts": known_hosts_text(keys)},
-                self._forks,
-                self._host_limit_s,
-            )
+            order = self._order(script, waiting, keys_by_name, folder)
             for alias, kind, text in self._run(order, folder):
                 if alias not in waiting:
                     continue
-                host, by_engine = waiting.pop(alias), alias in keys
+                host = waiting.pop(alias)
+                by_engine = host.name in keys_by_name
                 try:
                     outcome = _outcome(host, kind, text, by_engine)
                 except Exception as error:  # noqa: BLE001  (it concerns only this host)
@@ -205,6 +236,47 @@ class AnsibleHosts:
                 yield host, outcome
         for host in waiting.values():
             yield host, ("", explain_failure(host, "no answer"))
+
+    def _askable(
+        self, hosts: Sequence[Host]
+    ) -> tuple[list[Host], Mapping[str, HostKey], list[tuple[Host, Failure]]]:
+        """Return the hosts that can be asked, their keys by name, and why others cannot
+        be asked.
+        """
+        asked = [host for host in hosts if is_address(host.address)]
+        failures = [(host, _odd_address(host)) for host in hosts if host not in asked]
+        if not asked:
+            return asked, {}, failures
+        # First, because this may fail for all of them.
+        self._operators_variables()
+        known = known_keys(asked, self._scan)
+        for host in asked:
+            if host.name in known.problems:
+                failures.append((host, Failure(*known.problems[host.name])))
+        rest = [host for host in asked if host.name not in known.problems]
+        return rest, known.keys, failures
+
+    def _order(
+        self,
+        script: str,
+        aliases: Mapping[str, Host],
+        keys_by_name: Mapping[str, HostKey],
+        folder: str,
+    ) -> AnsibleRun:
+        keys = {
+            alias: keys_by_name[host.name]
+            for alias, host in aliases.items()
+            if host.name in keys_by_name
+        }
+        variables = self._operators_variables()
+        file = str(Path(folder) / "known_hosts")
+        return AnsibleRun(
+            script,
+            inventory_of(aliases, keys, self._access, file, variables),
+            {"known_hosts": known_hosts_text(keys)},
+            self._forks,
+            self._host_limit_s,
+        )
 
     def _operators_variables(self) -> Mapping[str, Mapping[str, Any]]:
         if self._variables is None:

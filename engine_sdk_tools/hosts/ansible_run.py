@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -57,7 +57,12 @@ inventory = inventory
 transport = ssh
 nocows = True
 retry_files_enabled = False
+[ssh_connection]
+# Modules go through ssh alone: sshd may have no sftp.
+pipelining = True
+transfer_method = piped
 """
+_COLLECTIONS = "ANSIBLE_COLLECTIONS_PATH"
 # For the start of Ansible, and its other work.
 _START_S = 60.0
 # ansible-runner checks for a signal every second (pexpect_timeout below).
@@ -71,6 +76,8 @@ class AnsibleRun:
 
     ``files`` are written to the folder of the run, by name. ``limit_s`` is the timeout
     of one host in seconds, ``forks`` the number of hosts to ask in parallel.
+    ``playbook`` is one of ours; ``variables`` are for it, and ``collections`` the
+    folders in which it finds collections.
     """
 
     script: str
@@ -78,6 +85,9 @@ class AnsibleRun:
     files: Mapping[str, str]
     forks: int = 20
     limit_s: float = 180.0
+    playbook: str = "ask_hosts.yml"
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    collections: tuple[str, ...] = ()
 
     @property
     def whole_limit_s(self) -> float:
@@ -160,6 +170,30 @@ def run_order(
     ``path`` is the search path for commands. A host without a result did not answer in
     time. Raises AnsibleProblem if Ansible could not be run.
     """
+    for event in run_events(order, folder, path):
+        data = event["event_data"]
+        result = data["res"]
+        kind = _EVENTS[event["event"]]
+        if kind == OK:
+            text = result.get("stdout", "")
+        else:
+            # With the script's own output, if there is any.
+            text = "\n".join(
+                str(result[key])
+                for key in ("msg", "stderr", "stdout")
+                if result.get(key)
+            )
+        yield HostOutcome(str(data["host"]), kind, str(text))
+
+
+def run_events(
+    order: AnsibleRun, folder: str, path: Optional[str] = None
+) -> Iterator[dict[str, Any]]:
+    """Carry out ``order`` in ``folder``, and yield the events of ansible-runner with
+    the result of a task on a host, as they come: ``event`` is a key of _EVENTS, and
+    ``event_data`` has ``host``, ``task`` and ``res``. ``path`` and what is raised are
+    as for :func:`run_order`.
+    """
     path = path or search_path()
     command = shutil.which("ansible-runner", path=path)
     if command is None or shutil.which("ansible-playbook", path=path) is None:
@@ -173,7 +207,7 @@ def run_order(
     top = Path(folder)
     _prepare(order, top)
     arguments = [command, "run", folder, "--json", "--forks", str(order.forks)]
-    arguments += ["--project-dir", str(PLAYBOOKS), "--playbook", "ask_hosts.yml"]
+    arguments += ["--project-dir", str(PLAYBOOKS), "--playbook", order.playbook]
     late = threading.Event()
     any_result = False
     other: list[str] = []
@@ -184,7 +218,7 @@ def run_order(
         try:
             process = subprocess.Popen(
                 arguments,
-                env=_environment(top, path),
+                env={**_environment(top, path), _COLLECTIONS: _folders(order, top)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=messages,
@@ -225,7 +259,11 @@ def _prepare(order: AnsibleRun, top: Path) -> None:
         (top / name).mkdir()
     script = top / "script.sh"
     settings = {"pexpect_timeout": 1, "job_timeout": int(order.whole_limit_s) + 30}
-    variables = {"ovirt_rdma_script": str(script), "ovirt_rdma_limit_s": order.limit_s}
+    variables = {
+        "ovirt_rdma_script": str(script),
+        "ovirt_rdma_limit_s": order.limit_s,
+        **order.variables,
+    }
     contents = {
         "script.sh": order.script,
         "ansible.cfg": _CONFIGURATION,
@@ -236,6 +274,10 @@ def _prepare(order: AnsibleRun, top: Path) -> None:
     }
     for name, content in contents.items():
         (top / name).write_text(content, encoding="utf-8")
+
+
+def _folders(order: AnsibleRun, top: Path) -> str:
+    return ":".join(order.collections) or str(top / "home")
 
 
 def _environment(top: Path, path: str) -> dict[str, str]:
@@ -258,29 +300,18 @@ def _environment(top: Path, path: str) -> dict[str, str]:
 
 def _events(
     process: subprocess.Popen[bytes], other: list[str]
-) -> Iterator[HostOutcome]:
+) -> Iterator[dict[str, Any]]:
     """Yield the results of hosts; lines that are no events go to ``other``."""
     assert process.stdout is not None  # noqa: S101  (PIPE, above)
     for line in process.stdout:
         try:
             event = json.loads(line)
-            kind = _EVENTS.get(event["event"])
-            if kind is None:
-                if event["event"] == "verbose":
-                    other.append(str(event.get("stdout", "")))
-                continue
-            data = event["event_data"]
-            result = data["res"]
-            if kind == OK:
-                text = result.get("stdout", "")
-            else:
-                # With the script's own output, if there is any.
-                text = "\n".join(
-                    str(result[key])
-                    for key in ("msg", "stderr", "stdout")
-                    if result.get(key)
-                )
-            yield HostOutcome(str(data["host"]), kind, str(text))
+            if event["event"] in _EVENTS:
+                data = event["event_data"]
+                if "host" in data and isinstance(data["res"], dict):
+                    yield event
+            elif event["event"] in ("verbose", "error"):
+                other.append(str(event.get("stdout", "")))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             other.append(line.decode("utf-8", "replace"))
 

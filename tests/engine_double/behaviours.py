@@ -21,6 +21,9 @@ from dataclasses import dataclass
 _MODULES = "backend/manager/modules"
 ROOTS = {
     "bll": f"{_MODULES}/bll/src/main/java/org/ovirt/engine/core/bll",
+    "ansible": (
+        f"{_MODULES}/bll/src/main/java/org/ovirt/engine/core/common/utils/ansible"
+    ),
     "common": f"{_MODULES}/common/src/main/java/org/ovirt/engine/core/common",
     "dal": f"{_MODULES}/dal/src/main/java/org/ovirt/engine/core",
     "services": f"{_MODULES}/services/src/main/java/org/ovirt/engine/core/services",

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Reinstall a host, with the engine's surprising defaults.
 
-``host.more["install_tasks"]`` are the tasks that are shown as events;
-``host.more["install_fails"]`` is the message with which the installation fails.
+What the playbook does to a host: ``host.more["install_tasks"]`` are the names of its
+tasks that succeed, or ``world.more["post_tasks"]`` is called with the host and returns
+them, as the administrator's post-tasks would change the host and be reported;
+``host.more["install_fails"]`` is the message with which a task fails, and
+``host.more["install_error"]`` the number of tasks after which the playbook ends with an
+error that is no task's (a role that is missing). ``host.more["reboot_fails"]``: it
+cannot be restarted.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Optional
 
 from engine_double.answers import Answer, Refusal, done
@@ -52,6 +58,45 @@ FAILED = behaviour(
     f"{_INSTALL}:226-230",
 )
 
+_EXECUTOR = "ansible/AnsibleExecutor.java"
+_CLIENT = "ansible/AnsibleRunnerClient.java"
+LATER = behaviour(
+    "HOST-29",
+    "The installation begins after the request is answered: for a moment the host has "
+    "the status it had.",
+    "bll/hostdeploy/UpdateVdsCommand.java:203-206",
+    "bll/PrevalidatingMultipleActionsRunner.java:181-183",
+    f"{_INSTALL}:144",
+)
+SEVERITY = behaviour(
+    "HOST-30",
+    "Each task that succeeds is an event; 'TITLE [WARNING] TEXT' in its name is an "
+    "event of that severity: 559 normal, 554 warning, 553 error, 557 alert.",
+    f"{_EXECUTOR}:35-36",
+    f"{_EXECUTOR}:109-136",
+)
+ERROR_IGNORED = behaviour(
+    "HOST-31",
+    "A playbook that ends with an error, and not with a failed task, has succeeded: "
+    "the host is installed.",
+    f"{_CLIENT}:57-77",
+    f"{_CLIENT}:126-131",
+)
+SSH_FAILED = behaviour(
+    "HOST-32",
+    "A host that Ansible does not reach is InstallFailed, with event 505.",
+    f"{_CLIENT}:112-117",
+    f"{_INSTALL}:354-364",
+)
+NOT_RESTARTED = behaviour(
+    "HOST-33",
+    "An installed host that cannot be restarted is InstallFailed, with event 505.",
+    f"{_INSTALL}:203-217",
+    f"{_INSTALL}:121-133",
+)
+
+_CODES = {"NORMAL": 559, "WARNING": 554, "ERROR": 553, "ALERT": 557}
+_TASK = re.compile(r"(?P<title>.*) \[(?P<severity>[A-Z]+)\] (?P<message>.*)")
 _INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_os")
 
 
@@ -90,16 +135,44 @@ def _begin(
         about = {"correlation_id": correlation_id, "host": host.id}
         world.log.record(code, severity, text, **about)
 
+    def task_done(name: str) -> None:
+        match = _TASK.match(name) if world.does(SEVERITY) else None
+        code = _CODES.get(match["severity"], 559) if match else 559
+        text = f"{match['title']} {match['message']}" if match else name
+        severity = match["severity"].lower() if match else "normal"
+        record(code, severity, f"Installing Host {host.name}. {text}.")
+
+    def failed(why: str) -> None:
+        host.status = "install_failed"
+        record(505, "error", f"Host {host.name} installation failed. {why}.")
+        world.transitions.stop(host.id)
+
+    def start() -> None:
+        host.status = "installing"
+        record(560, "normal", f"The playbook for host {host.name} has started.")
+
     def installed() -> None:
-        for task in host.more.get("install_tasks", ()):
-            record(559, "normal", f"Installing Host {host.name}. {task}.")
+        if not host.reachable and world.does(SSH_FAILED):
+            failed("Failed to execute Ansible host-deploy")
+            return
+        post_tasks = world.more.get("post_tasks")
+        names = host.more.get("install_tasks", ())
+        if post_tasks is not None:
+            names = post_tasks(host)
+        error = host.more.get("install_error")
+        for task in names[:error]:
+            task_done(task)
+        if error is not None and not world.does(ERROR_IGNORED):
+            failed("The playbook ended with an error")
+            return
         failure = host.more.get("install_fails")
         if failure and world.does(FAILED):
-            host.status = "install_failed"
-            record(505, "error", f"Host {host.name} installation failed. {failure}.")
-            world.transitions.stop(host.id)
+            failed(failure)
             return
         record(561, "normal", f"The playbook for host {host.name} has finished.")
+        if reboot and host.more.get("reboot_fails") and world.does(NOT_RESTARTED):
+            failed("Please refer to the engine's log")
+            return
         host.status = "reboot" if reboot else "installing"
         if reboot:
             host.mounts.clear()
@@ -113,6 +186,8 @@ def _begin(
             begin_activation(world, host, correlation_id)
             host.status = "initializing"
 
-    host.status = "installing"
-    record(560, "normal", f"The playbook for host {host.name} has started.")
+    if world.does(LATER):
+        world.transitions.begin(host.id, start, installed, finished)
+        return
+    start()
     world.transitions.begin(host.id, installed, finished)

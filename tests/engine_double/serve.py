@@ -48,6 +48,9 @@ def serve_hosts(double: EngineDouble, door: Any) -> None:
         elif (method, target) == ("POST", f"{WAY}policy"):
             pushed = door.push_policy(hosts, words["text"])[words["host"]]
             said = dataclasses.asdict(pushed)
+        elif (method, target) == ("POST", f"{WAY}prepare"):
+            prepared = door.prepare(hosts, words["variables"])[words["host"]]
+            said = dataclasses.asdict(prepared)
         else:
             return Answer(404)
         return Answer(200, json.dumps(said).encode("ascii"), "application/json")

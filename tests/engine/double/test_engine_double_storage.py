@@ -654,8 +654,8 @@ def test_reinstall_wants_a_password_or_the_key(engine: Engine) -> None:
 def test_reinstall_reboots_and_does_not_activate(engine: Engine) -> None:
     engine.world.host("host02").status = "maintenance"
     engine.host("host02").install(ssh=PUBLIC_KEY)
-    seen = [engine.host("host02").get().status.value for _ in range(3)]
-    assert seen == ["installing", "reboot", "maintenance"]
+    seen = [engine.host("host02").get().status.value for _ in range(4)]
+    assert seen[-3:] == ["installing", "reboot", "maintenance"]
 
 
 @pytest.mark.parametrize(
@@ -670,8 +670,8 @@ def test_a_reinstalled_host_goes_on_as_is_said(
 ) -> None:
     engine.world.host("host02").status = "maintenance"
     engine.host("host02").install(ssh=PUBLIC_KEY, **words)
-    seen = [engine.host("host02").get().status.value for _ in range(3)]
-    assert seen == statuses
+    seen = [engine.host("host02").get().status.value for _ in range(4)]
+    assert seen == ["maintenance", *statuses]
 
 
 @pytest.mark.engine_does("HOST-27")
@@ -683,3 +683,56 @@ def test_a_failed_reinstall(engine: Engine) -> None:
     engine.world.settle()
     assert host.status == "install_failed"
     assert engine.world.log.codes() == [560, 559, 505]
+
+
+@pytest.mark.engine_does("HOST-29")
+def test_a_reinstall_begins_after_its_answer(engine: Engine) -> None:
+    engine.world.host("host02").status = "maintenance"
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    assert engine.world.log.codes() == []
+    assert engine.host("host02").get().status.value == "maintenance"
+
+
+@pytest.mark.engine_does("HOST-30")
+def test_the_name_of_a_task_has_the_severity_of_its_event(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.status = "maintenance"
+    host.more["install_tasks"] = ["one", "ours: [ERROR] it is bad", "a [WARNING] b"]
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.world.settle()
+    assert engine.world.log.codes() == [560, 559, 553, 554, 561, 504]
+    texts = [event.description for event in engine.world.log.events]
+    assert "Installing Host host02. ours: it is bad." in texts
+
+
+@pytest.mark.engine_does("HOST-31")
+def test_a_playbook_that_ends_with_an_error_has_succeeded(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.status = "maintenance"
+    host.more.update(install_tasks=["one", "two"], install_error=1)
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.world.settle()
+    assert host.status == "maintenance"
+    assert engine.world.log.codes() == [560, 559, 561, 504]
+
+
+@pytest.mark.engine_does("HOST-32")
+def test_a_host_that_ansible_does_not_reach(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.status, host.reachable = "maintenance", False
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.world.settle()
+    assert (host.status, engine.world.log.codes()) == ("install_failed", [560, 505])
+
+
+@pytest.mark.engine_does("HOST-33")
+def test_a_host_that_cannot_be_restarted(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.status = "maintenance"
+    host.more["reboot_fails"] = True
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.world.settle()
+    assert (host.status, engine.world.log.codes()) == (
+        "install_failed",
+        [560, 561, 505],
+    )

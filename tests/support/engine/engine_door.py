@@ -12,6 +12,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Optional
 
 import requests
@@ -19,6 +20,14 @@ from engine_double import SimHost, World
 
 from ovirt_rdma.cli.host.status import change_document
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
+from ovirt_rdma.engine_sdk_tools.hosts.role import (
+    NO_HARDWARE,
+    NOT_PREPARED,
+    SENTINEL,
+    Prepared,
+    RoleTask,
+    judged,
+)
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.changes.status import ChangeStatus
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
@@ -47,6 +56,7 @@ class DoubleDoor:
         self.world = world
         self.fail_push: dict[str, str] = {}
         self.pushes: list[tuple[str, Optional[str]]] = []
+        self.prepared: list[tuple[str, dict[str, Any]]] = []
 
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
@@ -72,6 +82,37 @@ class DoubleDoor:
             if done is not None:
                 done(host.name)
         return found
+
+    def prepare(
+        self,
+        hosts: Sequence[Host],
+        variables: Mapping[str, Any],
+        done: Optional[HostDone] = None,
+    ) -> dict[str, Prepared]:
+        found = {}
+        for host in hosts:
+            with self.world.lock:
+                found[host.name] = self._prepare(host.name, variables)
+            if done is not None:
+                done(host.name)
+        return found
+
+    def _prepare(self, name: str, variables: Mapping[str, Any]) -> Prepared:
+        host = self.world.host(name)
+        self.prepared.append((name, dict(variables)))
+        if not host.reachable:
+            problem = f"{host.address} does not answer over SSH"
+            return Prepared(name, problem=problem, unreachable=True)
+        names = run_role(host, variables)
+        last = names[-1]
+        tasks = tuple(RoleTask(task) for task in names)
+        if NOT_PREPARED in last:
+            problem = last.partition("[ERROR] ")[2]
+            return Prepared(name, "", tasks, f"ovirt-rdma: apply the policy: {problem}")
+        sentinel = last if last.startswith(SENTINEL) else ""
+        return judged(
+            Prepared(name, sentinel, tasks, no_hardware=last.startswith(NO_HARDWARE))
+        )
 
     def _report(self, name: str) -> HostReport:
         host = self.world.host(name)
@@ -103,6 +144,31 @@ class DoubleDoor:
         self.pushes.append((name, text))
         digest = json_form.digest(policy) if policy is not None else None
         return Pushed(name, digest, before)
+
+
+def run_role(host: SimHost, variables: Mapping[str, Any]) -> list[str]:
+    """Do to the host what the role does; return the names of the tasks that succeed.
+
+    ``host.more["role"]`` spoils it: ``fails`` (the text of a failure), ``no_hardware``,
+    ``no_sentinel``, ``other_policy`` (YAML that is loaded in place of the given one).
+    """
+    spoilt = host.more.get("role", {})
+    names = ["ovirt-rdma: install the package"]
+    host.more["package"] = True
+    if spoilt.get("no_hardware"):
+        return [*names, f"{NO_HARDWARE}, nothing was loaded"]
+    if spoilt.get("fails"):
+        return [*names, f"{NOT_PREPARED} [ERROR] {spoilt['fails']}"]
+    path = variables.get("prepare_policy_file")
+    text = Path(path).read_text("utf-8") if path else host.policy_text
+    host.policy_text = spoilt.get("other_policy", text)
+    host.addon = True
+    names += ["ovirt-rdma: place and load the policy", "ovirt-rdma: check the host"]
+    if spoilt.get("no_sentinel"):
+        return names
+    policy = _policy(host.policy_text)
+    digest = "" if policy is None else json_form.digest(policy)
+    return [*names, f"{SENTINEL} (ovirt-rdma 0.9, policy {digest})"]
 
 
 def status_document(host: SimHost) -> dict[str, Any]:
@@ -182,6 +248,22 @@ class HttpDoor:
         for host in hosts:
             said = self._ask("policy", {"host": host.name, "text": text})
             found[host.name] = Pushed(**said)
+            if done is not None:
+                done(host.name)
+        return found
+
+    def prepare(
+        self,
+        hosts: Sequence[Host],
+        variables: Mapping[str, Any],
+        done: Optional[HostDone] = None,
+    ) -> dict[str, Prepared]:
+        found = {}
+        for host in hosts:
+            words = {"host": host.name, "variables": dict(variables)}
+            said = self._ask("prepare", words)
+            tasks = tuple(RoleTask(**task) for task in said.pop("tasks"))
+            found[host.name] = Prepared(**said, tasks=tasks)
             if done is not None:
                 done(host.name)
         return found

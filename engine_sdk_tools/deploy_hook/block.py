@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Put our block into the engine's post-tasks file, and take it out again. Pure.
+
+The engine includes one file of tasks at the end of each installation of a host
+(AnsibleConstants.java:34-38, ovirt-host-deploy.yml:32-41), and it belongs to the
+administrator. We add a block between two marked lines and never change another byte.
+The first line records what a removal needs: the checksum of the block, whether a line
+break had to be added before it, and whether the file was ours from the start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import yaml
+
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.paths import POLICY_YAML
+
+# Where the package ovirt-rdma-engine installs the collection of the role.
+COLLECTION = "/usr/share/ansible/collections/ansible_collections/ovirt_rdma/host"
+# Variables of the role, for all hosts of this engine.
+SETTINGS = "/etc/ovirt-rdma/host-deploy.yml"
+# What the file states, compared with what this version would write.
+MISSING, INSTALLED, OUTDATED, EDITED = "missing", "installed", "outdated", "edited"
+STATES = (MISSING, INSTALLED, OUTDATED, EDITED)
+
+# As Ansible: libyaml accepts a few files that the parser in Python refuses.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BEGIN = "# BEGIN ovirt-rdma"
+_END = "# END ovirt-rdma"
+_MARK = re.compile(rb"^[ ]*# (BEGIN|END) ovirt-rdma\b.*$", re.MULTILINE)
+_FIRST = re.compile(
+    r"[ ]*# BEGIN ovirt-rdma (?P<flags>[a-z ]*)\(sha256:(?P<digest>[0-9a-f]{64}); .*"
+)
+# The file did not exist; a line break was added before the block.
+_NEW, _BREAK = "new", "break"
+_START_OF_FILE = b"---\n"
+_NOTE = "made by 'ovirt-rdma deploy-hook'; see docs/host-deploy.md"
+
+# Why it is written so:
+# - A role that is missing ends the playbook with an event "error", which the engine
+#   ignores: it would report the host as installed, and the tasks after the block would
+#   not run (AnsibleRunnerClient.java:57-77). The test "directory" looks on the engine.
+# - A failed task ends the installation of the host, in a block with rescue too, unless
+#   it has ignore_errors (AnsibleRunnerClient.java:158-167). With prepare_on_failure
+#   "report", each task of the role has it. The role's arguments would be checked by a
+#   task without it: rolespec_validate.
+# - No "debug" by its short name: the engine's formatter fails on most of its output
+#   (RunnerJsonNode.java:268-281).
+# - A name with [ERROR] is an event of that severity (AnsibleExecutor.java:35-36).
+# - vdsmd may restart: the engine itself has just restarted it, for the same reason.
+# - What include_vars reads has precedence over vars of a block, but not over those of
+#   an include_role.
+_TASKS = """\
+- name: "ovirt-rdma: read the settings of the host preparation"
+  ansible.builtin.include_vars:
+    file: @SETTINGS@
+  when: "'@SETTINGS@' is exists"
+  register: ovirt_rdma_settings
+  ignore_errors: true
+- vars:
+    prepare_on_failure: report
+    prepare_restart_vdsmd: true
+    prepare_policy_file: "{{ '@POLICY@' if '@POLICY@' is exists else '' }}"
+  block:
+    - name: "ovirt-rdma: prepare the host"
+      ansible.builtin.include_role:
+        name: ovirt_rdma.host.prepare
+        rolespec_validate: false
+      when:
+        - ovirt_rdma_settings is not failed
+        - "'@COLLECTION@/roles/prepare/tasks' is directory"
+- name: "ovirt-rdma: host is not prepared: [ERROR] @SETTINGS@ cannot be read"
+  ansible.builtin.assert:
+    that: true
+    quiet: true
+  when: ovirt_rdma_settings is failed
+- name: "ovirt-rdma: host is not prepared: [ERROR] the role is not on the engine"
+  ansible.builtin.assert:
+    that: true
+    quiet: true
+  when: "'@COLLECTION@/roles/prepare/tasks' is not directory"
+"""
+
+
+class PostTasksProblem(Problem):
+    """The post-tasks file cannot be used, and was not changed."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Our block in a file: its state, and its place in bytes.
+
+    ``before`` is what a removal takes away before the block: an added line break.
+    ``new``: the file did not exist before the block was installed.
+    """
+
+    state: str
+    start: int = 0
+    end: int = 0
+    before: int = 0
+    new: bool = False
+
+
+def tasks_of(collection: str = COLLECTION) -> str:
+    """Return the tasks of the block, without its marks and without indentation.
+
+    ``collection`` is the folder of our collection, without quotes or backslashes.
+    """
+    tasks = _TASKS.replace("@SETTINGS@", SETTINGS).replace("@POLICY@", POLICY_YAML)
+    return tasks.replace("@COLLECTION@", collection)
+
+
+def find(content: bytes, collection: str = COLLECTION) -> Found:
+    """Return the block in ``content``. Raises PostTasksProblem for incomplete marks."""
+    marks = _marks(content)
+    if not marks:
+        return Found(MISSING)
+    kinds = [content[start:end].split()[1] for start, end in marks]
+    if kinds != [b"BEGIN", b"END"]:
+        places = ", ".join(str(content.count(b"\n", 0, at) + 1) for at, _ in marks)
+        raise PostTasksProblem(
+            "post-tasks-marks-incomplete",
+            "the marks of ovirt-rdma's block are incomplete, or it is there twice "
+            f"(lines {places})",
+            "remove these lines and what belongs to them with an editor",
+        )
+    start, end = marks[0][0], _after_line(content, marks[1][1])
+    lines = content[start:end].decode("utf-8", "replace").splitlines()
+    first = _FIRST.fullmatch(lines[0])
+    flags = first["flags"].split() if first else []
+    added = _line_break(content) if _BREAK in flags else b""
+    before = len(added) if content[:start].endswith(added) else 0
+    inside = "".join(f"{line}\n" for line in lines[1:-1])
+    if first is None or _digest(inside) != first["digest"]:
+        state = EDITED
+    elif inside == _indented(tasks_of(collection), lines[0]):
+        state = INSTALLED
+    else:
+        state = OUTDATED
+    return Found(state, start, end, before, _NEW in flags)
+
+
+def installed(
+    content: Optional[bytes], collection: str = COLLECTION, *, force: bool = False
+) -> bytes:
+    """Return ``content`` with the block of this version; None is for a missing file.
+
+    A block that is there is replaced in its place; one that was edited only with
+    ``force``. Raises PostTasksProblem if ``content`` is no list of tasks to which a
+    block can be added.
+    """
+    if content is None:
+        return _START_OF_FILE + _block(0, b"\n", collection, _NEW)
+    found = find(content, collection)
+    if found.state == INSTALLED:
+        return content
+    if found.state == EDITED and not force:
+        raise _edited("replaces it")
+    foreign = content if found.state == MISSING else _without(content, found)
+    place = _place(foreign)
+    line_break = _line_break(content)
+    if found.state != MISSING:
+        flags = [_NEW] * found.new + [_BREAK] * bool(found.before)
+        block = _block(place.column, line_break, collection, *flags)
+        merged = content[: found.start] + block + content[found.end :]
+    else:
+        head, tail = foreign[: place.at], foreign[place.at :]
+        broken = bool(head) and not head.endswith((b"\n", b"\r"))
+        block = _block(place.column, line_break, collection, *[_BREAK] * broken)
+        merged = head + line_break * broken + block + tail
+    _unchanged_in_meaning(foreign, merged, collection)
+    return merged
+
+
+def removed(content: bytes, *, force: bool = False) -> Optional[bytes]:
+    """Return ``content`` without the block, None if nothing but ours is in the file and
+    it did not exist before.
+
+    An edited block is removed only with ``force``. Raises PostTasksProblem.
+    """
+    found = find(content)
+    if found.state == MISSING:
+        return content
+    if found.state == EDITED and not force:
+        raise _edited("removes it")
+    rest = _without(content, found)
+    return None if found.new and rest == _START_OF_FILE else rest
+
+
+def foreign_part(content: bytes) -> bytes:
+    """Return ``content`` without the block. Raises PostTasksProblem."""
+    found = find(content)
+    return content if found.state == MISSING else _without(content, found)
+
+
+def nodes_of(content: bytes) -> list[yaml.Node]:
+    """Return the tasks of a file as YAML nodes. Raises PostTasksProblem."""
+    root = _root(_text(content))
+    return list(root.value) if isinstance(root, yaml.SequenceNode) else []
+
+
+@dataclass(frozen=True)
+class _Place:
+    """``at``: in bytes; ``column``: the indentation of the file's tasks."""
+
+    at: int
+    column: int
+
+
+def _place(content: bytes) -> _Place:
+    """Return where a block is added: after the last task, before an explicit end."""
+    text = _text(content)
+    root = _root(text)
+    column = 0
+    if root is not None:
+        if not isinstance(root, yaml.SequenceNode):
+            raise PostTasksProblem(
+                "post-tasks-no-list",
+                "it is not a list of tasks; the engine would fail on it",
+                "make it a list of tasks: each begins with '- name:'",
+            )
+        if root.flow_style:
+            raise PostTasksProblem(
+                "post-tasks-flow-style",
+                "its list is written in brackets, to which no block can be added",
+                "write one task after the other, each beginning with '- name:'",
+            )
+        column = root.start_mark.column
+    end = _explicit_end(text)
+    at = len(content) if end is None else len(_bom(content)) + _bytes(text, end)
+    return _Place(at, column)
+
+
+def _block(column: int, line_break: bytes, collection: str, *flags: str) -> bytes:
+    indent = " " * column
+    inside = _indented(tasks_of(collection), indent)
+    flag = "".join(f"{word} " for word in flags)
+    first = f"{indent}{_BEGIN} {flag}(sha256:{_digest(inside)}; {_NOTE})\n"
+    return f"{first}{inside}{indent}{_END}\n".encode().replace(b"\n", line_break)
+
+
+def _indented(text: str, like: str) -> str:
+    indent = like[: len(like) - len(like.lstrip(" "))]
+    return "".join(f"{indent}{line}\n" for line in text.splitlines())
+
+
+def _digest(inside: str) -> str:
+    return hashlib.sha256(inside.encode()).hexdigest()
+
+
+def _without(content: bytes, found: Found) -> bytes:
+    # Somebody may have added tasks after the block: then the line break stays.
+    before = 0 if content[found.end :] else found.before
+    return content[: found.start - before] + content[found.end :]
+
+
+def _marks(content: bytes) -> list[tuple[int, int]]:
+    """Return the places of our marks: comments, not lines of a text in a task, which
+    are further to the right than the tasks.
+    """
+    every = [(match.start(), match.end()) for match in _MARK.finditer(content)]
+    if not every:
+        return []
+    try:
+        root = _root(_text(content))
+    except PostTasksProblem:
+        return every
+    column = root.start_mark.column if root is not None else 0
+    return [
+        (start, end) for start, end in every if content[start:end].find(b"#") == column
+    ]
+
+
+def _after_line(content: bytes, at: int) -> int:
+    newline = content.find(b"\n", at)
+    return len(content) if newline < 0 else newline + 1
+
+
+def _line_break(content: bytes) -> bytes:
+    """Return the line break of the file's first line."""
+    first = content.split(b"\n", 1)
+    return b"\r\n" if len(first) > 1 and first[0].endswith(b"\r") else b"\n"
+
+
+def _bom(content: bytes) -> bytes:
+    return content[:3] if content.startswith(b"\xef\xbb\xbf") else b""
+
+
+def _bytes(text: str, index: int) -> int:
+    return len(text[:index].encode())
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PostTasksProblem(
+            "post-tasks-not-utf8",
+            f"it is not UTF-8 text (byte {error.start}); Ansible cannot read it",
+            "convert it, for example with iconv(1)",
+        ) from None
+
+
+def _root(text: str) -> Optional[yaml.Node]:
+    try:
+        # Tags as !vault need no constructor here.
+        root: Optional[yaml.Node] = yaml.compose(text, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise PostTasksProblem(
+            "post-tasks-not-yaml",
+            f"it is not valid YAML: {where}{what}",
+            "correct it; until then the engine reports no failure, and ignores this "
+            "file and what follows",
+        ) from None
+    null = isinstance(root, yaml.ScalarNode) and root.tag == "tag:yaml.org,2002:null"
+    if null and root is not None and root.start_mark.index < root.end_mark.index:
+        return root  # the word null
+    return None if null else root
+
+
+def _explicit_end(text: str) -> Optional[int]:
+    """Return the place of the mark ``...``, None if there is none."""
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.DocumentEndEvent) and event.explicit:
+            mark: Any = event.start_mark
+            return int(mark.index)
+    return None
+
+
+def _unchanged_in_meaning(foreign: bytes, merged: bytes, collection: str) -> None:
+    """Raise PostTasksProblem if the tasks of others would not be what they were.
+
+    A text at the end of a file without a line break, for example, would get one.
+    """
+    before, after = _events(foreign), _events(merged)
+    ours = _events(tasks_of(collection).encode())
+    for at in range(len(before) + 1):
+        if before[at:] == after[at + len(ours) :] and ours == after[at:][: len(ours)]:
+            if after[:at] == before[:at]:
+                return
+            break
+    raise PostTasksProblem(
+        "post-tasks-would-change",
+        "a block at its end would change the meaning of the tasks before it",
+        "end it with a task, in a line of its own",
+    )
+
+
+def _events(content: bytes) -> list[tuple[Any, ...]]:
+    """Return what the tasks consist of. Not as values: with aliases, a small file has
+    values without end.
+    """
+    events = [
+        (type(one).__name__, *(getattr(one, name, None) for name in _PARTS))
+        for one in yaml.parse(_text(content), Loader=_LOADER)
+    ]
+    # Without the stream, the document, and the list itself.
+    return events[3:-3]
+
+
+_PARTS = ("anchor", "tag", "implicit", "value")
+
+
+def _edited(does: str) -> PostTasksProblem:
+    return PostTasksProblem(
+        "post-tasks-block-edited",
+        "the block of ovirt-rdma was edited, and is left as it is",
+        f"see what was changed; --force {does}",
+    )

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Check the post-tasks file in the context of the engine: its Ansible, its user.
+
+The check is the real ``ansible-playbook --syntax-check`` on a play that takes the tasks
+in as the engine's playbook does (ovirt-host-deploy.yml:39-41), with its roles, settings
+and variables; nothing is carried out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import readable_by
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from ovirt_rdma.host.system.commands import CommandFailed, run_command
+
+# AnsibleConstants.RUNNER_SERVICE_PROJECT_PATH and AnsibleCommandConfig.build
+PROJECT = "/usr/share/ovirt-engine/ansible-runner-service-project/project"
+PLAYBOOK = "ovirt-host-deploy.yml"
+# The user of ovirt-engine.service, which runs Ansible.
+USER = "ovirt"
+COLLECTION = "ansible_collections/ovirt_rdma/host"
+_SYSTEM_COLLECTIONS = "/usr/share/ansible/collections"
+_CHECKING_S = 120.0
+
+# What the engine passes to its playbook (InstallVdsInternalCommand.java:286-334), by
+# name; tasks of others may use it where Ansible wants the value early.
+_ENGINE_VARIABLES = (
+    *("host_deploy_cluster_name", "host_deploy_cluster_switch_type"),
+    *("host_deploy_cluster_version", "host_deploy_firewall_type"),
+    *("host_deploy_gluster_enabled", "host_deploy_gluster_supported"),
+    *("host_deploy_iptables_rules", "host_deploy_kdump_destination_address"),
+    *("host_deploy_kdump_destination_port", "host_deploy_kdump_integration"),
+    *("host_deploy_kdump_message_interval", "host_deploy_kernel_cmdline_new"),
+    *("host_deploy_kernel_cmdline_old", "host_deploy_origin_type"),
+    *("host_deploy_override_firewall", "host_deploy_ovn_central"),
+    *("host_deploy_ovn_tunneling_interface", "host_deploy_post_tasks"),
+    *("host_deploy_tuned_profile", "host_deploy_vdsm_encrypt_host_communication"),
+    *("host_deploy_vdsm_min_version", "host_deploy_vdsm_port"),
+    *("host_deploy_vdsm_ssl_ciphers", "host_deploy_virt_enabled"),
+    *("host_deploy_vnc_tls", "hosted_engine_deploy_action", "hosted_engine_host_id"),
+    *("hosted_engine_tmp_cfg_file", "ovirt_ca_cert", "ovirt_ca_key"),
+    *("ovirt_engine_usr", "ovirt_organizationname", "ovirt_pki_dir"),
+    *("ovirt_qemu_ca_cert", "ovirt_san", "ovirt_signcerttimeoutinseconds"),
+    *("ovirt_vds_certificate_validity_in_days", "ovirt_vds_hostname"),
+)
+# import_tasks reads the file now, include_tasks only during the run.
+_PLAY = [
+    {
+        "hosts": "all",
+        "remote_user": "root",
+        "tasks": [{"import_tasks": "post_tasks.yml"}],
+    }
+]
+
+
+@dataclass(frozen=True)
+class EngineMachine:
+    """What is known of the engine on this machine.
+
+    ``version`` is that of its package, None if unknown. ``runs_hook``: its playbook
+    includes the post-tasks file; None if the playbook cannot be read. ``collection`` is
+    the folder of our collection, as the engine's user finds it.
+    """
+
+    version: Optional[str]
+    runs_hook: Optional[bool]
+    collection: Optional[Path]
+
+    @property
+    def role(self) -> bool:
+        """Whether the role is found."""
+        folder = self.collection
+        return folder is not None and (folder / "roles/prepare/tasks").is_dir()
+
+
+def engine_machine(project: str = PROJECT) -> EngineMachine:
+    """Return what is known of the engine here; nothing of it raises."""
+    try:
+        version: Optional[str] = run_command(
+            ["rpm", "-q", "--qf", "%{VERSION}", "ovirt-engine"]
+        ).strip()
+    except CommandFailed:
+        version = None
+    runs_hook: Optional[bool] = None
+    try:
+        text = (Path(project) / PLAYBOOK).read_text(encoding="utf-8", errors="replace")
+        runs_hook = "{{ host_deploy_post_tasks }}" in text
+    except OSError:
+        pass
+    return EngineMachine(version, runs_hook, collection_folder())
+
+
+def collection_paths() -> list[Path]:
+    """Return the folders in which the engine's user finds collections (the default of
+    ansible-core's COLLECTIONS_PATHS; the engine sets no other).
+    """
+    try:
+        home = [Path(pwd.getpwnam(USER).pw_dir)]
+    except KeyError:
+        home = []
+    # Only for tests and developers: the engine has no such variable.
+    own = [Path(path) for path in os.environ.get(_OWN, "").split(":") if path]
+    return [
+        *own,
+        *(folder / ".ansible/collections" for folder in home),
+        Path(_SYSTEM_COLLECTIONS),
+    ]
+
+
+_OWN = "OVIRT_RDMA_COLLECTIONS"
+
+
+def collection_folder() -> Optional[Path]:
+    """Return the folder of our collection, None if there is none."""
+    for path in collection_paths():
+        if (path / COLLECTION).is_dir():
+            return path / COLLECTION
+    return None
+
+
+def role_is_found(name: str, project: str = PROJECT) -> bool:
+    """Whether the engine finds the role ``name``, which has no template in it: in its
+    project, in the folders of ansible-core's DEFAULT_ROLES_PATH, or in a collection.
+    """
+    parts = name.split(".")
+    if len(parts) == 3:
+        inside = f"ansible_collections/{parts[0]}/{parts[1]}/roles/{parts[2]}"
+        return any((path / inside).is_dir() for path in collection_paths())
+    try:
+        home = Path(pwd.getpwnam(USER).pw_dir) / ".ansible/roles"
+    except KeyError:
+        home = Path("/nonexistent")
+    shared = ("/usr/share/ansible/roles", "/etc/ansible/roles")
+    folders = (Path(project) / "roles", home, *map(Path, shared), Path(project))
+    return any((folder / name).is_dir() for folder in folders)
+
+
+def user_cannot_read(path: Path) -> bool:
+    """Whether the engine's user cannot read ``path``; False without such a user."""
+    try:
+        user = pwd.getpwnam(USER)
+        groups = frozenset(os.getgrouplist(USER, user.pw_gid))
+        return not readable_by(path, user.pw_uid, groups)
+    except (KeyError, OSError):
+        return False
+
+
+def check_syntax(content: bytes, project: str = PROJECT) -> None:
+    """Let ansible-playbook read ``content`` as the engine does.
+
+    Raises PostTasksProblem with Ansible's reason, and if there is no Ansible here.
+    """
+    program = shutil.which("ansible-playbook", path=search_path())
+    if program is None:
+        raise PostTasksProblem(
+            "ansible-missing",
+            "ansible-playbook is not installed, so nothing can be checked",
+            "install the package ansible-core (an engine has it)",
+        )
+    with _play(content, project) as folder:
+        try:
+            done = subprocess.run(
+                [
+                    program,
+                    "--syntax-check",
+                    "-i",
+                    "hosts",
+                    "-e",
+                    "@vars.json",
+                    "play.yml",
+                ],
+                check=False,
+                capture_output=True,
+                cwd=folder,
+                env=_environment(folder),
+                stdin=subprocess.DEVNULL,
+                timeout=_CHECKING_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise PostTasksProblem(
+                "post-tasks-check-timeout",
+                f"ansible-playbook --syntax-check did not end within {_CHECKING_S:g} s",
+                "try it by hand",
+            ) from None
+    if done.returncode:
+        text = (done.stderr + b"\n" + done.stdout).decode("utf-8", "replace")
+        text = text.replace(f"{folder}/", "")
+        raise PostTasksProblem(
+            "post-tasks-syntax",
+            f"ansible-playbook --syntax-check refuses it: {_reason(text)}",
+            "correct it; until then the engine reports no failure, and ignores this "
+            "file and what follows",
+        )
+
+
+@contextmanager
+def _play(content: bytes, project: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ovirt-rdma-check-") as name:
+        folder = Path(name)
+        values = {
+            **dict.fromkeys(_ENGINE_VARIABLES, "value"),
+            "ovirt_engine_usr": "/usr/share/ovirt-engine",
+            "ovirt_pki_dir": "/etc/pki/ovirt-engine",
+            "ansible_port": 22,
+        }
+        (folder / "post_tasks.yml").write_bytes(content)
+        (folder / "play.yml").write_text(json.dumps(_PLAY), encoding="utf-8")
+        (folder / "vars.json").write_text(json.dumps(values), encoding="utf-8")
+        (folder / "hosts").write_text("host.example.com ansible_port=22\n")
+        top = Path(project)
+        for part in ("roles", "filter_plugins", "library"):
+            if (top / part).is_dir():
+                (folder / part).symlink_to(top / part)
+        if (top / "ansible.cfg").is_file():
+            shutil.copyfile(top / "ansible.cfg", folder / "ansible.cfg")
+        yield folder
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        "PATH": search_path(),
+        "HOME": str(folder),
+        "LC_ALL": "C.UTF-8",
+        "ANSIBLE_COLLECTIONS_PATH": ":".join(map(str, collection_paths())),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_NOCOLOR": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _reason(text: str) -> str:
+    """Return Ansible's message; ``ERROR!`` is from before ansible-core 2.19."""
+    lines = [line.strip() for line in text.splitlines()]
+    for number, line in enumerate(lines):
+        for mark in ("ERROR! ", "[ERROR]: "):
+            if mark in line:
+                message = line.partition(mark)[2]
+                if "retrieve file contents" in message:
+                    message = " ".join([message, *lines[number + 1 : number + 2]])
+                where = next(
+                    (x for x in lines[number:] if x.startswith("Origin: ")), ""
+                )
+                place = where.rpartition("post_tasks.yml:")[2].partition(":")[0]
+                return f"line {place}: {message}" if place.isdigit() else message
+    return next((line for line in lines if line), "it printed nothing")

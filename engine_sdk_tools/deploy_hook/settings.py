@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Read the settings of the host preparation: variables of the role, for all hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional
+
+import yaml
+
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import SETTINGS
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.paths import POLICY_YAML
+
+_MOST_BYTES = 1_000_000
+
+
+class SettingsProblem(Problem):
+    """The settings of the host preparation are invalid."""
+
+
+def read_settings(
+    path: str = SETTINGS, collection: Optional[Path] = None
+) -> dict[str, Any]:
+    """Return the variables in the file ``path``; none if it is missing or empty.
+
+    With ``collection``, the folder of our collection, unknown names are refused, too.
+    Raises SettingsProblem.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ValueError("it has more than 1 MB")
+        values = yaml.safe_load(content)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _invalid(path, error.strerror or str(error)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise _invalid(path, f"{where}{reason}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise _invalid(path, "it is not a list of lines 'NAME: VALUE'")
+    known = _known(collection)
+    unknown = sorted(name for name in values if known and name not in known)
+    if unknown:
+        raise _invalid(path, f"the role has no variable {', '.join(unknown)}")
+    return values
+
+
+def policy_of_engine(path: str = POLICY_YAML) -> dict[str, Any]:
+    """Return the variable that sends this machine's policy, if there is one."""
+    return {"prepare_policy_file": path} if Path(path).exists() else {}
+
+
+def _known(collection: Optional[Path]) -> frozenset[str]:
+    """Return the names of the role's variables; none if they cannot be read."""
+    if collection is None:
+        return frozenset()
+    try:
+        text = (collection / "roles/prepare/meta/argument_specs.yml").read_bytes()
+        return frozenset(yaml.safe_load(text)["argument_specs"]["main"]["options"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return frozenset()
+
+
+def _invalid(path: str, reason: str) -> SettingsProblem:
+    return SettingsProblem(
+        "host-deploy-settings-invalid",
+        f"{path} is invalid: {reason}",
+        "correct it; docs/host-deploy.md lists the variables",
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run the role ``ovirt_rdma.host.prepare`` on hosts, and judge the result. Pure, but
+for :class:`RunsRole`, which is a protocol.
+
+A host counts as prepared only if the role's last task has run on it, the sentinel:
+Ansible may end without a failure where nothing was done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional, Protocol
+
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone
+from ovirt_rdma.engine_sdk_tools.model import Host
+
+ROLE = "ovirt_rdma.host.prepare"
+# The name of the role's last task begins so; version and policy digest follow.
+SENTINEL = "ovirt-rdma: host is prepared"
+# In place of the sentinel: nothing was loaded, and that is no failure.
+NO_HARDWARE = "ovirt-rdma: host has no RDMA hardware"
+# In place of the sentinel, in the engine's events; the reason follows.
+NOT_PREPARED = "ovirt-rdma: host is not prepared:"
+# Before it, a warning.
+ATTENTION = "ovirt-rdma: attention:"
+# Variables of the role over SSH. The host is at work, so no link may go down.
+SSH_VARIABLES = {"prepare_on_failure": "fail", "prepare_live_only": True}
+
+_OK, _FAILED, _UNREACHABLE = (
+    "runner_on_ok",
+    "runner_on_failed",
+    "runner_on_unreachable",
+)
+_MOST_TASKS = 200
+_LONGEST = 600
+
+
+@dataclass(frozen=True)
+class RoleTask:
+    """A task that has run on a host: its name, and whether it changed something.
+
+    ``warnings`` are those of its result.
+    """
+
+    name: str
+    changed: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The result of the role on one host.
+
+    ``sentinel`` is the name of the role's last task, "" if it has not run. ``problem``
+    is "" if the host is prepared, and if it has no RDMA hardware (``no_hardware``).
+    ``unreachable``: nothing was done on it.
+    """
+
+    host: str
+    sentinel: str = ""
+    tasks: tuple[RoleTask, ...] = ()
+    problem: str = ""
+    fix: str = ""
+    unreachable: bool = False
+    no_hardware: bool = False
+
+    @property
+    def changed(self) -> bool:
+        """Whether a task has changed something."""
+        return any(task.changed for task in self.tasks)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of all tasks, each once."""
+        every = (warning for task in self.tasks for warning in task.warnings)
+        return tuple(dict.fromkeys(every))
+
+
+class RunsRole(Protocol):
+    """Access to hosts that can run the role."""
+
+    def prepare(
+        self,
+        hosts: Sequence[Host],
+        variables: Mapping[str, Any],
+        done: Optional[HostDone] = None,
+    ) -> dict[str, Prepared]:
+        """Run the role with ``variables`` on each host; return the results by name."""
+
+
+def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
+    """Return ``before`` after one more event of ansible-runner on its host."""
+    data = event["event_data"]
+    name = one_line(str(data.get("task") or ""))
+    result: Mapping[str, Any] = data["res"]
+    kind = event["event"]
+    if kind == _OK:
+        if name.startswith(SENTINEL):
+            return replace(before, sentinel=name)
+        if name.startswith(NO_HARDWARE):
+            return replace(before, no_hardware=True)
+        warnings = result.get("warnings")
+        texts = warnings if isinstance(warnings, list) else []
+        if name.startswith(ATTENTION):
+            texts = [*texts, name[len(ATTENTION) :].replace("[WARNING]", "").strip()]
+        task = RoleTask(
+            name, bool(result.get("changed")), tuple(one_line(str(x)) for x in texts)
+        )
+        # A later task shows that the failed one was ignored, or rescued.
+        return replace(before, tasks=(*before.tasks, task)[-_MOST_TASKS:])
+    if kind == _FAILED and data.get("ignore_errors") is True:
+        return before
+    sentence = _text(result, "sentence") or _text(result, "msg") or "no message"
+    return replace(
+        before,
+        problem=f"{name}: {sentence}" if name else sentence,
+        fix=_text(result, "fix"),
+        unreachable=kind == _UNREACHABLE and not before.tasks,
+    )
+
+
+def judged(result: Prepared) -> Prepared:
+    """Return the result of a role that has ended: without the sentinel, the host is not
+    prepared, even if no task has failed; with it, an earlier failure was handled.
+    """
+    if result.sentinel or (result.no_hardware and not result.problem):
+        return replace(result, problem="", fix="")
+    if result.problem:
+        return result
+    after = f" after '{result.tasks[-1].name}'" if result.tasks else ""
+    return replace(
+        result,
+        problem=f"the role ended{after} without its last task, '{SENTINEL}'",
+        fix="run 'ovirt-rdma deploy-hook status': is the whole collection installed?",
+    )
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` on one line, of bounded length."""
+    return re.sub(r"\s+", " ", text).strip()[:_LONGEST]
+
+
+def _text(result: Mapping[str, Any], key: str) -> str:
+    value = result.get(key)
+    return one_line(value) if isinstance(value, str) else ""

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Judge from the engine's events whether a reinstalled host is prepared. Pure.
+
+The engine reports a host as installed even if the role is missing, or was ended by an
+error that it ignores (AnsibleRunnerClient.java:57-77). So only the event of the role's
+last task counts. Codes are those of AuditLogType.java, ovirt-engine 4.5.7.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ovirt_rdma.engine_sdk_tools.hosts.role import (
+    NO_HARDWARE,
+    NOT_PREPARED,
+    SENTINEL,
+    Prepared,
+)
+
+# VDS_INSTALL, VDS_INSTALL_FAILED
+INSTALLED, INSTALL_FAILED = 504, 505
+# VDS_ANSIBLE_INSTALL_STARTED
+STARTED = 560
+# ANSIBLE_RUNNER_EVENT_NOTIFICATION: normal, warning, error, alert
+NOTES = (559, 554, 553, 557)
+_DIGEST = re.compile(r"\bpolicy ([0-9a-z:]+)")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What the events say of an installation: whether it ``started`` and ``ended``, and
+    the result of the role.
+    """
+
+    started: bool
+    ended: bool
+    result: Prepared
+
+
+def installation(host: str, events: Iterable[Any]) -> Installation:
+    """Return what ``events``, of the SDK and about one host, the oldest first, say."""
+    started = ended = no_hardware = False
+    failure = refusal = sentinel = ""
+    for event in events:
+        text = " ".join(str(event.description or "").split())
+        if event.code == STARTED:
+            # A reinstallation by somebody else, or after a lost answer, counts anew.
+            started, ended, no_hardware = True, False, False
+            failure = refusal = sentinel = ""
+        elif event.code == INSTALLED:
+            ended = True
+        elif event.code == INSTALL_FAILED:
+            ended, failure = True, text
+        elif event.code in NOTES:
+            if SENTINEL in text:
+                sentinel = text[text.index(SENTINEL) :].rstrip(".")
+            elif NOT_PREPARED in text:
+                refusal = text.partition(NOT_PREPARED)[2].strip()
+            elif NO_HARDWARE in text:
+                no_hardware = True
+    result = Prepared(host, sentinel, no_hardware=no_hardware)
+    if failure:
+        result = Prepared(
+            host,
+            problem=f"the engine could not install it: {failure}",
+            fix="see the log on the engine, in /var/log/ovirt-engine/host-deploy",
+        )
+    elif refusal:
+        result = Prepared(
+            host,
+            problem=refusal.rstrip("."),
+            fix="see the log on the engine, in /var/log/ovirt-engine/host-deploy",
+        )
+    elif not sentinel and not no_hardware:
+        result = Prepared(
+            host,
+            problem="the engine reports it as installed, but without the event "
+            f"'{SENTINEL}': the role has not run to its end",
+            fix="on the engine: ovirt-rdma deploy-hook lint",
+        )
+    return Installation(started, ended, result)
+
+
+def other_policy(sentinel: str, digest: Optional[str]) -> str:
+    """Return a sentence if the ``sentinel`` names another policy than ``digest``."""
+    match = _DIGEST.search(sentinel)
+    if digest is None or match is None:
+        return ""
+    named = match[1]
+    if digest.startswith(named) or named.startswith(digest):
+        return ""
+    return f"it has the policy {named}, not {digest}"

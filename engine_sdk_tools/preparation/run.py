@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carry out a preparation in a loop: read, decide, store, do one step, store.
+
+Nothing but the state is kept between two steps, so it does not matter where an earlier
+run ended, or if the answer to a change was lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Callable, Optional, Protocol
+
+from ovirt_rdma.engine_sdk_tools.api.errors import (
+    DENIED,
+    PASSING,
+    UNTRUSTED,
+    EngineProblem,
+    LostAnswer,
+    TimeoutProblem,
+)
+from ovirt_rdma.engine_sdk_tools.api.events import events_since, newest_event
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener
+from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.conversion.actions import ChangesEngine, HoldsLock
+from ovirt_rdma.engine_sdk_tools.conversion.host_step import Activation, Evacuation
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
+from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, RunsRole
+from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_words
+from ovirt_rdma.engine_sdk_tools.preparation.model import (
+    CHECKING,
+    DONE,
+    FAILED,
+    LEAVING,
+    NO_HARDWARE,
+    PREPARING,
+    SSH,
+    TODO,
+    HostRecord,
+    PreparationState,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.next_step import (
+    FINISH,
+    LOOK,
+    MARK,
+    RUN,
+    WAIT_IN,
+    WAIT_INSTALL,
+    PreparationStep,
+    finished,
+    imagined,
+    next_step,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+    PreparationRequest,
+    after_ssh,
+    look_at,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.proof import installation, other_policy
+from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.errors import Problem
+
+# The same step is tried this often for a host: requests may get lost.
+_MOST_TRIES = 3
+# How long the engine may take from the answer to the start of the installation, and
+# from the host's last status to the event of the end.
+START_S = 60.0
+# How long a host may be out of reach while it goes to maintenance or comes up.
+_BROKEN = ("non_responsive", "down", "error")
+_BROKEN_S = 1800.0
+
+
+class Access(HostAccess, RunsRole, Protocol):
+    """Access to hosts that reports, and runs the role."""
+
+
+class KeepsState(Protocol):
+    """The store of the state."""
+
+    def write(self, state: PreparationState) -> None:
+        """See PreparationFile."""
+
+
+def carry_out(
+    session: ChangesEngine,
+    access: Optional[Access],
+    state: PreparationState,
+    keeper: KeepsState,
+    listener: Listener,
+    *,
+    request: PreparationRequest,
+    variables: Mapping[str, Any],
+    lock: Optional[HoldsLock] = None,
+    now: Callable[[], float] = time.time,
+) -> PreparationState:
+    """Do all remaining steps of ``state``; return the new state. ``variables`` are for
+    the role over SSH, ``request`` has the policy. ``lock`` is checked before each
+    change.
+
+    A host that fails is activated if it was up, and the next batch is not started.
+    Raises EngineProblem if the engine is not available or denies access, and
+    StateFileProblem: then the same command resumes the run.
+    """
+    work = _Work(session, access, keeper, listener)
+    work.request, work.variables, work.lock, work.now = request, variables, lock, now
+    return work.run(state)
+
+
+class _Work:
+    def __init__(
+        self,
+        session: ChangesEngine,
+        access: Optional[Access],
+        keeper: KeepsState,
+        listener: Listener,
+    ) -> None:
+        self.request = PreparationRequest()
+        self.variables: Mapping[str, Any] = {}
+        self.lock: Optional[HoldsLock] = None
+        self.now: Callable[[], float] = time.time
+        self._read_engine: Callable[[Any], Engine] = read_engine
+        self._session = session
+        self._access = access
+        self._keeper = keeper
+        self._listener = listener
+        self._engine = Engine("")
+        self._tries: Counter[tuple[str, tuple[str, ...], str]] = Counter()
+
+    def run(self, state: PreparationState) -> PreparationState:
+        state = self._save(replace(state, stage=PREPARING))
+        self._read()
+        names = tuple(record.name for record in state.to_do())
+        total = sum(1 for _ in imagined(state, self._statuses()))
+        self._listener.plan(names, total)
+        while state.stage == PREPARING:
+            step = next_step(state, self._statuses())
+            if step.kind == FINISH:
+                return self._save(finished(state))
+            if step.kind == MARK:
+                state = self._marked(state, step.host, **dict(step.marks or {}))
+                continue
+            state = self._do(state, step)
+            self._read()
+        return state
+
+    def _read(self) -> None:
+        self._engine = self._read_engine(self._session)
+
+    def _statuses(self) -> dict[str, Optional[str]]:
+        return {host.id: host.status for host in self._engine.hosts}
+
+    def _hosts(self, state: PreparationState, step: PreparationStep) -> list[Host]:
+        ids = {state.host(name).id for name in step.hosts}
+        return [host for host in self._engine.hosts if host.id in ids]
+
+    def _do(self, state: PreparationState, step: PreparationStep) -> PreparationState:
+        in_vain = self._in_vain(state, step)
+        if in_vain:
+            return self._failed(state, step.host, in_vain)
+        changes = step.call is not None or step.kind == RUN
+        if changes and self.lock is not None:
+            self.lock.check()
+        for name in step.hosts if step.call is not None else ():
+            event = newest_event(self._session)
+            state = state.with_host(name, stage=step.before, event=event)
+        state = self._save(replace(state, doing=step.doing))
+        subject = step.host if len(step.hosts) == 1 else None
+        self._listener.begin(step.doing, subject)
+        why = ""
+        try:
+            state = self._act(state, step)
+        except LostAnswer as problem:
+            # The next reading shows if the change was made.
+            why = str(problem)
+        except TimeoutProblem as problem:
+            why = str(problem)
+            state = self._failed(state, step.host, why)
+        except EngineProblem as problem:
+            if problem.kind in (*PASSING, DENIED, UNTRUSTED):
+                self._listener.end(step.doing, subject, str(problem))
+                raise
+            why = problem.one_line
+            before = next_step(state, self._statuses())
+            self._read()
+            if self._same(before, next_step(state, self._statuses())):
+                state = self._failed(state, step.host, why)
+        problems = [state.host(name).problem for name in step.hosts]
+        self._listener.end(
+            step.doing, subject, why or "; ".join(filter(None, problems))
+        )
+        return self._save(replace(state, doing=""))
+
+    def _same(self, one: PreparationStep, other: PreparationStep) -> bool:
+        """Whether nothing has moved: the engine's refusal is final."""
+        return (one.kind, one.hosts) == (other.kind, other.hosts)
+
+    def _in_vain(self, state: PreparationState, step: PreparationStep) -> str:
+        if step.call is None and step.kind != RUN:
+            return ""
+        key = (step.kind, step.hosts, state.stage)
+        self._tries[key] += 1
+        if self._tries[key] <= _MOST_TRIES:
+            return ""
+        return f"{step.doing} had no effect after {_MOST_TRIES} attempts"
+
+    def _act(self, state: PreparationState, step: PreparationStep) -> PreparationState:
+        if step.call is not None:
+            check = self.lock.check if self.lock is not None else lambda: None
+            self._session.perform(step.call, before=check)
+            return state
+        if step.kind == RUN:
+            return self._run_role(state, step)
+        if step.kind == LOOK:
+            return self._look(state, step)
+        record = state.host(step.host)
+        if step.kind == WAIT_INSTALL:
+            return self._installed(state, record, step)
+        why = self._waited(record, step)
+        return self._failed(state, record.name, why) if why else state
+
+    def _run_role(
+        self, state: PreparationState, step: PreparationStep
+    ) -> PreparationState:
+        hosts = self._hosts(state, step)
+        results: Mapping[str, Prepared] = {}
+        why = "there is no access to it over SSH"
+        try:
+            if self._access is not None:
+                why = "it did not answer"
+                results = self._access.prepare(hosts, self.variables)
+        except Problem as problem:
+            why = problem.one_line
+        present = {host.id: host.name for host in hosts}
+        for name in step.hosts:
+            named = present.get(state.host(name).id, name)
+            result = results.get(named, Prepared(name, problem=why))
+            state = self._judged(state, name, result)
+        return state
+
+    def _judged(
+        self, state: PreparationState, name: str, result: Prepared
+    ) -> PreparationState:
+        """Return the state after the role has run: the sentinel decides."""
+        for warning in result.warnings:
+            self._listener.note(f"{name}: {warning}")
+        problem = result.problem or other_policy(result.sentinel, state.digest)
+        if problem:
+            return self._failed(state, name, problem, result.fix)
+        record = state.host(name)
+        over_ssh = record.way == SSH
+        if result.no_hardware and not result.sentinel:
+            stage = NO_HARDWARE if over_ssh else LEAVING
+            return state.with_host(name, stage=stage, sentinel=NO_HARDWARE)
+        stage = CHECKING if over_ssh else LEAVING
+        return state.with_host(name, stage=stage, sentinel=result.sentinel)
+
+    def _look(self, state: PreparationState, step: PreparationStep) -> PreparationState:
+        """Compare the hosts' own reports with what their proof says."""
+        hosts = self._hosts(state, step)
+        reports: Mapping[str, Any] = {}
+        if self._access is not None and not state.blind:
+            try:
+                reports = self._access.reports(hosts)
+            except Problem as problem:
+                self._listener.note(problem.one_line)
+        by_id = {host.id: reports.get(host.name) for host in hosts}
+        for name in step.hosts:
+            record = state.host(name)
+            report = by_id.get(record.id)
+            if record.sentinel == NO_HARDWARE:
+                state = self._marked(state, name, stage=NO_HARDWARE)
+            elif report is None or report.status is None:
+                # The role has proven it; a report is a second opinion.
+                state = self._marked(state, name, stage=DONE)
+            else:
+                state = self._compared(state, record, report)
+        return state
+
+    def _compared(
+        self, state: PreparationState, record: HostRecord, report: Any
+    ) -> PreparationState:
+        if state.digest is not None and report.policy_digest != state.digest:
+            has = report.policy_digest or "no policy"
+            why = f"the role has ended, but the host reports {has}, not {state.digest}"
+            return self._failed(state, record.name, why)
+        look = look_at(report, self.request)
+        if record.way == SSH:
+            return after_ssh(state, record, look)
+        return state.with_host(record.name, stage=DONE, left=look.disruptive)
+
+    def _installed(
+        self, state: PreparationState, record: HostRecord, step: PreparationStep
+    ) -> PreparationState:
+        since: Optional[float] = None
+
+        def ended(host: Any) -> Optional[str]:
+            nonlocal since
+            status = host.status.value if host.status else None
+            if status not in step.until:
+                since = None
+                return None
+            since = self._session.clock() if since is None else since
+            found = installation(record.name, self._events(record))
+            waited = self._session.clock() - since >= START_S
+            return status if found.ended or waited else None
+
+        read = Read(f"hosts/{record.id}", step.doing, "get")
+        status = self._session.wait_until(read, ended, step.doing, step.timeout_s)
+        found = installation(record.name, self._events(record))
+        if not found.started and not found.ended:
+            # The request was lost, or the engine restarted before it began.
+            return state.with_host(record.name, stage=TODO)
+        if status == "install_failed" and not found.result.problem:
+            problem = f"{record.name} is {status_words(status)} now"
+            return self._failed(state, record.name, problem)
+        return self._judged(state, record.name, found.result)
+
+    def _events(self, record: HostRecord) -> list[Any]:
+        return events_since(self._session, record.event, record.id)
+
+    def _waited(self, record: HostRecord, step: PreparationStep) -> str:
+        """Wait for a host; return why it has failed, "" for the next decision."""
+        evacuation = activation = None
+        if step.kind == WAIT_IN:
+            evacuation = Evacuation(self._session, record.id, record.event)
+        else:
+            after = record.event if record.stage == LEAVING else None
+            activation = Activation(self._session, record.id, after)
+        well = self._session.clock()
+
+        def arrived(host: Any) -> Optional[str]:
+            nonlocal well
+            status = host.status.value if host.status else None
+            now = self._session.clock()
+            if status not in _BROKEN:
+                well = now
+            elif now - well >= _BROKEN_S:
+                minutes = f"{_BROKEN_S / 60:.0f} minutes"
+                return f"it has been {status_words(status)} for {minutes}"
+            if evacuation is not None and status == "preparing_for_maintenance":
+                why = evacuation.failed(host)
+                return f"it is not evacuated: {why}" if why else None
+            if activation is not None and status == "up" and not activation.over():
+                return None
+            return "" if status in step.until else None
+
+        read = Read(f"hosts/{record.id}", step.doing, "get")
+        return str(self._session.wait_until(read, arrived, step.doing, step.timeout_s))
+
+    def _failed(
+        self, state: PreparationState, name: str, why: str, fix: str = ""
+    ) -> PreparationState:
+        """Return the state with a failed host, which is activated if we moved it."""
+        record = state.host(name)
+        back = record.stage not in (TODO, CHECKING, LEAVING) and record.way != SSH
+        if record.stage == LEAVING and not record.problem:
+            back = False
+        sentence = why.rstrip(".")
+        self._listener.note(f"{name}: {sentence}")
+        problem = f"{record.problem}; {sentence}" if record.problem else sentence
+        return state.with_host(
+            name, stage=LEAVING if back else FAILED, problem=problem, fix=fix
+        )
+
+    def _marked(
+        self, state: PreparationState, name: str, **changes: Any
+    ) -> PreparationState:
+        return self._save(state.with_host(name, **changes))
+
+    def _save(self, state: PreparationState) -> PreparationState:
+        state = replace(state, changed_at=float(self.now()))
+        self._keeper.write(state)
+        return state

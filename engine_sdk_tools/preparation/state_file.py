@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Store the state of a preparation on disk, as those of conversions."""
+
+from __future__ import annotations
+
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import (
+    RecordFile,
+    StateFileProblem,
+    StateFolder,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.model import PreparationState
+
+KIND = "prepare"
+
+
+class PreparationFile(RecordFile[PreparationState]):
+    """The state of the preparation of one data center's hosts."""
+
+    record = PreparationState
+    kind = KIND
+    schema_version = 1
+
+    def invalid(self, reason: str) -> StateFileProblem:
+        """See RecordFile."""
+        return StateFileProblem(
+            "preparation-state-invalid",
+            f"the state file {self.path} {reason}; nothing was changed, the file "
+            "included",
+            "it records which hosts were moved to maintenance: activate those by hand, "
+            "move the file away, and run the command again",
+        )
+
+
+def file_in(folder: StateFolder, data_center: str) -> PreparationFile:
+    """Return the file of the data center with this id. Raises StateFileProblem."""
+    return PreparationFile(folder.path_for(KIND, data_center))

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Our block in the engine's post-tasks file: what others wrote stays, byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import (
+    EDITED,
+    INSTALLED,
+    MISSING,
+    OUTDATED,
+    PostTasksProblem,
+    find,
+    installed,
+    removed,
+)
+
+pytestmark = pytest.mark.hypervisor
+
+TASK = b"- name: theirs\n  ansible.builtin.command: /bin/true\n"
+GOOD = {
+    "missing": None,
+    "empty": b"",
+    "only a start": b"---\n",
+    "a start without a line break": b"---",
+    "a comment without a line break": b"# tasks",
+    "a task": TASK,
+    "without a final line break": TASK.rstrip(),
+    "CRLF": TASK.replace(b"\n", b"\r\n"),
+    "CRLF without a final one": TASK.replace(b"\n", b"\r\n").rstrip(),
+    "a byte order mark": b"\xef\xbb\xbf---\n" + TASK,
+    "indented": b"---\n  - name: a\n    x: 1\n  - name: b\n",
+    "indented without a final line break": b"  - name: a",
+    "an explicit end": b"---\n" + TASK + b"...\n",
+    "an explicit end without a line break": TASK + b"...",
+    "empty lines at the end": TASK + b"\n\n\n",
+    "spaces at the end": TASK + b"   ",
+    "a text that keeps its line breaks": b"- x: |+\n    a\n\n\n",
+    "a tag": b"- x: !vault |\n    $ANSIBLE_VAULT;1.1;AES256\n",
+    "our marks in a text": b"- copy:\n    content: |\n      # BEGIN ovirt-rdma x\n",
+    "a block of others": b"# BEGIN ANSIBLE MANAGED BLOCK\n" + TASK + b"# END\n",
+    "a marked block of metrics": b"# BEGIN ovirt-metrics\n" + TASK,
+    "no ASCII": "- name: größer ✓ \U0001f600\n".encode(),
+    "an alias inside of itself": b"- &a [*a]\n",
+    "a tab in a comment": TASK + b"#\tx\n",
+    "a tab after a value": b"- name: x\t\n",
+}
+BAD = {
+    "post-tasks-not-yaml": (
+        b"- a: [\n",
+        b"- a: 1\n---\n- b: 1\n",
+        b"- a: 1\n\t- b: 1\n",
+        b"- a: 'x\n",
+        b"- a: \x00\n",
+    ),
+    "post-tasks-no-list": (b"a: 1\n", b"null\n", b"text\n", b"{}\n"),
+    "post-tasks-flow-style": (b"[]\n", b"--- [{name: x}]\n"),
+    "post-tasks-not-utf8": (b"\xff\xfe-\x00", b"- \xe4\n"),
+    "post-tasks-would-change": (b"- x: |\n    a", b"- x: >\n    a"),
+}
+
+
+def tasks(content):
+    return yaml.load(content, Loader=block._LOADER) or []
+
+
+@pytest.mark.parametrize("before", GOOD.values(), ids=list(GOOD))
+def test_what_is_installed_is_removed_without_a_trace(before):
+    after = installed(before)
+    assert find(after).state == INSTALLED
+    assert removed(after) == before
+    assert installed(after) == after  # a second time changes nothing
+    assert after.count(b"\r\n") in (0, after.count(b"\n"))
+
+
+@pytest.mark.parametrize("before", GOOD.values(), ids=list(GOOD))
+def test_the_tasks_of_others_stay_first_and_ours_come_last(before):
+    if before is not None and (b"!vault" in before or b"*a" in before):
+        pytest.skip("these have no plain value")
+    theirs, every = tasks(before or b""), tasks(installed(before))
+    assert every[: len(theirs)] == theirs
+    assert every[len(theirs) :] == tasks(block.tasks_of())
+
+
+@pytest.mark.parametrize(
+    ("id", "before"), [(id, one) for id, several in BAD.items() for one in several]
+)
+def test_a_file_that_takes_no_block_is_one_sentence(id, before):
+    with pytest.raises(PostTasksProblem) as caught:
+        installed(before)
+    assert caught.value.id == id
+    assert "\n" not in str(caught.value)
+    assert caught.value.fix
+
+
+def test_tasks_that_were_added_after_the_block_stay():
+    before = TASK.rstrip()
+    after = installed(before) + b"- name: later\n"
+    assert installed(after) == after
+    # The line break that was added before the block is theirs now.
+    assert removed(after) == TASK + b"- name: later\n"
+
+
+def test_a_block_is_updated_in_its_place():
+    old = installed(TASK, "/old/place") + b"- name: later\n"
+    assert find(old).state == OUTDATED
+    new = installed(old)
+    assert find(new).state == INSTALLED
+    assert removed(new) == removed(old) == TASK + b"- name: later\n"
+    assert new.endswith(b"- name: later\n")
+
+
+def test_an_edited_block_is_left_alone():
+    edited = installed(TASK).replace(b"report", b"fail")
+    assert find(edited).state == EDITED
+    for change in (installed, removed):
+        with pytest.raises(PostTasksProblem, match="edited"):
+            change(edited)
+    assert find(installed(edited, force=True)).state == INSTALLED
+    assert removed(edited, force=True) == TASK
+
+
+def test_a_new_file_that_others_have_added_to_is_kept():
+    after = installed(None) + TASK
+    assert removed(after) == b"---\n" + TASK
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content.replace(b"# END ovirt-rdma\n", b""),
+        lambda content: content + content,
+        lambda content: b"# END ovirt-rdma\n" + content,
+    ],
+)
+def test_incomplete_marks_are_one_sentence(spoil):
+    content = spoil(installed(TASK))
+    for change in (installed, removed):
+        with pytest.raises(PostTasksProblem, match=r"marks .*lines"):
+            change(content)
+
+
+def test_no_block_is_no_block():
+    assert find(TASK).state == MISSING
+    assert removed(TASK) == TASK
+
+
+ATOMS = st.sampled_from(
+    [
+        "- name: a\n",
+        "  x: 1\n",
+        "  y: |\n    t\n",
+        "  y: |+\n    t\n\n",
+        "  y: >-\n    t\n    u\n",
+        "# c\n",
+        "#\n",
+        "\n",
+        "---\n",
+        "...\n",
+        "- b: 'q\n",
+        "  r'\n",
+        "# BEGIN ovirt-rdma\n",
+        "# END ovirt-rdma\n",
+        "  # BEGIN ovirt-rdma x\n",
+        "\t\n",
+        "- ",
+        " ",
+        "é",
+        "- [1, {a: b}]\n",
+    ]
+)
+
+
+@given(
+    st.lists(ATOMS, max_size=8).map("".join),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_of_any_file_nothing_is_lost(text, line_break, mark, final):
+    content = text.replace("\n", line_break)
+    content = content if final else content.rstrip("\r\n")
+    before = (b"\xef\xbb\xbf" if mark else b"") + content.encode()
+    try:
+        after = installed(before)
+    except PostTasksProblem as problem:
+        assert problem.fix
+        return
+    assert find(after).state == INSTALLED
+    assert installed(after) == after
+    assert removed(after) == before

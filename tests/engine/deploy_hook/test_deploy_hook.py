@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``deploy-hook install``, ``remove``, ``lint`` and ``status``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.engine.host_deploy import make_collection
+
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context, settings
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
+
+pytestmark = pytest.mark.hypervisor
+
+THEIRS = b"---\n- name: theirs\n  ansible.builtin.command: /bin/true\n"
+real_check = context.check_syntax
+
+
+class Machine:
+    """An engine machine with our collection; ansible-playbook accepts everything."""
+
+    def __init__(self, capsys, top: Path) -> None:
+        self.capsys, self.top = capsys, top
+        self.file = top / "post-tasks.yml"
+        self.file.write_bytes(THEIRS)
+        self.checked: list[bytes] = []
+        self.collection = make_collection(top / "collections")
+
+    def run(self, verb, *words):
+        self.capsys.readouterr()
+        code = main(["deploy-hook", verb, "--file", str(self.file), *words])
+        out, err = self.capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+
+@pytest.fixture
+def machine(capsys, tmp_path, monkeypatch):
+    made = Machine(capsys, tmp_path)
+    monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
+    monkeypatch.setattr(context, "check_syntax", made.checked.append)
+    monkeypatch.setattr(context, "USER", "no-such-user")
+    monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
+    real = settings.read_settings
+    monkeypatch.setattr(
+        "ovirt_rdma.cli.engine.deploy_hook.read_settings",
+        lambda **words: real(str(tmp_path / "host-deploy.yml"), **words),
+    )
+    return made
+
+
+def test_install_status_and_remove(machine):
+    assert machine.run("status")[0] == 3
+    code, out, _ = machine.run("install")
+    assert code == 0
+    assert "was changed: the block is installed" in out
+    assert machine.file.read_bytes().startswith(THEIRS)
+    # What was there is checked alone, and then with the block.
+    assert machine.checked[-2:] == [THEIRS, machine.file.read_bytes()]
+    code, out, _ = machine.run("status", "-o", "json")
+    assert (code, json.loads(out)["block"]) == (0, "installed")
+    code, out, _ = machine.run("remove")
+    assert code == 0
+    assert machine.file.read_bytes() == THEIRS
+    assert machine.run("remove")[1].startswith("Nothing to do")
+
+
+def test_a_second_install_changes_nothing(machine):
+    machine.run("install")
+    before = machine.file.stat()
+    code, out, _ = machine.run("install")
+    assert (code, out.startswith("Nothing to do")) == (0, True)
+    after = machine.file.stat()
+    assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
+
+
+@pytest.mark.parametrize("verb", ["install", "remove"])
+def test_the_dry_run_shows_the_differences(machine, verb):
+    if verb == "remove":
+        machine.run("install")
+    before = machine.file.read_bytes()
+    code, out, _ = machine.run(verb, "--dry-run")
+    assert code == 0
+    assert "include_role" in out
+    assert "Nothing was changed" in out
+    assert machine.file.read_bytes() == before
+
+
+def test_a_file_that_is_refused_is_not_touched(machine):
+    machine.file.write_bytes(b"a: 1\n")
+    code, out, err = machine.run("install")
+    assert (code, out) == (1, "")
+    assert "it is not a list of tasks" in err
+    assert "it was not changed" in err
+    assert machine.file.read_bytes() == b"a: 1\n"
+    assert [each.name for each in machine.top.glob("post-tasks*")] == ["post-tasks.yml"]
+
+
+def test_an_edited_block_needs_force(machine):
+    machine.run("install")
+    edited = machine.file.read_bytes().replace(b"report", b"fail")
+    machine.file.write_bytes(edited)
+    assert machine.run("status")[0] == 3
+    for verb in ("install", "remove"):
+        code, _, err = machine.run(verb)
+        assert (code, "was edited" in err) == (1, True)
+        assert machine.file.read_bytes() == edited
+    assert machine.run("remove", "--force")[0] == 0
+    assert machine.file.read_bytes() == THEIRS
+
+
+def test_an_outdated_block_is_shown_and_updated(machine, monkeypatch):
+    machine.file.write_bytes(block.installed(THEIRS, "/elsewhere"))
+    code, out, _ = machine.run("status", "-o", "json")
+    assert (code, json.loads(out)["block"]) == (3, "outdated")
+    assert machine.run("install")[0] == 0
+    assert machine.run("status")[0] == 0
+
+
+def test_without_the_role_nothing_is_installed(machine, monkeypatch):
+    monkeypatch.setattr(context, "collection_paths", list)
+    code, _, err = machine.run("install")
+    assert code == 1
+    assert "ovirt_rdma.host is not installed" in err
+    assert machine.file.read_bytes() == THEIRS
+    code, out, _ = machine.run("status", "-o", "json")
+    assert (code, json.loads(out)["role_found"]) == (3, False)
+
+
+def test_another_run_is_refused(machine):
+    with PostTasksFile(str(machine.file)).locked():
+        assert machine.run("install")[0] == 75
+
+
+def test_lint_names_line_and_fix(machine):
+    machine.file.write_bytes(THEIRS + b"- name: shown\n  debug: {var: x}\n")
+    code, out, _ = machine.run("lint")
+    assert code == 3
+    assert f"FAIL {machine.file}:4: task 'shown' is a debug task" in out
+    machine.file.write_bytes(THEIRS)
+    assert machine.run("lint")[0] == 0
+
+
+def test_lint_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
+    monkeypatch.setattr(context, "USER", "nobody")
+    machine.file.chmod(0o600)
+    code, out, _ = machine.run("lint")
+    assert code == 3
+    assert "cannot be read by the engine's user, nobody" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("prepare_mod: vdsmd\n", "the role has no variable prepare_mod"),
+        ("- a\n", "is not a list of lines"),
+        ("a: [\n", "line"),
+    ],
+)
+def test_lint_reads_the_settings(machine, text, words):
+    specs = machine.collection / "roles/prepare/meta"
+    specs.mkdir()
+    known = "argument_specs: {main: {options: {prepare_mode: {}}}}\n"
+    (specs / "argument_specs.yml").write_text(known)
+    (machine.top / "host-deploy.yml").write_text("prepare_mode: host\n")
+    assert machine.run("lint")[0] == 0
+    (machine.top / "host-deploy.yml").write_text(text)
+    code, out, _ = machine.run("lint")
+    assert (code, words in out) == (3, True)
+
+
+@pytest.mark.engine
+def test_the_real_ansible_decides(machine, monkeypatch):
+    monkeypatch.setattr(context, "check_syntax", real_check)
+    wrong = THEIRS + b"- name: wrong\n  no_such_module: {}\n"
+    machine.file.write_bytes(wrong)
+    code, out, err = machine.run("install")
+    assert (code, out) == (1, "")
+    assert "no_such_module" in err
+    assert machine.file.read_bytes() == wrong
+    machine.file.write_bytes(THEIRS)
+    assert machine.run("install")[0] == 0
+    assert machine.run("lint")[0] == 0

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The engine's post-tasks file on disk: atomic, locked, with its attributes."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from ovirt_rdma.engine_sdk_tools.deploy_hook import post_tasks
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+    PostTasksFile,
+    readable_by,
+)
+from ovirt_rdma.host.system.lock import LockHeld
+
+pytestmark = pytest.mark.hypervisor
+
+OLD, NEW = b"- name: old\n", b"- name: new\n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    found = tmp_path / "post.yml"
+    found.write_bytes(OLD)
+    return found
+
+
+def file(path):
+    return PostTasksFile(str(path))
+
+
+def names(path):
+    return sorted(each.name for each in path.parent.iterdir())
+
+
+def test_the_old_content_is_kept_beside_it(path):
+    found = file(path)
+    found.replace(found.read(), NEW)
+    assert path.read_bytes() == NEW
+    assert found.backup.read_bytes() == OLD
+    assert names(path) == ["post.yml", "post.yml.before-ovirt-rdma"]
+
+
+def test_mode_owner_and_attributes_stay(path):
+    path.chmod(0o640)
+    owned = os.geteuid() == 0
+    if owned:
+        os.chown(path, 108, 109)
+    try:
+        os.setxattr(path, "user.test", b"label")
+        labelled = True
+    except OSError:
+        labelled = False
+    found = file(path)
+    found.replace(OLD, NEW)
+    for each in (path, found.backup):
+        status = each.stat()
+        assert stat.S_IMODE(status.st_mode) == 0o640
+        if owned:
+            assert (status.st_uid, status.st_gid) == (108, 109)
+        if labelled:
+            assert os.getxattr(each, "user.test") == b"label"
+
+
+def test_a_link_stays_a_link(path, tmp_path):
+    link = tmp_path / "etc" / "link.yml"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    found = file(link)
+    found.replace(found.read(), NEW)
+    assert link.is_symlink()
+    assert path.read_bytes() == NEW
+
+
+def test_a_missing_file_is_made_and_deleted(tmp_path):
+    found = file(tmp_path / "new.yml")
+    assert found.read() is None
+    os.umask(0o077)
+    found.replace(None, NEW)
+    # The engine's user has to read it, whatever our umask.
+    assert stat.S_IMODE((tmp_path / "new.yml").stat().st_mode) == 0o644
+    found.replace(NEW, None)
+    assert found.read() is None
+
+
+def broken_link(tmp_path):
+    (tmp_path / "l").symlink_to("nowhere")
+    return tmp_path / "l"
+
+
+def looping_link(tmp_path):
+    (tmp_path / "l").symlink_to("m")
+    (tmp_path / "m").symlink_to("l")
+    return tmp_path / "l"
+
+
+def folder(tmp_path):
+    (tmp_path / "d").mkdir()
+    return tmp_path / "d"
+
+
+def fifo(tmp_path):
+    os.mkfifo(tmp_path / "f")
+    return tmp_path / "f"
+
+
+@pytest.mark.parametrize(
+    ("make", "id"),
+    [
+        (broken_link, "post-tasks-link-broken"),
+        (looping_link, "post-tasks-link-broken"),
+        (folder, "post-tasks-no-file"),
+        (fifo, "post-tasks-no-file"),
+        (lambda path: path / "no" / "x.yml", "post-tasks-no-engine"),
+    ],
+)
+def test_what_is_no_file_is_one_sentence(tmp_path, make, id):
+    with pytest.raises(PostTasksProblem) as caught:
+        file(make(tmp_path)).read()
+    assert caught.value.id == id
+    assert caught.value.fix
+
+
+def test_a_second_name_would_keep_the_old_content(path, tmp_path):
+    os.link(path, tmp_path / "other")
+    with pytest.raises(PostTasksProblem, match="second name"):
+        file(path).replace(OLD, NEW)
+    assert path.read_bytes() == OLD
+
+
+def test_an_editor_that_was_faster_wins(path):
+    found = file(path)
+    before = found.read()
+    path.write_bytes(b"- name: edited\n")
+    with pytest.raises(PostTasksProblem, match="somebody else"):
+        found.replace(before, NEW)
+    assert path.read_bytes() == b"- name: edited\n"
+
+
+def test_a_large_file_is_refused(path, monkeypatch):
+    monkeypatch.setattr(post_tasks, "_MOST_BYTES", 5)
+    with pytest.raises(PostTasksProblem, match="more than"):
+        file(path).read()
+
+
+def test_one_run_at_a_time(path):
+    with file(path).locked(), pytest.raises(LockHeld) as caught, file(path).locked():
+        pass
+    assert caught.value.exit_code == 75
+
+
+@pytest.mark.parametrize("step", ["fsync", "setxattr", "fchmod"])
+def test_a_failed_write_leaves_the_file_as_it_was(path, monkeypatch, step):
+    def full(*arguments, **words):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(post_tasks.os, step, full)
+    if step == "setxattr":
+        monkeypatch.setattr(post_tasks.os, "listxattr", lambda path: ["user.x"])
+        monkeypatch.setattr(post_tasks.os, "getxattr", lambda path, name: b"")
+    with pytest.raises(PostTasksProblem, match="No space left"):
+        file(path).replace(OLD, NEW)
+    monkeypatch.undo()
+    assert path.read_bytes() == OLD
+    assert names(path) == ["post.yml"]
+
+
+def test_who_can_read_it(path):
+    others = (4000, frozenset({4000}))
+    path.chmod(0o600)
+    assert not readable_by(path, *others)
+    assert readable_by(path, 0, frozenset())
+    status = path.stat()
+    path.chmod(0o400)
+    assert readable_by(path, status.st_uid, frozenset())
+    path.chmod(0o040)
+    # The group's bits count before those of all.
+    assert not readable_by(path, *others)

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``hosts prepare`` with the engine's double: batches, failures, the proof, and runs
+that were interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from engine_double import AnswerLost, EngineDouble, sample_world
+from engine_double.jobs import jobs_of
+from engine_double.serve import serve_hosts
+from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
+from support.engine.engine_command_line import access, run_engine
+from support.engine.engine_door import DoubleDoor, run_role
+
+from ovirt_rdma.cli.engine import conversion_run, prepare
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.load import parse_policy
+
+pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
+
+POLICY = (
+    "version: 1\nnfs:\n  rules:\n"
+    "  - {server: nfs1.example.com, transport: prefer-rdma}\n"
+)
+DIGEST = json_form.digest(parse_policy(POLICY, "p").policy)
+PROGRAM = """
+import signal, sys, time
+from pathlib import Path
+from support.engine.engine_door import HttpDoor
+from ovirt_rdma.cli.engine import conversion_run, prepare, session as engine_session
+from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.api.session import Session
+signal.signal(signal.SIGINT, signal.default_int_handler)
+url, folder, policy, *words = sys.argv[1:]
+conversion_run.conversion_states = lambda: StateFolder(Path(folder))
+prepare.policy_of_engine = lambda: {"prepare_policy_file": policy}
+prepare.read_settings = lambda collection: {}
+brief = lambda seconds: time.sleep(min(seconds, 0.01))
+engine_session.Session = lambda settings: Session(settings, sleep=brief)
+raise SystemExit(main(words, HttpDoor(url)))
+"""
+
+
+class Fleet:
+    """The double with hosts, and the command here or in its own process."""
+
+    def __init__(self, capsys, double, folder: Path) -> None:
+        self.capsys, self.double, self.world = capsys, double, double.world
+        self.door = DoubleDoor(double.world)
+        self.folder = folder / "states"
+        self.policy = folder / "policy.yaml"
+        self.policy.write_text(POLICY)
+        # The block in the engine's post-tasks file.
+        self.world.more["post_tasks"] = self.hook
+        self.acts: list[str] = []
+        self._at: dict[int, Meanwhile] = {}
+        self._spring = double.traps.spring
+        double.traps.spring = self._sprung
+        serve_hosts(double, self.door)
+
+    def hook(self, host):
+        return run_role(host, {"prepare_policy_file": str(self.policy)})
+
+    def run(self, *words, door=True):
+        states = StateFolder(self.folder)
+        policy = {"prepare_policy_file": str(self.policy)}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(conversion_run, "conversion_states", lambda: states)
+            patched.setattr(prepare, "policy_of_engine", lambda: policy)
+            patched.setattr(prepare, "read_settings", lambda collection: {})
+            given = self.door if door else None
+            command = ("hosts", "prepare", *words)
+            return run_engine(self.capsys, self.double, given, *command)
+
+    def killed(self, number: int, *words, applied: bool) -> None:
+        """Run the command until its change ``number`` of a host, and kill it there."""
+        running: list[subprocess.Popen[str]] = []
+        started = threading.Event()
+
+        def kill() -> None:
+            started.wait(LIMIT_S)
+            running[0].send_signal(signal.SIGKILL)
+            running[0].wait(LIMIT_S)
+
+        self._at[len(self.acts) + number] = Meanwhile(kill, applied)
+        command = [sys.executable, "-c", PROGRAM, self.double.url, str(self.folder)]
+        running.append(
+            subprocess.Popen(
+                [*command, str(self.policy), "hosts", "prepare", *words],
+                env={**access(self.double), "PYTHONPATH": python_path()},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        started.set()
+        out, err = running[0].communicate(timeout=LIMIT_S)
+        assert running[0].returncode == -signal.SIGKILL, (out, err)
+
+    def results(self, *words, code, door=True):
+        found = self.run(*words, "-y", "-o", "json", door=door)
+        assert found.code == code, found
+        self.world.settle()
+        return {h["name"]: h for h in found.document["hosts"]}
+
+    def is_prepared(self, *names: str) -> None:
+        for host in self.world.hosts.values():
+            if not names or host.name in names:
+                shown = (host.name, host.addon, host.policy_text, host.status)
+                assert shown == (host.name, True, POLICY, "up")
+
+    def _sprung(self, method, path):
+        if method != "GET" and path.startswith("/hosts/"):
+            number = len(self.acts)
+            self.acts.append(f"{method} {path}")
+            happens = self._at.pop(number, None)
+            if happens is not None:
+                return happens
+        return self._spring(method, path)
+
+
+@pytest.fixture
+def fleet(capsys, tmp_path):
+    with EngineDouble(sample_world(hosts=4, domains=("data1",))) as double:
+        yield Fleet(capsys, double, tmp_path)
+        assert double.strict_errors == []
+
+
+def test_by_ssh_no_host_leaves_its_work(fleet):
+    found = fleet.results("--batch", "2", code=0)
+    assert {h["stage"] for h in found.values()} == {"done"}
+    fleet.is_prepared()
+    assert fleet.acts == []  # neither maintenance nor installation
+    names = [name for name, _ in fleet.door.prepared]
+    # host01 is SPM: last.
+    assert names == ["host02", "host03", "host04", "host01"]
+    _, variables = fleet.door.prepared[0]
+    assert variables["prepare_live_only"] is True
+    assert variables["prepare_on_failure"] == "fail"
+    assert all(DIGEST in h["sentinel"] for h in found.values())
+
+
+def test_a_second_run_changes_nothing(fleet):
+    fleet.results("--batch", "4", code=0)
+    before = list(fleet.door.prepared)
+    found = fleet.results(code=0)
+    assert {h["way"] for h in found.values()} == {"nothing"}
+    assert fleet.door.prepared == before
+    assert fleet.acts == []
+
+
+def test_a_failed_canary_stops_all(fleet):
+    fleet.world.host("host02").more["role"] = {"fails": "no space is left"}
+    found = fleet.results("--batch", "4", code=1)
+    assert found["host02"]["stage"] == "failed"
+    assert "no space is left" in found["host02"]["problem"]
+    assert {h["stage"] for n, h in found.items() if n != "host02"} == {"todo"}
+    assert len(fleet.door.prepared) == 1
+
+
+def test_a_failed_host_stops_the_next_batch_but_not_its_own(fleet):
+    fleet.world.host("host03").more["role"] = {"fails": "it is broken"}
+    found = fleet.results("--batch", "2", code=5)
+    stages = {name: host["stage"] for name, host in found.items()}
+    assert stages == {
+        "host02": "done",
+        "host03": "failed",
+        "host04": "done",
+        "host01": "todo",
+    }
+    # What was done is not repeated; what failed is tried again.
+    fleet.world.host("host03").more["role"] = {}
+    fleet.results(code=0)
+    fleet.is_prepared()
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        ({"no_sentinel": True}, "without"),
+        ({"other_policy": "version: 1\n"}, "it has the policy"),
+    ],
+)
+@pytest.mark.parametrize("by", ["ssh", "reinstall"])
+def test_without_the_proof_a_host_has_failed(fleet, spoilt, words, by):
+    """Even where Ansible and the engine report success."""
+    fleet.world.host("host02").more["role"] = spoilt
+    found = fleet.results("host02", "--by", by, code=1)
+    assert found["host02"]["stage"] == "failed"
+    assert words in found["host02"]["problem"]
+    assert fleet.world.host("host02").status == "up"  # it is at work again
+
+
+def test_a_host_without_hardware_has_not_failed(fleet):
+    fleet.world.host("host02").more["role"] = {"no_hardware": True}
+    for by in ("ssh", "reinstall"):
+        found = fleet.results("host02", "--by", by, code=0)
+        assert found["host02"]["stage"] == "no RDMA hardware"
+
+
+def test_by_reinstall(fleet):
+    found = fleet.results("--by", "reinstall", "--batch", "2", code=0)
+    assert {h["stage"] for h in found.values()} == {"done"}
+    fleet.is_prepared()
+    ways = [act.rpartition("/")[2] for act in fleet.acts]
+    assert ways[:3] == ["deactivate", "install", "activate"]
+    assert ways.count("install") == 4
+    assert fleet.door.prepared == []
+
+
+def test_what_a_reinstall_asks_for(fleet):
+    fleet.results("host02", "--by", "reinstall", "--reboot", "no", code=0)
+    sent = [r for r in fleet.double.requests if r.path.endswith("/install")]
+    (body,) = [request.body for request in sent]
+    text = body.decode() if isinstance(body, bytes) else body
+    assert "<activate>false</activate>" in text
+    assert "<reboot>false</reboot>" in text
+    assert "<authentication_method>publickey</authentication_method>" in text
+    assert "<override_iptables>false</override_iptables>" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "words", "status"),
+    [
+        ({"install_fails": "Task x failed"}, "Task x failed", "install_failed"),
+        ({"reboot_fails": True}, "could not install it", "install_failed"),
+        ({"install_error": 0}, "the role has not run to its end", "up"),
+    ],
+)
+def test_an_installation_that_fails(fleet, more, words, status):
+    fleet.world.host("host02").more.update(more)
+    found = fleet.results("--by", "reinstall", "--reboot", "yes", code=1)
+    assert words in found["host02"]["problem"]
+    assert fleet.world.host("host02").status == status
+    assert {h["stage"] for n, h in found.items() if n != "host02"} == {"todo"}
+
+
+def test_a_host_that_does_not_come_up_again(fleet):
+    # It cannot mount its domain after the reinstallation.
+    export = fleet.world.export("nfs1.example.com:/exports/data1")
+
+    def hook(host):
+        export.answers = False
+        return fleet.hook(host)
+
+    fleet.world.more["post_tasks"] = hook
+    words = ("host02", "--by", "reinstall", "--reboot", "yes")
+    found = fleet.results(*words, code=1)
+    assert "non-operational" in found["host02"]["problem"]
+
+
+def test_machines_that_stay_keep_the_host_at_work(fleet):
+    host = fleet.world.host("host02")
+    host.vms = host.unscheduled_vms = ["vm1"]
+    found = fleet.results("host02", "--by", "reinstall", code=1)
+    assert "not evacuated" in found["host02"]["problem"]
+    assert (host.status, host.vms) == ("up", ["vm1"])
+
+
+def test_a_host_in_maintenance_stays_there(fleet):
+    fleet.world.host("host02").status = "maintenance"
+    found = fleet.results("host02", "--by", "reinstall", code=0)
+    assert found["host02"]["stage"] == "done"
+    assert fleet.world.host("host02").status == "maintenance"
+
+
+def test_a_host_that_is_down_is_left_out_and_the_others_are_done(fleet):
+    fleet.world.host("host03").status = "down"
+    found = fleet.results("--batch", "4", code=5)
+    assert found["host03"]["stage"] == "left out"
+    assert {h["stage"] for n, h in found.items() if n != "host03"} == {"done"}
+
+
+def test_without_access_the_engine_reinstalls_and_its_events_prove(fleet):
+    found = fleet.results("--batch", "3", door=False, code=0)
+    assert {h["way"] for h in found.values()} == {"reinstall"}
+    assert all(DIGEST in h["sentinel"] for h in found.values())
+    fleet.is_prepared()
+
+
+def test_the_dry_run_changes_nothing_and_says_what_the_run_does(fleet):
+    words = ("--by", "reinstall", "--batch", "2")
+    dry = fleet.run(*words, "--dry-run", "-o", "json")
+    assert (dry.code, fleet.acts, fleet.door.prepared) == (0, [], [])
+    planned = [s["path"] for s in dry.document["steps"] if "path" in s]
+    assert fleet.run(*words, "-y").code == 0
+    assert [act.partition(" ")[2] for act in fleet.acts] == planned
+    table = fleet.run(*words, "--again", "--dry-run")
+    assert "Nothing was changed" in table.out
+
+
+def test_the_table_names_the_proof(fleet):
+    done = fleet.run("host02", "-y")
+    assert done.code == 0
+    assert "ovirt-rdma: host is prepared" in done.out
+    assert "1 of 1 host prepared." in done.out
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+@pytest.mark.parametrize("applied", [True, False])
+def test_killed_at_a_change_and_run_again(fleet, number, applied):
+    """Changes 0 to 2 are maintenance, installation and activation of the canary."""
+    words = ("host02", "host03", "--by", "reinstall")
+    fleet.killed(number, *words, "-y", applied=applied)
+    again = fleet.run(*words, "-y")
+    assert again.code == 0, again
+    assert "continues the interrupted" in again.err
+    fleet.world.settle()
+    fleet.is_prepared("host02", "host03")
+    assert fleet.run(*words, "-y").code == 0
+    installs = [act for act in fleet.acts if act.endswith("/install")]
+    # An installation that began is not repeated.
+    assert len(installs) == 2 + (not applied and number == 1)
+    assert [
+        j.status for j in jobs_of(fleet.world).values() if j.status == "started"
+    ] == []
+
+
+def test_an_answer_that_was_lost_is_looked_up(fleet):
+    number = fleet.world.host("host02").id
+    for action in ("deactivate", "install", "activate"):
+        fleet.double.fail_next("POST", f"/hosts/{number}/{action}", AnswerLost())
+    fleet.results("host02", "--by", "reinstall", code=0)
+    fleet.is_prepared("host02")
+
+
+def test_another_run_is_refused(fleet):
+    with StateFolder(fleet.folder).only_run(fleet.world.data_center("dc1").id):
+        fleet.run("-y").refused(75, "another run of ovirt-rdma", "wait until")
+
+
+def test_a_broken_state_file_is_left_alone(fleet):
+    fleet.results("host02", code=0)
+    (path,) = fleet.folder.glob("prepare-*.json")
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({**whole, "digest": "sha256:0"}))
+    before = path.read_text()
+    fleet.run("-y").refused(1, "the digest differs", "activate those by hand")
+    assert path.read_text() == before
+
+
+def test_a_wrong_canary_is_a_usage_error(fleet):
+    fleet.run("host02", "--canary", "host03", "-y").refused(2, "host03")
+
+
+def test_without_a_terminal_nothing_is_done(fleet):
+    fleet.run("host02").refused(4, "no terminal")
+    assert fleet.door.prepared == []

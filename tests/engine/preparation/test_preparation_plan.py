@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How each host is prepared, in which order, and what counts as proof."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from support.engine.told_hosts import (
+    engine,
+    facts,
+    host,
+    report,
+    rules,
+    status,
+)
+
+from ovirt_rdma.engine_sdk_tools.hosts.role import (
+    Prepared,
+    judged,
+    with_event,
+)
+from ovirt_rdma.engine_sdk_tools.preparation import plan
+from ovirt_rdma.engine_sdk_tools.preparation.model import (
+    DONE,
+    FAILED,
+    LEFT_OUT,
+    NOTHING,
+    REINSTALL,
+    SSH,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.next_step import (
+    FINISH,
+    finished,
+    next_step,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+    Look,
+    PreparationRequest,
+    look_at,
+    plan_preparation,
+)
+from ovirt_rdma.engine_sdk_tools.preparation.proof import installation, other_policy
+from ovirt_rdma.host.policy.load import parse_policy
+
+pytestmark = pytest.mark.hypervisor
+
+READY = Look(True)
+MISSING = Look(False, "the command is missing")
+POLICY = Look(True, "its policy is another one")
+LINK = Look(True, "2 steps", live=1, link_down=1)
+BOOT = Look(True, "1 step", reboot=1)
+SENTINEL = "ovirt-rdma: host is prepared (ovirt-rdma 0.9, policy sha256:abc)"
+
+
+def planned(looks, *hosts, **request):
+    its = engine(*hosts)
+    center = its.data_centers[0].id
+    wish = PreparationRequest(**request)
+    return plan_preparation(its, center, hosts, looks, wish, now=1.0)
+
+
+@pytest.mark.parametrize(
+    ("look", "by", "way", "reboot"),
+    [
+        (READY, "auto", NOTHING, False),
+        (READY, "reinstall", NOTHING, False),
+        (POLICY, "auto", SSH, False),
+        (MISSING, "auto", SSH, False),
+        (LINK, "auto", REINSTALL, False),
+        (BOOT, "auto", REINSTALL, True),
+        (LINK, "ssh", SSH, False),
+        (POLICY, "reinstall", REINSTALL, False),
+        (MISSING, "reinstall", REINSTALL, True),
+        (None, "auto", REINSTALL, True),
+        (None, "ssh", SSH, False),
+    ],
+)
+def test_the_way_of_a_host(look, by, way, reboot):
+    looks = None if look is None else {"hv1": look}
+    (record,) = planned(looks, host("hv1"), by=by).hosts
+    assert (record.way, record.reboot) == (way, reboot)
+
+
+def test_again_is_for_hosts_that_need_nothing():
+    (record,) = planned({"hv1": READY}, host("hv1"), again=True).hosts
+    assert record.way == SSH
+
+
+@pytest.mark.parametrize(
+    ("status_", "left_out"),
+    [
+        ("up", False),
+        ("maintenance", False),
+        ("non_operational", False),
+        ("install_failed", False),
+        ("unassigned", False),
+        ("down", True),
+        ("non_responsive", True),
+        ("error", True),
+    ],
+)
+def test_a_host_in_trouble_is_left_out(status_, left_out):
+    one = host("hv1", status=status_)
+    (record,) = planned({"hv1": LINK}, one).hosts
+    assert (record.stage == LEFT_OUT) == left_out
+    assert bool(record.problem) == left_out
+
+
+def order(*hosts, **request):
+    state = planned({one.name: POLICY for one in hosts}, *hosts, **request)
+    return [(record.name, record.batch) for record in state.hosts]
+
+
+def test_the_canary_goes_alone_and_the_spm_last():
+    hosts = (
+        host("hv1", spm="spm"),
+        host("hv2", vms=3),
+        host("hv3", vms=1),
+        host("hv4", vms=2),
+    )
+    assert order(*hosts, batch=2) == [("hv3", 0), ("hv2", 1), ("hv4", 1), ("hv1", 2)]
+    assert order(*hosts, canary="hv4")[0] == ("hv4", 0)
+
+
+def test_a_host_without_work_is_no_canary():
+    hosts = (host("hv1"), host("hv2"))
+    state = planned({"hv1": READY, "hv2": POLICY}, *hosts)
+    assert {r.name: (r.way, r.batch) for r in state.hosts} == {
+        "hv1": (NOTHING, 0),
+        "hv2": (SSH, 0),
+    }
+
+
+def test_one_failure_ends_the_rollout_after_its_batch():
+    hosts = tuple(host(f"hv{number}") for number in range(1, 5))
+    state = planned({one.name: POLICY for one in hosts}, *hosts, batch=2)
+    first, second, third, last = (record.name for record in state.hosts)
+    statuses = {record.id: "up" for record in state.hosts}
+    state = state.with_host(first, stage=DONE)
+    assert next_step(state, statuses).hosts == (second, third)
+    state = state.with_host(second, stage=FAILED)
+    assert next_step(state, statuses).hosts == (third,)
+    state = state.with_host(third, stage=DONE)
+    assert next_step(state, statuses).kind == FINISH
+    assert finished(state).stage == "stopped"
+    assert state.host(last).stage == "todo"
+
+
+def test_a_report_says_what_is_to_be_done():
+    text = rules("prefer-rdma")
+    policy = parse_policy(text, "p").policy
+    digest = status(text)["policy"]["digest"]
+    wish = PreparationRequest(policy=policy, digest=digest)
+    assert (
+        "another one"
+        in look_at(
+            report("hv1", facts=facts(), status=status(rules("tcp"))), wish
+        ).reason
+    )
+    assert not look_at(report("hv1", problem="no answer"), wish).known
+    keep = PreparationRequest()
+    assert look_at(report("hv1", facts=facts(), status=status(text)), keep).reason == ""
+
+
+# -- the proof
+
+
+def event(code, text=""):
+    return SimpleNamespace(code=code, description=text)
+
+
+STARTED, FINISHED, DONE_WELL = event(560), event(561), event(504)
+OUR_LAST = event(559, f"Installing Host hv1. {SENTINEL}.")
+
+
+def test_only_the_sentinel_proves():
+    good = installation("hv1", [STARTED, OUR_LAST, FINISHED, DONE_WELL])
+    assert (good.ended, good.result.problem) == (True, "")
+    assert good.result.sentinel == SENTINEL
+    bad = installation("hv1", [STARTED, FINISHED, DONE_WELL])
+    assert "has not run to its end" in bad.result.problem
+    assert "deploy-hook lint" in bad.result.fix
+
+
+def test_an_earlier_installation_proves_nothing():
+    events = [STARTED, OUR_LAST, FINISHED, DONE_WELL, STARTED, FINISHED, DONE_WELL]
+    assert installation("hv1", events).result.problem
+
+
+def test_the_engines_failure_counts_more_than_the_sentinel():
+    events = [STARTED, OUR_LAST, event(505, "Host hv1 installation failed. x.")]
+    found = installation("hv1", events)
+    assert "could not install it" in found.result.problem
+
+
+def test_the_reason_of_the_role_is_shown():
+    text = "Installing Host hv1. ovirt-rdma: host is not prepared: no space is left."
+    found = installation("hv1", [STARTED, event(553, text), FINISHED, DONE_WELL])
+    assert found.result.problem == "no space is left"
+
+
+def test_the_policy_of_the_proof_is_compared():
+    assert other_policy(SENTINEL, "sha256:abc") == ""
+    assert other_policy(SENTINEL, None) == ""
+    assert "sha256:abc, not sha256:def" in other_policy(SENTINEL, "sha256:def")
+
+
+def result(kind, task, **more):
+    ignored = more.pop("ignore_errors", None)
+    data = {"host": "a", "task": task, "res": more, "ignore_errors": ignored}
+    return {"event": f"runner_on_{kind}", "event_data": data}
+
+
+def played(*events):
+    found = Prepared("hv1")
+    for one in events:
+        found = with_event(found, one)
+    return judged(found)
+
+
+def test_over_ssh_the_sentinel_counts_too():
+    assert played(result("ok", "a"), result("ok", SENTINEL)).problem == ""
+    ended = played(result("ok", "a"))
+    assert "ended after 'a' without its last task" in ended.problem
+    failed = played(result("failed", "b", msg="it\nis bad", fix="mend it"))
+    assert (failed.problem, failed.fix) == ("b: it is bad", "mend it")
+    assert (
+        played(
+            result("failed", "b", ignore_errors=True), result("ok", SENTINEL)
+        ).problem
+        == ""
+    )
+    away = played(result("unreachable", "a", msg="no route"))
+    assert away.unreachable
+
+
+def test_no_hardware_is_no_failure_and_no_proof():
+    text = "ovirt-rdma: host has no RDMA hardware, nothing was loaded"
+    found = played(result("ok", text))
+    assert (found.problem, found.no_hardware, found.sentinel) == ("", True, "")
+
+
+def test_a_warning_of_the_role_is_passed_on():
+    text = "ovirt-rdma: attention: [WARNING] vdsmd has to be restarted"
+    assert played(result("ok", text)).warnings == ("vdsmd has to be restarted",)
+
+
+def test_what_needs_a_maintenance_is_left_with_ssh_or_reinstalled():
+    one = host("hv1")
+    state = planned({"hv1": POLICY}, one)
+    after = plan.after_ssh(state, state.hosts[0], LINK).hosts[0]
+    assert (after.way, after.stage) == (REINSTALL, "todo")
+    state = planned({"hv1": POLICY}, one, by="ssh")
+    after = plan.after_ssh(state, state.hosts[0], LINK).hosts[0]
+    assert (after.stage, after.left) == (DONE, 1)
