@@ -166,6 +166,7 @@ def test_links_of_systemd_lead_to_units(content):
     links = list(content.glob("usr/lib/systemd/system/*.wants/*"))
     assert {link.name for link in links} == {
         "ovirt-rdma-caps.timer",
+        "ovirt-rdma-recheck.timer",
         "ovirt-rdma-recover.service",
     }
     for link in links:

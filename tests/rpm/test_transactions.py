@@ -101,8 +101,8 @@ def test_erase_leaves_the_host_as_it_was(machine, new):
     assert machine.rpm("-e", *ALL) == ""
     assert differences(before, machine.tree()) == {}
     assert machine.calls() == [
-        "--no-reload disable ovirt-rdma-caps.timer ovirt-rdma-caps.service "
-        "ovirt-rdma-partitions.service"
+        "stop ovirt-rdma-caps.timer ovirt-rdma-recheck.timer",
+        "--no-reload disable ovirt-rdma-partitions.service",
     ]
 
 
@@ -219,8 +219,8 @@ def test_read_only_etc(machine, new, earlier):
     machine.shell("mount --bind /etc /etc && mount -o remount,ro,bind /etc")
     machine.install(*of(new), check=False)
     machine.shell("umount /etc")
-    assert machine.start_vdsmd() == "stock vdsmd\n"
     assert differences(before, state(machine)) == {}
+    assert machine.start_vdsmd() == "stock vdsmd\n"
     machine.install(*of(new), words=["--replacepkgs"])
     assert machine.rpm("-V", "--nodeps", *NAMES, check=False).count("\n") == 1
 
@@ -232,8 +232,8 @@ def test_disk_full(machine, new, earlier):
     failed = machine.install(*of(new), words=["--ignoresize"], check=False)
     assert "No space left" in failed or "failed" in failed
     machine.shell("rm /filled")
-    assert machine.start_vdsmd() == "stock vdsmd\n"
     assert differences(before, state(machine)) == {}
+    assert machine.start_vdsmd() == "stock vdsmd\n"
     machine.install(*of(new), words=["--replacepkgs"])
     assert machine.shell("ovirt-rdma-host --version") == "ovirt-rdma-host 0.1.0\n"
 
@@ -249,8 +249,8 @@ def test_cut_off_in_the_middle(machine, new, earlier, part):
     time.sleep(0.1 * part)
     rpm.send_signal(signal.SIGKILL)
     rpm.wait()
-    assert machine.start_vdsmd() == "stock vdsmd\n"
     assert differences(before, state(machine)) == {}
+    assert machine.start_vdsmd() == "stock vdsmd\n"
     machine.install(*of(new), words=["--replacepkgs"])
     assert machine.shell("ovirt-rdma-host --version") == "ovirt-rdma-host 0.1.0\n"
     changed = machine.rpm("-V", "--nodeps", *NAMES, check=False).splitlines()
