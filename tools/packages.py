@@ -4,8 +4,8 @@
 
 dist writes ``dist/ovirt-rdma-VERSION.tar.gz`` with the files of the checkout, and rpm
 the packages of EL9 and EL10 too, in ``dist/el9`` and ``dist/el10``. The same files give
-the same bytes, whoever builds them, and wherever. The exit code is 0; 1 if something
-failed, or the versions contradict each other.
+the same bytes, whoever builds them, and wherever, on machines with the same Python and
+rpm. The exit code is 0; 1 if something failed, or the versions contradict each other.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import datetime
 import gzip
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -191,19 +192,28 @@ def build(archive: Path, el: int, folder: Path) -> list[Path]:
     """
     python = find_python(PYTHONS[el])
     with tempfile.TemporaryDirectory(prefix="ovirt-rdma-rpm.") as top:
+        shutil.copy(archive, top)
+        shutil.copy(CHECKOUT / MACROS, top)
+        enter = _enter_fixed_place(top)
+        place = _PLACE if enter else top
         defines = {
-            "_topdir": top,
-            "_tmppath": f"{top}/tmp",  # noqa: S108
+            "_topdir": place,
+            "_tmppath": f"{place}/tmp",  # noqa: S108
             "el": str(el),
             "python3_version": PYTHONS[el],
-            "build_python": sys.executable,
-            "target_python": str(python or "%{nil}"),
+            "with_byte_code": str(int(python is not None)),
         }
-        command = ["rpmbuild", "-ta", "--nodeps", "--load", str(CHECKOUT / MACROS)]
+        command = [*enter, "rpmbuild", "-ta", "--nodeps"]
+        command += ["--load", f"{place}/{MACROS.name}"]
         for name, value in defines.items():
             command += ["--define", f"{name} {value}"]
         done = subprocess.run(
-            [*command, str(archive)],
+            [*command, f"{place}/{archive.name}"],
+            env={
+                **os.environ,
+                "BUILD_PYTHON": sys.executable,
+                "TARGET_PYTHON": str(python or ""),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -216,6 +226,29 @@ def build(archive: Path, el: int, folder: Path) -> list[Path]:
         return [
             Path(shutil.copy(path, folder)) for path in sorted(Path(top).rglob("*.rpm"))
         ]
+
+
+# Each Linux system has it, and hardly anything needs it.
+_PLACE = "/mnt"
+_BIND = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+
+
+def _enter_fixed_place(top: str) -> list[str]:
+    """Return a command that runs another with ``top`` at _PLACE as well.
+
+    rpm keeps the spec in the source package, with the paths of the build in it, and the
+    other packages name that one's digest. Empty if this machine does not permit it.
+    """
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    enter = ["unshare", "--mount", *user, "sh", "-c", _BIND, "sh", top, _PLACE]
+    needed = (sys.executable, sys.base_prefix, str(CHECKOUT))
+    if any(path.startswith(f"{_PLACE}/") for path in needed):
+        return []
+    try:
+        done = subprocess.run([*enter, "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return []
+    return [] if done.returncode else enter
 
 
 def make_packages(folder: Path) -> None:
