@@ -252,7 +252,7 @@ def _enter_fixed_place(top: str) -> list[str]:
 
 
 def make_packages(folder: Path) -> None:
-    """Build everything anew in ``folder``, and print what there is."""
+    """Build archive and packages in ``folder``, and print their paths."""
     archive = source_archive(folder)
     print(_below(archive))
     for el, version in PYTHONS.items():

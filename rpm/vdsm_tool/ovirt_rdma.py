@@ -2,7 +2,7 @@
 """Add ``vdsm-tool ovirt-rdma``, which runs ``ovirt-rdma-host``.
 
 vdsm-tool imports each module of its package at each start (static/usr/bin/vdsm-tool,
-load_modules): it reports an Exception of an import to syslog, and goes on. So this one
+load_modules), and continues after an Exception, which it reports to syslog. So this one
 imports nothing that could fail in another way, and nothing that takes time.
 """
 

@@ -158,7 +158,10 @@ def test_our_package_is_installed(guest: Guest) -> None:
         unit: guest.run(f"systemctl is-enabled {unit}").stdout.strip()
         for unit in ("ovirt-rdma-recover.service", "ovirt-rdma-partitions.service")
     }
-    assert list(states.values()) == ["enabled", "disabled"]
+    assert list(states.values()) == ["static", "disabled"]
+    # By a link of the package, as the target's systemd sees it.
+    wanted = said(guest, "systemctl show -p Wants --value multi-user.target")
+    assert "ovirt-rdma-recover.service" in wanted.split()
     assert said(guest, f"ls {installed_host.HOOKS}").split() == sorted(
         path.parent.name for path in (CHECKOUT / "vdsm_hooks").glob("*/50_ovirt_rdma")
     )

@@ -115,7 +115,7 @@ def test_scripts_are_valid_shell(packages):
                 subprocess.run(["sh", "-n"], input=text, text=True, check=True)
                 # A macro that the build does not know stays as it is.
                 assert "%" not in text
-                # Not even indirectly: vdsmd goes on as it is.
+                # vdsmd continues as it is.
                 assert "restart" not in text
     assert found == 5
 

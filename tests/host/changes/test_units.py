@@ -120,12 +120,24 @@ def test_no_unit_does_anything_before_the_operator_has():
     }
 
 
-def test_the_preset_names_every_unit_that_can_be_enabled():
+def test_the_preset_turns_every_unit_off_that_can_be_enabled():
     enable = {unit.name for unit in UNITS if keys(unit.name, "Install")}
     lines = (SYSTEMD / "90-ovirt-rdma.preset").read_text().splitlines()
     preset = dict(line.split()[::-1] for line in lines if not line.startswith("#"))
     assert set(preset) == enable
-    assert preset["ovirt-rdma-partitions.service"] == "disable"
+    assert preset == {"ovirt-rdma-partitions.service": "disable"}
+
+
+def test_links_of_the_package_start_what_has_a_condition():
+    links = {link.name: link.parent.name for link in SYSTEMD.glob("*.wants/*")}
+    assert links == {
+        "ovirt-rdma-recover.service": "multi-user.target.wants",
+        "ovirt-rdma-caps.timer": "timers.target.wants",
+        "ovirt-rdma-recheck.timer": "timers.target.wants",
+    }
+    for link in SYSTEMD.glob("*.wants/*"):
+        assert link.resolve() == SYSTEMD / link.name
+        assert keys(link.name, "Unit")["ConditionPathExists"]
 
 
 def test_units_run_verbs_that_there_are():

@@ -4,7 +4,7 @@
 The machine is this one's file system with an overlay, in a mount namespace: whatever
 rpm and its scripts write is in the overlay, and everything else is seen. Its
 /usr/bin/python3 stands in for EL's: it finds what the packages install, and PyYAML and
-jsonschema. systemd does not run, as on an image that is made.
+jsonschema. systemd is not running, as while an image is made.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ _MOUNT = """
 set -e
 mount --make-rprivate /
 mount -t tmpfs -o size=200m tmpfs "$1"
-mkdir "$1/base" "$1/up" "$1/work" "$1/root"
+mkdir "$1/base" "$1/up" "$1/work" "$1/machine"
 cp -a "$4/." "$1/base"
 mount -t overlay overlay \
-  -o "lowerdir=$1/base:/,upperdir=$1/up,workdir=$1/work" "$1/root"
+  -o "lowerdir=$1/base:/,upperdir=$1/up,workdir=$1/work" "$1/machine"
 for folder in "$2" "$3"; do
-  mkdir -p "$1/root$folder"
-  mount --bind "$folder" "$1/root$folder"
+  mkdir -p "$1/machine$folder"
+  mount --bind "$folder" "$1/machine$folder"
 done
-mount --rbind /dev "$1/root/dev"
-mount -t proc proc "$1/root/proc" || mount --rbind /proc "$1/root/proc"
-mount -t tmpfs -o mode=755 tmpfs "$1/root/run"
-mkdir "$1/root/byte-code"
-mount --bind "$5" "$1/root/byte-code"
+mount --rbind /dev "$1/machine/dev"
+mount -t proc proc "$1/machine/proc" || mount --rbind /proc "$1/machine/proc"
+mount -t tmpfs -o mode=755 tmpfs "$1/machine/run"
+mkdir "$1/machine/byte-code"
+mount --bind "$5" "$1/machine/byte-code"
 # What this machine has of ovirt-rdma is none of the test's.
-rm -rf "$1"/root/etc/ovirt-rdma "$1"/root/var/lib/ovirt-rdma
+rm -rf "$1"/machine/etc/ovirt-rdma "$1"/machine/var/lib/ovirt-rdma
 echo ready
 exec cat >/dev/null
 """
@@ -162,7 +162,7 @@ class Machine:
     def command(self, *words: str) -> list[str]:
         """Return the command that runs ``words`` on the machine."""
         enter = ["nsenter", "-t", str(self._process.pid), "-m"]
-        return [*enter, "chroot", str(self.folder / "root"), *words]
+        return [*enter, "chroot", str(self.folder / "machine"), *words]
 
     def run(
         self, *words: str, input: str = "", check: bool = True
@@ -195,7 +195,7 @@ class Machine:
 
     def path(self, path: str) -> Path:
         """Return where a file of the machine can be read and written from here."""
-        return Path(f"/proc/{self._process.pid}/root{self.folder}/root{path}")
+        return Path(f"/proc/{self._process.pid}/root{self.folder}/machine{path}")
 
     def shell(self, script: str, *, check: bool = True) -> str:
         """Run a shell script on the machine; return its output."""
@@ -208,7 +208,7 @@ class Machine:
         before are not: the overlay copies them with each file.
         """
         found: dict[str, str] = {}
-        for top, below in (("up", ""), ("root/run", "/run")):
+        for top, below in (("up", ""), ("machine/run", "/run")):
             start = Path(f"/proc/{self._process.pid}/root{self.folder}/{top}")
             for folder, folders, names in os.walk(start):
                 for name in (*folders, *names):
