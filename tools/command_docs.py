@@ -16,6 +16,10 @@ Three directives, for pages in Markdown:
     At the end of the last verb's section: a section for each verb that no
     ``{options}`` of the page names, from its help.
 
+``{unit-verbs} PROGRAM``
+    The verbs that units run, as a list. The content adds sentences, as for
+    ``{options}``.
+
 ``{facts-verbs}``
     Which verbs of ovirt-rdma-host take a facts file.
 
@@ -305,6 +309,34 @@ def _put_beside(_: Sphinx, document: nodes.document) -> None:
         outer[place:place] = holder.children
 
 
+class UnitVerbs(_Directive):
+    """``{unit-verbs} PROGRAM``; see the module."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a definition list of the hidden verbs with their arguments."""
+        more = self._more()
+        listing = nodes.definition_list()
+        for words, parser in verbs(self.arguments[0], hidden=True).items():
+            name = words.partition(" ")[2]
+            term = nodes.term("", "", nodes.strong(name, name))
+            for action in shown_actions(parser):
+                if not action.option_strings:
+                    word = _metavar(action)
+                    term += [nodes.Text(" "), nodes.emphasis(word, word)]
+            text = " ".join((parser.description or "").split(".")[0].split())
+            first = nodes.paragraph("", f"{text}.")
+            for node in more.pop(name, []):
+                first += [nodes.Text(" "), *node.children]
+            body = nodes.definition("", first)
+            listing += nodes.definition_list_item("", term, body)
+        if more:
+            raise self.error(f"no verb {', '.join(more)}")
+        return [listing]
+
+
 class FactsVerbs(_Directive):
     """``{facts-verbs}``: which verbs of ovirt-rdma-host take a facts file.
 
@@ -417,6 +449,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("options", Options)
     app.add_directive("shared-options", SharedOptions)
     app.add_directive("other-verbs", OtherVerbs)
+    app.add_directive("unit-verbs", UnitVerbs)
     app.add_directive("facts-verbs", FactsVerbs)
     app.connect("source-read", _with_contents)
     app.connect("doctree-read", _put_beside)
