@@ -26,7 +26,7 @@ EXPORT = "nas1:/exports/data2"
 FABRIC = InfiniBand(pci=PciFunction(driver="mlx4_core"))
 # check reports what it finds: exit code 3 is no mistake of the reader.
 MAY_FIND = {"ovirt-rdma-host check\n": 3}
-# An emulated host and server need longer than the 2 s that the page's policy leaves them.
+# An emulated server needs longer than the 2 s that the page's policy leaves it.
 PATIENT = ("  rules:\n", "  defaults: {readiness_timeout: 30}\n  rules:\n")
 KEPT = """
 find /etc/ovirt-rdma /etc/systemd/system /etc/modprobe.d /etc/modules-load.d \
