@@ -104,7 +104,7 @@ docs: venv ## the documentation as HTML, in build/docs; fails for a dead link
 
 .PHONY: man
 man: venv ## write the manual pages docs/man, from docs/ and the commands' parsers
-	@rm -rf build/man && $(SPHINX) -b man . build/man
+	@rm -rf build/man && $(SPHINX) -E -b man . build/man
 	@$(BIN)/python tools/man_pages.py build/man docs/man
 
 .PHONY: check

@@ -18,7 +18,7 @@ copyright = ""
 version = release = ""
 today = " "
 language = "en"
-extensions = ["myst_parser", "tools.command_docs"]
+extensions = ["myst_parser", "tools.command_docs", "tools.docs_pages"]
 
 root_doc = "docs/index"
 include_patterns = [

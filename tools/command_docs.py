@@ -16,14 +16,12 @@ Three directives, for pages in Markdown:
     At the end of the last verb's section: a section for each verb that no
     ``{options}`` of the page names, from its help.
 
+``{unit-verbs} PROGRAM``
+    The verbs that units run, as a list. The content adds sentences, as for
+    ``{options}``.
+
 ``{facts-verbs}``
     Which verbs of ovirt-rdma-host take a facts file.
-
-The first page needs no table of contents: each of its sections is a part, and the links
-in the section's list are its pages.
-
-Manual pages start with a section DESCRIPTION. Their tables become lists, because a
-terminal is too narrow for most, and a link within the project is its text only.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -205,13 +202,21 @@ def shared_options(program: str, verb: str) -> set[str]:
     found = set.intersection(*map(_option_strings, known.values()))
     for group in _SHARED.get(program, ()):
         if group <= mine:
-            found |= {
-                name
-                for action in shown_actions(known[verb])
-                if group.intersection(action.option_strings)
-                for name in action.option_strings
-            }
+            found |= _with_short_forms({verb: known[verb]}, group)
     return found if mine else {"-o", "--output", "-h", "--help"}
+
+
+def _with_short_forms(
+    known: dict[str, argparse.ArgumentParser], group: frozenset[str]
+) -> set[str]:
+    """Return the options of ``group``, and other forms of them, as -c of --config."""
+    return {
+        name
+        for parser in known.values()
+        for action in shown_actions(parser)
+        if group.intersection(action.option_strings)
+        for name in action.option_strings
+    }
 
 
 def _option_strings(parser: argparse.ArgumentParser) -> set[str]:
@@ -221,6 +226,8 @@ def _option_strings(parser: argparse.ArgumentParser) -> set[str]:
 # A verb that has all options of one of these groups has them described there.
 _SHARED = {
     engine.PROGRAM: (
+        frozenset({"--config", "--engine-url", "--username", "--ca-file"})
+        | {"--config-file", "--password-file"},
         frozenset({"--dry-run", "--assume-yes", "--no-job"}),
         frozenset({"--facts-dir", "--inventory", "--ssh-key", "--ssh-user"}),
     )
@@ -243,6 +250,8 @@ class SharedOptions(_Directive):
             raise self.error(f"{self.arguments[0]} is no group of options")
         if not group:
             group = frozenset(set.intersection(*map(_option_strings, known.values())))
+            for others in _SHARED.get(program, ()):
+                group -= _with_short_forms(known, others)
         having = [name for name in known if group <= _option_strings(known[name])]
         parser = known[having[0]]
         actions = [
@@ -305,6 +314,34 @@ def _put_beside(_: Sphinx, document: nodes.document) -> None:
         outer[place:place] = holder.children
 
 
+class UnitVerbs(_Directive):
+    """``{unit-verbs} PROGRAM``; see the module."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a definition list of the hidden verbs with their arguments."""
+        more = self._more()
+        listing = nodes.definition_list()
+        for words, parser in verbs(self.arguments[0], hidden=True).items():
+            name = words.partition(" ")[2]
+            term = nodes.term("", "", nodes.strong(name, name))
+            for action in shown_actions(parser):
+                if not action.option_strings:
+                    word = _metavar(action)
+                    term += [nodes.Text(" "), nodes.emphasis(word, word)]
+            text = " ".join((parser.description or "").split(".")[0].split())
+            first = nodes.paragraph("", f"{text}.")
+            for node in more.pop(name, []):
+                first += [nodes.Text(" "), *node.children]
+            body = nodes.definition("", first)
+            listing += nodes.definition_list_item("", term, body)
+        if more:
+            raise self.error(f"no verb {', '.join(more)}")
+        return [listing]
+
+
 class FactsVerbs(_Directive):
     """``{facts-verbs}``: which verbs of ovirt-rdma-host take a facts file.
 
@@ -339,86 +376,12 @@ def facts_verbs() -> dict[str, list[str]]:
     return found
 
 
-def _with_contents(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add a hidden table of contents for each section of the first page."""
-    if page == app.config.root_doc:
-        source[0] += "".join(contents_of(source[0]))
-
-
-def contents_of(text: str) -> Iterator[str]:
-    """Yield a toctree for each section of a page with links; pure."""
-    for section in text.split("\n## ")[1:]:
-        title, _, rest = section.partition("\n")
-        pages = re.findall(r"\]\(([^):#]+)\.md\)", rest)
-        lines = "\n".join(dict.fromkeys(pages))
-        yield f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n{lines}\n```\n"
-
-
-class ForManualPages(SphinxPostTransform):
-    """Change a document for the builder of manual pages; see the module."""
-
-    default_priority = 900
-    builders = ("man",)
-
-    def run(self, **_: Any) -> None:
-        """Change the document."""
-        for table in list(self.document.findall(nodes.table)):
-            table.replace_self(_list_of(table))
-        for link in list(self.document.findall(nodes.reference)):
-            if "://" not in link.get("refuri", ""):
-                link.replace_self(list(link.children))
-        page = next(iter(self.document.findall(nodes.section)), None)
-        if page is not None:
-            _start_with_description(page)
-
-
-def _start_with_description(page: nodes.section) -> None:
-    first = [
-        one
-        for one in page.children
-        if not isinstance(one, (nodes.title, nodes.section, nodes.comment))
-    ]
-    if first:
-        section = nodes.section(ids=["description"], names=["description"])
-        section += nodes.title("Description", "Description")
-        for node in first:
-            page.remove(node)
-            section += node
-        page.insert(1, section)
-
-
-def _list_of(table: nodes.table) -> nodes.definition_list:
-    """Return a table as a list: the first cell of a row is the term.
-
-    The second follows, and each further one that is not empty, after the heading of
-    its column.
-    """
-    headings, *rows = (
-        [entry.children for entry in row.children] for row in table.findall(nodes.row)
-    )
-    listing = nodes.definition_list()
-    for first, *others in rows:
-        term = nodes.term("", "", *(part for one in first for part in one.children))
-        body = nodes.definition()
-        for number, (heading, cell) in enumerate(zip(headings[1:], others)):
-            for one in cell:
-                if not one.astext():
-                    continue
-                line = nodes.paragraph("", "", *one.children)
-                if number:
-                    line.insert(0, nodes.Text(f"{heading[0].astext()}: "))
-                body += line
-        listing += nodes.definition_list_item("", term, body)
-    return listing
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("options", Options)
     app.add_directive("shared-options", SharedOptions)
     app.add_directive("other-verbs", OtherVerbs)
+    app.add_directive("unit-verbs", UnitVerbs)
     app.add_directive("facts-verbs", FactsVerbs)
-    app.connect("source-read", _with_contents)
     app.connect("doctree-read", _put_beside)
-    app.add_post_transform(ForManualPages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,7 +10,7 @@ import pytest
 # Only the developers' environment has it (make selftest).
 pytest.importorskip("sphinx")
 
-from tools import command_docs, man_pages
+from tools import command_docs, docs_pages, man_pages
 
 pytestmark = pytest.mark.selftest
 
@@ -83,7 +83,7 @@ def test_the_contents_are_the_links_of_each_section():
         "# Top\n\n[out](x.md)\n\n## Use\n\n- [a](a.md): see [b](b.md#there)\n"
         "- [c](../c.md), [a](a.md), [web](https://example.org/d.md)\n## Empty\n"
     )
-    use, empty = command_docs.contents_of(text)
+    use, empty = docs_pages.contents_of(text)
     assert use.split("\n")[1:-2] == [
         "```{toctree}",
         ":hidden:",

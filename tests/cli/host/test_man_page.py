@@ -39,10 +39,9 @@ def test_each_verb_with_its_options_and_no_other(page):
 def test_the_units_verbs(page):
     (top,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
     known = list(verbs(top.choices["unit"]))
-    written = [tag.split() for tag in tags(page["UNITS"])]
-    assert [name for name, *_ in written] == known
-    takes = {name: word[0] for name, *word in written if word}
-    assert takes == {"netdev": "NAME", "unconfirmed": "RUN"}
+    written = {name: word for name, *word in map(str.split, tags(page["UNITS"]))}
+    assert list(written) == known
+    assert (written["netdev"], written["unconfirmed"]) == (["NAME"], ["RUN"])
 
 
 def test_options_of_every_verb(page):

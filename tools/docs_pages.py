@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Change pages for Sphinx: the contents of the first one, the layout of manual pages.
+
+The first page needs no table of contents: each of its sections is a part, and the links
+in the section's list are its pages.
+
+Manual pages start with a section DESCRIPTION. Their tables become lists, because a
+terminal is too narrow for most, and a link within the project is its text only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+
+def _with_contents(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add a hidden table of contents for each section of the first page."""
+    if page == app.config.root_doc:
+        source[0] += "".join(contents_of(source[0]))
+
+
+def contents_of(text: str) -> Iterator[str]:
+    """Yield a toctree for each section of a page with links; pure."""
+    for section in text.split("\n## ")[1:]:
+        title, _, rest = section.partition("\n")
+        pages = re.findall(r"\]\(([^):#]+)\.md\)", rest)
+        lines = "\n".join(dict.fromkeys(pages))
+        yield f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n{lines}\n```\n"
+
+
+class ForManualPages(SphinxPostTransform):
+    """Change a document for the builder of manual pages; see the module."""
+
+    default_priority = 900
+    builders = ("man",)
+
+    def run(self, **_: Any) -> None:
+        """Change the document."""
+        for table in list(self.document.findall(nodes.table)):
+            table.replace_self(_list_of(table))
+        for link in list(self.document.findall(nodes.reference)):
+            if "://" not in link.get("refuri", ""):
+                link.replace_self(list(link.children))
+        page = next(iter(self.document.findall(nodes.section)), None)
+        if page is not None:
+            _start_with_description(page)
+
+
+def _start_with_description(page: nodes.section) -> None:
+    first = [
+        one
+        for one in page.children
+        if not isinstance(one, (nodes.title, nodes.section, nodes.comment))
+    ]
+    if first:
+        section = nodes.section(ids=["description"], names=["description"])
+        section += nodes.title("Description", "Description")
+        for node in first:
+            page.remove(node)
+            section += node
+        page.insert(1, section)
+
+
+def _list_of(table: nodes.table) -> nodes.definition_list:
+    """Return a table as a list: the first cell of a row is the term.
+
+    The second follows, and each further one that is not empty, after the heading of
+    its column.
+    """
+    headings, *rows = (
+        [entry.children for entry in row.children] for row in table.findall(nodes.row)
+    )
+    listing = nodes.definition_list()
+    for first, *others in rows:
+        term = nodes.term("", "", *(part for one in first for part in one.children))
+        body = nodes.definition()
+        for number, (heading, cell) in enumerate(zip(headings[1:], others)):
+            for one in cell:
+                if not one.astext():
+                    continue
+                line = nodes.paragraph("", "", *one.children)
+                if number:
+                    line.insert(0, nodes.Text(f"{heading[0].astext()}: "))
+                body += line
+        listing += nodes.definition_list_item("", term, body)
+    return listing
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the changes."""
+    app.connect("source-read", _with_contents)
+    app.add_post_transform(ForManualPages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
