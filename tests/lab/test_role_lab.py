@@ -103,7 +103,8 @@ def with_timer(host: Hypervisor) -> None:
 case "$1" in
 apply)
     echo "$*" >>{asked}
-    exec {COMMAND} apply -o json --root {host.root} | sed '{awaiting}'
+    {COMMAND} apply -o json --root {host.root} | sed '{awaiting}'
+    exit
     ;;
 confirm) echo "$*" >>{asked} ;;
 esac
