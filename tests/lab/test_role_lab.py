@@ -260,7 +260,7 @@ def test_a_killed_load_leaves_no_policy_that_is_not_loaded(fleet, reported):
     assert list(fleet["killed"].policy.parent.iterdir()) == []
 
 
-FAILING = ("lacking", "broken", "bare")
+FAILING = ("broken", "bare")
 
 
 @pytest.fixture(scope="module")
