@@ -25,7 +25,7 @@ NO_HARDWARE = "ovirt-rdma: host has no RDMA hardware"
 NOT_PREPARED = "ovirt-rdma: host is not prepared:"
 # Before it, a warning.
 ATTENTION = "ovirt-rdma: attention:"
-# Variables of the role over SSH. The host is at work, so no link may go down.
+# Variables of the role over SSH. The host is in use, so no link may go down.
 SSH_VARIABLES = {"prepare_on_failure": "fail", "prepare_live_only": True}
 
 _OK, _FAILED, _UNREACHABLE = (
@@ -97,6 +97,8 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
     result: Mapping[str, Any] = data["res"]
     kind = event["event"]
     if kind == _OK:
+        if str(data.get("task_action", "")).endswith("include_role"):
+            return before  # our own task, which takes in the role
         if name.startswith(SENTINEL):
             return replace(before, sentinel=name)
         if name.startswith(NO_HARDWARE):
@@ -112,12 +114,13 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
         return replace(before, tasks=(*before.tasks, task)[-_MOST_TASKS:])
     if kind == _FAILED and data.get("ignore_errors") is True:
         return before
-    sentence = _text(result, "sentence") or _text(result, "msg") or "no message"
+    sentence = _text(result, "msg") or "no message"
+    lost = kind == _UNREACHABLE
     return replace(
         before,
-        problem=f"{name}: {sentence}" if name else sentence,
+        problem=f"{name}: {sentence}" if name and not lost else sentence,
         fix=_text(result, "fix"),
-        unreachable=kind == _UNREACHABLE and not before.tasks,
+        unreachable=lost and not before.tasks,
     )
 
 

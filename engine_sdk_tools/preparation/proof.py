@@ -47,7 +47,7 @@ def installation(host: str, events: Iterable[Any]) -> Installation:
     for event in events:
         text = " ".join(str(event.description or "").split())
         if event.code == STARTED:
-            # A reinstallation by somebody else, or after a lost answer, counts anew.
+            # A reinstallation by somebody else, or after a lost answer, counts alone.
             started, ended, no_hardware = True, False, False
             failure = refusal = sentinel = ""
         elif event.code == INSTALLED:

@@ -12,6 +12,7 @@ from support.engine.host_deploy import make_collection
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context, settings
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
+from ovirt_rdma.engine_sdk_tools.hosts import collection
 
 pytestmark = pytest.mark.hypervisor
 
@@ -42,11 +43,11 @@ def machine(capsys, tmp_path, monkeypatch):
     made = Machine(capsys, tmp_path)
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
     monkeypatch.setattr(context, "check_syntax", made.checked.append)
-    monkeypatch.setattr(context, "USER", "no-such-user")
+    monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
     monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
     real = settings.read_settings
     monkeypatch.setattr(
-        "ovirt_rdma.cli.engine.deploy_hook.read_settings",
+        "ovirt_rdma.cli.engine.prepare.hook.read_settings",
         lambda **words: real(str(tmp_path / "host-deploy.yml"), **words),
     )
     return made
@@ -121,7 +122,7 @@ def test_an_outdated_block_is_shown_and_updated(machine, monkeypatch):
 
 
 def test_without_the_role_nothing_is_installed(machine, monkeypatch):
-    monkeypatch.setattr(context, "collection_paths", list)
+    monkeypatch.setattr(collection, "collection_paths", list)
     code, _, err = machine.run("install")
     assert code == 1
     assert "ovirt_rdma.host is not installed" in err
@@ -145,7 +146,7 @@ def test_lint_names_line_and_fix(machine):
 
 
 def test_lint_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
-    monkeypatch.setattr(context, "USER", "nobody")
+    monkeypatch.setattr(context, "ENGINE_USER", "nobody")
     machine.file.chmod(0o600)
     code, out, _ = machine.run("lint")
     assert code == 3

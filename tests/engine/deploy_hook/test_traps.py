@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the engine does not survive, or report, in tasks of the post-tasks file."""
+"""Find tasks in the post-tasks file that the engine does not survive, or report."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How each host is prepared, in which order, and what counts as proof."""
+"""Decide how each host is prepared, in which order, and what counts as proof."""
 
 from __future__ import annotations
 
@@ -223,8 +223,8 @@ def test_over_ssh_the_sentinel_counts_too():
     assert played(result("ok", "a"), result("ok", SENTINEL)).problem == ""
     ended = played(result("ok", "a"))
     assert "ended after 'a' without its last task" in ended.problem
-    failed = played(result("failed", "b", msg="it\nis bad", fix="mend it"))
-    assert (failed.problem, failed.fix) == ("b: it is bad", "mend it")
+    failed = played(result("failed", "b", msg="it\nis bad", fix="repair it"))
+    assert (failed.problem, failed.fix) == ("b: it is bad", "repair it")
     assert (
         played(
             result("failed", "b", ignore_errors=True), result("ok", SENTINEL)
