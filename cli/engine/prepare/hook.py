@@ -172,6 +172,7 @@ def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
                 found.append((trap.id, trap.verdict, trap.line, sentence, trap.fix))
         except PostTasksProblem as of:
             problem(of)
+        user = context.ENGINE_USER
         for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
             if path.exists() and context.user_cannot_read(path):
                 found.append(
@@ -179,7 +180,7 @@ def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
                         "post-tasks-not-readable",
                         traps.FAIL,
                         0,
-                        f"{path} cannot be read by the engine's user, {context.ENGINE_USER}",
+                        f"{path} cannot be read by the engine's user, {user}",
                         f"chmod o+r {path}",
                     )
                 )

@@ -156,6 +156,7 @@ def test_by_ssh_no_host_leaves_its_work(fleet):
     _, variables = fleet.door.prepared[0]
     assert variables["prepare_live_only"] is True
     assert variables["prepare_on_failure"] == "fail"
+    assert variables["prepare_restart_vdsmd"] is False
     assert all(DIGEST in h["sentinel"] for h in found.values())
 
 
