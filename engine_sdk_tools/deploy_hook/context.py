@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -34,6 +35,8 @@ from ovirt_rdma.host.system.commands import CommandFailed, run_command
 PROJECT = "/usr/share/ovirt-engine/ansible-runner-service-project/project"
 PLAYBOOK = "ovirt-host-deploy.yml"
 _CHECKING_S = 120.0
+# Of ansible-core since 2.19, and before.
+_PLACE = re.compile(r"post_tasks\.yml(?::|': line )(\d+)")
 
 # What the engine passes to its playbook (InstallVdsInternalCommand.java:286-334), by
 # name; tasks of others may use it where Ansible wants the value early.
@@ -222,9 +225,6 @@ def _reason(text: str) -> str:
                 message = line.partition(mark)[2]
                 if "retrieve file contents" in message:
                     message = " ".join([message, *lines[number + 1 : number + 2]])
-                where = next(
-                    (x for x in lines[number:] if x.startswith("Origin: ")), ""
-                )
-                place = where.rpartition("post_tasks.yml:")[2].partition(":")[0]
-                return f"line {place}: {message}" if place.isdigit() else message
+                place = _PLACE.search("\n".join(lines[number:]))
+                return f"line {place[1]}: {message}" if place else message
     return next((line for line in lines if line), "it printed nothing")

@@ -173,6 +173,27 @@ def test_lint_reads_the_settings(machine, text, words):
     assert (code, words in out) == (3, True)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[ERROR]: couldn't resolve module/action 'x'.\nOrigin: post_tasks.yml:4:3\n",
+        "ERROR! couldn't resolve module/action 'x'.\n\nThe error appears to be in "
+        "'post_tasks.yml': line 4, column 3, but may\nbe elsewhere\n",
+    ],
+)
+def test_the_line_of_ansibles_message_is_named(machine, monkeypatch, text):
+    """ansible-core 2.19, and 2.14 to 2.18."""
+    program = machine.top / "bin" / "ansible-playbook"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{text}END\nexit 4\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(context, "check_syntax", real_check)
+    code, _, err = machine.run("install")
+    assert code == 1
+    assert "refuses it: line 4: couldn't resolve module/action 'x'." in err
+
+
 @pytest.mark.engine
 def test_the_real_ansible_decides(machine, monkeypatch):
     monkeypatch.setattr(context, "check_syntax", real_check)
