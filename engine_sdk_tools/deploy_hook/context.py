@@ -123,14 +123,14 @@ def role_is_found(name: str, project: str = PROJECT) -> bool:
     return any((folder / name).is_dir() for folder in folders)
 
 
-def user_cannot_read(path: Path) -> bool:
-    """Whether the engine's user cannot read ``path``; False without such a user."""
+def user_without_access(path: Path) -> str:
+    """Return the name of the engine's user if it cannot read ``path``, else ""."""
     try:
         user = pwd.getpwnam(ENGINE_USER)
         groups = frozenset(os.getgrouplist(ENGINE_USER, user.pw_gid))
-        return not readable_by(path, user.pw_uid, groups)
+        return "" if readable_by(path, user.pw_uid, groups) else user.pw_name
     except (KeyError, OSError):
-        return False
+        return ""
 
 
 def check_syntax(content: bytes, project: str = PROJECT) -> None:

@@ -172,9 +172,9 @@ def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
                 found.append((trap.id, trap.verdict, trap.line, sentence, trap.fix))
         except PostTasksProblem as of:
             problem(of)
-        user = context.ENGINE_USER
         for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
-            if path.exists() and context.user_cannot_read(path):
+            user = context.user_without_access(path) if path.exists() else ""
+            if user:
                 found.append(
                     (
                         "post-tasks-not-readable",
