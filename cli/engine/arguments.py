@@ -181,7 +181,7 @@ def hosts(parser: Parser) -> None:
     group.add(
         "prepare",
         "install and set up the add-on on hosts, one batch after the other",
-        "engine.deploy_arguments:prepare",
+        "engine.prepare.arguments:prepare",
     )
 
 

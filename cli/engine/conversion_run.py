@@ -49,6 +49,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.transitions import renamed
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
 from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners, end_job, is_open
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
+from ovirt_rdma.engine_sdk_tools.preparation.model import PREPARING
+from ovirt_rdma.engine_sdk_tools.preparation.state_file import file_in
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 
@@ -80,6 +82,7 @@ class Run:
         stored = self.folder.states(data_center)
         conversion_states = [renamed(state, engine) for state in stored]
         if not self.args.dry_run:
+            refuse_preparation(self.folder, data_center)
             take_over = self.args.take_over
             owner = self.folder.owner()
             self.lock = DataCenterLock(
@@ -225,6 +228,22 @@ def is_converted(state: ConversionState) -> bool:
     if state.stage == ROLLED_BACK:
         return bool(state.first_domains)
     return state.stage == CONVERTED
+
+
+def refuse_preparation(folder: StateFolder, data_center: str) -> None:
+    """Raise Refused if a preparation of the data center's hosts was interrupted."""
+    state = file_in(folder, data_center).read()
+    if state is not None and state.stage == PREPARING:
+        raise Refused(
+            [
+                Sentence(
+                    "preparation-incomplete",
+                    "an earlier 'ovirt-rdma hosts prepare' was interrupted and is not "
+                    "complete; hosts may be in maintenance because of it",
+                )
+            ],
+            "complete it first: ovirt-rdma hosts prepare",
+        )
 
 
 def refuse_other_runs(

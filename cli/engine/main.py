@@ -53,7 +53,7 @@ _VERBS = (
     (
         "deploy-hook",
         "let the engine prepare each host that it installs",
-        "engine.deploy_arguments:deploy_hook",
+        "engine.prepare.arguments:deploy_hook",
     ),
     ("policy", "send a policy to hosts, and compare it", "engine.arguments:policy"),
     (

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,16 +24,19 @@ from typing import Optional
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import readable_by
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
+from ovirt_rdma.engine_sdk_tools.hosts.collection import (
+    ENGINE_USER,
+    collection_folder,
+    collection_paths,
+)
 from ovirt_rdma.host.system.commands import CommandFailed, run_command
 
 # AnsibleConstants.RUNNER_SERVICE_PROJECT_PATH and AnsibleCommandConfig.build
 PROJECT = "/usr/share/ovirt-engine/ansible-runner-service-project/project"
 PLAYBOOK = "ovirt-host-deploy.yml"
-# The user of ovirt-engine.service, which runs Ansible.
-USER = "ovirt"
-COLLECTION = "ansible_collections/ovirt_rdma/host"
-_SYSTEM_COLLECTIONS = "/usr/share/ansible/collections"
 _CHECKING_S = 120.0
+# Of ansible-core since 2.19, and before.
+_PLACE = re.compile(r"post_tasks\.yml(?::|': line )(\d+)")
 
 # What the engine passes to its playbook (InstallVdsInternalCommand.java:286-334), by
 # name; tasks of others may use it where Ansible wants the value early.
@@ -102,34 +106,6 @@ def engine_machine(project: str = PROJECT) -> EngineMachine:
     return EngineMachine(version, runs_hook, collection_folder())
 
 
-def collection_paths() -> list[Path]:
-    """Return the folders in which the engine's user finds collections (the default of
-    ansible-core's COLLECTIONS_PATHS; the engine sets no other).
-    """
-    try:
-        home = [Path(pwd.getpwnam(USER).pw_dir)]
-    except KeyError:
-        home = []
-    # Only for tests and developers: the engine has no such variable.
-    own = [Path(path) for path in os.environ.get(_OWN, "").split(":") if path]
-    return [
-        *own,
-        *(folder / ".ansible/collections" for folder in home),
-        Path(_SYSTEM_COLLECTIONS),
-    ]
-
-
-_OWN = "OVIRT_RDMA_COLLECTIONS"
-
-
-def collection_folder() -> Optional[Path]:
-    """Return the folder of our collection, None if there is none."""
-    for path in collection_paths():
-        if (path / COLLECTION).is_dir():
-            return path / COLLECTION
-    return None
-
-
 def role_is_found(name: str, project: str = PROJECT) -> bool:
     """Whether the engine finds the role ``name``, which has no template in it: in its
     project, in the folders of ansible-core's DEFAULT_ROLES_PATH, or in a collection.
@@ -139,7 +115,7 @@ def role_is_found(name: str, project: str = PROJECT) -> bool:
         inside = f"ansible_collections/{parts[0]}/{parts[1]}/roles/{parts[2]}"
         return any((path / inside).is_dir() for path in collection_paths())
     try:
-        home = Path(pwd.getpwnam(USER).pw_dir) / ".ansible/roles"
+        home = Path(pwd.getpwnam(ENGINE_USER).pw_dir) / ".ansible/roles"
     except KeyError:
         home = Path("/nonexistent")
     shared = ("/usr/share/ansible/roles", "/etc/ansible/roles")
@@ -147,14 +123,14 @@ def role_is_found(name: str, project: str = PROJECT) -> bool:
     return any((folder / name).is_dir() for folder in folders)
 
 
-def user_cannot_read(path: Path) -> bool:
-    """Whether the engine's user cannot read ``path``; False without such a user."""
+def user_without_access(path: Path) -> str:
+    """Return the name of the engine's user if it cannot read ``path``, else ""."""
     try:
-        user = pwd.getpwnam(USER)
-        groups = frozenset(os.getgrouplist(USER, user.pw_gid))
-        return not readable_by(path, user.pw_uid, groups)
+        user = pwd.getpwnam(ENGINE_USER)
+        groups = frozenset(os.getgrouplist(ENGINE_USER, user.pw_gid))
+        return "" if readable_by(path, user.pw_uid, groups) else user.pw_name
     except (KeyError, OSError):
-        return False
+        return ""
 
 
 def check_syntax(content: bytes, project: str = PROJECT) -> None:
@@ -249,9 +225,6 @@ def _reason(text: str) -> str:
                 message = line.partition(mark)[2]
                 if "retrieve file contents" in message:
                     message = " ".join([message, *lines[number + 1 : number + 2]])
-                where = next(
-                    (x for x in lines[number:] if x.startswith("Origin: ")), ""
-                )
-                place = where.rpartition("post_tasks.yml:")[2].partition(":")[0]
-                return f"line {place}: {message}" if place.isdigit() else message
+                place = _PLACE.search("\n".join(lines[number:]))
+                return f"line {place[1]}: {message}" if place else message
     return next((line for line in lines if line), "it printed nothing")

@@ -32,6 +32,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.answers import (
     read_answers,
     report_of,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_paths
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
     inventory_of,
@@ -71,8 +72,7 @@ class AnsibleHosts:
     """Hosts over SSH; ``forks`` is the number of hosts to ask in parallel. Raises
     Problem if no host can be asked: no Ansible, or an inventory that cannot be read.
 
-    ``collections`` are the folders in which the role's collection is found. ``run``,
-    ``scan``, ``run_events`` and ``clock`` are for tests.
+    ``run``, ``scan``, ``run_events`` and ``clock`` are for tests.
     """
 
     def __init__(
@@ -84,7 +84,6 @@ class AnsibleHosts:
         run: Optional[Callable[[AnsibleRun, str], Iterator[HostOutcome]]] = None,
         scan: Optional[known_hosts.Scan] = None,
         run_events: Optional[RunEvents] = None,
-        collections: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._access = access or Access()
@@ -93,7 +92,6 @@ class AnsibleHosts:
         self._run = run or ansible_run.run_order
         self._scan = scan
         self._run_events = run_events or ansible_run.run_events
-        self._collections = tuple(collections)
         self._clock = clock
         self._variables: Optional[Mapping[str, Mapping[str, Any]]] = None
 
@@ -171,7 +169,7 @@ class AnsibleHosts:
                 limit_s=PREPARING_LIMIT_S,
                 playbook="prepare_hosts.yml",
                 variables=variables,
-                collections=self._collections,
+                collections=tuple(map(str, collection_paths())),
             )
             for event in self._run_events(order, folder):
                 alias = str(event["event_data"]["host"])

@@ -25,8 +25,13 @@ NO_HARDWARE = "ovirt-rdma: host has no RDMA hardware"
 NOT_PREPARED = "ovirt-rdma: host is not prepared:"
 # Before it, a warning.
 ATTENTION = "ovirt-rdma: attention:"
-# Variables of the role over SSH. The host is at work, so no link may go down.
-SSH_VARIABLES = {"prepare_on_failure": "fail", "prepare_live_only": True}
+# Variables of the role over SSH. The host is in use, so no link may go down.
+SSH_VARIABLES = {
+    "prepare_on_failure": "fail",
+    "prepare_live_only": True,
+    "prepare_allow_link_down": False,
+    "prepare_restart_vdsmd": False,
+}
 
 _OK, _FAILED, _UNREACHABLE = (
     "runner_on_ok",
@@ -97,6 +102,8 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
     result: Mapping[str, Any] = data["res"]
     kind = event["event"]
     if kind == _OK:
+        if str(data.get("task_action", "")).endswith("include_role"):
+            return before  # our own task, which takes in the role
         if name.startswith(SENTINEL):
             return replace(before, sentinel=name)
         if name.startswith(NO_HARDWARE):
@@ -112,12 +119,15 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
         return replace(before, tasks=(*before.tasks, task)[-_MOST_TASKS:])
     if kind == _FAILED and data.get("ignore_errors") is True:
         return before
-    sentence = _text(result, "sentence") or _text(result, "msg") or "no message"
+    message = result.get("msg")
+    sentence, fix = split_fix(message if isinstance(message, str) else "")
+    sentence = sentence or "no message"
+    lost = kind == _UNREACHABLE
     return replace(
         before,
-        problem=f"{name}: {sentence}" if name else sentence,
-        fix=_text(result, "fix"),
-        unreachable=kind == _UNREACHABLE and not before.tasks,
+        problem=f"{name}: {sentence}" if name and not lost else sentence,
+        fix=fix,
+        unreachable=lost and not before.tasks,
     )
 
 
@@ -142,6 +152,7 @@ def one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()[:_LONGEST]
 
 
-def _text(result: Mapping[str, Any], key: str) -> str:
-    value = result.get(key)
-    return one_line(value) if isinstance(value, str) else ""
+def split_fix(text: str) -> tuple[str, str]:
+    """Return the sentence and the fix of a message of the role: ``X; fix: Y``."""
+    sentence, _, fix = one_line(text).partition("; fix: ")
+    return sentence, fix

@@ -13,7 +13,7 @@ from typing import Any, Optional
 # Ways to prepare a host.
 SSH = "ssh"
 REINSTALL = "reinstall"
-# Nothing is to be done on the host.
+# The host needs nothing.
 NOTHING = "nothing"
 # With --by.
 AUTO = "auto"

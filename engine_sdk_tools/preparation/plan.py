@@ -60,7 +60,7 @@ class Look:
 
     ``known``: the host has reported. ``link_down``, ``reboot``: steps of its plan that
     interrupt a link, or take effect at the next boot. ``live``: others. ``reason`` says
-    why something is to be done, "" if nothing is.
+    what it needs, "" if nothing.
     """
 
     known: bool

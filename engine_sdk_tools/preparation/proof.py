@@ -18,6 +18,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
     NOT_PREPARED,
     SENTINEL,
     Prepared,
+    split_fix,
 )
 
 # VDS_INSTALL, VDS_INSTALL_FAILED
@@ -26,6 +27,7 @@ INSTALLED, INSTALL_FAILED = 504, 505
 STARTED = 560
 # ANSIBLE_RUNNER_EVENT_NOTIFICATION: normal, warning, error, alert
 NOTES = (559, 554, 553, 557)
+_LOG = "see the log on the engine, in /var/log/ovirt-engine/host-deploy"
 _DIGEST = re.compile(r"\bpolicy ([0-9a-z:]+)")
 
 
@@ -47,7 +49,7 @@ def installation(host: str, events: Iterable[Any]) -> Installation:
     for event in events:
         text = " ".join(str(event.description or "").split())
         if event.code == STARTED:
-            # A reinstallation by somebody else, or after a lost answer, counts anew.
+            # A reinstallation by somebody else, or after a lost answer, counts alone.
             started, ended, no_hardware = True, False, False
             failure = refusal = sentinel = ""
         elif event.code == INSTALLED:
@@ -66,14 +68,11 @@ def installation(host: str, events: Iterable[Any]) -> Installation:
         result = Prepared(
             host,
             problem=f"the engine could not install it: {failure}",
-            fix="see the log on the engine, in /var/log/ovirt-engine/host-deploy",
+            fix=_LOG,
         )
     elif refusal:
-        result = Prepared(
-            host,
-            problem=refusal.rstrip("."),
-            fix="see the log on the engine, in /var/log/ovirt-engine/host-deploy",
-        )
+        problem, fix = split_fix(refusal.rstrip("."))
+        result = Prepared(host, problem=problem, fix=fix or _LOG)
     elif not sentinel and not no_hardware:
         result = Prepared(
             host,

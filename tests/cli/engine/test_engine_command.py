@@ -74,7 +74,7 @@ def test_help_loads_none_of_the_engines_libraries():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "verbs: login, domain, network, hosts, policy, gate"),
+        ("", "verbs: login, domain, network, hosts, deploy-hook, policy, gate"),
         ("domain", "verbs: list, create, convert, revert, heal, verify"),
         ("domains", "invalid choice: 'domains'"),
         ("domain convert", "required: NAME, --to"),

@@ -12,6 +12,7 @@ from support.engine.host_deploy import make_collection
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context, settings
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
+from ovirt_rdma.engine_sdk_tools.hosts import collection
 
 pytestmark = pytest.mark.hypervisor
 
@@ -42,11 +43,11 @@ def machine(capsys, tmp_path, monkeypatch):
     made = Machine(capsys, tmp_path)
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
     monkeypatch.setattr(context, "check_syntax", made.checked.append)
-    monkeypatch.setattr(context, "USER", "no-such-user")
+    monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
     monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
     real = settings.read_settings
     monkeypatch.setattr(
-        "ovirt_rdma.cli.engine.deploy_hook.read_settings",
+        "ovirt_rdma.cli.engine.prepare.hook.read_settings",
         lambda **words: real(str(tmp_path / "host-deploy.yml"), **words),
     )
     return made
@@ -121,7 +122,7 @@ def test_an_outdated_block_is_shown_and_updated(machine, monkeypatch):
 
 
 def test_without_the_role_nothing_is_installed(machine, monkeypatch):
-    monkeypatch.setattr(context, "collection_paths", list)
+    monkeypatch.setattr(collection, "collection_paths", list)
     code, _, err = machine.run("install")
     assert code == 1
     assert "ovirt_rdma.host is not installed" in err
@@ -145,7 +146,7 @@ def test_lint_names_line_and_fix(machine):
 
 
 def test_lint_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
-    monkeypatch.setattr(context, "USER", "nobody")
+    monkeypatch.setattr(context, "ENGINE_USER", "nobody")
     machine.file.chmod(0o600)
     code, out, _ = machine.run("lint")
     assert code == 3
@@ -170,6 +171,27 @@ def test_lint_reads_the_settings(machine, text, words):
     (machine.top / "host-deploy.yml").write_text(text)
     code, out, _ = machine.run("lint")
     assert (code, words in out) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[ERROR]: couldn't resolve module/action 'x'.\nOrigin: post_tasks.yml:4:3\n",
+        "ERROR! couldn't resolve module/action 'x'.\n\nThe error appears to be in "
+        "'post_tasks.yml': line 4, column 3, but may\nbe elsewhere\n",
+    ],
+)
+def test_the_line_of_ansibles_message_is_named(machine, monkeypatch, text):
+    """ansible-core 2.19, and 2.14 to 2.18."""
+    program = machine.top / "bin" / "ansible-playbook"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{text}END\nexit 4\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(context, "check_syntax", real_check)
+    code, _, err = machine.run("install")
+    assert code == 1
+    assert "refuses it: line 4: couldn't resolve module/action 'x'." in err
 
 
 @pytest.mark.engine

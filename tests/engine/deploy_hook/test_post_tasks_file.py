@@ -78,8 +78,11 @@ def test_a_link_stays_a_link(path, tmp_path):
 def test_a_missing_file_is_made_and_deleted(tmp_path):
     found = file(tmp_path / "new.yml")
     assert found.read() is None
-    os.umask(0o077)
-    found.replace(None, NEW)
+    earlier = os.umask(0o077)
+    try:
+        found.replace(None, NEW)
+    finally:
+        os.umask(earlier)
     # The engine's user has to read it, whatever our umask.
     assert stat.S_IMODE((tmp_path / "new.yml").stat().st_mode) == 0o644
     found.replace(NEW, None)

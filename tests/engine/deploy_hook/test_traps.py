@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the engine does not survive, or report, in tasks of the post-tasks file."""
+"""Find tasks in the post-tasks file that the engine does not survive, or report."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import nodes_of, tasks_of
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import (
+    PostTasksProblem,
+    nodes_of,
+    tasks_of,
+)
 from ovirt_rdma.engine_sdk_tools.deploy_hook.traps import included_roles, traps_of
 
 pytestmark = pytest.mark.hypervisor
@@ -74,3 +80,29 @@ def test_roles_that_are_looked_for_during_the_run():
         (1, "", "one"),
         (3, "inner", "a.b.two"),
     ]
+
+
+ATOMS = (
+    "- ",
+    "debug: ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "msg: ",
+    "a",
+    "\n",
+    "  ",
+    "block:\n",
+    "*a",
+)
+
+
+@given(st.lists(st.sampled_from((*ATOMS, "&a ", "? ", "meta: ")), max_size=12))
+def test_of_any_tasks_there_is_a_verdict(parts):
+    try:
+        nodes = nodes_of("".join(parts).encode())
+    except PostTasksProblem:
+        return
+    traps_of(nodes)
+    included_roles(nodes)

@@ -5,6 +5,7 @@ that were interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -20,7 +21,8 @@ from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
 from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor, run_role
 
-from ovirt_rdma.cli.engine import conversion_run, prepare
+from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine.prepare import hosts as prepare
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.load import parse_policy
@@ -36,7 +38,8 @@ PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from support.engine.engine_door import HttpDoor
-from ovirt_rdma.cli.engine import conversion_run, prepare, session as engine_session
+from ovirt_rdma.cli.engine import conversion_run, session as engine_session
+from ovirt_rdma.cli.engine.prepare import hosts as prepare
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -71,11 +74,16 @@ class Fleet:
     def hook(self, host):
         return run_role(host, {"prepare_policy_file": str(self.policy)})
 
-    def run(self, *words, door=True):
+    @contextlib.contextmanager
+    def states(self):
         states = StateFolder(self.folder)
-        policy = {"prepare_policy_file": str(self.policy)}
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(conversion_run, "conversion_states", lambda: states)
+            yield patched
+
+    def run(self, *words, door=True):
+        policy = {"prepare_policy_file": str(self.policy)}
+        with self.states() as patched:
             patched.setattr(prepare, "policy_of_engine", lambda: policy)
             patched.setattr(prepare, "read_settings", lambda collection: {})
             given = self.door if door else None
@@ -148,6 +156,7 @@ def test_by_ssh_no_host_leaves_its_work(fleet):
     _, variables = fleet.door.prepared[0]
     assert variables["prepare_live_only"] is True
     assert variables["prepare_on_failure"] == "fail"
+    assert variables["prepare_restart_vdsmd"] is False
     assert all(DIGEST in h["sentinel"] for h in found.values())
 
 
@@ -199,7 +208,7 @@ def test_without_the_proof_a_host_has_failed(fleet, spoilt, words, by):
     found = fleet.results("host02", "--by", by, code=1)
     assert found["host02"]["stage"] == "failed"
     assert words in found["host02"]["problem"]
-    assert fleet.world.host("host02").status == "up"  # it is at work again
+    assert fleet.world.host("host02").status == "up"  # it is in use again
 
 
 def test_a_host_without_hardware_has_not_failed(fleet):
@@ -307,12 +316,17 @@ def test_the_table_names_the_proof(fleet):
     assert "1 of 1 host prepared." in done.out
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
-@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize(
+    ("number", "applied"), [(0, True), (1, True), (1, False), (2, True), (3, False)]
+)
 def test_killed_at_a_change_and_run_again(fleet, number, applied):
     """Changes 0 to 2 are maintenance, installation and activation of the canary."""
     words = ("host02", "host03", "--by", "reinstall")
     fleet.killed(number, *words, "-y", applied=applied)
+    convert = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
+    with fleet.states():
+        found = run_engine(fleet.capsys, fleet.double, fleet.door, *convert)
+    found.refused(4, "hosts prepare' was interrupted", "complete it first")
     again = fleet.run(*words, "-y")
     assert again.code == 0, again
     assert "continues the interrupted" in again.err

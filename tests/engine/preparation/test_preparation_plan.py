@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How each host is prepared, in which order, and what counts as proof."""
+"""Decide how each host is prepared, in which order, and what counts as proof."""
 
 from __future__ import annotations
 
@@ -195,9 +195,9 @@ def test_the_engines_failure_counts_more_than_the_sentinel():
 
 
 def test_the_reason_of_the_role_is_shown():
-    text = "Installing Host hv1. ovirt-rdma: host is not prepared: no space is left."
+    text = "Installing Host hv1. ovirt-rdma: host is not prepared: it is full; fix: x."
     found = installation("hv1", [STARTED, event(553, text), FINISHED, DONE_WELL])
-    assert found.result.problem == "no space is left"
+    assert (found.result.problem, found.result.fix) == ("it is full", "x")
 
 
 def test_the_policy_of_the_proof_is_compared():
@@ -223,8 +223,8 @@ def test_over_ssh_the_sentinel_counts_too():
     assert played(result("ok", "a"), result("ok", SENTINEL)).problem == ""
     ended = played(result("ok", "a"))
     assert "ended after 'a' without its last task" in ended.problem
-    failed = played(result("failed", "b", msg="it\nis bad", fix="mend it"))
-    assert (failed.problem, failed.fix) == ("b: it is bad", "mend it")
+    failed = played(result("failed", "b", msg="it\nis bad; fix: repair it"))
+    assert (failed.problem, failed.fix) == ("b: it is bad", "repair it")
     assert (
         played(
             result("failed", "b", ignore_errors=True), result("ok", SENTINEL)

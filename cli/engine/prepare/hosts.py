@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.engine import conversion_run, prepare_report
+from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.cli.engine.prepare import report
 from ovirt_rdma.cli.engine.session import (
     NO_ACCESS,
     access_of,
@@ -27,7 +28,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     OtherRun,
     described,
 )
-from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context
+from ovirt_rdma.engine_sdk_tools.deploy_hook import block
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
     POST_TASKS,
     PostTasksFile,
@@ -36,6 +37,7 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
     policy_of_engine,
     read_settings,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
 from ovirt_rdma.engine_sdk_tools.hosts.role import SSH_VARIABLES
 from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
@@ -70,7 +72,7 @@ def prepare(args: Namespace, output: Output) -> int:
             "--facts-dir needs --dry-run: it gives no access to hosts",
             "give --ssh-key or --inventory",
         )
-    settings = read_settings(collection=context.collection_folder())
+    settings = read_settings(collection=collection_folder())
     variables = {**policy_of_engine(), **settings}
     request = _request(args, variables)
     with open_session(args) as session:
@@ -162,23 +164,23 @@ class _Run:
             file = file_in(self._folder, center)
             state = file.read()
             if state is not None and state.stage == PREPARING:
-                command = prepare_report.command_of(state)
+                command = report.command_of(state)
                 output.message(f"note: continues the interrupted '{command}'")
             else:
                 state = self._planned(engine, center, hosts, state)
             statuses = {host.id: host.status for host in engine.hosts}
             if args.dry_run:
-                prepare_report.show_plan(state, statuses, output)
+                report.show_plan(state, statuses, output)
                 return 0
-            if not prepare_report.anything_to_do(state):
-                return prepare_report.show_result(state, output)
+            if not report.anything_to_do(state):
+                return report.show_result(state, output)
             if any(record.way == REINSTALL for record in state.hosts):
                 _check_block()
             lock = self._lock(state)
             lock.check_free([center])
-            approve(args, output, prepare_report.plan_lines(state))
+            approve(args, output, report.plan_lines(state))
             state = self._work(state, lock, file)
-            return prepare_report.show_result(state, output)
+            return report.show_result(state, output)
 
     def _planned(
         self,
@@ -190,8 +192,8 @@ class _Run:
         looks = None
         if self._access is not None:
             looks = {
-                host.name: look_at(report, self._request)
-                for host, report in ask_hosts(hosts, self._access, self._output)
+                host.name: look_at(told, self._request)
+                for host, told in ask_hosts(hosts, self._access, self._output)
             }
         elif earlier is not None and earlier.stage == STOPPED:
             # Without reports, only the run before knows which hosts are prepared.
@@ -235,7 +237,7 @@ class _Run:
         except BaseException as error:
             # First, because closing the progress erases the last lines.
             self._args.at_end.close()
-            lines = prepare_report.interrupted_lines(keeper.last)
+            lines = report.interrupted_lines(keeper.last)
             for line in lines:
                 self._output.message(f"note: {line}")
             if job is not None and not isinstance(error, OtherRun):
@@ -246,8 +248,8 @@ class _Run:
                 )
             raise
         if job is not None:
-            code = prepare_report.exit_code(state)
-            sentence = f"{title}: {prepare_report.sentence(state)}"
+            code = report.exit_code(state)
+            sentence = f"{title}: {report.sentence(state)}"
             job.finish(sentence, succeeded=code == 0)
         return state
 
@@ -259,7 +261,7 @@ def _check_block() -> None:
     if not Path(POST_TASKS).parent.is_dir():
         return
     content = PostTasksFile(POST_TASKS).read()
-    collection = context.collection_folder()
+    collection = collection_folder()
     name = block.COLLECTION if collection is None else str(collection)
     state = block.MISSING if content is None else block.find(content, name).state
     if state != block.INSTALLED:

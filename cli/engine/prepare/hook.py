@@ -23,6 +23,7 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
     SettingsProblem,
     read_settings,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_YAML
 
@@ -31,7 +32,7 @@ _COLORS = {"OK": "good", "WARN": "doubtful", "FAIL": "bad"}
 
 def install(args: Namespace, output: Output) -> int:
     """Add the block, or bring it up to date; a second time changes nothing."""
-    collection = context.collection_folder()
+    collection = collection_folder()
     if collection is None:
         raise Problem(
             "role-missing",
@@ -172,18 +173,19 @@ def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
         except PostTasksProblem as of:
             problem(of)
         for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
-            if path.exists() and context.user_cannot_read(path):
+            user = context.user_without_access(path) if path.exists() else ""
+            if user:
                 found.append(
                     (
                         "post-tasks-not-readable",
                         traps.FAIL,
                         0,
-                        f"{path} cannot be read by the engine's user, {context.USER}",
+                        f"{path} cannot be read by the engine's user, {user}",
                         f"chmod o+r {path}",
                     )
                 )
     try:
-        read_settings(collection=context.collection_folder())
+        read_settings(collection=collection_folder())
     except SettingsProblem as of:
         problem(of)
     return found
@@ -207,7 +209,9 @@ def status(args: Namespace, output: Output) -> int:
             "engine",
             _verdict(None if machine.runs_hook is None else machine.runs_hook),
             f"version {machine.version or 'unknown'}, its playbook "
-            + {True: "runs", False: "does not run", None: "may run"}[machine.runs_hook]
+            + {True: "includes", False: "does not include", None: "may include"}[
+                machine.runs_hook
+            ]
             + " the file",
         ),
         (
@@ -251,7 +255,7 @@ def _count(findings: list[_Finding]) -> str:
 
 
 def _collection() -> str:
-    folder = context.collection_folder()
+    folder = collection_folder()
     return block.COLLECTION if folder is None else str(folder)
 
 

@@ -73,7 +73,7 @@ def _status(parser: Parser) -> None:
 def _define(
     parser: Parser, verb: str, *, codes: str, examples: tuple[str, ...], more: str = ""
 ) -> None:
-    name = f"engine.deploy_hook:{verb}"
+    name = f"engine.prepare.hook:{verb}"
     define_verb(parser, name, codes=codes, examples=examples, more=more, on_host=False)
     parser.add_argument("--file", metavar="FILE", type=file_name, help=_FILE)
 
@@ -94,7 +94,7 @@ def prepare(parser: Parser) -> None:
     """Define ``hosts prepare``."""
     define_engine_verb(
         parser,
-        "engine.prepare:prepare",
+        "engine.prepare.hosts:prepare",
         codes="0 prepared, or nothing to do, 1 failed, 3 checks failed,\n"
         "4 refused or declined, 5 done on some hosts, not on others,\n"
         "75 another run is changing the data center",
