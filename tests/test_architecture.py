@@ -37,6 +37,8 @@ ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
 MOST_FILES, MOST_LINES = 17, 460
 # Runs as a separate process, with the system's Python.
 CM_PROBE = f"{PACKAGE}.storage.rdma_cm_probe"
+# Loaded by ansible-playbook, in its process.
+CALLBACK = f"{PACKAGE}.engine_sdk_tools.playbooks.callback_plugins.ovirt_rdma_events"
 
 
 def _sources() -> dict[str, Path]:
@@ -194,6 +196,7 @@ def test_package_needs_what_setup_names_and_no_more():
         for other in _imported(name)
         if _top(other) not in allowed
         and not (name == CM_PROBE and _top(other) == "pyverbs")
+        and not (name == CALLBACK and _top(other) == "ansible")
         and not (name.startswith(ENGINE_SIDE) and _top(other) in ENGINE_DEPENDENCIES)
     ] == []
 
@@ -296,6 +299,8 @@ STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 # question is printable; VDSM's pipe, with a printable sentence; the pipe of a worker,
 # and its closed streams; a hook's own file.
 WRITERS = {
+    # JSON, which ansible_run reads; not a terminal.
+    (CALLBACK, "sys.stdout"),
     (f"{PACKAGE}.cli.engine.progress", "Console"),
     (f"{PACKAGE}.cli.engine.settings", "getpass"),
     (f"{PACKAGE}.vdsm_hooks.deadline", "os.write"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run one script on many hosts with the command ansible-runner.
+"""Run one script on many hosts with the command ansible-runner, or without it with
+ansible-playbook and a callback plugin of ours.
 
 Only the user of the command can read the folder of the run. Folder and processes are
 removed at the end. The operator's ANSIBLE_* variables and ansible.cfg have no effect.
@@ -195,19 +196,9 @@ def run_events(
     as for :func:`run_order`.
     """
     path = path or search_path()
-    command = shutil.which("ansible-runner", path=path)
-    if command is None or shutil.which("ansible-playbook", path=path) is None:
-        missing = "ansible-playbook" if command else "ansible-runner"
-        raise AnsibleProblem(
-            "ansible-missing",
-            f"{missing} is not installed on this machine; hosts cannot be asked",
-            "install the packages ansible-core and ansible-runner (an engine has "
-            "both), or use dumps: --facts-dir FOLDER",
-        )
+    arguments = _command(path, folder, order.playbook, order.forks)
     top = Path(folder)
     _prepare(order, top)
-    arguments = [command, "run", folder, "--json", "--forks", str(order.forks)]
-    arguments += ["--project-dir", str(PLAYBOOKS), "--playbook", order.playbook]
     late = threading.Event()
     any_result = False
     other: list[str] = []
@@ -241,10 +232,32 @@ def run_events(
             lines = messages.read().decode("utf-8", "replace").splitlines()
             raise AnsibleProblem(
                 "ansible-failed",
-                f"ansible-runner failed with exit status {status}: "
+                f"{Path(arguments[0]).name} failed with exit status {status}: "
                 f"{_last(lines, other)}",
-                "try it by hand: ansible-runner --version; ansible --version",
+                "try it by hand: ansible --version; ansible-runner --version",
             )
+
+
+def _command(path: str, folder: str, playbook: str, forks: int) -> list[str]:
+    """Return the command that runs ``playbook`` with the files of :func:`_prepare`, and
+    prints events: ansible-runner's, or where it is not installed Ansible's own, with
+    our callback plugin.
+    """
+    command = shutil.which("ansible-playbook", path=path)
+    if command is None:
+        raise AnsibleProblem(
+            "ansible-missing",
+            "ansible-playbook is not installed on this machine; hosts cannot be asked",
+            "install the package ansible-core (an engine has it), or use dumps: "
+            "--facts-dir FOLDER",
+        )
+    runner = shutil.which("ansible-runner", path=path)
+    if runner is not None:
+        words = [runner, "run", folder, "--json", "--forks", str(forks)]
+        return [*words, "--project-dir", str(PLAYBOOKS), "--playbook", playbook]
+    words = [command, "--inventory", f"{folder}/inventory", "--forks", str(forks)]
+    variables = f"@{folder}/env/extravars"
+    return [*words, "--extra-vars", variables, str(PLAYBOOKS / playbook)]
 
 
 def search_path() -> str:
@@ -284,9 +297,15 @@ def _environment(top: Path, path: str) -> dict[str, str]:
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     # If a copy has lost its execute permission, use plain ssh, without the limit.
     bounded = {"ANSIBLE_SSH_EXECUTABLE": str(_SSH)} if os.access(_SSH, os.X_OK) else {}
+    # ansible-runner sets its own, which would build on ours.
+    ours = {
+        "ANSIBLE_CALLBACK_PLUGINS": str(PLAYBOOKS / "callback_plugins"),
+        "ANSIBLE_STDOUT_CALLBACK": "ovirt_rdma_events",
+    }
     return {
         **passed,
         **bounded,
+        **({} if shutil.which("ansible-runner", path=path) else ours),
         "OVIRT_RDMA_MOST_SENT": str(MOST_SENT),
         "MAX_EVENT_RES": str(_MOST_RESULT),
         "PATH": path,

@@ -61,6 +61,9 @@ def bundle(call, root, path, *more):
 
 def test_a_bundle_of_a_host(call, tree, tmp_path, monkeypatch):
     monkeypatch.setattr(made, "VERBS", (("facts", "-o", "json"), ("history", "-v")))
+    # tox installs nothing.
+    found_by = {**made.ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)}
+    monkeypatch.setattr(made, "ENVIRONMENT", found_by)
     path = tmp_path / "hv1.tar.xz"
     done = bundle(call, tree, path)
     assert done.code == 0
