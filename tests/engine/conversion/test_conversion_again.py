@@ -27,7 +27,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED, ST
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.engine
 
 OTHER = "nfs2.example.com:/o"
 REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW}
