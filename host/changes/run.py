@@ -271,7 +271,7 @@ class _Run:
             )
         )
         try:
-            request.begun(self.number)
+            request.on_begin(self.number)
         except Exception as error:
             sentence, at = f"{error}; nothing was done", iso(self.host.now())
             self.writer.write_if_possible(End(self.number, ROLLED_BACK, at, sentence))
@@ -313,9 +313,9 @@ class _Run:
         return tuple(values)
 
     def _verify(self, steps: Sequence[Step]) -> None:
-        if self.request.prove is None:
+        if self.request.verify is None:
             return
-        still_planned: Collection[str] = self.request.prove()
+        still_planned: Collection[str] = self.request.verify()
         for step in steps:
             if step.id in still_planned and not _may_be_planned_again(step):
                 raise _Stopped(f"{step.id} was done, and is still planned")

@@ -62,7 +62,7 @@ def test_the_event_is_found_with_the_others_of_the_run(double, session):
     job = EngineJob(session, TITLE, lasting=True)
     job.leave_open("half done")
     words = {"search": f"correlation_id={session.correlation_id}"}
-    found = session.read(Read("events", "reading events", words=words))
+    found = session.read(Read("events", "reading events", arguments=words))
     ours = [one.description for one in found if one.origin == "ovirt-rdma"]
     assert ours == ["half done", "done"]
 

@@ -521,7 +521,7 @@ def test_in_a_batch_a_host_that_is_refused_is_no_other_ones():
     for host in site.world.hosts.values():
         host.vms = []
     assert not changed(site, before)
-    assert "host03" not in {call.about for call in site.calls}
+    assert "host03" not in {call.subject for call in site.calls}
 
 
 def test_the_reason_of_a_stuck_evacuation_is_not_a_strangers():
