@@ -67,11 +67,11 @@ def atomic_changes_of(
     ``facts`` are those from which the steps were decided; without them no change has a
     place. ``new_uuid`` returns a UUID for each new profile.
     """
-    return tuple(_Acts(facts, new_uuid).of(steps))
+    return tuple(_AtomicChanges(facts, new_uuid).of(steps))
 
 
 @dataclass
-class _Acts:
+class _AtomicChanges:
     facts: Optional[Facts]
     new_uuid: Callable[[], str]
     uuids: dict[str, str] = field(default_factory=dict)
