@@ -248,7 +248,7 @@ def test_a_machine_that_no_host_can_take_now():
         try:
             perform(call, **more)
         finally:
-            if (call.about, call.method) == ("host02", "deactivate"):
+            if (call.subject, call.method) == ("host02", "deactivate"):
                 there.unscheduled_vms = []
 
     site.perform = and_make_room

@@ -258,7 +258,7 @@ def test_but_not_where_one_does_not_come_back_from_its_maintenance():
 
     def breaks(call, **more):
         perform(call, **more)
-        if (call.about, call.method) == ("host02", "activate"):
+        if (call.subject, call.method) == ("host02", "activate"):
             there.status = "install_failed"
 
     site.perform = breaks
