@@ -13,6 +13,8 @@ TREE := .cache/package
 PYENV_ROOT ?= $(HOME)/.pyenv
 PYENV_PYTHONS := $(strip $(foreach v,3.9 3.11 3.12 3.13,\
   $(lastword $(wildcard $(PYENV_ROOT)/versions/$(v).*/bin/python$(v)))))
+HYPERVISOR_PYTHONS := $(strip $(foreach v,3.9 3.12,\
+  $(if $(filter %/python$(v),$(PYENV_PYTHONS)),$(v))))
 
 # What an engine's admin has exported must not change what the tests do; the lab's
 # own settings (docs/lab.md) stay.
@@ -50,9 +52,9 @@ engine-session: venv ## record ovirt-rdma with an engine; writes docs/engine-ses
 
 .PHONY: test
 test: venv tree ## unit tests on each Python of tox.ini that this machine has
-	@OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS="$(filter %/python3.9 %/python3.12,$(PYENV_PYTHONS))" \
+	@OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS="$(HYPERVISOR_PYTHONS)" \
 	  tools/with-memory-tmpdir $(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
-	  --parallel 2 --parallel-no-spinner --quiet --skip-env lint
+	  --parallel 4 --parallel-no-spinner --quiet --skip-env 'lint$(if $(HYPERVISOR_PYTHONS),|py311)'
 
 .PHONY: fuzz
 fuzz: venv ## the tests of parsers with 20000 examples each (OVIRT_RDMA_FUZZ_EXAMPLES)
@@ -67,7 +69,7 @@ mutants: venv ## break the product in many places, and see that a test fails eac
 lab-test: lab ## tests with real kernels and real mounts, a whole engine, and packages
 	@tools/install-debian-packages --for "building packages" rpm rpmlint
 	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine or rpm) and not faults and not selftest" \
-	  -n 2 --dist loadfile --no-loadscope-reorder
+	  -n 2 --dist loadfile --no-loadscope-reorder tests/lab tests/engine tests/cli tests/rpm
 
 .PHONY: selftest
 selftest: lab ## tests of the lab, the tools, the benchmarks and the doubles

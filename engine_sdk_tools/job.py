@@ -84,7 +84,7 @@ class EngineJob(Listener):
             # A job that was created but is not found would stay open forever.
             search = {"search": f"correlation_id={self._session.correlation_id}"}
             try:
-                jobs = self._session.read(Read("jobs", doing, words=search))
+                jobs = self._session.read(Read("jobs", doing, arguments=search))
             except EngineProblem:
                 jobs = []
             ours = [job.id for job in jobs if job.description == self.description]

@@ -278,12 +278,12 @@ def read_engine(
     reads = [
         Read("", "reading the engine's version", "get"),
         Read("datacenters", "reading the data centers"),
-        Read("clusters", "reading the clusters", words=_follow(networks)),
+        Read("clusters", "reading the clusters", arguments=_follow(networks)),
         # Without all_content the answer has no hosted_engine.
         Read(
             "hosts",
             "reading the hosts",
-            words={"all_content": True, **({"follow": follow} if follow else {})},
+            arguments={"all_content": True, **({"follow": follow} if follow else {})},
         ),
         Read("storagedomains", "reading the storage domains"),
         Read("storageconnections", "reading the storage connections"),

@@ -24,23 +24,23 @@ class RolledBack(Problem):
 
 @dataclass(frozen=True)
 class Undo:
-    """A call that undoes a change; ``by_hand`` is what a person has to do if the engine
-    refuses it: "remove the network X".
+    """A call that undoes a change; ``manual_fix`` is what a person has to do if the
+    engine refuses it: "remove the network X".
     """
 
     call: Call
-    by_hand: str
+    manual_fix: str
 
 
 @dataclass(frozen=True)
 class Undone:
     """The result of a rollback: ``done`` as clauses ("removing the network X"),
-    ``left`` as sentences with a fix each in ``by_hand``.
+    ``left`` as sentences with a fix each in ``manual_fixes``.
     """
 
     done: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    by_hand: tuple[str, ...] = ()
+    manual_fixes: tuple[str, ...] = ()
 
     def told(self, error: Problem) -> Problem:
         """Return ``error`` with the result of the rollback; ``error`` itself if there
@@ -53,7 +53,7 @@ class Undone:
             lines.append(f"rolled back: {'; '.join(self.done)}")
         if not self.left:
             return RolledBack(error.id, "\n".join(lines), error.fix)
-        by_hand = f"manually: {'; '.join(self.by_hand)}"
+        by_hand = f"manually: {'; '.join(self.manual_fixes)}"
         fix = f"{error.fix}; then {by_hand}" if error.fix else by_hand
         return Problem(error.id, "\n".join([*lines, *self.left]), fix)
 
@@ -77,17 +77,17 @@ def undo(session: Session, made: Sequence[Undo], listener: Listener) -> Undone:
     done, left, by_hand = [], [], []
     for step in reversed(made):
         call = step.call
-        listener.begin(call.doing, call.about)
+        listener.begin(call.doing, call.subject)
         problem = ""
         try:
             session.perform(call)
         except EngineProblem as error:
             # An object that no longer exists needs no rollback.
             problem = "" if error.kind == MISSING else str(error)
-        listener.end(call.doing, call.about, problem)
+        listener.end(call.doing, call.subject, problem)
         if problem:
             left.append(f"not rolled back: {problem}")
-            by_hand.append(step.by_hand)
+            by_hand.append(step.manual_fix)
         else:
             done.append(call.doing)
     return Undone(tuple(done), tuple(left), tuple(by_hand))

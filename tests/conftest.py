@@ -6,9 +6,11 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import re
 import signal
 import sys
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,11 +28,13 @@ for _name in [*os.environ]:
     if _name.startswith("OVIRT_") and not _name.startswith("OVIRT_RDMA_"):
         del os.environ[_name]
 
-# `make test` names the Pythons of hypervisors that it has: tests are divided then.
-_SHARED_OUT = bool(os.environ.get("OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS"))
+# `make test` names the Pythons of hypervisors that it has, "3.9 3.12": then tests are
+# divided between Pythons.
+_HYPERVISORS = os.environ.get("OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS", "").split()
+_SHARED_OUT = bool(_HYPERVISORS)
 
 # The machine is shared: the time of an example proves nothing about our code. Each of
-# four Pythons runs 10 examples, a single one 25; `make fuzz` runs more.
+# several Pythons runs 10 examples, a single one 25; `make fuzz` runs more.
 settings.register_profile(
     "ovirt-rdma",
     deadline=None,
@@ -46,30 +50,41 @@ settings.register_profile(
 )
 
 # Of the developer's machine only: the lab, the benchmarks, the tools, and what reads
-# our own sources.
+# our own sources. `make test` runs them once (tox.ini, sources).
 _DEVELOPERS = ["lab", "bench", "selftest", "test_architecture.py", "test_messages.py"]
-collect_ignore = _DEVELOPERS if sys.version_info < (3, 11) else []
+_DEVELOPERS += ["test_docs_reliability.py"]
+collect_ignore = _DEVELOPERS if _SHARED_OUT or sys.version_info < (3, 11) else []
 
 # Tests marked `hypervisor` concern code that only runs on hypervisors and engine
-# machines, or start its programs often. They run only with the Pythons of EL9 and EL10,
-# if `make test` has one of them.
-_HYPERVISORS = ((3, 9), (3, 12))
-_LEFT_TO_THEM = _SHARED_OUT and sys.version_info[:2] not in _HYPERVISORS
+# machines, or start its programs often: only the Pythons of EL9 and EL10 run them.
+# Tests marked `once` find the same errors on any Python: the newest of these runs them.
+_HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+_LEFT = []
+if _SHARED_OUT and _HERE not in _HYPERVISORS:
+    _LEFT.append("hypervisor")
+if _SHARED_OUT and _HYPERVISORS[-1] != _HERE:
+    _LEFT.append("once")
+_ALL_OF_IT = re.compile(rf"^pytestmark = .*mark\.({'|'.join(_LEFT)})\b", re.MULTILINE)
 
 
 def pytest_report_header() -> list[str]:
-    left = "what runs on EL9 and EL10 only is left to their Pythons"
-    return [left] if _LEFT_TO_THEM else []
+    return [f"left to other Pythons: what is marked {' or '.join(_LEFT)}"][: len(_LEFT)]
+
+
+def pytest_ignore_collect(collection_path: Path) -> Optional[bool]:
+    """Do not even import a file that is left to other Pythons as a whole."""
+    if not _LEFT or collection_path.suffix != ".py":
+        return None
+    return bool(_ALL_OF_IT.search(collection_path.read_text("utf-8"))) or None
 
 
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    if not _LEFT_TO_THEM:
-        return
     kept, left = [], []
     for one in items:
-        (left if one.get_closest_marker("hypervisor") else kept).append(one)
+        is_left = any(one.get_closest_marker(marker) for marker in _LEFT)
+        (left if is_left else kept).append(one)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept

@@ -11,6 +11,7 @@ import os
 import re
 from pathlib import Path
 
+import pytest
 from support.messages import as_text, messages
 
 TOP = Path(__file__).parents[1]
@@ -23,15 +24,20 @@ ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 RULE = re.compile(r"[A-Z]+[A-Z0-9-]*-[0-9]{2}")
 
 
-def test_the_file_has_every_message():
-    text = f"# {LICENSE}\n\n{as_text(messages(PRODUCT))}"
+@pytest.fixture(scope="module")
+def product_messages():
+    return messages(PRODUCT)
+
+
+def test_the_file_has_every_message(product_messages):
+    text = f"# {LICENSE}\n\n{as_text(product_messages)}"
     if os.environ.get("WRITE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert GOLDEN.read_text(encoding="utf-8") == text
 
 
-def test_ids_are_words_with_hyphens():
-    ids = {one.id for one in messages(PRODUCT)}
+def test_ids_are_words_with_hyphens(product_messages):
+    ids = {one.id for one in product_messages}
     odd = {one for one in ids if not (ID.fullmatch(one) or RULE.fullmatch(one))}
     assert odd == {"(UnknownShape)", "{rule}"}
     assert len(ids) > 200

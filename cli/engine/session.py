@@ -176,7 +176,7 @@ def show_calls(
         shown = [
             {
                 "doing": call.doing,
-                "about": call.about,
+                "about": call.subject,
                 "method": form.method,
                 "path": form.path,
                 "query": dict(form.query),

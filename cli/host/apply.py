@@ -130,8 +130,8 @@ class _Apply:
             policy=policy.digest,
             facts=prepared.facts,
             confirm_by=confirm_by,
-            begun=self._set_timer,
-            prove=prove,
+            on_begin=self._set_timer,
+            verify=prove,
         )
         # A terminal that is lost must not interrupt what follows the run either.
         with delayed_signals():
@@ -183,7 +183,9 @@ def _print_applied(done: _Done, output: Output) -> None:
 
 def _changed(done: _Done) -> str:
     result = done.result
-    steps = [step for step in done.prepared.decision.to_do if step.id in result.done]
+    steps = [
+        step for step in done.prepared.decision.applicable if step.id in result.done
+    ]
     reboot = sum(step.effect == REBOOT for step in steps)
     applied = count(len(steps), "step")
     summary = f"{applied} applied on {done.prepared.facts.hostname} and verified"

@@ -292,7 +292,7 @@ def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
         summary = f"There is nothing to check on {host}"
     elif not decided.facts.rdma_devices:
         summary = f"{host} has no RDMA device: none of {checks} failed"
-    elif counts[WARN] or decided.decision.to_do:
+    elif counts[WARN] or decided.decision.applicable:
         summary = f"None of {checks} failed on {host}"
     else:
         summary = f"{checks} passed on {host}"
@@ -308,7 +308,7 @@ def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
 
 def _next(decided: HostDecision, args: Namespace) -> str:
     """Return the command to run next, or nothing if there is none."""
-    if decided.decision.to_do:
+    if decided.decision.applicable:
         return command("plan", args)
     for verdict in (FAIL, WARN):
         for finding in decided.decision.findings:

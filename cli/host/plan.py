@@ -55,7 +55,7 @@ def plan(args: Namespace, output: Output) -> int:
     else:
         # The document is the plan file itself.
         output.raw_document(plan_file.to_json_dict(planned))
-    return 3 if args.exit_code and decided.decision.to_do else 0
+    return 3 if args.exit_code and decided.decision.applicable else 0
 
 
 def _plan(decided: HostDecision) -> Plan:
@@ -71,7 +71,7 @@ def _plan(decided: HostDecision) -> Plan:
 
 
 def _print(decided: HostDecision, args: Namespace, output: Output) -> None:
-    for step in decided.decision.to_do:
+    for step in decided.decision.applicable:
         _print_step(step, output, diffs=args.diff)
     if decided.decision.refused:
         output.line("refused, and never applied:")
@@ -81,7 +81,7 @@ def _print(decided: HostDecision, args: Namespace, output: Output) -> None:
     output.text(f"{_verdict(decided)}.")
     if args.out is not None:
         output.text(f"Saved in {args.out}, for review.")
-    if decided.decision.to_do:
+    if decided.decision.applicable:
         output.text("Nothing was changed.")
     output.next(_next(decided, args))
 
@@ -117,9 +117,9 @@ def _diff_tone(line: str) -> Optional[str]:
 
 def _verdict(decided: HostDecision) -> str:
     host, refused = decided.facts.hostname, len(decided.decision.refused)
-    if decided.decision.to_do:
-        steps = count(len(decided.decision.to_do), "step")
-        summary = f"{steps} on {host}: {_by_class(decided.decision.to_do)}"
+    if decided.decision.applicable:
+        steps = count(len(decided.decision.applicable), "step")
+        summary = f"{steps} on {host}: {_by_class(decided.decision.applicable)}"
         more = f"; {refused} refused" if refused else ""
         return f"{summary}{more} (policy: {decided.source})"
     if refused:
@@ -152,7 +152,7 @@ def _by_class(steps: Sequence[Step]) -> str:
 
 
 def _next(decided: HostDecision, args: Namespace) -> str:
-    if not decided.decision.to_do:
+    if not decided.decision.applicable:
         return command("check", args)
     if args.facts is None and args.policy is None:
         saved = [] if args.out is None else [args.out]

@@ -58,7 +58,7 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
             when_iso(run.begin.at)[: len("2026-01-02 03:04")],
             _by(run),
             run.outcome or "interrupted",
-            str(len({applied.act.step for applied in run.held})),
+            str(len({applied.act.step for applied in run.applied})),
             ", ".join(_steps(run, ledger)) or "-",
         )
         for run in runs
@@ -110,7 +110,7 @@ def _print_acts(run: Run, output: Output) -> None:
 
 
 def _state(applied: AppliedChange) -> str:
-    if applied.held:
+    if applied.is_applied:
         return "applied" if applied.found is not None else "incomplete"
     if applied.why:
         return f"let go in run {applied.undone_by}"
@@ -139,7 +139,7 @@ def _history_document(run: Run) -> dict[str, Any]:
 def _act(applied: AppliedChange) -> dict[str, Any]:
     return {
         "step": applied.act.step,
-        "held": applied.held,
+        "held": applied.is_applied,
         "undone_by": applied.undone_by,
         "why": applied.why,
         "changes": [

@@ -86,7 +86,7 @@ def _named(change: Change) -> str:
 
 def applied_steps(ledger: Ledger) -> list[str]:
     """Return the ids of the steps that can be reverted, in their order."""
-    return list(dict.fromkeys(applied.act.step for applied in ledger.held))
+    return list(dict.fromkeys(applied.act.step for applied in ledger.applied))
 
 
 DONE = "done"

@@ -79,4 +79,4 @@ def _is_about(event: Any, host: str) -> bool:
 
 
 def _events(session: ReadsEvents, **words: Any) -> list[Any]:
-    return list(session.read(Read("events", "reading the events", words=words)))
+    return list(session.read(Read("events", "reading the events", arguments=words)))

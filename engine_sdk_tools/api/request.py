@@ -19,29 +19,29 @@ from ovirtsdk4.services import SystemService
 class Read:
     """A reading: a ``get`` or ``list`` of the SDK's service at ``path`` (hosts/ID).
 
-    ``words`` are the method's arguments (``search``, ``max``, ``follow``). ``doing``
+    ``arguments`` are those of the method (``search``, ``max``, ``follow``). ``doing``
     begins the sentence of a failure: "reading the hosts".
     """
 
     path: str
     doing: str
     method: str = "list"
-    words: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A change: ``method`` of the SDK's service at ``path``, with arguments ``words``.
+    """A change: ``method`` of the SDK's service at ``path``, with ``arguments``.
 
-    ``doing`` is as in Read: "moving host01 to maintenance". ``about`` is the name of
+    ``doing`` is as in Read: "moving host01 to maintenance". ``subject`` is the name of
     the host, domain or network that it changes.
     """
 
     path: str
     method: str
     doing: str
-    words: Mapping[str, Any] = field(default_factory=dict)
-    about: Optional[str] = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    subject: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def wire_form(asked: Union[Call, Read]) -> WireForm:
     """
     service = SystemService(_Recorder(), "").service(asked.path)
     try:
-        sdk_method(service, asked)(**dict(asked.words))
+        sdk_method(service, asked)(**dict(asked.arguments))
     except _Recorded as recorded:
         request = recorded.request
         return WireForm(
@@ -103,7 +103,7 @@ def sdk_method(service: Any, asked: Union[Call, Read]) -> Callable[..., Any]:
         for name, parameter in inspect.signature(method).parameters.items()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     }
-    unknown = sorted(set(asked.words) - known)
+    unknown = sorted(set(asked.arguments) - known)
     if unknown:
         raise TypeError(
             f"{asked.path} {asked.method} has no argument {', '.join(unknown)}"

@@ -107,7 +107,7 @@ class Session:
         """
 
         def once() -> Any:
-            return self._api.ask(read, dict(read.words), self.settings.timeout_s)
+            return self._api.ask(read, dict(read.arguments), self.settings.timeout_s)
 
         return self._patiently(once, lambda problem: problem.kind in PASSING)
 
@@ -236,7 +236,7 @@ class Session:
         # Never send JobId: the engine refuses it for actions that it does not monitor
         # (Backend.java:421), and ends the job with those that it monitors
         # (CommandBase.java:1414).
-        arguments = dict(call.words)
+        arguments = dict(call.arguments)
         arguments["query"] = {
             **arguments.get("query", {}),
             "correlation_id": self.correlation_id,

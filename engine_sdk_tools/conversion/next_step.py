@@ -135,9 +135,9 @@ def _after(  # noqa: PLR0911 - one row per status
 
 
 def _domain_call(state: ConversionState, snapshot: Snapshot, call: Call) -> Snapshot:
-    subject = str(call.about)
+    subject = str(call.subject)
     if call.method == "update":
-        options = call.words["connection"].mount_options
+        options = call.arguments["connection"].mount_options
         row_id = next(d.connection for d in state.domains if d.name == subject)
         rows = tuple(
             replace(row, mount_options=options) if row.id == row_id else row

@@ -185,7 +185,7 @@ def pinned_on(session: ReadsMany, hosts: Sequence[Host]) -> dict[str, list[str]]
         return {}
     # The engine answers an invalid search with an empty list, not with an error.
     search = {"search": "status!=down"}
-    read = Read("vms", "reading the running virtual machines", words=search)
+    read = Read("vms", "reading the running virtual machines", arguments=search)
     ids = {host.id for host in hosts}
     pinned: dict[str, list[str]] = {}
     for vm in session.read_all([read])[0]:

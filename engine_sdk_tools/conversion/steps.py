@@ -92,7 +92,7 @@ def enter(host: HostRecord) -> ConversionStep:
             "deactivate",
             f"moving {host.name} to maintenance",
             {"reason": "ovirt-rdma remounts its storage"},
-            about=host.name,
+            subject=host.name,
         ),
         before=ENTERING,
         forget=host.name,
@@ -119,7 +119,7 @@ def leave(host: HostRecord) -> ConversionStep:
         host.name,
         f"activating {host.name}",
         Call(
-            f"hosts/{host.id}", "activate", f"activating {host.name}", about=host.name
+            f"hosts/{host.id}", "activate", f"activating {host.name}", subject=host.name
         ),
         before=LEAVING,
         forget=host.name,
@@ -203,7 +203,7 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> ConversionSte
                 "connection": types.StorageConnection(**row),
                 **({"force": True} if force else {}),
             },
-            about=domain.name,
+            subject=domain.name,
         ),
         of_domain=True,
     )
@@ -224,7 +224,7 @@ def activate(state: ConversionState, domain: DomainRecord) -> ConversionStep:
 def _of_attached(
     state: ConversionState, domain: DomainRecord, method: str, doing: str, before: str
 ) -> ConversionStep:
-    call = Call(_attached(state, domain), method, doing, about=domain.name)
+    call = Call(_attached(state, domain), method, doing, subject=domain.name)
     return ConversionStep(
         CALL, domain.name, doing, call, before=before, forget="all", of_domain=True
     )

@@ -139,15 +139,15 @@ class _Undo:
         self._perform(call, by_hand)
 
     def _perform(self, call: Call, by_hand: str) -> None:
-        self._listener.begin(call.doing, call.about)
+        self._listener.begin(call.doing, call.subject)
         try:
             self._session.perform(call)
         except EngineProblem as error:
-            self._listener.end(call.doing, call.about, str(error))
+            self._listener.end(call.doing, call.subject, str(error))
             if error.kind != MISSING:
                 self._stop(error, by_hand)
             return
-        self._listener.end(call.doing, call.about)
+        self._listener.end(call.doing, call.subject)
         self._done.append(call.doing)
 
     def _stop(self, error: EngineProblem, by_hand: str) -> None:
@@ -321,12 +321,12 @@ class _Run:
         """Perform ``call``; return the id of the new object, which ``look`` finds if
         the answer was lost.
         """
-        self._listener.begin(call.doing, call.about)
+        self._listener.begin(call.doing, call.subject)
         try:
             made = str(self._session.perform(call).id)
         except LostAnswer as lost:
             made = after_lost(lost, look)
-        self._listener.end(call.doing, call.about)
+        self._listener.end(call.doing, call.subject)
         return made
 
     def _attached(self) -> bool:
@@ -334,7 +334,7 @@ class _Run:
         tried to activate the domain too.
         """
         call = self._plan.attaching(self.domain)
-        self._listener.begin(call.doing, call.about)
+        self._listener.begin(call.doing, call.subject)
         # From here on the domain may be attached, whatever the answer.
         self.traces.attached = True
         answered = True
@@ -344,7 +344,7 @@ class _Run:
             # The wait for an active domain will show if it is not attached.
             self._listener.note(str(error))
             answered = False
-        self._listener.end(call.doing, call.about)
+        self._listener.end(call.doing, call.subject)
         return answered
 
 

@@ -143,7 +143,7 @@ def rules_cell(report: HostReport, policy: Optional[Policy]) -> Cell:
     decision = decide(report.facts, policy or Policy())
     failed = [f for f in decision.findings if f.verdict == base.FAIL]
     warned = [f for f in decision.findings if f.verdict == base.WARN]
-    to_do = len(decision.to_do)
+    to_do = len(decision.applicable)
     see = "on the host: ovirt-rdma-host check"
     for findings, verdict, noun in ((failed, FAIL, "fail"), (warned, WARN, "warn")):
         if findings:

@@ -70,7 +70,7 @@ class HostRow:
     host: Host
     cells: tuple[Cell, ...]
     digest: Optional[str] = None
-    told: bool = False
+    reported: bool = False
 
 
 def row_of(
@@ -141,7 +141,7 @@ def check(engine: Engine, rows: Sequence[HostRow], wanted: Wanted) -> Matrix:
     cells = tuple(
         (
             *row.cells[:_POLICY],
-            _policy_cell(row, reference) if row.told else row.cells[_POLICY],
+            _policy_cell(row, reference) if row.reported else row.cells[_POLICY],
             *row.cells[_POLICY + 1 :],
         )
         for row in rows
@@ -168,7 +168,7 @@ class _Reference:
 def _reference(rows: Sequence[HostRow], wanted: Wanted) -> _Reference:
     if wanted.policy is not None:
         return _Reference(wanted.digest, "this machine's")
-    counted = Counter(row.digest for row in rows if row.told).most_common(2)
+    counted = Counter(row.digest for row in rows if row.reported).most_common(2)
     if len(counted) == 2 and counted[0][1] == counted[1][1]:
         return _Reference(None, "")
     return _Reference(counted[0][0] if counted else None, "that of most hosts")

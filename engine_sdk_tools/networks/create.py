@@ -83,20 +83,20 @@ def _find(session: Session, plan: NetworkPlan) -> str:
 
 
 def _step(session: Session, call: Call, listener: Listener) -> Any:
-    listener.begin(call.doing, call.about)
+    listener.begin(call.doing, call.subject)
     try:
         answer = session.perform(call)
     except LostAnswer as lost:
         # The engine refuses both if repeated: read the result instead.
         after_lost(lost, lambda: _is_done(session, call))
         answer = None
-    listener.end(call.doing, call.about)
+    listener.end(call.doing, call.subject)
     return answer
 
 
 def _is_done(session: Session, call: Call) -> bool:
     cluster = call.path.split("/")[1]
-    wanted = call.words["network"]
+    wanted = call.arguments["network"]
     network = wanted.id or call.path.split("/")[-1]
     path = f"clusters/{cluster}/networks"
     for row in session.read(Read(path, "reading the cluster's networks")):

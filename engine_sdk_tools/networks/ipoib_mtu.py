@@ -91,9 +91,9 @@ def _datagram(view: View, interface: Interface) -> tuple[Optional[int], str]:
     if mtu in GROUP_MTUS and mtu < limit.mtu and _stays_below(view, interface):
         return mtu, (
             "the subnet manager's broadcast group allows no more, although "
-            f"{limit.because}"
+            f"{limit.reason}"
         )
-    return limit.mtu, f"in datagram mode, {limit.because}"
+    return limit.mtu, f"in datagram mode, {limit.reason}"
 
 
 def _stays_below(view: View, interface: Interface) -> bool:

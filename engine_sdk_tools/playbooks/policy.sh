@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Puts a policy.yaml on a host and loads it; where that fails the old file is back.
-# Needs POLICY, its path; NEW, the text (base64), which is empty to take the file away;
-# KEEP, yes or no, whether the file is to stay.
+# Writes a policy.yaml on a host and loads it; if that fails, restores the old file.
+# Reads POLICY, its path; NEW, the text in base64; KEEP: no removes the file after it
+# was loaded.
 export POLICY NEW
-# The connection may go at any time: what is begun is ended, whoever hears of it.
+# If the connection is lost, the script still completes.
 trap '' PIPE
 tell version ovirt-rdma-host --version || exit 0
 had=no
@@ -26,7 +26,7 @@ tell check ovirt-rdma-host policy check -o json "$new" || exit 0
 if [ "$had" = yes ]; then
     tell keep ln "$POLICY" "$old" || exit 0
 fi
-# From here to the end of load, file and loaded policy are two.
+# From here to the end of load, the file and the loaded policy differ.
 trap '' HUP INT TERM
 tell place mv -f "$new" "$POLICY" || exit 0
 # 75: another run of ovirt-rdma-host is changing this host.
@@ -45,5 +45,5 @@ if [ "$STATUS" -ne 0 ]; then
 fi
 [ "$KEEP" = yes ] || tell remove rm -f "$POLICY" || exit 0
 tell status ovirt-rdma-host status -o json
-# What failed is told above.
+# Failures are reported above.
 exit 0

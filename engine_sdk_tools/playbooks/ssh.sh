@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# ssh, of whose output no more than OVIRT_RDMA_MOST_SENT bytes come through, and 64 KiB
-# of stderr: Ansible keeps all that a host sends in memory, several times, and takes
-# minutes over a hundred megabytes. What is too much is thrown away, so that ssh ends
-# when the host does.
+# Runs ssh and passes on at most OVIRT_RDMA_MOST_SENT bytes of its output, and 64 KiB of
+# stderr: Ansible keeps all output in memory, several times, and needs minutes for a
+# hundred megabytes. The rest is read and discarded, so that ssh ends when the host does.
 exec 3>&1
 status=$(
     {

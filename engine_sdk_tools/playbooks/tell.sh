@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# What every script for a host begins with. Commands are run by tell, which prints a
-# line for each: the mark, its name, its exit status, and packed what it printed, so
-# that nothing a login shell or a terminal adds can be taken for it.
-# Needs LIMIT_S, the seconds that a command may take.
+# The beginning of each script for a host. ``tell`` runs a command and prints one line:
+# the mark, a name, the exit status, and the output packed, so that nothing that a login
+# shell or a terminal adds is taken for it.
+# Reads LIMIT_S, the seconds that a command may take.
 set -u
 export LC_ALL=C PATH="${PATH:-}:/usr/sbin:/usr/bin:/sbin:/bin"
 umask 077

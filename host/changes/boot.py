@@ -133,7 +133,7 @@ def update_boot_settings(root: Union[str, Path], journal: Journal) -> str:
     Return "", or if it failed a sentence with the reason and the fix.
     """
     try:
-        applied = journal.ledger().held
+        applied = journal.ledger().applied
         write_boot_settings(root, (entry.act for entry in applied))
     except Problem as problem:
         return f"{problem}; fix: {problem.fix}" if problem.fix else str(problem)
@@ -256,7 +256,7 @@ def _settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
         ledger = Journal(root).ledger()
     except JournalProblem:
         return settings  # ovirt-rdma-recover.service reports the journal
-    applied = (entry.act for entry in ledger.held)
+    applied = (entry.act for entry in ledger.applied)
     return still_applied(settings, applied) if ledger.runs else settings
 
 

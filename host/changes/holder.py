@@ -33,9 +33,9 @@ class HolderTimeouts:
     rest.
     """
 
-    before_s: float = 60.0
-    asked_s: float = 180.0
-    killed_s: float = 10.0
+    before_sigterm_s: float = 60.0
+    after_sigterm_s: float = 180.0
+    after_sigkill_s: float = 10.0
 
 
 def lock_or_end_holder(
@@ -56,7 +56,7 @@ def lock_or_end_holder(
     """
     asked: Optional[Holder] = None
     killed: Optional[Holder] = None
-    wait_s = patience.before_s
+    wait_s = patience.before_sigterm_s
     while True:
         try:
             stack.enter_context(one_run(root, wait_s, by=by))
@@ -69,12 +69,12 @@ def lock_or_end_holder(
             if holder == asked:
                 say(f"{holder} does not end, and is killed")
                 _signal(root, holder, signal.SIGKILL)
-                killed, wait_s = holder, patience.killed_s
+                killed, wait_s = holder, patience.after_sigkill_s
             else:
                 say(f"{holder} holds the lock of this host, and is asked to end")
                 # In this order: a stopped process has both signals when it continues.
                 _signal(root, holder, signal.SIGTERM, signal.SIGCONT)
-                asked, wait_s = holder, patience.asked_s
+                asked, wait_s = holder, patience.after_sigterm_s
         else:
             return True
 

@@ -56,7 +56,7 @@ def compacted(records: Sequence[Record], newest: int = RUNS_KEPT) -> tuple[Recor
     """
     runs = fold(records).runs
     kept = {run.number for run in runs[len(runs) - min(newest, len(runs)) :]}
-    kept |= {run.number for run in runs if run.held or run.outcome is None}
+    kept |= {run.number for run in runs if run.applied or run.outcome is None}
     return tuple(record for record in records if record.run in kept)
 
 

@@ -53,7 +53,7 @@ class AppliedChange:
     why: str = ""
 
     @property
-    def held(self) -> bool:
+    def is_applied(self) -> bool:
         """Whether it is applied: it was made, or may have been, and was not undone."""
         return self.undone_by is None
 
@@ -80,9 +80,9 @@ class Run:
     sentence: str = ""
 
     @property
-    def held(self) -> tuple[AppliedChange, ...]:
+    def applied(self) -> tuple[AppliedChange, ...]:
         """Its changes that are applied."""
-        return tuple(act for act in self.acts if act.held)
+        return tuple(act for act in self.acts if act.is_applied)
 
     @property
     def awaits_confirmation(self) -> bool:
@@ -91,7 +91,7 @@ class Run:
             self.begin.confirm_by is not None
             and self.confirmed is None
             and self.outcome == DONE
-            and bool(self.held)
+            and bool(self.applied)
         )
 
 
@@ -107,9 +107,9 @@ class Ledger:
         return self.runs[-1].number + 1 if self.runs else 1
 
     @cached_property
-    def held(self) -> tuple[AppliedChange, ...]:
+    def applied(self) -> tuple[AppliedChange, ...]:
         """All changes that are applied, in the order in which they were made."""
-        return tuple(act for run in self.runs for act in run.held)
+        return tuple(act for run in self.runs for act in run.applied)
 
     @property
     def interrupted(self) -> Optional[Run]:

@@ -171,7 +171,7 @@ class Decided:
         what would be done now.
         """
         view = View(self.facts, self.policy.policy)
-        reasons = differences(plan, view, self.policy.digest, self.decision.to_do)
+        reasons = differences(plan, view, self.policy.digest, self.decision.applicable)
         if reasons:
             raise StalePlan(
                 "plan-outdated",
@@ -234,5 +234,5 @@ def still_planned(
     """Return the ids of the steps that ``policy`` requires now; after a run, those had
     no effect.
     """
-    steps = read_and_decide(root, run, policy).decision.to_do
+    steps = read_and_decide(root, run, policy).decision.applicable
     return frozenset(step.id for step in steps)

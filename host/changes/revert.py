@@ -148,10 +148,10 @@ def revert(
         writer = JournalWriter(journal, listener)
         ledger = writer.ledger
         _check(ledger, only)
-        if not ledger.held:
+        if not ledger.applied:
             return RunResult(None, DONE, "there are no changes to revert")
         run = ledger.next_run
-        plan = undo_plan(host, ledger.held, _scope(ledger.held, only), run)
+        plan = undo_plan(host, ledger.applied, _scope(ledger.applied, only), run)
         _refuse_blocked(plan)
         if not allow_link_down:
             _refuse_users(host, plan, facts)
@@ -172,8 +172,8 @@ def finish_revert(host: HostBackend, writer: JournalWriter, run: Run) -> RunResu
 
 def rest_of_revert(host: HostBackend, ledger: Ledger, run: Run) -> UndoPlan:
     """Return the plan for the rest of the revert ``run``, which was interrupted."""
-    scope = _scope(ledger.held, run.begin.only)
-    return undo_plan(host, ledger.held, scope, run.number)
+    scope = _scope(ledger.applied, run.begin.only)
+    return undo_plan(host, ledger.applied, scope, run.number)
 
 
 def _scope(applied: Sequence[AppliedChange], only: Optional[str]) -> set[Key]:
@@ -185,7 +185,7 @@ def _check(ledger: Ledger, only: Optional[str]) -> None:
     if only is None:
         return
     refuse_while_awaiting(ledger)
-    steps = dict.fromkeys(entry.act.step for entry in ledger.held)
+    steps = dict.fromkeys(entry.act.step for entry in ledger.applied)
     if only not in steps:
         fix = "list the runs: ovirt-rdma-host history"
         if steps:

@@ -229,8 +229,8 @@ def roll_back(
 
 def plan_rollback(host: HostBackend, ledger: Ledger, run: int) -> UndoPlan:
     """Return the plan that undoes all applied changes of ``run``."""
-    scope = {key_of(entry) for entry in ledger.held if entry.run == run}
-    return undo_plan(host, ledger.held, scope, run)
+    scope = {key_of(entry) for entry in ledger.applied if entry.run == run}
+    return undo_plan(host, ledger.applied, scope, run)
 
 
 def undo_summary(undone: UndoResult) -> str:

@@ -67,11 +67,11 @@ def atomic_changes_of(
     ``facts`` are those from which the steps were decided; without them no change has a
     place. ``new_uuid`` returns a UUID for each new profile.
     """
-    return tuple(_Acts(facts, new_uuid).of(steps))
+    return tuple(_AtomicChanges(facts, new_uuid).of(steps))
 
 
 @dataclass
-class _Acts:
+class _AtomicChanges:
     facts: Optional[Facts]
     new_uuid: Callable[[], str]
     uuids: dict[str, str] = field(default_factory=dict)
@@ -271,7 +271,7 @@ class _Run:
             )
         )
         try:
-            request.begun(self.number)
+            request.on_begin(self.number)
         except Exception as error:
             sentence, at = f"{error}; nothing was done", iso(self.host.now())
             self.writer.write_if_possible(End(self.number, ROLLED_BACK, at, sentence))
@@ -313,9 +313,9 @@ class _Run:
         return tuple(values)
 
     def _verify(self, steps: Sequence[Step]) -> None:
-        if self.request.prove is None:
+        if self.request.verify is None:
             return
-        still_planned: Collection[str] = self.request.prove()
+        still_planned: Collection[str] = self.request.verify()
         for step in steps:
             if step.id in still_planned and not _may_be_planned_again(step):
                 raise _Stopped(f"{step.id} was done, and is still planned")

@@ -57,7 +57,7 @@ def change_status(
         ledger = journal.ledger()
     except JournalProblem as problem:
         return ChangeStatus(problem=str(problem), fix=problem.fix)
-    acts, open_run = ledger.held, ledger.interrupted
+    acts, open_run = ledger.applied, ledger.interrupted
     numbers = {act.run for act in acts}
     runs = [run for run in ledger.runs if run.number in numbers]
     awaiting = ledger.awaiting
@@ -87,9 +87,9 @@ def _at_boot(root: Union[str, Path]) -> tuple[BootSetting, ...]:
 def _kept(host: HostBackend, ledger: Ledger) -> tuple[str, ...]:
     # In the middle of a run a value may be neither ours nor somebody else's; the next
     # run recovers.
-    if not ledger.held or ledger.interrupted:
+    if not ledger.applied or ledger.interrupted:
         return ()
-    scope = {key_of(entry) for entry in ledger.held}
-    plan = undo_plan(host, ledger.held, scope, ledger.next_run)
+    scope = {key_of(entry) for entry in ledger.applied}
+    plan = undo_plan(host, ledger.applied, scope, ledger.next_run)
     reasons = (undo.why for group in plan.groups for undo in group if undo.why)
     return tuple(dict.fromkeys(reasons))

@@ -103,7 +103,7 @@ class Decision:
         )
 
     @property
-    def to_do(self) -> tuple[Step, ...]:
+    def applicable(self) -> tuple[Step, ...]:
         """The steps that can be applied."""
         return tuple(step for step in self.steps if not step.refused)
 

@@ -132,7 +132,7 @@ def blocked_by(ledger: Ledger) -> str:
         number = ledger.awaiting.number
         return f"run {number} awaits confirmation (ovirt-rdma-host confirm, or revert)"
     run = ledger.interrupted
-    if run and any(act.act.effect != LIVE for act in run.held):
+    if run and any(act.act.effect != LIVE for act in run.applied):
         return (
             f"run {run.number} ({run.begin.by}) was interrupted, and its rollback may "
             "take a link down (roll it back with ovirt-rdma-host apply, or revert)"
@@ -191,7 +191,7 @@ def live_steps(
     prepared: Decided, netdevs: Optional[Collection[str]]
 ) -> tuple[Step, ...]:
     """Return the steps that a hook may do, in their order. Pure."""
-    gated = gate(prepared.decision.to_do, live_only=True)
+    gated = gate(prepared.decision.applicable, live_only=True)
     return tuple(
         step for step in gated.steps if step.effect == LIVE and _is_for(step, netdevs)
     )

@@ -125,7 +125,7 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
     """
     own = partition_of_facts(child.netdev.ipoib.pkey if child.netdev.ipoib else None)
     step = f"{partitions.ID}/{child.name}"
-    for entry in ledger.held:
+    for entry in ledger.applied:
         if entry.act.step != step:
             continue
         for change in entry.act.changes:
@@ -277,9 +277,9 @@ class ChildrenRun:
             PARTITIONS_UNIT,
             self._policy.digest,
             prepared.facts,
-            prove=lambda: still_planned(self._root, self._run, self._policy),
+            verify=lambda: still_planned(self._root, self._run, self._policy),
         )
-        steps = steps_of(prepared.decision.to_do, names)
+        steps = steps_of(prepared.decision.applicable, names)
         delayed = _DelayedListener()
         try:
             result = apply_steps(self._host, self._journal, steps, request, delayed)

@@ -17,6 +17,8 @@ from support.engine.engine_command_line import access
 
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 
+pytestmark = pytest.mark.engine
+
 LIMIT_S = 300
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
 # A runner that reports its start and does not end, and neither does its child, ssh.

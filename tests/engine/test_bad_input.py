@@ -41,7 +41,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.model import status_words
 from ovirt_rdma.host.system.files import write_atomically
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.engine
 
 ME = "--username admin@internal --password-file password"
 DATA1 = "nfs1.example.com:/exports/data1"

@@ -18,7 +18,7 @@ from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import NEW
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.engine
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DATA1 = "nfs1.example.com:/exports/data1"

@@ -16,7 +16,7 @@ from ovirt_rdma.engine_sdk_tools.job import (
     is_open,
 )
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.once
 
 TITLE = "ovirt-rdma: convert domain data1 to rdma (7)"
 
@@ -62,7 +62,7 @@ def test_the_event_is_found_with_the_others_of_the_run(double, session):
     job = EngineJob(session, TITLE, lasting=True)
     job.leave_open("half done")
     words = {"search": f"correlation_id={session.correlation_id}"}
-    found = session.read(Read("events", "reading events", words=words))
+    found = session.read(Read("events", "reading events", arguments=words))
     ours = [one.description for one in found if one.origin == "ovirt-rdma"]
     assert ours == ["half done", "done"]
 

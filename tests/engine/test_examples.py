@@ -18,7 +18,7 @@ from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api import settings as state_folder
 from ovirt_rdma.engine_sdk_tools.hosts import ansible
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.engine
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVER = "nfs1.example.com"

@@ -172,6 +172,9 @@ def test_revert_brings_any_state_back(host: PreparedHost) -> None:
     assert after != before
     # Another name does not hide a netdev.
     host.said("ip link set ib3 down; ip link set ib3 name storage0 up")
+    # udev starts the unit for the new name, which may have the lock for long on a busy
+    # machine: starting it again waits for it.
+    host.said("udevadm settle; systemctl start ovirt-rdma-netdev@storage0.service")
     reverted = host.command("revert")
     assert (reverted.exit_code, complaints(reverted)) == (0, ""), reverted
     host.said("ip link set storage0 down; ip link set storage0 name ib3 up")

@@ -250,10 +250,10 @@ class RunRequest:
 
     ``verb``, ``by``, ``policy`` (its digest) and ``confirm_by`` are as in Begin.
     ``facts`` are those from which the steps were decided; they identify netdevs.
-    ``begun`` is called with the run's number before the first change, to set a timer:
-    if it raises Problem, nothing is done. ``prove`` reads the host again after the last
-    change and returns the ids of the steps that are still planned; None: reading back
-    each change is enough. ``new_uuid`` returns the UUIDs of new profiles.
+    ``on_begin`` is called with the run's number before the first change, to set a
+    timer: if it raises Problem, nothing is done. ``verify`` reads the host again after
+    the last change and returns the ids of the steps that are still planned; None:
+    reading back each change is enough. ``new_uuid`` returns the UUIDs of new profiles.
     """
 
     verb: str = APPLY
@@ -261,8 +261,8 @@ class RunRequest:
     policy: str = ""
     facts: Optional[Facts] = None
     confirm_by: Optional[int] = None
-    begun: Callable[[int], None] = _nothing
-    prove: Optional[Callable[[], Collection[str]]] = None
+    on_begin: Callable[[int], None] = _nothing
+    verify: Optional[Callable[[], Collection[str]]] = None
     new_uuid: Callable[[], str] = _new_uuid
 
 

@@ -43,8 +43,8 @@ class WantedChild:
     """A child that the policy requires on ``parent``, a port's base netdev.
 
     - ``pkey``: such as ``0x8001``, with bit 15 set, as the kernel sets it.
-    - ``name``: the name that the kernel gives it; if it is ``there``, its name.
-    - ``there``: the child exists.
+    - ``name``: the name that the kernel gives it; if it exists, its present name.
+    - ``exists``: the child exists.
     - ``member``: the port's P_Key table entry for the partition (``0x0001``: limited
       member), None if the table has none.
     - ``refused``: a clause with the reason why it cannot be created, and its ``fix``.
@@ -53,7 +53,7 @@ class WantedChild:
     parent: Interface
     pkey: str
     name: str
-    there: bool
+    exists: bool
     member: Optional[str]
     refused: str = ""
     fix: str = ""
@@ -93,7 +93,7 @@ def _wanted(view: View) -> Iterator[WantedChild]:
                 parent=parent,
                 pkey=f"0x{value:04x}",
                 name=name,
-                there=existing is not None,
+                exists=existing is not None,
                 member=table_entry(parent.port, value),
                 refused=refused,
                 fix=fix,
@@ -138,7 +138,7 @@ def planned_children(view: View) -> tuple[Interface, ...]:
     """Return the children that the plan creates, with their values right after."""
     planned = []
     for child in required_children(view):
-        if child.there or child.member is None or child.refused:
+        if child.exists or child.member is None or child.refused:
             continue
         parent = child.parent
         limit = port_limit(parent)

@@ -84,7 +84,7 @@ class MtuLimit:
     """The largest IPoIB MTU in bytes, and a clause about what limits it."""
 
     mtu: int
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _too_large_for_datagrams(view: View, interface: Interface) -> str:
         return ""
     return Sentence(
         "mtu-too-large-for-datagram",
-        f"MTU {mtu} ({who}) does not fit a datagram: {limit.because}",
+        f"MTU {mtu} ({who}) does not fit a datagram: {limit.reason}",
     )
 
 

@@ -113,7 +113,7 @@ def refusal_of(case: MtuCase) -> str:
     if case.target <= case.limit.mtu:
         return ""
     possible = port_limit(case.interface)
-    why = f"the limit is {case.limit.mtu} ({case.limit.because})"
+    why = f"the limit is {case.limit.mtu} ({case.limit.reason})"
     if case.end == DATAGRAM and possible and case.target <= possible.mtu:
         why += "; the kernel would accept more, but not use it"
     return Sentence("mtu-above-limit", why)
@@ -193,7 +193,7 @@ def _finding(view: View, interface: Interface, network: OvirtNetwork) -> Finding
             NETWORK_MTU_ID,
             name,
             FAIL,
-            f"{shown}, but {mode} mode supports at most {limit.mtu}: {limit.because}",
+            f"{shown}, but {mode} mode supports at most {limit.mtu}: {limit.reason}",
             f"set the network's MTU to {limit.mtu} or less in the engine, or set "
             "transport_mode: auto in the policy",
         )
@@ -201,7 +201,7 @@ def _finding(view: View, interface: Interface, network: OvirtNetwork) -> Finding
     if wanted == AUTO:
         wanted = limit.mtu if limit else None
     if wanted is None and limit and mtu < limit.mtu:
-        possible = f"; up to {limit.mtu} is possible: {limit.because}"
+        possible = f"; up to {limit.mtu} is possible: {limit.reason}"
         return Finding(NETWORK_MTU_ID, name, PASS, shown + possible)
     if wanted is None or wanted == mtu:
         return Finding(NETWORK_MTU_ID, name, PASS, shown)
@@ -330,7 +330,7 @@ def _compare(case: MtuCase) -> Iterator[Outcome]:
         target = f"the policy requires {case.target}"
         if case.auto:
             above = "at most " if case.mtu > case.target else ""
-            target = f"{above}{case.target} is possible: {case.limit.because}"
+            target = f"{above}{case.target} is possible: {case.limit.reason}"
         if verdict == WARN:
             target = "its profile does not have that MTU"
         by_opensm = case.may_be_group and not is_omni_path(case.interface.device)
@@ -363,7 +363,7 @@ def _step(case: MtuCase, changes: tuple[Change, ...]) -> Step:
         before,
         after,
         LINK_DOWN if disruptive else LIVE,
-        case.limit.because if case.auto else "the policy requires it",
+        case.limit.reason if case.auto else "the policy requires it",
         SOURCE,
         undo,
         changes,
@@ -384,7 +384,7 @@ def _why_correct(case: MtuCase) -> str:
         return f"the change to {case.end} mode sets {case.target}{less}"
     if case.recreated is not None:
         return f"the new port MTU sets {case.recreated}"
-    return case.limit.because if case.auto else "the policy requires it"
+    return case.limit.reason if case.auto else "the policy requires it"
 
 
 def _present(interface: Interface, mode: Optional[str]) -> str:
@@ -394,7 +394,7 @@ def _present(interface: Interface, mode: Optional[str]) -> str:
     limit = datagram_limit(interface)
     if mode != DATAGRAM or limit is None:
         return f"{interface.name} has MTU {interface.netdev.mtu}"
-    return f"{shown}; up to {limit.mtu} is possible: {limit.because}"
+    return f"{shown}; up to {limit.mtu} is possible: {limit.reason}"
 
 
 def _other_owner(view: View, interface: Interface) -> str:

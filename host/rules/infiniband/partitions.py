@@ -202,11 +202,11 @@ def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
         table = f"the P_Key table of {port} could not be read"
         if parent.port.pkeys:
             table = f"the P_Key table of {port} has no {child.pkey}"
-        state = f"{name} has no carrier" if child.there else f"{name} is not created"
+        state = f"{name} has no carrier" if child.exists else f"{name} is not created"
         yield Finding(ID, name, FAIL, f"{table}, so {state}", _fabric_fix(child))
         return
     limited = not int(child.member, 16) & FULL_MEMBER
-    if child.there:
+    if child.exists:
         sentence = f"{name} exists, for P_Key {child.pkey}"
         if not limited:
             yield Finding(ID, name, PASS, sentence)

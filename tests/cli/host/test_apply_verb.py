@@ -255,7 +255,7 @@ def test_so_does_the_unit_at_boot(interrupted):
     assert result.code == 0
     assert "run 1 was interrupted" in result.err
     assert modes(interrupted) == ["datagram", "datagram"]
-    assert not Journal(interrupted.root).ledger().held
+    assert not Journal(interrupted.root).ledger().applied
     assert interrupted("unit", "recover").err == ""
 
 

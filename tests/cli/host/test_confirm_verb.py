@@ -49,7 +49,7 @@ def test_the_timer_is_set_before_anything_is_done(ready):
         1, "Failed to start transient timer unit", "fix: "
     )
     assert modes(ready) == DATAGRAM
-    assert not Journal(ready.root).ledger().held
+    assert not Journal(ready.root).ledger().applied
 
 
 def test_without_systemd_nothing_is_done(ready):
@@ -215,7 +215,7 @@ def stopped_holder(root):
 @pytest.fixture
 def hasty(monkeypatch):
     """Ends the process that holds the lock at once."""
-    monkeypatch.setattr(units, "_PATIENCE", HolderTimeouts(before_s=0.0))
+    monkeypatch.setattr(units, "_PATIENCE", HolderTimeouts(before_sigterm_s=0.0))
 
 
 def test_a_holder_that_is_stopped_is_ended(waiting, hasty):

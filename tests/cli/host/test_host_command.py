@@ -17,6 +17,8 @@ from support.command_line import COMMAND, NO_RDMA, RXE, run_process
 from ovirt_rdma.cli.host import facts
 from ovirt_rdma.host import __version__
 
+pytestmark = pytest.mark.hypervisor
+
 VERBS = (
     "facts",
     "check",

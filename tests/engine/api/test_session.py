@@ -385,8 +385,8 @@ def test_waiting_ends_and_says_what_was_seen(double, session, clock):
 @pytest.mark.parametrize(
     "asked",
     [
-        Read("hosts", "x", words={"serch": "name=a"}),
-        Read("hosts", "x", words={"search": 7}),
+        Read("hosts", "x", arguments={"serch": "name=a"}),
+        Read("hosts", "x", arguments={"search": 7}),
         Call("hosts", "remove", "x"),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_form_in_full():
         "<storage_connection>\n  <mount_options>a&amp;b</mount_options>\n"
         "</storage_connection>\n",
     )
-    read = Read("hosts", "x", words={"follow": "nics", "max": 7})
+    read = Read("hosts", "x", arguments={"follow": "nics", "max": 7})
     assert wire_form(read) == WireForm("GET", "/hosts", {"follow": "nics", "max": "7"})
 
 

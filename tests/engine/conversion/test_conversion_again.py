@@ -27,7 +27,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED, ST
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.engine
 
 OTHER = "nfs2.example.com:/o"
 REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW}
@@ -63,7 +63,7 @@ def test_a_host_that_is_new_is_taken_and_a_revert_goes_back_to_the_first(request
     assert set(transports(site).values()) == {"rdma"}
     if request_.rolling:
         # The other hosts need no change.
-        assert {call.about for call in site.calls[calls:]} == {"host03"}
+        assert {call.subject for call in site.calls[calls:]} == {"host03"}
     state = revert(site)
     assert state.stage == REVERTED, state.why
     assert not changed(site, before)

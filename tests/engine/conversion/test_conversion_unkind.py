@@ -51,7 +51,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.host.errors import Sentence
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.once
 
 
 class Notes(NoProgress):
@@ -248,7 +248,7 @@ def test_a_machine_that_no_host_can_take_now():
         try:
             perform(call, **more)
         finally:
-            if (call.about, call.method) == ("host02", "deactivate"):
+            if (call.subject, call.method) == ("host02", "deactivate"):
                 there.unscheduled_vms = []
 
     site.perform = and_make_room
@@ -521,7 +521,7 @@ def test_in_a_batch_a_host_that_is_refused_is_no_other_ones():
     for host in site.world.hosts.values():
         host.vms = []
     assert not changed(site, before)
-    assert "host03" not in {call.about for call in site.calls}
+    assert "host03" not in {call.subject for call in site.calls}
 
 
 def test_the_reason_of_a_stuck_evacuation_is_not_a_strangers():

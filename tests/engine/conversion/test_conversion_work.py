@@ -45,7 +45,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.once
 
 REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW, "batch": BATCH}
 WITH_BLIND = {**REQUESTS, "blind": BLIND}
@@ -217,9 +217,9 @@ def test_a_host_whose_machines_do_not_go_away():
 def test_the_spm_is_last_and_a_batch_goes_together():
     site = site_of(hosts=5)
     convert(site, BATCH)
-    order = [c.about for c in site.calls if c.method == "deactivate"]
+    order = [c.subject for c in site.calls if c.method == "deactivate"]
     assert order == ["host02", "host03", "host04", "host05", "host01"]
-    pairs = [(c.method, c.about) for c in site.calls][:4]
+    pairs = [(c.method, c.subject) for c in site.calls][:4]
     assert [m for m, _ in pairs] == ["deactivate"] * 2 + ["activate"] * 2
 
 
@@ -253,7 +253,7 @@ def test_a_mount_that_stays_is_ended_before_the_row_is_changed():
     assert state.stage == CONVERTED, state.why
     assert set(transports(site).values()) == {"rdma"}
     # host01 was SPM: the engine leaves the last master's mount there.
-    assert [c.about for c in site.calls if "hosts/" in c.path] == ["host01", "host01"]
+    assert [c.subject for c in site.calls if "hosts/" in c.path] == ["host01", "host01"]
 
 
 def test_two_domains_of_a_server_go_together():
@@ -386,7 +386,7 @@ def test_ipv6_sends_address_and_path():
     row = site.world.connection_of("data1")
     assert row.mount_options == "proto=rdma6,port=20049"
     assert (row.address, row.path) == ("[fd00::1]", "/exports/data1")
-    sent = site.calls[-1].words["connection"]
+    sent = site.calls[-1].arguments["connection"]
     assert (sent.address, sent.path) == ("[fd00::1]", "/exports/data1")
-    assert site.calls[-1].words["force"] is True
+    assert site.calls[-1].arguments["force"] is True
     assert "host" not in vars(sent) or sent.host is None

@@ -56,7 +56,7 @@ from ovirt_rdma.host.policy import validate_nfs
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.once
 
 EMPTY = "version: 1\n"
 LONG = EMPTY + "#" * MOST_POLICY_BYTES
@@ -258,7 +258,7 @@ def test_but_not_where_one_does_not_come_back_from_its_maintenance():
 
     def breaks(call, **more):
         perform(call, **more)
-        if (call.about, call.method) == ("host02", "activate"):
+        if (call.subject, call.method) == ("host02", "activate"):
             there.status = "install_failed"
 
     site.perform = breaks

@@ -16,7 +16,7 @@ from ovirt_rdma.engine_sdk_tools.networks.addresses import (
     read_plan_file,
 )
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.once
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 NAMES = ("host01", "host02", "host03")

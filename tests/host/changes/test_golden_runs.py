@@ -75,7 +75,7 @@ def test_revert_leaves_what_was_there(name):
     result = revert(host, journal, host.facts, Told(), allow_link_down=True)
     assert (result.outcome, result.left) == ("done", ())
     assert host.settings() == before
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
     assert revert(host, journal, host.facts, Told()).run is None
 
 
@@ -135,7 +135,7 @@ def test_killed_at_any_point_of_a_rollback_all_is_as_before(name):
 
     def work(host, journal, steps):
         still = [step.id for step in steps]
-        applied(host, journal, steps, prove=lambda: still)
+        applied(host, journal, steps, verify=lambda: still)
 
     def check(host, journal, before):
         assert host.settings() == before or journal.ledger().runs[-1].outcome == "done"
@@ -183,15 +183,15 @@ def test_a_disk_that_is_full_for_a_moment_leaves_all_as_before(name):
         return
     before = host.settings()
     still = [step.id for step in steps]
-    applied(host, journal, steps, prove=lambda: still)
+    applied(host, journal, steps, verify=lambda: still)
     for full_at in range(2, journal.appends + 1):
         host, journal, steps, _ = _start(name)
         journal.full_at, journal.full_once = full_at, True
-        result = applied(host, journal, steps, prove=lambda: still)
+        result = applied(host, journal, steps, verify=lambda: still)
         assert result.outcome == "rolled back"
         _recovered(host, journal)
         assert host.settings() == before
-        assert journal.ledger().held == ()
+        assert journal.ledger().applied == ()
 
 
 def test_a_disk_that_is_full_from_the_start_keeps_all_from_being_done(name):

@@ -249,7 +249,7 @@ def test_lines_of_earlier_versions_are_read_and_get_a_checksum_when_written_anew
     lines = journal.path.read_bytes().splitlines(keepends=True)
     assert lines
     assert all(line != unchecked(line) for line in lines)
-    assert journal.ledger().held == before.held
+    assert journal.ledger().applied == before.applied
 
 
 def test_each_line_is_json_for_any_reader():
@@ -406,7 +406,7 @@ def test_the_ledger_says_what_is_held_and_what_is_open():
     ):
         ledger = fold(RECORDS[:length])
         number = lambda run: run and run.number  # noqa: E731
-        assert len(ledger.held) == held
+        assert len(ledger.applied) == held
         assert number(ledger.interrupted) == interrupted
         assert number(ledger.awaiting) == awaiting
         assert ledger.next_run == following
@@ -448,11 +448,11 @@ def test_compaction_drops_old_runs_that_nothing_is_held_of(records, newest):
     few = fold(compacted(records, newest))
     kept = {run.number for run in few.runs}
     assert few == Ledger(tuple(run for run in whole.runs if run.number in kept))
-    assert few.held == whole.held
+    assert few.applied == whole.applied
     assert few.interrupted == whole.interrupted
     assert {run.number for run in whole.runs[len(whole.runs) - newest :]} <= kept
     dropped = [run for run in whole.runs if run.number not in kept]
-    assert not any(run.held or run.outcome is None for run in dropped)
+    assert not any(run.applied or run.outcome is None for run in dropped)
     if newest and whole.runs:
         assert few.next_run == whole.next_run
 
@@ -466,10 +466,10 @@ def test_a_long_journal_is_written_anew_and_what_is_held_stays(journal):
             line_of(End(number, "done", AT)),
         ]
     journal.path.write_bytes(b"".join(lines))
-    held = journal.ledger().held
+    held = journal.ledger().applied
     assert journal.compact()
     assert len(journal.ledger().runs) == 101
-    assert journal.ledger().held == held
+    assert journal.ledger().applied == held
     assert journal.ledger().next_run == 302
     assert journal.path.stat().st_mode & 0o777 == 0o600
     assert not journal.compact()

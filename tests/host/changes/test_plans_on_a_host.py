@@ -108,7 +108,7 @@ class Run:
         return {step.id for step in self.planned()}
 
     def apply(self):
-        request = RunRequest(facts=self.facts(), prove=self.still_planned)
+        request = RunRequest(facts=self.facts(), verify=self.still_planned)
         effects, steps = self.host.effects(), self.planned()
         result = apply_steps(effects, self.journal, steps, request, Told())
         self.keep()
@@ -121,7 +121,7 @@ class Run:
         return result
 
     def keep(self):
-        held = fold(self.journal.records()).held
+        held = fold(self.journal.records()).applied
         write_boot_settings(self.host.path, [one.act for one in held])
 
     def boot(self):

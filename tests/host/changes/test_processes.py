@@ -150,7 +150,7 @@ def _tree(root):
 def test_killed_at_any_point_the_next_process_leaves_all_as_before_or_after(root):
     before = _tree(root)
     killed = 0
-    failing = {"prove": lambda: [STEPS[0].id]}
+    failing = {"verify": lambda: [STEPS[0].id]}
     for parts in ({}, failing):
         for last in itertools.count(1):
             child = _child(
@@ -302,7 +302,7 @@ def test_a_run_that_is_stopped_is_taken_back_all_the_same(root, deaf):
             _, status = os.waitpid(child, 0)
             ended.add(os.WIFSIGNALED(status) and os.WTERMSIG(status))
             assert _tree(root) == before, last
-            assert not Journal(root).ledger().held
+            assert not Journal(root).ledger().applied
             Journal(root).path.unlink()
         else:
             break
@@ -326,7 +326,7 @@ def test_who_waits_in_the_kernel_is_left_to_the_next_try(root, monkeypatch):
     assert caught.value.exit_code == 75
     assert sent == [(signal.SIGTERM, signal.SIGCONT), (signal.SIGKILL,)]
     _taken_back(root, HolderTimeouts())
-    assert not Journal(root).ledger().held
+    assert not Journal(root).ledger().applied
 
 
 def test_who_holds_the_lock_no_more_is_let_be(root):

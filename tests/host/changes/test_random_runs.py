@@ -57,7 +57,7 @@ def test_a_revert_of_several_runs_leaves_what_was_there(made, wanted):
     result = _reverted(host, journal)
     assert (result.outcome, result.left) == ("done", ())
     assert host.settings() == before
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
 
 
 @given(hosts(), policies())
@@ -91,7 +91,7 @@ def test_killed_over_and_over_all_is_as_before_in_the_end(made, wanted, data):
         _recovered(host, journal, data)
         _reverted(host, journal)
     assert host.settings() == before
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
 
 
 def _killed(host, journal, data, work):
@@ -155,7 +155,7 @@ def test_what_others_changed_is_left_and_all_else_comes_back(made, one, two, dat
 
 
 def _changed_by_others(host, journal, data, lasting):
-    held = [e.act for e in journal.ledger().held]
+    held = [e.act for e in journal.ledger().applied]
     acts = [a for a in held if not (makes_profile(a) or makes_child(a.changes[0]))]
     moved = {netdev_of(a.changes[0]) for a in acts if file_of(a.changes[0]) == "mode"}
     known = {}

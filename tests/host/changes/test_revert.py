@@ -84,7 +84,7 @@ def test_one_step_comes_back_and_the_others_stay(there, journal):
     result = _revert(there, journal, only="IPOIB-MTU-01/ib0")
     assert result.done == ("IPOIB-MTU-01/ib0",)
     assert (value(there, mtu("")), value(there, tso)) == ("2044", "off")
-    assert [held.act.step for held in journal.ledger().held] == ["IPOIB-TSO-02/ib0"]
+    assert [held.act.step for held in journal.ledger().applied] == ["IPOIB-TSO-02/ib0"]
 
 
 def test_a_step_of_several_runs_comes_back_in_all(there, journal):
@@ -92,7 +92,7 @@ def test_a_step_of_several_runs_comes_back_in_all(there, journal):
     applied(there, journal, [step(mtu("1280"))])
     _revert(there, journal, only="IPOIB-MTU-01/ib0")
     assert value(there, mtu("")) == "2044"
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
 
 
 def test_a_step_that_another_rests_on_is_refused(there, journal):
@@ -134,7 +134,7 @@ def test_what_others_changed_since_is_left_and_said(there, journal):
     assert "(now 1280, ours 1500)" in left.why
     assert "except mtu of ib0" in result.sentence
     assert value(there, mtu("")) == "1280"
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
 
 
 def test_what_others_changed_stays_while_the_rest_of_its_step_goes_back(journal):
@@ -174,7 +174,7 @@ def test_killed_in_the_middle_of_a_step_it_goes_on_to_the_same_values(foreign):
         assert value(there, mtu("")) == (foreign or "9000")
         whys = [act.why for act in journal.ledger().runs[0].acts]
         assert any("by someone else" in why for why in whys) is bool(foreign)
-        assert journal.ledger().held == ()
+        assert journal.ledger().applied == ()
     assert points > 10
 
 
@@ -209,7 +209,7 @@ def test_a_value_that_is_back_already_is_nobodys_change(there, journal):
     there.put(mtu(""), "2044")
     effects = there.effects
     assert _revert(there, journal).left == ()
-    assert (value(there, mtu("")), journal.ledger().held) == ("2044", ())
+    assert (value(there, mtu("")), journal.ledger().applied) == ("2044", ())
     assert there.effects == effects + 2  # each change was undone, in its turn
 
 
@@ -229,7 +229,7 @@ def test_a_value_that_an_earlier_run_had_set_may_be_somebodys_change(
     (left,) = _revert(there, journal).left
     assert left.why.id == "value-changed-by-others"
     assert f"(now {now}, ours 1300)" in left.why
-    assert (value(there, mtu("")), journal.ledger().held) == (now, ())
+    assert (value(there, mtu("")), journal.ledger().applied) == (now, ())
 
 
 def test_so_it_may_between_two_runs(there, journal):
@@ -268,7 +268,7 @@ def test_killed_at_any_point_a_revert_of_several_runs_ends_the_same(foreign):
             recover(there, journal, 0, Told())
             _revert(there, journal)
         assert value(there, mtu("")) == (foreign or "2044")
-        assert journal.ledger().held == ()
+        assert journal.ledger().applied == ()
     assert points > 10
 
 
@@ -363,12 +363,12 @@ def test_a_child_goes_and_what_was_changed_in_it_later_goes_with_it(profiles, jo
     there, before = _with_child(profiles, journal)
     later = policy(transport_mode="connected", mtu=5000, pkey_children=("0x8001",))
     _apply(there, journal, later)
-    steps = {held.act.step for held in journal.ledger().held}
+    steps = {held.act.step for held in journal.ledger().applied}
     result = _revert(there, journal)
     assert (result.outcome, result.left) == ("done", ())
     assert set(result.done) == steps
     assert there.settings() == before
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
 
 
 @pytest.mark.parametrize("profiles", [(), None])
@@ -376,13 +376,13 @@ def test_a_child_alone_can_be_taken_back_with_all_that_is_set_in_it(profiles, jo
     there, _ = _with_child(profiles, journal)
     _revert(there, journal, only="IPOIB-PKEY-01/ib0.8001")
     assert [n.name for n in there.facts.netdevs if n.ipoib] == ["ib0"]
-    assert not any("ib0.8001" in held.act.step for held in journal.ledger().held)
-    assert journal.ledger().held
+    assert not any("ib0.8001" in held.act.step for held in journal.ledger().applied)
+    assert journal.ledger().applied
 
 
 def test_a_profile_that_somebody_deleted_is_nothing_to_undo(journal):
     there, before = _with_child((), journal)
-    for held in journal.ledger().held:
+    for held in journal.ledger().applied:
         if held.act.step == "IPOIB-PKEY-01/ib0.8001":
             there.undo(held.act)
     result = _revert(there, journal)
@@ -449,7 +449,7 @@ def test_after_a_boot_the_kernels_own_value_is_left_and_nobodys_change(journal):
     result = _revert(there, journal)
     assert (result.outcome, result.left) == ("done", ())
     assert there.facts.netdevs[0].mtu == 4092
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
 
 
 def test_after_a_boot_what_was_kept_goes_back(journal):
@@ -628,7 +628,7 @@ def test_an_mtu_comes_back_before_the_port_mtu_that_allows_more(was, journal):
     result = _revert(there, journal)
     assert (result.outcome, result.left) == ("done", ())
     assert there.facts.netdevs[0].mtu == 4092  # recreated once more
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
 
 
 def test_an_interrupted_revert_is_finished_with_what_it_was_asked_for(there, journal):

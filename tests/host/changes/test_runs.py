@@ -84,7 +84,7 @@ def test_a_value_that_does_not_stick_takes_all_back(forgotten):
     assert f": {forgotten[1]} of ib0 was set to " in result.sentence
     assert result.sentence.endswith("; all is as before")
     assert (there.settings(), result.done) == (before, ())
-    assert journal.ledger().held == ()
+    assert journal.ledger().applied == ()
     assert journal.ledger().runs[-1].sentence == result.sentence
 
 
@@ -110,7 +110,7 @@ def test_a_value_that_cannot_be_read_back_takes_all_back():
 def test_a_smaller_mtu_is_as_good_where_the_group_decides():
     there, journal = FakeHost(host(netdev("ib0", 1500)), 2044), MemoryJournal()
     assert applied(there, journal, [step(mtu("4092", clamped=True))]).outcome == "done"
-    assert journal.ledger().held[0].found == ("2044",)
+    assert journal.ledger().applied[0].found == ("2044",)
     assert revert(there, journal, there.facts, Told()).left == ()
     assert there.read(mtu("")).value == "1500"
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it():
     assert left.document()["id"] == "some-id"
     assert left.fix == f"echo datagram > {MODE}"
     # It is still applied, and a revert that works restores the value.
-    assert [held.act.step for held in journal.ledger().held] == ["IPOIB-MODE-01/ib0"]
+    assert [held.act.step for held in journal.ledger().applied] == ["IPOIB-MODE-01/ib0"]
     there.on_undo = lambda act: None
     assert revert(there, journal, there.facts, Told()).outcome == "done"
     assert there.facts.netdevs[0].ipoib.mode == "datagram"
@@ -162,7 +162,7 @@ def test_what_cannot_be_set_back_keeps_nothing_else_from_going_back():
     there.on_undo = _refuse(MTU)
     tso = Change("offload", "ib0", "on", "off", "tx-tcp-segmentation")
     both = step(tso, mtu("1500"))
-    result = applied(there, journal, [both], prove=lambda: {both.id})
+    result = applied(there, journal, [both], verify=lambda: {both.id})
     assert result.outcome == "partly rolled back"
     assert [left.what for left in result.left] == ["mtu of ib0"]
     assert there.read(tso).value == "on"
@@ -180,7 +180,7 @@ def test_a_rollback_that_does_not_stick_is_no_rollback():
     there, journal = fake(), MemoryJournal()
     there.forgets_undo.add(("sysfs", "mtu"))
     result = applied(
-        there, journal, [step(mtu("1500"))], prove=lambda: ["IPOIB-MTU-01/ib0"]
+        there, journal, [step(mtu("1500"))], verify=lambda: ["IPOIB-MTU-01/ib0"]
     )
     assert result.outcome == "partly rolled back"
     assert [left.why.id for left in result.left] == ["value-not-restored"]
@@ -191,12 +191,12 @@ def test_a_step_that_is_still_planned_takes_all_back():
     there, journal = fake(), MemoryJournal()
     before = there.settings()
     steps = steps_of(there, CONNECTED)
-    result = applied(there, journal, steps, prove=lambda: {steps[0].id})
+    result = applied(there, journal, steps, verify=lambda: {steps[0].id})
     assert result.sentence == (
         "IPOIB-MODE-01/ib0 was done, and is still planned; all is as before"
     )
     assert there.settings() == before
-    assert applied(there, journal, steps, prove=lambda: {"other"}).outcome == "done"
+    assert applied(there, journal, steps, verify=lambda: {"other"}).outcome == "done"
 
 
 def test_some_steps_may_be_planned_again():
@@ -205,11 +205,11 @@ def test_some_steps_may_be_planned_again():
         step(Change("file", FILE, None, "x"), rule="MODOPT-02", effect=REBOOT),
     ):
         there, journal = fake(), MemoryJournal()
-        assert applied(there, journal, [one], prove=lambda o=one: [o.id]).run == 1
+        assert applied(there, journal, [one], verify=lambda o=one: [o.id]).run == 1
         assert journal.ledger().runs[-1].outcome == "done"
     there, journal = fake(), MemoryJournal()
     one = step(mtu("1500"))
-    assert applied(there, journal, [one], prove=lambda: [one.id]).outcome != "done"
+    assert applied(there, journal, [one], verify=lambda: [one.id]).outcome != "done"
 
 
 def test_a_host_that_cannot_be_read_again_takes_all_back():
@@ -218,7 +218,7 @@ def test_a_host_that_cannot_be_read_again_takes_all_back():
 
     there, journal = fake(), MemoryJournal()
     before = there.settings()
-    result = applied(there, journal, [step(mtu("1500"))], prove=unreadable)
+    result = applied(there, journal, [step(mtu("1500"))], verify=unreadable)
     assert result.sentence == "the host cannot be read; all is as before"
     assert there.settings() == before
 
@@ -230,7 +230,7 @@ def test_a_fault_of_ours_takes_all_back_and_is_not_hidden():
     there, journal = fake(), MemoryJournal()
     before = there.settings()
     with pytest.raises(KeyError):
-        applied(there, journal, [step(mtu("1500"))], prove=faulty)
+        applied(there, journal, [step(mtu("1500"))], verify=faulty)
     assert there.settings() == before
     assert journal.ledger().runs[-1].outcome == "rolled back"
 
@@ -277,7 +277,7 @@ def test_a_timer_that_cannot_be_set_keeps_all_from_being_done():
 
     there, journal = fake(), MemoryJournal()
     with pytest.raises(Problem, match="there is no systemd"):
-        applied(there, journal, [step(mtu("1500"))], begun=no_timer, confirm_by=9)
+        applied(there, journal, [step(mtu("1500"))], on_begin=no_timer, confirm_by=9)
     assert there.effects == 0
     assert journal.ledger().runs[-1].outcome == "rolled back"
     assert applied(there, journal, [step(mtu("1500"))]).run == 2
@@ -309,7 +309,7 @@ def test_asked_to_end_while_it_is_proved_takes_all_back():
         os.kill(os.getpid(), signal.SIGTERM)
         return ()
 
-    result = applied(there, journal, [step(mtu("1500"))], prove=prove)
+    result = applied(there, journal, [step(mtu("1500"))], verify=prove)
     assert (result.outcome, there.settings()) == ("rolled back", before)
 
 
@@ -439,7 +439,7 @@ def test_taken_back_by_half_when_killed_the_rest_follows_in_any_case():
         assert there.settings() in (before, done)
         if there.settings() == done:
             assert journal.ledger().awaiting
-            assert len(journal.ledger().held) == 2
+            assert len(journal.ledger().applied) == 2
     assert points > 10
 
 
@@ -503,7 +503,7 @@ def test_a_child_and_what_is_set_of_it_come_and_go():
         wanted = policy(transport_mode="connected", pkey_children=("0x8001",))
         steps = steps_of(there, wanted)
         still = steps[-1].id
-        result = applied(there, journal, steps, prove=lambda s=still: [s])
+        result = applied(there, journal, steps, verify=lambda s=still: [s])
         assert (result.outcome, result.left) == ("rolled back", ())
         assert there.settings() == before
-        assert journal.ledger().held == ()
+        assert journal.ledger().applied == ()

@@ -233,6 +233,7 @@ class TestStore:
         assert second.startswith(f"{copy_of(path)}: ")
         assert read(path).policy == policy("nas2")
 
+    @pytest.mark.hypervisor
     def test_killed_anywhere_file_or_copy_is_whole_and_nothing_is_left(self, path):
         new = Policy()
         store(policy("nas1"), "p.yaml", path)

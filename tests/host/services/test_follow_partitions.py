@@ -105,14 +105,14 @@ class Site:
 
     @property
     def held(self):
-        held = Journal(self.host.path).ledger().held
+        held = Journal(self.host.path).ledger().applied
         return list(dict.fromkeys(entry.act.step for entry in held))
 
     def apply(self, **request):
         """Do what ``ovirt-rdma-host apply`` does with the steps for children."""
         host, root = self.host, self.host.path
         prepared = read_and_decide(root, host.run, loaded_policy(root))
-        steps = [s for s in prepared.decision.to_do if s.rule == "IPOIB-PKEY-01"]
+        steps = [s for s in prepared.decision.applicable if s.rule == "IPOIB-PKEY-01"]
         wanted = RunRequest(APPLY, facts=prepared.facts, **request)
         return apply_steps(host.effects(), Journal(root), steps, wanted, self)
 
@@ -230,9 +230,9 @@ def test_apply_makes_the_children_and_enables_the_unit(site):
     policy = loaded_policy(root)
     prepared = read_and_decide(root, host.run, policy)
     request = RunRequest(
-        facts=prepared.facts, prove=lambda: still_planned(root, host.run, policy)
+        facts=prepared.facts, verify=lambda: still_planned(root, host.run, policy)
     )
-    wanted = [s for s in prepared.decision.to_do if s.rule != "IPOIB-PROFILE-01"]
+    wanted = [s for s in prepared.decision.applicable if s.rule != "IPOIB-PROFILE-01"]
     result = apply_steps(host.effects(), Journal(root), wanted, request, site)
     assert result.outcome == DONE, result.sentence
     assert result.done[-1] == "IPOIB-PKEY-02/host"

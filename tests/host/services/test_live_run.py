@@ -61,7 +61,7 @@ class Site:
 
     @property
     def held(self):
-        held = Journal(self.host.path).ledger().held
+        held = Journal(self.host.path).ledger().applied
         return list(dict.fromkeys(entry.act.step for entry in held))
 
 

@@ -195,7 +195,9 @@ def apply(site, effects=None, **request):
     host, root = site.host, site.host.path
     prepared = read_and_decide(root, host.run, loaded_policy(root))
     wanted = RunRequest(APPLY, "apply", facts=prepared.facts, **request)
-    steps = [step for step in prepared.decision.to_do if step.rule == "IPOIB-MODE-01"]
+    steps = [
+        step for step in prepared.decision.applicable if step.rule == "IPOIB-MODE-01"
+    ]
     assert steps
     return apply_steps(
         effects or host.effects(), Journal(root), steps, wanted, Nobody()
@@ -245,7 +247,7 @@ def test_the_policys_other_words_for_the_netdev_count(plain):
     plain.set("connected")
     assert plain.state[0] == "connected"
     # The network requests the mode only.
-    steps = {act.act.step for act in Journal(plain.host.path).ledger().held}
+    steps = {act.act.step for act in Journal(plain.host.path).ledger().applied}
     assert steps == {"IPOIB-MODE-01/ib0"}
 
 

@@ -15,7 +15,7 @@ from support.storage.launcher_host import DROPIN, LAUNCHER, Host
 
 from lab import systemd_unit, vdsm_packages
 
-pytestmark = pytest.mark.hypervisor
+pytestmark = pytest.mark.once
 
 LIBEXEC = "/usr/libexec/"
 ADAPTER_PATH = f"{LIBEXEC}vdsm/daemonAdapter"

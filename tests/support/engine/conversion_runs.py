@@ -110,7 +110,7 @@ def after(site: Site, about: str, method: str, act) -> None:
 
     def and_act(call, **more):
         perform(call, **more)
-        if (call.about, call.method) == (about, method):
+        if (call.subject, call.method) == (about, method):
             act()
 
     site.perform = and_act
