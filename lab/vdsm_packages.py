@@ -28,6 +28,9 @@ _ADDITION = "\n\nfrom vdsm_daemon_main import main  # noqa: E402, F401, F811\n"
 # A real source imports these; they are in the tests' virtual environment.
 _LIBRARIES = ("decorator", "six")
 
+# Run in tests/, with a checkout of VDSM and an empty folder for its packages.
+BUILD_VDSM = "/usr/bin/python3 -m support.storage.vdsm_source"
+
 _SET_UP = f"""
 set -e
 rm -rf {OURS} {VDSM}
@@ -46,8 +49,7 @@ done
 if [ -n "$2" ]; then
     mkdir /run/source
     cd "$1/tests"
-    /usr/bin/python3 -c 'from pathlib import Path; import sys, vdsm_source
-vdsm_source.build(*map(Path, sys.argv[1:]))' "$2" /run/source
+    {BUILD_VDSM} "$2" /run/source
     cp -RL /run/source/. {VDSM}
     rm -rf /run/source
     echo '{_ADDITION}' >> {VDSM}/vdsm/vdsmd.py

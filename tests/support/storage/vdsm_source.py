@@ -5,6 +5,8 @@
 links into the checkout, the modules that VDSM's build makes from ``*.in``, and a
 strict stand-in (see :mod:`absent_module`) for each library that this machine
 does not have. Storage connections need none of those libraries.
+
+As a program, which the lab's guests run: ``vdsm_source CHECKOUT FOLDER``.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import sys
 from pathlib import Path
 
 _PACKAGES = ("vdsm", "yajsonrpc")
@@ -117,3 +120,7 @@ def _answer(name: str) -> str:
         program = name[: -len("_PATH")].lower().replace("_", ".")
         return shutil.which(program) or f"/usr/bin/{program}"
     return f"/nonexistent/{name}"
+
+
+if __name__ == "__main__":
+    build(*map(Path, sys.argv[1:]))
