@@ -202,7 +202,7 @@ def _leave(record: HostRecord) -> PreparationStep:
 def _call(
     record: HostRecord, kind: str, method: str, doing: str, before: str, **words: object
 ) -> PreparationStep:
-    call = Call(f"hosts/{record.id}", method, doing, words, about=record.name)
+    call = Call(f"hosts/{record.id}", method, doing, words, subject=record.name)
     return PreparationStep(kind, (record.name,), doing, call, before)
 
 

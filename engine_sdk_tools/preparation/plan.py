@@ -93,7 +93,7 @@ def _look_at(report: HostReport, request: PreparationRequest) -> Look:
         reasons.append("its policy is another one" if digest else "no policy is loaded")
     counts: Mapping[str, int] = {}
     if policy is not None:
-        steps = decide(report.facts, policy).to_do
+        steps = decide(report.facts, policy).applicable
         counts = {
             effect: sum(step.effect == effect for step in steps)
             for effect in {step.effect for step in steps}

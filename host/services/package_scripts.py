@@ -93,7 +93,7 @@ def prepare_erase(
 
 def _left(ledger: Ledger) -> Optional[Note]:
     """Return the note of what stays applied; None if nothing does. Pure."""
-    steps = list(dict.fromkeys(applied.act.step for applied in ledger.held))
+    steps = list(dict.fromkeys(applied.act.step for applied in ledger.applied))
     if not steps and ledger.interrupted is None:
         return None
     awaiting = ledger.awaiting
