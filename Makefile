@@ -52,7 +52,7 @@ engine-session: venv ## record ovirt-rdma with an engine; writes docs/engine-ses
 
 TOX = OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS="$(HYPERVISOR_PYTHONS)" \
   tools/with-memory-tmpdir $(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
-  --parallel 4 --parallel-no-spinner --quiet
+  --parallel 5 --parallel-no-spinner --quiet
 
 # With a Python of hypervisors at hand, `make selftest` has the others.
 .PHONY: test
@@ -76,7 +76,7 @@ lab-test: lab ## tests with real kernels and real mounts, and with a whole engin
 .PHONY: selftest
 selftest: lab tree ## tests of lab, tools, benchmarks and doubles; unit tests on other Pythons
 	@env -u VDSM_SOURCE $(BIN)/pytest -m selftest -n 2 --dist loadfile --no-loadscope-reorder
-	@$(TOX) -e py311,py313
+	@$(TOX) -e py311-host,py311-rest,py313-host,py313-rest
 
 .PHONY: faults
 faults: lab ## every fault on real kernels, which takes long; writes docs/faults.md
