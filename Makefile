@@ -50,11 +50,14 @@ session: lab ## record a terminal session on a real kernel; writes docs/session.
 engine-session: venv ## record ovirt-rdma with an engine; writes docs/engine-session.md
 	@$(BIN)/python tools/record_engine_session.py
 
+TOX = OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS="$(HYPERVISOR_PYTHONS)" \
+  tools/with-memory-tmpdir $(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
+  --parallel 5 --parallel-no-spinner --quiet
+
+# With a Python of hypervisors at hand, `make selftest` has the others.
 .PHONY: test
-test: venv tree ## unit tests on each Python of tox.ini that this machine has
-	@OVIRT_RDMA_TEST_HYPERVISOR_PYTHONS="$(HYPERVISOR_PYTHONS)" \
-	  tools/with-memory-tmpdir $(BIN)/tox run-parallel $(if $(PYENV_PYTHONS),--discover $(PYENV_PYTHONS)) \
-	  --parallel 4 --parallel-no-spinner --quiet --skip-env 'lint$(if $(HYPERVISOR_PYTHONS),|py311)'
+test: venv tree ## unit tests on the Pythons that hypervisors run
+	@$(TOX) --skip-env 'lint$(if $(HYPERVISOR_PYTHONS),|py311|py313)'
 
 .PHONY: fuzz
 fuzz: venv ## the tests of parsers with 20000 examples each (OVIRT_RDMA_FUZZ_EXAMPLES)
@@ -72,8 +75,9 @@ lab-test: lab ## tests with real kernels and real mounts, a whole engine, and pa
 	  -n 2 --dist loadfile --no-loadscope-reorder tests/lab tests/engine tests/cli tests/rpm
 
 .PHONY: selftest
-selftest: lab ## tests of the lab, the tools, the benchmarks and the doubles
+selftest: lab tree ## tests of lab, tools, benchmarks and doubles; unit tests on other Pythons
 	@env -u VDSM_SOURCE $(BIN)/pytest -m selftest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(TOX) -e py311-host,py311-rest,py313-host,py313-rest
 
 .PHONY: faults
 faults: lab ## every fault on real kernels, which takes long; writes docs/faults.md

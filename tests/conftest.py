@@ -57,23 +57,19 @@ collect_ignore = _DEVELOPERS if _SHARED_OUT or sys.version_info < (3, 11) else [
 
 # Tests marked `hypervisor` concern code that only runs on hypervisors and engine
 # machines, or start its programs often: only the Pythons of EL9 and EL10 run them.
-# Tests marked `once` find the same errors on any Python: the newest of these runs them.
 _HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
-_LEFT = []
-if _SHARED_OUT and _HERE not in _HYPERVISORS:
-    _LEFT.append("hypervisor")
-if _SHARED_OUT and _HYPERVISORS[-1] != _HERE:
-    _LEFT.append("once")
-_ALL_OF_IT = re.compile(rf"^pytestmark = .*mark\.({'|'.join(_LEFT)})\b", re.MULTILINE)
+_LEFT_TO_THEM = _SHARED_OUT and _HERE not in _HYPERVISORS
+_ALL_OF_IT = re.compile(r"^pytestmark = .*mark\.hypervisor\b", re.MULTILINE)
 
 
 def pytest_report_header() -> list[str]:
-    return [f"left to other Pythons: what is marked {' or '.join(_LEFT)}"][: len(_LEFT)]
+    left = "what runs on EL9 and EL10 only is left to their Pythons"
+    return [left] if _LEFT_TO_THEM else []
 
 
 def pytest_ignore_collect(collection_path: Path) -> Optional[bool]:
     """Do not even import a file that is left to other Pythons as a whole."""
-    if not _LEFT or collection_path.suffix != ".py":
+    if not _LEFT_TO_THEM or collection_path.suffix != ".py":
         return None
     return bool(_ALL_OF_IT.search(collection_path.read_text("utf-8"))) or None
 
@@ -81,10 +77,11 @@ def pytest_ignore_collect(collection_path: Path) -> Optional[bool]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
+    if not _LEFT_TO_THEM:
+        return
     kept, left = [], []
     for one in items:
-        is_left = any(one.get_closest_marker(marker) for marker in _LEFT)
-        (left if is_left else kept).append(one)
+        (left if one.get_closest_marker("hypervisor") else kept).append(one)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept

@@ -17,7 +17,7 @@ from support.engine.engine_door import DoubleDoor, status_document
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.facts import dump
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 PAGE = Path(__file__).parents[2] / "docs" / "engine-api.md"
 PACKAGE = "ovirt_rdma.engine_sdk_tools"

@@ -16,7 +16,7 @@ from ovirt_rdma.engine_sdk_tools.job import (
     is_open,
 )
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 TITLE = "ovirt-rdma: convert domain data1 to rdma (7)"
 

@@ -14,7 +14,7 @@ from support.engine.engine_sessions import open_session
 from ovirt_rdma.engine_sdk_tools.model import ClusterNetwork
 from ovirt_rdma.engine_sdk_tools.reader import host_of, read_engine
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 
 def read(world, clock, **what):

@@ -12,7 +12,7 @@ from ovirt_rdma.engine_sdk_tools.names import (
     listed,
 )
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 
 def domain(name: str, center: str | None, at: str = "") -> Domain:

@@ -7,7 +7,7 @@ import pytest
 
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, check
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 FEW = ["host01: no", "host02: no"]
 MANY = [f"host{number:02}: no" for number in range(1, 6)]

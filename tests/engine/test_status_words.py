@@ -9,7 +9,7 @@ from ovirtsdk4 import types
 from ovirt_rdma.engine_sdk_tools.fleet.cells import status_cell
 from ovirt_rdma.engine_sdk_tools.model import Host, status_label, status_words
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 # Words that are not adjectives: "the host is maintenance".
 _NOUNS = ("maintenance", "error", "reboot", "install_failed", "contend", "mixed")

@@ -25,6 +25,9 @@ from lab.infiniband import InfiniBand, PciFunction
 from lab.network_manager import start_network_manager
 from ovirt_rdma.host.rules.infiniband.limits import CONNECTED_MTU, HEADER
 
+# Takes too long for make check, where test_reapply_lab.py has NetworkManager.
+pytestmark = pytest.mark.faults
+
 # ConnectX-2. ib1 belongs to the server, and a dummy keeps its name.
 FABRIC = InfiniBand(
     hcas=4, pkeys=(0xFFFF, 0x8001), pci=PciFunction(revision=0xB0, driver="mlx4_core")
@@ -134,7 +137,6 @@ def test_apply_keeps_what_is_set_and_revert_brings_all_back(host: PreparedHost) 
     assert host.facts() == found
 
 
-@pytest.mark.faults
 def test_a_profile_without_a_mode_is_refused_by_network_manager(
     host: PreparedHost,
 ) -> None:
@@ -150,7 +152,6 @@ def test_a_profile_without_a_mode_is_refused_by_network_manager(
     assert "infiniband.transport-mode: property is invalid" in said
 
 
-@pytest.mark.faults
 def test_what_network_manager_refuses_is_taken_back(host: PreparedHost) -> None:
     found, kept = host.shapes(), host.kept()
     host.load_policy(

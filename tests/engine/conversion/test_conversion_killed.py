@@ -25,7 +25,7 @@ from support.engine.conversion_process import (
     Site,
 )
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture

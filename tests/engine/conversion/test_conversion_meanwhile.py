@@ -39,7 +39,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_rever
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import status_words
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 BOTH = pytest.mark.parametrize("request_", [OFFLINE, ROLLING], ids=["offline", "roll"])
 

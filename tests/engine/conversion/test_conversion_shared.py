@@ -26,7 +26,7 @@ from support.problems import problem
 from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 BOTH = ("data1", "data2")
 EXPORTS = [EXPORT.replace("data1", name) for name in BOTH]

@@ -51,7 +51,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed
 from ovirt_rdma.host.errors import Sentence
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 
 class Notes(NoProgress):

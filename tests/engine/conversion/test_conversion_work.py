@@ -45,7 +45,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 REQUESTS = {"offline": OFFLINE, "rolling": ROLLING, "by row": BY_ROW, "batch": BATCH}
 WITH_BLIND = {**REQUESTS, "blind": BLIND}

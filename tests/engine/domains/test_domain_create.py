@@ -21,7 +21,7 @@ from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
 from ovirt_rdma.engine_sdk_tools.undo import RolledBack
 from ovirt_rdma.host.errors import Problem
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 
 def refused(session, id, *arguments, **changes):

@@ -18,7 +18,7 @@ from ovirt_rdma.engine_sdk_tools.domains.mounted import (
 from ovirt_rdma.engine_sdk_tools.undo import RolledBack
 from ovirt_rdma.host.errors import Problem
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 
 class When(NoProgress):

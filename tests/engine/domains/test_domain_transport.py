@@ -38,7 +38,7 @@ from ovirt_rdma.engine_sdk_tools.names import NameProblem
 from ovirt_rdma.host.facts.model import CmId
 from ovirt_rdma.host.policy.model import Policy
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 EXPORT = f"{SERVER}:/exports/data1"
 RDMA_ROW = "rdma,port=20049"

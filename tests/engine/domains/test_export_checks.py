@@ -14,7 +14,7 @@ from support.engine.refusals import reason
 from ovirt_rdma.engine_sdk_tools.domains.export_checks import name_problems, read_export
 from ovirt_rdma.host.export import Export
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 TAKEN = [
     "999.1.2.33:/exports/x",

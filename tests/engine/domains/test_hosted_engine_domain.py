@@ -11,7 +11,7 @@ from support.engine.engine_sessions import open_session
 
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 OTHER = "engine_data"
 

@@ -17,7 +17,7 @@ from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 SERVER = "nfs1.example.com"
 REQUEST = DomainRequest("new", f"{SERVER}:/exports/new", "dc1")

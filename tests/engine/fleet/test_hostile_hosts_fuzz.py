@@ -47,7 +47,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.policy.load import parse_policy
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 Place = tuple[Any, ...]
 NFS1 = "nfs1.example.com"

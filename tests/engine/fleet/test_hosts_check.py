@@ -38,7 +38,7 @@ from ovirt_rdma.engine_sdk_tools.model import Hook
 from ovirt_rdma.host.facts import dump as facts_file
 from ovirt_rdma.host.policy.load import parse_policy
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 EXPORT = f"{SERVER}:/exports/data1"
 OURS = {point: frozenset((f"{point}-md5", f"{point}-sha256")) for point in POINTS}

@@ -56,7 +56,7 @@ from ovirt_rdma.host.policy import validate_nfs
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 EMPTY = "version: 1\n"
 LONG = EMPTY + "#" * MOST_POLICY_BYTES

@@ -18,7 +18,7 @@ from ovirt_rdma.engine_sdk_tools.model import Hook
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 MINE = rules("require-rdma")
 POLICY = parse_policy(MINE, "p.yaml").policy

@@ -16,7 +16,7 @@ from ovirt_rdma.engine_sdk_tools.networks.addresses import (
     read_plan_file,
 )
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 NAMES = ("host01", "host02", "host03")

@@ -14,7 +14,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 FABRIC = "facts/ib-fabric-children-and-bond"

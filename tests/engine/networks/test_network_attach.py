@@ -32,7 +32,7 @@ from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 REQUEST = AttachRequest("storage", ("*",), "ib0", span="10.20.0.11/24")
 OPTION = "ipoib_mode=^(auto|datagram|connected)$"

@@ -20,7 +20,7 @@ from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.undo import RolledBack
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 REQUEST = NetworkRequest("storage", "dc1", 2044)
 

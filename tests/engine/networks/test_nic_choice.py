@@ -23,7 +23,7 @@ from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
 from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen, NicMatch, choose_nics
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.engine
 
 NICS = (
     Nic("1", "eth0", "52:54:00:00:00:01"),

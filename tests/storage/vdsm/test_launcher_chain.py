@@ -15,7 +15,7 @@ from support.storage.launcher_host import DROPIN, LAUNCHER, Host
 
 from lab import systemd_unit, vdsm_packages
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.hypervisor
 
 LIBEXEC = "/usr/libexec/"
 ADAPTER_PATH = f"{LIBEXEC}vdsm/daemonAdapter"
