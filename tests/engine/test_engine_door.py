@@ -136,7 +136,7 @@ def test_what_a_push_fails_for_is_said_and_nothing_is_changed(world):
 
 @pytest.mark.parametrize(
     ("words", "problem"),
-    [({"reachable": False}, "SSH"), ({"addon": False}, "no command ovirt-rdma-host")],
+    [({"reachable": False}, "SSH"), ({"addon": False}, "command ovirt-rdma-host is missing")],
 )
 def test_hosts_without_a_report_say_why(world, words, problem):
     host = world.host("host02")
