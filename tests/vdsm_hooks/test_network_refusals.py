@@ -97,6 +97,15 @@ def test_it_is_refused_in_one_sentence(case, vdsm, host, hook_error):
     assert caught.value.value == (f"{sentence}\n".encode(),)
 
 
+def test_a_refusal_loads_neither_rules_nor_changes(vdsm, host, hook_error):
+    """VDSM waits for the hook, and their import takes most of its time (make bench)."""
+    host.without_rooms("changes", "decision", "policy", "rules", "services")
+    request, sentence = REFUSED["VM network"]
+    with pytest.raises(hook_error) as caught:
+        vdsm.before_network_setup(request)
+    assert caught.value.value == (f"{sentence}\n".encode(),)
+
+
 GOES_ON = {
     "non-VM network": setup({"storage": network("ib0", mtu=2044)}),
     "MTU default": setup({"storage": network("ib0")}),

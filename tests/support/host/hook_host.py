@@ -102,15 +102,25 @@ class HookHost:
 
     def replace_module(self, module: str, text: str) -> None:
         """Replace a module of the package vdsm_hooks by ``text``."""
-        room = self.package / "vdsm_hooks"
+        found = self._own_room("vdsm_hooks") / module
+        found.unlink()
+        found.write_text(text)
+
+    def without_rooms(self, *names: str) -> None:
+        """Remove these packages of the package host; importing one then fails."""
+        for name in names:
+            (self._own_room("host") / name).unlink()
+
+    def _own_room(self, name: str) -> Path:
+        """Return the folder of a package, which has links to the checkout's files."""
+        room = self.package / name
         if room.is_symlink():
             target = room.resolve()
             room.unlink()
             room.mkdir()
-            for file in target.glob("*.py"):
+            for file in target.iterdir():
                 (room / file.name).symlink_to(file)
-        (room / module).unlink()
-        (room / module).write_text(text)
+        return room
 
     def work(self, body: str) -> None:
         """Replace the work of before_network_setup by the statements ``body``."""
