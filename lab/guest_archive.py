@@ -31,11 +31,17 @@ class GuestArchive:
             self.add(path.read_bytes(), f"{place}/{path.relative_to(folder)}")
 
     def add_tree(self, folder: Path) -> None:
-        """Add all files below ``folder``, as if that were ``/``, with their modes."""
+        """Add all files and symbolic links below ``folder``, as if that were ``/``,
+        files with their modes.
+        """
         for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                mode = path.stat().st_mode & 0o777
-                self.add(path.read_bytes(), f"/{path.relative_to(folder)}", mode)
+            place = f"/{path.relative_to(folder)}"
+            if path.is_symlink():
+                member = tarfile.TarInfo(place.lstrip("/"))
+                member.type, member.linkname = tarfile.SYMTYPE, str(path.readlink())
+                self._tar.addfile(member)
+            elif path.is_file():
+                self.add(path.read_bytes(), place, path.stat().st_mode & 0o777)
 
     def content(self) -> bytes:
         """Return the archive and close it; nothing can be added afterwards."""

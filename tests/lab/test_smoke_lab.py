@@ -131,6 +131,7 @@ for name in tarfile.open(sys.argv[1]).getnames():
 """
 
 
+@pytest.mark.faults
 def test_another_kernel_and_a_bundle_for_support(host: HookedHost) -> None:
     host.must("enable", "--mode", "vdsmd")
     host.said(f"echo '{EARLIER}' > {FINDINGS}")

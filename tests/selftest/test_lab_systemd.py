@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import configparser
+import io
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from lab import disk, installed_host, systemd_boot
-from lab.guest_archive import GuestArchive
 from lab.problem import LabProblem
 
 pytestmark = pytest.mark.selftest
@@ -71,17 +72,10 @@ def test_half_an_image_is_not_left(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_installed_is_what_the_package_has(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found: dict[str, int] = {}
-
-    class Listing(GuestArchive):
-        def add(self, content: bytes, place: str, mode: int = 0o644) -> None:
-            found[place] = mode
-
-    monkeypatch.setattr(installed_host, "GuestArchive", Listing)
-    installed_host._archive()
+def test_what_is_installed_is_what_the_package_has() -> None:
+    with tarfile.open(fileobj=io.BytesIO(installed_host._archive())) as archive:
+        members = {f"/{member.name}": member for member in archive}
+    found = {place: member.mode for place, member in members.items()}
     assert found["/usr/bin/ovirt-rdma-host"] == 0o755
     assert found["/usr/lib/tmpfiles.d/ovirt-rdma.conf"] == 0o644
     for path in (CHECKOUT / "host/systemd").glob("*.service"):
@@ -91,3 +85,6 @@ def test_what_is_installed_is_what_the_package_has(
     for path in (CHECKOUT / "vdsm_hooks").glob("*/50_ovirt_rdma"):
         place = f"/usr/libexec/vdsm/hooks/{path.parent.name}/50_ovirt_rdma"
         assert found[place] == 0o755
+    for path in (CHECKOUT / "host/systemd").glob("*.wants/*"):
+        place = f"/usr/lib/systemd/system/{path.parent.name}/{path.name}"
+        assert members[place].linkname == str(path.readlink())
