@@ -26,6 +26,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.services.support_content import (
     FILES,
+    FILES_OF_OTHERS,
     OURS_IN_LOG,
     TOOLS,
     VDSM_LOG,
@@ -115,7 +116,7 @@ def collect(root: Union[str, Path] = "/", limit_s: float = _ALL_S) -> Bundle:
             continue
         bundle.add_output(f"commands/{name}.txt", tool)
     count = 0
-    for spec in FILES:
+    for spec in (*FILES, *FILES_OF_OTHERS):
         for path in _files(place, spec, bundle.notes):
             count += 1
             if count > _MOST_FILES:
