@@ -81,14 +81,16 @@ class Bundle:
         self.parts[name] = data
 
     def add_output(self, name: str, argv: Sequence[str]) -> None:
-        """Add what a command prints, or a note why there is nothing."""
+        """Add what a command prints, or a note why there is nothing. Its messages are a
+        part of their own, so that a document stays one.
+        """
         timeout = min(_COMMAND_S, self._end - time.monotonic())
         shown = " ".join(argv)
         if timeout <= 0:
             self.notes.append(f"{shown} was not run: no time was left")
             return
         try:
-            data, why = _output(argv, timeout)
+            data, messages, why = _output(argv, timeout)
         except OSError as error:
             self.notes.append(f"{shown} failed: {error.strerror}")
             return
@@ -96,6 +98,8 @@ class Bundle:
             self.notes.append(f"{shown}: {why}")
         if data:
             self.add(name, data)
+        if messages:
+            self.add(f"{name}.stderr", messages)
 
 
 def collect(root: Union[str, Path] = "/", limit_s: float = _ALL_S) -> Bundle:
@@ -151,13 +155,12 @@ def exists(path: Path) -> Problem:
     return Problem("bundle-exists", f"{path} exists", "name another file, or remove it")
 
 
-def _output(argv: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
-    """Return the last bytes that a command prints, and what went wrong or "".
+def _output(argv: Sequence[str], timeout_s: float) -> tuple[bytes, bytes, str]:
+    """Return what a command prints to stdout and to stderr, and what went wrong or "".
 
     The exit status of ``check`` says what it found, so a status alone is no failure.
     """
-    parts: list[bytes] = []
-    size = 0
+    size, why = 0, ""
     end = time.monotonic() + timeout_s
     process = subprocess.Popen(
         list(argv),
@@ -165,34 +168,41 @@ def _output(argv: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    pipe = process.stdout
-    assert pipe is not None  # noqa: S101  (PIPE, above)
+    pipes = (process.stdout, process.stderr)
+    said: dict[object, list[bytes]] = {pipe: [] for pipe in pipes}
     try:
-        with selectors.DefaultSelector() as selector, pipe:
-            selector.register(pipe, selectors.EVENT_READ)
-            while size <= MOST_BYTES:
-                if not selector.select(max(0.0, end - time.monotonic())):
-                    return b"".join(parts), f"no end within {timeout_s:.0f} s"
-                part = os.read(pipe.fileno(), 1 << 16)
-                if not part:
-                    break
-                parts.append(part)
-                size += len(part)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.1, end - time.monotonic()))
+        with selectors.DefaultSelector() as selector:
+            for pipe in filter(None, pipes):
+                selector.register(pipe, selectors.EVENT_READ)
+            while selector.get_map() and not why:
+                ready = selector.select(max(0.0, end - time.monotonic()))
+                if not ready:
+                    why = f"no end within {timeout_s:.0f} s"
+                for key, _ in ready:
+                    part = os.read(key.fd, 1 << 16)
+                    if not part:
+                        selector.unregister(key.fileobj)
+                    said[key.fileobj].append(part)
+                    size += len(part)
+                if size > MOST_BYTES:
+                    why = f"it prints more than {MOST_BYTES} bytes"
+        if not why:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, end - time.monotonic()))
     finally:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
+        for pipe in filter(None, pipes):
+            pipe.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1)
-    if size > MOST_BYTES:
-        return b"".join(parts), f"it prints more than {MOST_BYTES} bytes"
-    if not parts:
-        return b"", f"it printed nothing, exit status {process.returncode}"
-    return b"".join(parts), ""
+    out, messages = (b"".join(said[pipe]) for pipe in pipes)
+    if not out and not messages and not why:
+        why = f"it printed nothing, exit status {process.returncode}"
+    return out, messages, why
 
 
 def _files(root: str, path: str, notes: list[str]) -> Iterator[str]:

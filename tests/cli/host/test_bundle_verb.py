@@ -78,7 +78,7 @@ def test_a_bundle_of_a_host(call, tree, tmp_path, monkeypatch):
         f"files{RUN_MOUNTS}/degraded.json",
         "files/sys/kernel/sunrpc/xprt-switches/switch-0/xprt-0-rdma/dstaddr",
         "files/proc/self/mountinfo",
-        "commands/history.txt",
+        "commands/history.txt.stderr",
     } <= set(found)
     # Tools would tell of this machine.
     assert b"journalctl was not run" in found["notes.txt"]
@@ -162,6 +162,20 @@ def test_a_command_that_fails_hangs_or_floods_is_a_note(monkeypatch):
     assert time.monotonic() - start < 60
     assert collected.parts["hangs"] == b"begun\n"
     assert "no end within" in collected.notes[-1]
+
+
+def test_messages_are_not_in_the_document(monkeypatch):
+    """Such as those of ``plan`` about what could not be read: the case of a bundle."""
+    collected = made.Bundle(limit_s=60)
+    text = "import sys; print('note: odd', file=sys.stderr, flush=True); print('{}')"
+    collected.add_output("plan.json", program(text))
+    collected.add_output("mute", program("import sys; sys.exit('only this')"))
+    assert collected.parts == {
+        "plan.json": b"{}\n",
+        "plan.json.stderr": b"note: odd\n",
+        "mute.stderr": b"only this\n",
+    }
+    assert collected.notes == []
 
 
 def test_when_the_time_is_over_the_rest_is_noted():
