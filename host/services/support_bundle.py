@@ -35,6 +35,7 @@ from ovirt_rdma.host.services.support_content import (
 from ovirt_rdma.host.system.commands import ENVIRONMENT
 from ovirt_rdma.host.system.files import fix_for, write_atomically
 from ovirt_rdma.host.system.safe_file import (
+    link_of_others,
     names_of_others,
     read_file_of_others,
     tail_of_others,
@@ -224,8 +225,14 @@ def _files(root: str, path: str, notes: list[str]) -> Iterator[str]:
 
 
 def _add_file(bundle: Bundle, root: str, spec: str, path: str) -> None:
+    """Add a file; of a link, such as sunrpc has many, where it leads."""
+    place = _top(root, spec), _below(root, path)
     try:
-        data = read_file_of_others(_top(root, spec), _below(root, path), MOST_BYTES)
+        target = link_of_others(*place)
+        if target is not None:
+            bundle.add(f"files{path}.link", os.fsencode(f"{target}\n"))
+            return
+        data = read_file_of_others(*place, MOST_BYTES)
     except OSError as error:
         bundle.notes.append(f"{path} cannot be read: {error.strerror}")
         return

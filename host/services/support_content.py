@@ -71,8 +71,9 @@ FILES = (
     "/sys/kernel/sunrpc",
 )
 
-# The same in a folder that the user vdsm can write. Not for sos, which copies what a link
-# leads to, as root (sos/report/plugins/__init__.py, _copy_symlink); ``status`` has it.
+# The same in a folder that the user vdsm can write. Not for sos, which copies what a
+# link leads to, as root (sos/report/plugins/__init__.py, _copy_symlink); ``status`` has
+# it.
 FILES_OF_OTHERS = (RUN_MOUNTS,)
 
 # Of this log only the lines with this text. The loggers are ``storage.ovirt_rdma``.

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 from support.fakes.fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.paths import JOURNAL, POLICY_YAML, RUN_MOUNTS, under
+from ovirt_rdma.host.paths import (
+    DROPIN_LINK,
+    DROPIN_SOURCE,
+    JOURNAL,
+    POLICY_YAML,
+    RUN_MOUNTS,
+    under,
+)
 from ovirt_rdma.host.services import support_bundle as made
 from ovirt_rdma.host.services import support_content as content
 
@@ -124,11 +131,30 @@ def test_odd_files_are_notes(call, tree, tmp_path):
     log.symlink_to("/dev/zero")
     done = bundle(call, tree, tmp_path / "a.tar.xz", "-o", "json")
     notes = done.document["notes"]
-    for start in (f"{RUN_MOUNTS}/{name} cannot be read" for name in (
-        "pipe", "out", "large")):  # fmt: skip
+    for start in (f"{RUN_MOUNTS}/{name} cannot be read" for name in ("pipe", "large")):
         assert any(note.startswith(start) for note in notes), start
     assert any(note.startswith(f"{content.VDSM_LOG} cannot be read") for note in notes)
     assert f"files{POLICY_YAML}" in done.document["parts"]
+    found = contents(tmp_path / "a.tar.xz")
+    assert found[f"files{RUN_MOUNTS}/out.link"].endswith(b"/vdsmkey.pem\n")
+    assert SECRET.encode() not in b"".join(found.values())
+
+
+def test_links_of_a_host_in_order_are_no_notes(call, tree, tmp_path):
+    """sunrpc has one for each mount (net/sunrpc/sysfs.c, rpc_sysfs_client_setup), and
+    enable makes one, which may lead nowhere.
+    """
+    clients = under(tree, "/sys/kernel/sunrpc/rpc-clients/clnt-0")
+    clients.mkdir(parents=True)
+    (clients / "switch").symlink_to("../../xprt-switches/switch-0")
+    dropin = under(tree, DROPIN_LINK)
+    dropin.parent.mkdir(parents=True)
+    dropin.symlink_to(DROPIN_SOURCE)
+    done = bundle(call, tree, tmp_path / "a.tar.xz", "-o", "json")
+    assert [note for note in done.document["notes"] if "cannot be read" in note] == []
+    found = contents(tmp_path / "a.tar.xz")
+    assert found[f"files{DROPIN_LINK}.link"].decode() == f"{DROPIN_SOURCE}\n"
+    assert any(name.endswith("clnt-0/switch.link") for name in found)
 
 
 def test_a_host_with_nothing(call, tmp_path, monkeypatch):
