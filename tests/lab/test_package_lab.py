@@ -35,7 +35,6 @@ exec {shlex.quote(str(Path(sys.executable).resolve()))} "$@"
 HELPER = """#!/bin/sh
 verb=$1; shift
 case $verb in
-  install-system-units) systemctl --no-reload preset "$@" ;;
   remove-system-units) systemctl --no-reload disable --now --no-warn "$@" ;;
 esac
 """
@@ -47,13 +46,21 @@ FILES = {
     "/usr/bin/python3": PYTHON,
 }
 # systemd 252, src/rpm/triggers.systemd.in: after the packages' own scripts.
-TRIGGERS = "systemctl daemon-reload; udevadm control --reload; systemd-tmpfiles --create"
+TRIGGERS = (
+    "systemctl daemon-reload; udevadm control --reload; systemd-tmpfiles --create"
+)
+# All that the guest has written is in the upper layer of its file system, on its disk.
 STATE = r"""
-cd /
-find etc usr/lib usr/libexec usr/share usr/bin var/lib run \
-    \( -path "*ovirt*rdma*" -o -path "etc/*" -o -path "*/vdsm*" \) \
-    -printf '%p %y %m %U:%G %l\n' | grep -v '^run/lab\|machine-id\|resolv.conf' | sort
+mkdir -p /run/own
+mountpoint -q /run/own || mount -t ext4 /dev/vda /run/own
+cd /run/own/upper
+find . \( -path ./rpmdb -o -path ./var/log -o -path ./var/lib/systemd -o -path ./root \
+    -o -path './tmp/*' -o -path './var/tmp/*' -o -path './var/cache/*' \
+    -o -name machine-id \) -prune \
+    -o \( ! -type d -o -path '*ovirt*rdma*' -o -path '*vdsm*' \) \
+    -printf '%p %y %m %U:%G %s %l\n' | sort
 find etc -type f -exec sha256sum {} + | sort
+ls -R /run/ovirt-rdma 2>/dev/null
 systemctl list-unit-files --no-legend | sort
 systemctl list-units --all --plain --no-legend 'ovirt-rdma*'
 systemctl list-units --failed --plain --no-legend
