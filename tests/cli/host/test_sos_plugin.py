@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the plugin asks sos for; tests/lab/test_sos_lab.py has the real sos."""
+"""The plugin asks sos for what a support case needs, and for no file of others;
+tests/lab/test_sos_lab.py has the real sos.
+"""
 
 from __future__ import annotations
 
