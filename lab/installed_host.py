@@ -2,8 +2,7 @@
 """Install ovirt-rdma in a guest as the package ``ovirt-rdma-host`` does.
 
 Command, systemd units, udev rules, tmpfiles.d, VDSM hooks and the launcher have the
-paths of the package (``make install-host-files``). Units are enabled by the package's
-preset; nothing is started.
+paths of the package (``make install-host-files``). Nothing is enabled or started.
 """
 
 from __future__ import annotations
@@ -25,11 +24,9 @@ _LIBRARY = "/usr/lib/python3/dist-packages/ovirt_rdma"
 # The packages that VDSM's Python imports. The command uses the checkout's environment,
 # because the guest's Python may lack PyYAML and jsonschema.
 _ROOMS = ("host", "storage", "vdsm_hooks")
-# The install scripts of our package and of VDSM's; presets are applied only at the
-# first installation (%systemd_post).
+# The install scripts of our package and of VDSM's.
 _SET_UP = f"""
 set -e
-new=$([ -e {COMMAND} ] || echo yes)
 rm -rf {_LIBRARY} {HOOKS}/*/50_ovirt_rdma
 tar -x -C /
 grep -q ^kvm: /etc/group || echo kvm:x:36: >> /etc/group
@@ -41,10 +38,6 @@ done
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload
     udevadm control --reload
-    if [ "$new" ]; then
-        sed -n 's/^[a-z]* //p' /usr/lib/systemd/system-preset/90-ovirt-rdma.preset |
-            xargs systemctl preset
-    fi
 fi
 """
 

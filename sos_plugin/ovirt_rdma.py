@@ -3,7 +3,7 @@
 
 It is installed in sos's own folder of plugins, because sos looks for them nowhere else
 (sos/report/__init__.py, load_plugins). What it collects is the same as that of
-``ovirt-rdma-host bundle``.
+``ovirt-rdma-host bundle``, but no folder that another user than root can write.
 """
 
 from sos.report.plugins import DebianPlugin, Plugin, RedHatPlugin

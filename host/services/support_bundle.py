@@ -26,6 +26,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.services.support_content import (
     FILES,
+    FILES_OF_OTHERS,
     OURS_IN_LOG,
     TOOLS,
     VDSM_LOG,
@@ -34,6 +35,7 @@ from ovirt_rdma.host.services.support_content import (
 from ovirt_rdma.host.system.commands import ENVIRONMENT
 from ovirt_rdma.host.system.files import fix_for, write_atomically
 from ovirt_rdma.host.system.safe_file import (
+    link_of_others,
     names_of_others,
     read_file_of_others,
     tail_of_others,
@@ -80,14 +82,16 @@ class Bundle:
         self.parts[name] = data
 
     def add_output(self, name: str, argv: Sequence[str]) -> None:
-        """Add what a command prints, or a note why there is nothing."""
+        """Add what a command prints, or a note why there is nothing. Its messages are a
+        part of their own, so that a document stays one.
+        """
         timeout = min(_COMMAND_S, self._end - time.monotonic())
         shown = " ".join(argv)
         if timeout <= 0:
             self.notes.append(f"{shown} was not run: no time was left")
             return
         try:
-            data, why = _output(argv, timeout)
+            data, messages, why = _output(argv, timeout)
         except OSError as error:
             self.notes.append(f"{shown} failed: {error.strerror}")
             return
@@ -95,6 +99,8 @@ class Bundle:
             self.notes.append(f"{shown}: {why}")
         if data:
             self.add(name, data)
+        if messages:
+            self.add(f"{name}.stderr", messages)
 
 
 def collect(root: Union[str, Path] = "/", limit_s: float = _ALL_S) -> Bundle:
@@ -115,7 +121,7 @@ def collect(root: Union[str, Path] = "/", limit_s: float = _ALL_S) -> Bundle:
             continue
         bundle.add_output(f"commands/{name}.txt", tool)
     count = 0
-    for spec in FILES:
+    for spec in (*FILES, *FILES_OF_OTHERS):
         for path in _files(place, spec, bundle.notes):
             count += 1
             if count > _MOST_FILES:
@@ -150,13 +156,12 @@ def exists(path: Path) -> Problem:
     return Problem("bundle-exists", f"{path} exists", "name another file, or remove it")
 
 
-def _output(argv: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
-    """Return the last bytes that a command prints, and what went wrong or "".
+def _output(argv: Sequence[str], timeout_s: float) -> tuple[bytes, bytes, str]:
+    """Return what a command prints to stdout and to stderr, and what went wrong or "".
 
     The exit status of ``check`` says what it found, so a status alone is no failure.
     """
-    parts: list[bytes] = []
-    size = 0
+    size, why = 0, ""
     end = time.monotonic() + timeout_s
     process = subprocess.Popen(
         list(argv),
@@ -164,34 +169,41 @@ def _output(argv: Sequence[str], timeout_s: float) -> tuple[bytes, str]:
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    pipe = process.stdout
-    assert pipe is not None  # noqa: S101  (PIPE, above)
+    pipes = (process.stdout, process.stderr)
+    said: dict[object, list[bytes]] = {pipe: [] for pipe in pipes}
     try:
-        with selectors.DefaultSelector() as selector, pipe:
-            selector.register(pipe, selectors.EVENT_READ)
-            while size <= MOST_BYTES:
-                if not selector.select(max(0.0, end - time.monotonic())):
-                    return b"".join(parts), f"no end within {timeout_s:.0f} s"
-                part = os.read(pipe.fileno(), 1 << 16)
-                if not part:
-                    break
-                parts.append(part)
-                size += len(part)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.1, end - time.monotonic()))
+        with selectors.DefaultSelector() as selector:
+            for pipe in filter(None, pipes):
+                selector.register(pipe, selectors.EVENT_READ)
+            while selector.get_map() and not why:
+                ready = selector.select(max(0.0, end - time.monotonic()))
+                if not ready:
+                    why = f"no end within {timeout_s:.0f} s"
+                for key, _ in ready:
+                    part = os.read(key.fd, 1 << 16)
+                    if not part:
+                        selector.unregister(key.fileobj)
+                    said[key.fileobj].append(part)
+                    size += len(part)
+                if size > MOST_BYTES:
+                    why = f"it prints more than {MOST_BYTES} bytes"
+        if not why:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, end - time.monotonic()))
     finally:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
+        for pipe in filter(None, pipes):
+            pipe.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1)
-    if size > MOST_BYTES:
-        return b"".join(parts), f"it prints more than {MOST_BYTES} bytes"
-    if not parts:
-        return b"", f"it printed nothing, exit status {process.returncode}"
-    return b"".join(parts), ""
+    out, messages = (b"".join(said[pipe]) for pipe in pipes)
+    if not out and not messages and not why:
+        why = f"it printed nothing, exit status {process.returncode}"
+    return out, messages, why
 
 
 def _files(root: str, path: str, notes: list[str]) -> Iterator[str]:
@@ -213,8 +225,14 @@ def _files(root: str, path: str, notes: list[str]) -> Iterator[str]:
 
 
 def _add_file(bundle: Bundle, root: str, spec: str, path: str) -> None:
+    """Add a file; of a link, such as sunrpc has many, where it leads."""
+    place = _top(root, spec), _below(root, path)
     try:
-        data = read_file_of_others(_top(root, spec), _below(root, path), MOST_BYTES)
+        target = link_of_others(*place)
+        if target is not None:
+            bundle.add(f"files{path}.link", os.fsencode(f"{target}\n"))
+            return
+        data = read_file_of_others(*place, MOST_BYTES)
     except OSError as error:
         bundle.notes.append(f"{path} cannot be read: {error.strerror}")
         return

@@ -62,7 +62,6 @@ FILES = (
     BOOT_JSON,
     FINDINGS_JSON,
     CAPS_JSON,
-    RUN_MOUNTS,
     *OWN_FILES,
     DROPIN_DIRECTORY,
     "/etc/nfsmount.conf",
@@ -71,6 +70,11 @@ FILES = (
     MOUNTSTATS,
     "/sys/kernel/sunrpc",
 )
+
+# The same in a folder that the user vdsm can write. Not for sos, which copies what a
+# link leads to, as root (sos/report/plugins/__init__.py, _copy_symlink); ``status`` has
+# it.
+FILES_OF_OTHERS = (RUN_MOUNTS,)
 
 # Of this log only the lines with this text. The loggers are ``storage.ovirt_rdma``.
 VDSM_LOG = "/var/log/vdsm/vdsm.log"

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Union
+from typing import Optional, Union
 
 # The largest files of a hypervisor are kernel configurations, udev databases and mount
 # tables, each well below 1 MB.
@@ -106,6 +106,16 @@ def names_of_others(
     if len(names) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} names")
     return names
+
+
+def link_of_others(folder: str, path: str) -> Optional[str]:
+    """Return where the symbolic link ``path`` below ``folder`` leads; None if it is
+    none. The target is not looked at. Raises OSError as :func:`read_file_of_others`.
+    """
+    with _place(folder, path) as place:
+        if not stat.S_ISLNK(os.fstat(place).st_mode):
+            return None
+        return os.readlink("", dir_fd=place)
 
 
 def read_named(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:

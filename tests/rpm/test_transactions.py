@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -65,10 +64,7 @@ def test_install_changes_nothing_but_its_own_files(make_machine, new, vdsm):
     written = set(differences(before, machine.tree()))
     assert written - owned(new, ALL) <= OF_TMPFILES
     assert machine.rpm("-V", "--nodeps", *ALL) == ""
-    assert machine.calls() == [
-        "--no-reload preset ovirt-rdma-partitions.service",
-        "daemon-reload",
-    ]
+    assert machine.calls() == ["daemon-reload"]
     if vdsm:
         assert output == ""
     else:
@@ -100,9 +96,18 @@ def test_erase_leaves_the_host_as_it_was(machine, new):
     machine.calls()
     assert machine.rpm("-e", *ALL) == ""
     assert differences(before, machine.tree()) == {}
-    assert machine.calls() == [
-        "stop ovirt-rdma-caps.timer ovirt-rdma-recheck.timer",
+    stop, *rest = machine.calls()
+    assert set(stop.split()) == {
+        "stop",
+        "ovirt-rdma-caps.timer",
+        "ovirt-rdma-caps.service",
+        "ovirt-rdma-recheck.timer",
+        "ovirt-rdma-recheck.service",
+        "ovirt-rdma-rollback-*.timer",
+    }
+    assert rest == [
         "--no-reload disable ovirt-rdma-partitions.service",
+        "reset-failed ovirt-rdma-*",
     ]
 
 
@@ -156,6 +161,25 @@ def test_erase_leaves_a_link_of_others(machine, new):
     machine.path("/usr/bin/python3").write_text("#!/bin/sh\nexit 1\n")
     machine.rpm("-e", *NAMES)
     assert machine.path(LINK).is_symlink()
+
+
+def test_a_new_layer_of_ovirt_node_keeps_what_is_enabled(machine, new):
+    """imgbased copies /etc first and installs the package then, for rpm the first time
+    (osupdater.py on_new_layer, rpmpersistence.py on_os_upgraded).
+    """
+    link = "/etc/systemd/system/multi-user.target.wants/ovirt-rdma-partitions.service"
+    unit = "/usr/lib/systemd/system/ovirt-rdma-partitions.service"
+    machine.shell(f"mkdir -p {Path(link).parent}; ln -s {unit} {link}")
+    machine.install(*of(new))
+    assert machine.path(link).is_symlink()
+
+
+def test_units_are_read_again_before_vdsms_posttrans(machine, new, earlier):
+    """VDSM's %posttrans restarts vdsmd; the drop-in must be that of this version."""
+    machine.install(*of(earlier))
+    machine.calls()
+    machine.install(*of(new), words=["--noposttrans"])
+    assert machine.calls() == ["daemon-reload"]
 
 
 @pytest.mark.parametrize("way", ["upgrade", "downgrade", "reinstall"])
@@ -238,20 +262,62 @@ def test_disk_full(machine, new, earlier):
     assert machine.shell("ovirt-rdma-host --version") == "ovirt-rdma-host 0.1.0\n"
 
 
-@pytest.mark.parametrize("part", [1, 3])
-def test_cut_off_in_the_middle(machine, new, earlier, part):
-    """rpm is killed; vdsmd starts all the same, and the same command completes it."""
-    machine.install(*of(earlier))
-    before = use(machine)
-    names = [f"/packages/{package.name}" for package in of(new)]
-    words = ["rpm", "--dbpath", DATABASE, "-U", "--nodeps", *names]
-    rpm = subprocess.Popen(machine.command(*words), stderr=subprocess.DEVNULL)
-    time.sleep(0.1 * part)
-    rpm.send_signal(signal.SIGKILL)
-    rpm.wait()
+def versions(machine: Machine) -> list[str]:
+    """The version of each installed ovirt-rdma-host; both while one is replaced."""
+    shown = machine.rpm("-q", "--qf", "%{VERSION}\\n", "ovirt-rdma-host")
+    return sorted(shown.split())
+
+
+def completes(machine: Machine, new: dict[str, Path], before: dict[str, str]) -> None:
+    """vdsmd starts, nothing of the host is lost, and rpm can complete the work."""
     assert differences(before, state(machine)) == {}
     assert machine.start_vdsmd() == "stock vdsmd\n"
     machine.install(*of(new), words=["--replacepkgs"])
     assert machine.shell("ovirt-rdma-host --version") == "ovirt-rdma-host 0.1.0\n"
+    assert versions(machine) == ["0.1.0"]
     changed = machine.rpm("-V", "--nodeps", *NAMES, check=False).splitlines()
     assert all(line.endswith(f"  c {POLICY}") for line in changed)
+    # The launcher has written why it started stock vdsmd.
+    assert set(differences(before, state(machine))) == {
+        "/run/ovirt-rdma/mounts/stock-vdsmd"
+    }
+    # VDSM runs each executable in these folders.
+    hooks = machine.shell("ls /usr/libexec/vdsm/hooks/*/").split()
+    assert set(hooks) - {"50_ovirt_rdma"} == {word for word in hooks if word[-1] == ":"}
+
+
+def test_killed_between_new_and_old_files(machine, new, earlier):
+    """In the script that runs after the new files are there, before the old ones go."""
+    machine.install(*of(earlier))
+    before = use(machine)
+    systemctl = machine.path("/usr/bin/systemctl")
+    text = systemctl.read_text()
+    # rpm is the parent of the script's shell.
+    kill = "kill -9 $(sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status)"
+    systemctl.write_text(text.replace("\n", f"\n{kill}\n", 1))
+    machine.install(*of(new), check=False)
+    systemctl.write_text(text)
+    assert versions(machine) == [EARLIER, "0.1.0"]
+    completes(machine, new, before)
+
+
+def test_killed_while_files_are_written(machine, new, earlier):
+    """rpm writes each file under another name first, and renames all of a package."""
+    machine.install(*of(earlier))
+    before = use(machine)
+    hooks = machine.path("/usr/libexec/vdsm/hooks/before_network_setup")
+    names = [f"/packages/{package.name}" for package in of(new)]
+    words = ["rpm", "--dbpath", DATABASE, "-U", "--nodeps", *names]
+    left: list[Path] = []
+    for _ in range(20):
+        rpm = subprocess.Popen(machine.command(*words), stderr=subprocess.DEVNULL)
+        while rpm.poll() is None and not left:
+            left = list(hooks.glob("*;*"))
+        rpm.send_signal(signal.SIGKILL)
+        rpm.wait()
+        left = list(hooks.glob("*;*"))
+        if left:
+            break
+        machine.install(*of(earlier), words=["--oldpackage", "--replacepkgs"])
+    assert left
+    completes(machine, new, before)

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 from support.fakes.fake_hosts import connectx3_ib
 
-from ovirt_rdma.host.paths import JOURNAL, POLICY_YAML, RUN_MOUNTS, under
+from ovirt_rdma.host.paths import (
+    DROPIN_LINK,
+    DROPIN_SOURCE,
+    JOURNAL,
+    POLICY_YAML,
+    RUN_MOUNTS,
+    under,
+)
 from ovirt_rdma.host.services import support_bundle as made
 from ovirt_rdma.host.services import support_content as content
 
@@ -78,7 +85,7 @@ def test_a_bundle_of_a_host(call, tree, tmp_path, monkeypatch):
         f"files{RUN_MOUNTS}/degraded.json",
         "files/sys/kernel/sunrpc/xprt-switches/switch-0/xprt-0-rdma/dstaddr",
         "files/proc/self/mountinfo",
-        "commands/history.txt",
+        "commands/history.txt.stderr",
     } <= set(found)
     # Tools would tell of this machine.
     assert b"journalctl was not run" in found["notes.txt"]
@@ -124,11 +131,30 @@ def test_odd_files_are_notes(call, tree, tmp_path):
     log.symlink_to("/dev/zero")
     done = bundle(call, tree, tmp_path / "a.tar.xz", "-o", "json")
     notes = done.document["notes"]
-    for start in (f"{RUN_MOUNTS}/{name} cannot be read" for name in (
-        "pipe", "out", "large")):  # fmt: skip
+    for start in (f"{RUN_MOUNTS}/{name} cannot be read" for name in ("pipe", "large")):
         assert any(note.startswith(start) for note in notes), start
     assert any(note.startswith(f"{content.VDSM_LOG} cannot be read") for note in notes)
     assert f"files{POLICY_YAML}" in done.document["parts"]
+    found = contents(tmp_path / "a.tar.xz")
+    assert found[f"files{RUN_MOUNTS}/out.link"].endswith(b"/vdsmkey.pem\n")
+    assert SECRET.encode() not in b"".join(found.values())
+
+
+def test_links_of_a_host_in_order_are_no_notes(call, tree, tmp_path):
+    """sunrpc has one for each mount (net/sunrpc/sysfs.c, rpc_sysfs_client_setup), and
+    enable makes one, which may lead nowhere.
+    """
+    clients = under(tree, "/sys/kernel/sunrpc/rpc-clients/clnt-0")
+    clients.mkdir(parents=True)
+    (clients / "switch").symlink_to("../../xprt-switches/switch-0")
+    dropin = under(tree, DROPIN_LINK)
+    dropin.parent.mkdir(parents=True)
+    dropin.symlink_to(DROPIN_SOURCE)
+    done = bundle(call, tree, tmp_path / "a.tar.xz", "-o", "json")
+    assert [note for note in done.document["notes"] if "cannot be read" in note] == []
+    found = contents(tmp_path / "a.tar.xz")
+    assert found[f"files{DROPIN_LINK}.link"].decode() == f"{DROPIN_SOURCE}\n"
+    assert any(name.endswith("clnt-0/switch.link") for name in found)
 
 
 def test_a_host_with_nothing(call, tmp_path, monkeypatch):
@@ -162,6 +188,20 @@ def test_a_command_that_fails_hangs_or_floods_is_a_note(monkeypatch):
     assert time.monotonic() - start < 60
     assert collected.parts["hangs"] == b"begun\n"
     assert "no end within" in collected.notes[-1]
+
+
+def test_messages_are_not_in_the_document(monkeypatch):
+    """Such as those of ``plan`` about what could not be read: the case of a bundle."""
+    collected = made.Bundle(limit_s=60)
+    text = "import sys; print('note: odd', file=sys.stderr, flush=True); print('{}')"
+    collected.add_output("plan.json", program(text))
+    collected.add_output("mute", program("import sys; sys.exit('only this')"))
+    assert collected.parts == {
+        "plan.json": b"{}\n",
+        "plan.json.stderr": b"note: odd\n",
+        "mute.stderr": b"only this\n",
+    }
+    assert collected.notes == []
 
 
 def test_when_the_time_is_over_the_rest_is_noted():

@@ -69,7 +69,6 @@ exec cat >/dev/null
 _HELPER = """#!/bin/sh
 verb=$1; shift
 case $verb in
-  install-system-units) systemctl --no-reload preset "$@" ;;
   remove-system-units) systemctl --no-reload disable "$@" ;;
 esac
 """
