@@ -179,6 +179,25 @@ def test_every_verb_of_a_group_is_there():
     assert wrong == []
 
 
+def test_every_verb_with_options_parses():
+    wrong = []
+    found = 0
+    for span in spans():
+        if not span.inline or " --" not in span.text:
+            continue
+        said = [
+            mistake(Span(span.place, f"{program} {span.text}", inline=True))
+            for program, parser in PROGRAMS.items()
+            for verb in verbs(parser())
+            if f"{span.text} ".startswith(f"{verb} ")
+        ]
+        found += bool(said)
+        if said and all(said):
+            wrong.append(f"{span.place}: {span.text}: {said[0]}")
+    assert found > 5
+    assert wrong == []
+
+
 def verbs_of_units() -> list[str]:
     unit = next(a for a in host.parser()._actions if getattr(a, "choices", None))
     return list(verbs(unit.choices["unit"]))

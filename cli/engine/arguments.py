@@ -44,7 +44,8 @@ def define_engine_verb(
     group.add_argument(
         "--username",
         metavar="USER",
-        help="for example admin@internal; or set OVIRT_USERNAME",
+        help="for example admin@internal, or admin@ovirt@internalsso with Keycloak; or "
+        "set OVIRT_USERNAME",
     )
     group.add_argument(
         "--password-file",
