@@ -325,7 +325,8 @@ def _create(parser: Parser) -> None:
         type=_mtu,
         default="auto",
         metavar="auto|N",
-        help="auto, the default: the largest MTU that the ports of all hosts support",
+        help="in bytes, or auto, the default: the largest MTU that the ports of all "
+        "hosts support",
     )
     parser.add_argument(
         "--clusters",
