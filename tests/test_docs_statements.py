@@ -10,10 +10,10 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
+from support.guide import TOP, pages
 
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
@@ -21,7 +21,6 @@ from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = pytest.mark.hypervisor
 
-TOP = Path(__file__).parents[1]
 DOCS = TOP / "docs"
 TROUBLE = DOCS / "troubleshooting.md"
 ROLE = TOP / "host_deploy/roles/prepare"
@@ -38,8 +37,8 @@ FOREIGN = (
 NO_MESSAGE = re.compile(r"(?:ovirt-rdma|journalctl|echo|xprt:|ps$)")
 
 
-def pages() -> Iterator[tuple[str, str]]:
-    for path in (TOP / "README.md", *sorted(DOCS.rglob("*.md"))):
+def texts() -> Iterator[tuple[str, str]]:
+    for path in sorted(pages()):
         yield str(path.relative_to(TOP)), path.read_text()
 
 
@@ -90,7 +89,7 @@ def test_each_message_of_ours_is_one_that_the_product_prints():
 
 def test_each_policy_is_valid():
     count = 0
-    for name, text in pages():
+    for name, text in texts():
         blocks = re.findall(r"^```ya?ml\n(.*?)^```$", text, re.M | re.S)
         blocks += re.findall(r"<<'END'\n(.*?)^END$", text, re.M | re.S)
         blocks += re.findall(r"^((?: {4}.*\n)+)", text, re.M)
@@ -113,7 +112,7 @@ def test_each_variable_of_the_role_is_there():
     known = specification()
     wrong = [
         f"{name}: {variable}"
-        for name, text in [*pages(), ("role", (ROLE / "README.md").read_text())]
+        for name, text in texts()
         for variable in re.findall(r"\bprepare_[a-z_]+", text)
         if variable not in known and variable != "prepare_hosts"
     ]
@@ -130,7 +129,9 @@ def test_the_roles_page_has_each_variable_with_its_default():
         assert default == option["default"], name
 
 
-EXIT = re.compile(r"\b[Ee]xit(?:s|ed)?(?: with| codes?:?| status)+ \(?(\d+)")
+EXIT = re.compile(
+    r"\b[Ee]xit(?:s|ed)?(?:(?: at once)? with)?(?: codes?:?| status)* \(?(\d+)\b"
+)
 # Pages about one of the two commands.
 OF_HOST = ("host-preparation", "policy", "hooks", "ipoib", "manual/ovirt-rdma-host")
 OF_ENGINE = ("engine.md", "host-deploy", "gate", "manual/ovirt-rdma.md", "matrix")
@@ -146,7 +147,7 @@ def test_each_exit_code_is_one_of_the_command_that_the_page_is_about():
     assert ours != theirs
     wrong = []
     count = 0
-    for name, text in pages():
+    for name, text in texts():
         known = ours | theirs
         if name.startswith(tuple(f"docs/{page}" for page in OF_HOST)):
             known = ours
