@@ -25,6 +25,15 @@ def blocks(section: str) -> list[str]:
 
     These are the fenced blocks marked ``sh``; indented blocks are not for this machine.
     """
-    parts = re.split(r"^## (.*)$", INSTALL.read_text(), flags=re.MULTILINE)
-    text = dict(zip(parts[1::2], parts[2::2]))[section]
+    text = _section(section)
     return re.findall(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def indented(section: str) -> list[str]:
+    """Return the lines of the indented blocks of a section of the install guide."""
+    return re.findall(r"^ {4}(.*)$", _section(section), flags=re.MULTILINE)
+
+
+def _section(section: str) -> str:
+    parts = re.split(r"^## (.*)$", INSTALL.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2]))[section]
