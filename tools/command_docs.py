@@ -188,11 +188,15 @@ class Options(_Directive):
         found = self._list(parser, actions, more)
         if more:
             raise self.error(f"{self.arguments[0]} has no {', '.join(more)}")
-        codes = re.match(r"exit codes: (.*?)\n\n", parser.epilog or "", re.DOTALL)
-        if codes:
-            text = f"Exit codes: {' '.join(codes[1].split())}."
-            found.append(nodes.paragraph(text, text))
-        return found
+        return [*found, *_exit_codes(parser)]
+
+
+def _exit_codes(parser: argparse.ArgumentParser) -> list[nodes.Node]:
+    codes = re.match(r"exit codes: (.*?)\n\n", parser.epilog or "", re.DOTALL)
+    if codes is None:
+        return []
+    text = f"Exit codes: {' '.join(codes[1].split())}."
+    return [nodes.paragraph(text, text)]
 
 
 def shared_options(program: str, verb: str) -> set[str]:
@@ -297,6 +301,7 @@ class OtherVerbs(_Directive):
                 if not left_out.intersection(one.option_strings)
             ]
             section += self._list(parser, actions, {})
+            section += _exit_codes(parser)
             found += section
         return [found]
 

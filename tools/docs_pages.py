@@ -70,8 +70,8 @@ def _start_with_description(page: nodes.section) -> None:
 def _list_of(table: nodes.table) -> nodes.definition_list:
     """Return a table as a list: the first cell of a row is the term.
 
-    The second follows, and each further one that is not empty, after the heading of
-    its column.
+    Each further one that is not empty follows, after the heading of its column if there
+    are several.
     """
     headings, *rows = (
         [entry.children for entry in row.children] for row in table.findall(nodes.row)
@@ -80,12 +80,12 @@ def _list_of(table: nodes.table) -> nodes.definition_list:
     for first, *others in rows:
         term = nodes.term("", "", *(part for one in first for part in one.children))
         body = nodes.definition()
-        for number, (heading, cell) in enumerate(zip(headings[1:], others)):
+        for heading, cell in zip(headings[1:], others):
             for one in cell:
                 if not one.astext():
                     continue
                 line = nodes.paragraph("", "", *one.children)
-                if number:
+                if len(headings) > 2:
                     line.insert(0, nodes.Text(f"{heading[0].astext()}: "))
                 body += line
         listing += nodes.definition_list_item("", term, body)

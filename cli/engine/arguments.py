@@ -44,7 +44,8 @@ def define_engine_verb(
     group.add_argument(
         "--username",
         metavar="USER",
-        help="for example admin@internal; or set OVIRT_USERNAME",
+        help="for example admin@internal, or admin@ovirt@internalsso with Keycloak; or "
+        "set OVIRT_USERNAME",
     )
     group.add_argument(
         "--password-file",
@@ -324,7 +325,8 @@ def _create(parser: Parser) -> None:
         type=_mtu,
         default="auto",
         metavar="auto|N",
-        help="auto, the default: the largest MTU that the ports of all hosts support",
+        help="in bytes, or auto, the default: the largest MTU that the ports of all "
+        "hosts support",
     )
     parser.add_argument(
         "--clusters",

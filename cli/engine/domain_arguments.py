@@ -13,7 +13,6 @@ from ovirt_rdma.cli.engine.arguments import (
 from ovirt_rdma.cli.parser import Parser, add_verbs
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
-_ACTS = "1 failed, 4 refused or declined"
 _OTHER_RUN = "75 another run is changing this data center"
 
 
@@ -64,7 +63,10 @@ def _create(parser: Parser) -> None:
         help="always sent to the engine; default: 4.2",
     )
     parser.add_argument(
-        "--transport", choices=("rdma", "tcp"), default="rdma", help="default: rdma"
+        "--transport",
+        choices=("rdma", "tcp"),
+        default="rdma",
+        help="of the mounts; default: rdma",
     )
     parser.add_argument(
         "--host",
@@ -143,7 +145,7 @@ def _revert(parser: Parser) -> None:
     define_engine_verb(
         parser,
         "engine.conversion:revert",
-        codes=f"0 reverted, {_ACTS},\n"
+        codes="0 reverted, 1 failed, 4 refused or declined,\n"
         f"5 done on some hosts, not on others, {_OTHER_RUN}",
         examples=("data1", "data1 --dry-run"),
         more="Restores the storage connection and the hosts' policies that convert\n"
@@ -161,8 +163,8 @@ def _heal(parser: Parser) -> None:
     define_engine_verb(
         parser,
         "engine.conversion:heal",
-        codes=f"0 healed, or nothing to do, {_ACTS},\n"
-        "3 a host cannot be healed, or is unknown,\n"
+        codes="0 healed, or nothing to do, 1 failed,\n"
+        "3 a host cannot be healed, or is unknown, 4 refused or declined,\n"
         f"5 done on some hosts, not on others, {_OTHER_RUN}",
         examples=("", "data1 --batch 2"),
         more="Hosts on which a mount has fallen back to TCP go through maintenance\n"

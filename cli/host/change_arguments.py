@@ -218,7 +218,7 @@ def enable(parser: Parser) -> None:
         "one mode can be on.",
     )
     parser.add_argument(
-        "--mode", metavar="MODE", default="vdsmd", help="vdsmd, the default, or host"
+        "--mode", metavar="MODE", default="vdsmd", help="vdsmd or host; default: vdsmd"
     )
     _add_restart(parser)
 

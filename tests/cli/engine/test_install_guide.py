@@ -12,7 +12,7 @@ import pytest
 from engine_double import EngineDouble, sample_world
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
-from support.guide import blocks
+from support.guide import blocks, indented
 
 pytestmark = [pytest.mark.hypervisor, pytest.mark.engine]
 
@@ -41,20 +41,41 @@ def lines():
     return [rest for _, *rest in words[1:]]
 
 
-def test_the_domain_is_created_and_proven_and_another_converted(capsys, double, lines):
+def words_of_domains(section):
+    """The indented command lines about domains, without the name of the command."""
+    lines = [shlex.split(line) for line in indented(section)]
+    return [rest for _, *rest in lines if rest[0] == "domain"]
+
+
+def transports(run):
+    document = run("domain", "verify", "-o", "json").document
+    names = [column["name"] for column in document["columns"]]
+    return names, {cell["text"] for row in document["cells"] for cell in row}
+
+
+def test_the_domains_are_on_rdma_as_the_page_says_and_then_back_on_tcp(
+    capsys, double, lines
+):
     door = DoubleDoor(double.world)
-    answers = {"create", "convert"}
+    # A reader answers the question with y.
+    asks = {"create", "convert", "revert"}
+
+    def run(*words):
+        yes = ["--assume-yes"] if asks.intersection(words) else []
+        return run_engine(capsys, double, door, *words, *yes)
+
     for line in lines:
-        # A reader answers the question with y.
-        yes = ["--assume-yes"] if answers.intersection(line) else []
-        result = run_engine(capsys, double, door, *line, *yes)
+        result = run(*line)
         # hosts check compares with the policy of this machine, and there is none.
         assert result.code in (0, 3 * (line == ["hosts", "check"])), (line, result)
+    assert transports(run) == (["data1", "data2"], {"rdma"})
 
-    result = run_engine(capsys, double, door, "domain", "verify", "-o", "json")
-    assert [column["name"] for column in result.document["columns"]] == [
-        "data1",
-        "data2",
-    ]
-    texts = {cell["text"] for row in result.document["cells"] for cell in row}
-    assert texts == {"rdma"}, result.out
+    back = words_of_domains("Remove")
+    assert {verb for _, verb, *_ in back} == {"revert", "convert"}
+    for line in back:
+        result = run(*line)
+        assert result.code == 0, (line, result)
+    assert transports(run) == (["data1", "data2"], {"tcp"})
+    assert not any(
+        "rdma" in (row.mount_options or "") for row in double.world.connections.values()
+    )
