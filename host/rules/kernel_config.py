@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ovirt_rdma.host.policy.model import CONNECTED
+from ovirt_rdma.host.facts.ipoib import CONNECTED
 from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
 from ovirt_rdma.host.rules.module_loading import is_available
 from ovirt_rdma.host.rules.rdma_stack import wants_nfs_over_rdma

@@ -16,8 +16,8 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Ipoib, Profile, RdmaPort
+from ovirt_rdma.host.facts.ipoib import DATAGRAM
 from ovirt_rdma.host.policy.model import (
-    DATAGRAM,
     FOLLOW,
     FULL_MEMBER,
     interface_rule_for,

@@ -57,6 +57,11 @@ class Settings:
         value = self.profile.value(name) if self.profile else None
         return None if value is None or value.strip().lower() in UNSET else value
 
+    def number(self, name: str) -> Optional[int]:
+        """Return a property as a number; None if it has none."""
+        text = self.value(name) or ""
+        return int(text) if text.isdecimal() else None
+
     def change(self, name: str, after: str) -> tuple[Change, ...]:
         """Return the Change that sets a property; none if it has that value already."""
         if self.target is None or self.value(name) == after:
