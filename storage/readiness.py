@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import Netdev, NetdevGraph, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts, Route
 
 READY = "ready"
@@ -130,7 +130,8 @@ def ports_behind(
     the port GUID, and so does the 20-byte address of the IPoIB netdev or of one below
     it. iWARP: the GID begins with the netdev's MAC address.
     """
-    below = _with_lowers(netdevs, netdev)
+    # The route to an address of this host says lo, which belongs to no port.
+    below = {*NetdevGraph(netdevs).below(netdev)} - {"lo"}
     hardware = {d.address.replace(":", "").lower() for d in netdevs if d.name in below}
     guids = {address[-16:] for address in hardware if len(address) == _IPOIB_DIGITS}
     wanted = _gid_of(source)
@@ -196,19 +197,6 @@ def _no_device() -> Step:
         "this host has no RDMA device",
         "check that the adapter's driver is loaded: rdma link",
     )
-
-
-def _with_lowers(netdevs: Sequence[Netdev], name: str) -> set[str]:
-    lowers = {dev.name: dev.lowers for dev in netdevs}
-    names: set[str] = set()
-    todo = [name]
-    while todo:
-        current = todo.pop()
-        if current not in names:
-            names.add(current)
-            todo.extend(lowers.get(current, ()))
-    # The route to an address of this host says lo, which belongs to no port.
-    return names - {"lo"}
 
 
 def _gid_of(source: str) -> str:

@@ -10,7 +10,7 @@ service uses are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -22,6 +22,7 @@ from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Ipoib,
     Netdev,
+    NetdevGraph,
     NetworkManager,
     RdmaDevice,
     RdmaPort,
@@ -30,27 +31,10 @@ from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.system.tree import FileTree
 
 
-def with_uppers(netdevs: Sequence[Netdev], names: Iterable[str]) -> set[str]:
-    """Return ``names`` and all netdevs above them: bonds, VLANs, bridges, and P_Key
-    children, which the kernel does not list as uppers of their parent.
-    """
-    above: dict[str, list[str]] = {n.name: list(n.uppers) for n in netdevs}
-    for netdev in netdevs:
-        if netdev.ipoib and netdev.ipoib.parent:
-            above.setdefault(netdev.ipoib.parent, []).append(netdev.name)
-    reached: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting += above.get(name, ())
-    return reached
-
-
 def concerned(netdevs: Sequence[Netdev]) -> set[str]:
     """Return the names of the netdevs of RDMA ports and of what is stacked on them."""
-    return with_uppers(netdevs, (n.name for n in netdevs if n.rdma_device))
+    ports = (netdev.name for netdev in netdevs if netdev.rdma_device)
+    return set(NetdevGraph(netdevs).above(*ports))
 
 
 NET_CLASS = "/sys/class/net"

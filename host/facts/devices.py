@@ -6,6 +6,7 @@ None in a field means that the value does not exist or is unknown on this host.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Optional
 
@@ -224,6 +225,50 @@ class Netdev:
     bond: Optional[Bond] = None
     dcb: Optional[Dcb] = None
     offloads: tuple[Offload, ...] = ()
+
+
+class NetdevGraph:
+    """Which netdevs are stacked on which: bonds, VLANs, bridges, and P_Key children.
+
+    The kernel does not list a child as an upper of its parent.
+    """
+
+    def __init__(self, netdevs: Iterable[Netdev]) -> None:
+        self._uppers: dict[str, tuple[str, ...]] = {}
+        self._lowers: dict[str, tuple[str, ...]] = {}
+        self._children: dict[str, tuple[str, ...]] = {}
+        for netdev in netdevs:
+            self._uppers[netdev.name] = netdev.uppers
+            self._lowers[netdev.name] = netdev.lowers
+            parent = netdev.ipoib.parent if netdev.ipoib else None
+            if parent:
+                children = self._children.get(parent, ())
+                self._children[parent] = (*children, netdev.name)
+
+    def above(self, *names: str) -> tuple[str, ...]:
+        """Return ``names`` and all netdevs stacked on them, P_Key children included."""
+        return _reached(names, self._uppers, self._children)
+
+    def carriers(self, name: str) -> tuple[str, ...]:
+        """Return ``name`` and the bonds, VLANs and bridges on it."""
+        return _reached([name], self._uppers)
+
+    def below(self, name: str) -> tuple[str, ...]:
+        """Return ``name`` and all netdevs below it; not the parent of a P_Key child."""
+        return _reached([name], self._lowers)
+
+
+def _reached(
+    names: Iterable[str], *links: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    reached = dict.fromkeys(names)
+    waiting = list(reached)
+    while waiting:
+        name = waiting.pop()
+        new = [n for link in links for n in link.get(name, ()) if n not in reached]
+        waiting += new
+        reached.update(dict.fromkeys(new))
+    return tuple(reached)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Adapter,
     Netdev,
+    NetdevGraph,
     NetdevUse,
     OvirtNetwork,
     Profile,
@@ -81,6 +82,7 @@ class View:
         self.facts = facts
         self.policy = policy
         self._netdevs = {netdev.name: netdev for netdev in facts.netdevs}
+        self._graph = NetdevGraph(facts.netdevs)
         self._devices = {device.name: device for device in facts.rdma_devices}
         self._adapters = {adapter.pci.address: adapter for adapter in facts.adapters}
 
@@ -127,41 +129,11 @@ class View:
 
     def above(self, name: str) -> tuple[str, ...]:
         """Return ``name`` and all netdevs stacked on it, P_Key children included."""
-        names = {name: None}
-        waiting = [name]
-        while waiting:
-            lower = waiting.pop()
-            new = [*self._uppers(lower), *self._children(lower)]
-            waiting += [n for n in new if n not in names]
-            names.update(dict.fromkeys(new))
-        return tuple(names)
+        return self._graph.above(name)
 
     def carriers(self, name: str) -> tuple[str, ...]:
         """Return ``name`` and the bonds, VLANs and bridges on it."""
-        names = {name: None}
-        waiting = [name]
-        while waiting:
-            lower = waiting.pop()
-            children = set(self._children(lower))
-            new = [n for n in self._uppers(lower) if n not in children]
-            waiting += [n for n in new if n not in names]
-            names.update(dict.fromkeys(new))
-        return tuple(names)
-
-    def _uppers(self, name: str) -> tuple[str, ...]:
-        netdev = self._netdevs.get(name)
-        return netdev.uppers if netdev else ()
-
-    def _children(self, parent: str) -> Iterator[str]:
-        yield from self._children_of.get(parent, ())
-
-    @cached_property
-    def _children_of(self) -> dict[str, list[str]]:
-        children: dict[str, list[str]] = {}
-        for netdev in self.facts.netdevs:
-            if netdev.ipoib and netdev.ipoib.parent:
-                children.setdefault(netdev.ipoib.parent, []).append(netdev.name)
-        return children
+        return self._graph.carriers(name)
 
     @cached_property
     def _profiles(self) -> dict[str, Profile]:
