@@ -59,9 +59,9 @@ def choose_mode(view: View, interface: Interface) -> Optional[Choice]:
         return _best(view, interface)
     refused = no_connected_mode(view, interface) if wanted == CONNECTED else ""
     if now not in (None, wanted):
-        if wanted == DATAGRAM:
-            refused = too_large_for_datagrams(view, interface)
         refused = refused or unchangeable
+        if wanted == DATAGRAM:
+            refused = refused or too_large_for_datagrams(view, interface)
     return Choice(wanted, "the policy requires it", refused)
 
 
@@ -70,7 +70,7 @@ def _best(view: View, interface: Interface) -> Choice:
     if impossible:
         return Choice(DATAGRAM, impossible)
     too_large = too_large_for_datagrams(view, interface)
-    if too_large and not _is_too_large(view, interface, CONNECTED):
+    if too_large and not decided_mtu(view, interface, CONNECTED).too_large:
         return Choice(CONNECTED, too_large)
     if is_omni_path(interface.device):
         why = "on Omni-Path it carries up to 10236 bytes and scales better"
@@ -100,13 +100,10 @@ def mode_for_mtu(view: View, interface: Interface) -> Optional[str]:
     or the one that only this MTU prevents.
     """
     choice = choose_mode(view, interface)
-    if choice and choice.refused and _is_too_large(view, interface, choice.mode):
-        return choice.mode
+    too_large = too_large_for_datagrams(view, interface)
+    if choice and choice.refused and choice.refused == too_large:
+        return DATAGRAM
     return planned_mode(view, interface)
-
-
-def _is_too_large(view: View, interface: Interface, mode: str) -> bool:
-    return decided_mtu(view, interface, mode).too_large
 
 
 def too_large_for_datagrams(view: View, interface: Interface) -> str:
