@@ -17,7 +17,7 @@ from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, Route
-from ovirt_rdma.storage.proof import RDMA
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.readiness import ACTIVE, NOT_READY, local_steps
 
 
