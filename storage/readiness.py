@@ -12,7 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.facts.devices import Netdev, NetdevGraph, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import (
+    Guid,
+    Netdev,
+    NetdevGraph,
+    RdmaDevice,
+    RdmaPort,
+)
 from ovirt_rdma.host.facts.model import Facts, Route
 
 READY = "ready"
@@ -24,8 +30,6 @@ INFINIBAND = "InfiniBand"
 # node_type of an iWARP device.
 IWARP = "RNIC"
 MODULE = "rpcrdma"
-# An IPoIB address has 20 bytes.
-_IPOIB_DIGITS = 40
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def ports_behind(
     # The route to an address of this host says lo, which belongs to no port.
     below = {*NetdevGraph(netdevs).below(netdev)} - {"lo"}
     hardware = {d.address.replace(":", "").lower() for d in netdevs if d.name in below}
-    guids = {address[-16:] for address in hardware if len(address) == _IPOIB_DIGITS}
+    guids = set(filter(None, map(Guid.of_address, hardware)))
     wanted = _gid_of(source)
     ports = []
     for device in devices:
@@ -142,7 +146,7 @@ def ports_behind(
             if device.node_type == IWARP:
                 owns = any(gid[:12] in hardware for gid in gids)
             elif port.link_layer == INFINIBAND:
-                owns = any(gid[-16:] in guids for gid in gids)
+                owns = any(Guid.of_gid(gid) in guids for gid in gids)
             else:
                 owns = wanted in gids
             if owns:

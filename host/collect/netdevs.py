@@ -20,6 +20,7 @@ from ovirt_rdma.host.collect.rdma import RDMA_CLASS
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
+    Guid,
     Ipoib,
     Netdev,
     NetdevGraph,
@@ -256,12 +257,11 @@ def _of_parent(
 
 def _of_guid(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> Optional[PortOf]:
     """Return the port whose GUID is at the end of an IPoIB netdev's address."""
-    guid = netdev.address.replace(":", "")[-16:]
-    for device in devices:
+    guid = Guid.of_address(netdev.address)
+    for device in devices if guid and guid.assigned else ():
         for port in device.ports:
             base = next((gid.gid for gid in port.gids if gid.index == 0), "")
-            # All VFs without an assigned GUID have 0.
-            if guid.strip("0") and guid == base.replace(":", "")[-16:]:
+            if guid == Guid.of_gid(base):
                 return device.name, port.number
     return None
 

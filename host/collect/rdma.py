@@ -20,7 +20,7 @@ from ovirt_rdma.host.collect.parsers.ibverbs import (
     rate_mbps,
 )
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts.devices import Gid, PKey, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import Gid, Guid, PKey, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -304,8 +304,8 @@ def _guid(port: RdmaPort) -> Optional[str]:
     A VF has none (all zero) until its physical function assigns one.
     """
     first = next((gid for gid in port.gids if gid.index == 0), None)
-    guid = ":".join(first.gid.split(":")[4:]) if first else ""
-    return guid if guid.strip("0:") else None
+    guid = Guid.of_gid(first.gid) if first else None
+    return guid.in_groups if guid and guid.assigned else None
 
 
 def _number(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:

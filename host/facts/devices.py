@@ -64,6 +64,35 @@ class Gid:
     netdev: Optional[str] = None
 
 
+class Guid(str):
+    """A port's GUID as 16 hex digits.
+
+    It is at the end of the 20 bytes of an IPoIB address (RFC 4391 section 9.1.1), and
+    of the GIDs of an InfiniBand port.
+    """
+
+    @classmethod
+    def of_address(cls, address: str) -> Optional[Guid]:
+        """Return the GUID in a netdev's address; None if that is not IPoIB's."""
+        digits = address.strip().lower().replace(":", "")
+        return cls(digits[-16:]) if len(digits) == 40 else None
+
+    @classmethod
+    def of_gid(cls, gid: str) -> Guid:
+        """Return the GUID in a GID of an InfiniBand port."""
+        return cls(gid.lower().replace(":", "")[-16:])
+
+    @property
+    def assigned(self) -> bool:
+        """Whether it is not 0, as that of all VFs without one is."""
+        return bool(self.strip("0"))
+
+    @property
+    def in_groups(self) -> str:
+        """The form of the kernel: ``0002:c903:00fb:1231``."""
+        return ":".join(self[at : at + 4] for at in range(0, 16, 4))
+
+
 @dataclass(frozen=True)
 class PKey:
     """One used entry of a port's P_Key table; ``value`` such as ``0x8001``. Bit 15
