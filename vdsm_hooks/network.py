@@ -3,7 +3,8 @@
 
 before_vdsm_start and after_network_setup apply the live steps of the plan; all other
 differences from the policy become lines in syslog. before_network_setup refuses what
-InfiniBand cannot do, and sets the IPoIB mode that a network requests.
+InfiniBand cannot do, and sets the IPoIB mode that a network requests. Where no netdev
+is IPoIB it has to import little: VDSM waits for each setup.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from ovirt_rdma.host.network_setup.request import (
     read_links,
 )
 from ovirt_rdma.host.network_setup.validate import without_auto
-from ovirt_rdma.host.services.hook_runs import live_run
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.vdsm_hooks.deadline import STOP, Answer
 from ovirt_rdma.vdsm_hooks.syslog_line import say
@@ -45,6 +45,8 @@ def before_vdsm_start(root: str) -> Answer:
     """Apply the live steps of the whole host, also with running VMs and mounted
     domains.
     """
+    from ovirt_rdma.host.services.hook_runs import live_run  # noqa: PLC0415
+
     point = "before_vdsm_start"
     live_run(root or "/", point, lambda text: say(point, text))
     return Answer()
@@ -61,6 +63,8 @@ def after_network_setup(root: str) -> Answer:
         return Answer()
     netdevs = read_links(root, request.netdevs)
     if netdevs:
+        from ovirt_rdma.host.services.hook_runs import live_run  # noqa: PLC0415
+
         live_run(root or "/", point, lambda text: say(point, text), netdevs)
     return Answer()
 
