@@ -25,10 +25,6 @@ READY = "ready"
 NOT_READY = "not ready"
 UNKNOWN = "unknown"
 
-ACTIVE = "ACTIVE"
-INFINIBAND = "InfiniBand"
-# node_type of an iWARP device.
-IWARP = "RNIC"
 MODULE = "rpcrdma"
 
 
@@ -97,7 +93,7 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
         if not facts.rdma_devices:
             return module, unknown, _no_device()
         return module, unknown
-    settling = any(p.state != ACTIVE for d in facts.rdma_devices for p in d.ports)
+    settling = any(not p.is_active for d in facts.rdma_devices for p in d.ports)
     if route.netdev is None or route.source is None:
         problem = route.problem or "the kernel names no netdev"
         return (
@@ -143,9 +139,9 @@ def ports_behind(
     for device in devices:
         for port in device.ports:
             gids = {gid.gid.replace(":", "").lower() for gid in port.gids}
-            if device.node_type == IWARP:
+            if device.is_iwarp:
                 owns = any(gid[:12] in hardware for gid in gids)
-            elif port.link_layer == INFINIBAND:
+            elif port.is_infiniband:
                 owns = any(Guid.of_gid(gid) in guids for gid in gids)
             else:
                 owns = wanted in gids
@@ -184,7 +180,7 @@ def _port_step(facts: Facts, netdev: str, source: str) -> Step:
             "put the storage address on the RDMA port's netdev, or on one above it",
         )
     states = [f"{device.name}/{port.number} is {port.state}" for device, port in ports]
-    if any(port.state == ACTIVE for _, port in ports):
+    if any(port.is_active for _, port in ports):
         return Step("port", READY, f"{' and '.join(states)} and owns {source}")
     return Step(
         "port",

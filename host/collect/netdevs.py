@@ -149,7 +149,6 @@ PortOf = tuple[str, int]
 """An RDMA device and the number of its port, from 1."""
 
 _TYPES = {"InfiniBand": ARPHRD_INFINIBAND, "Ethernet": ARPHRD_ETHER}
-_IWARP = "RNIC"
 # Kinds that are stacked on other netdevs: never a port's own netdev.
 _STACKED = ("bond", "bridge", "vlan", "macvlan", "team")
 _DEV_PORT = re.compile(r"[0-9]{1,5}")
@@ -231,13 +230,13 @@ def _of_virtual_device(
     """Return the Ethernet netdev of a port without one on its bus device: Soft-RoCE,
     Soft-iWARP, and devices whose netdev is a separate PCI function.
     """
-    if port.link_layer != "Ethernet":
+    if not port.is_ethernet:
         return []
     parent = tree.text(f"{RDMA_CLASS}/{device.name}/parent") or ""  # rxe's
     if parent in by_name:
         return [parent]
     owners = {gid.netdev for gid in port.gids if gid.netdev}
-    if device.node_type == _IWARP:  # the GID begins with the MAC address
+    if device.is_iwarp:
         macs = {gid.gid.replace(":", "")[:12] for gid in port.gids}
         owners |= {n for n in by_name if by_name[n].address.replace(":", "") in macs}
     return sorted(

@@ -130,6 +130,24 @@ class RdmaPort:
     pkeys: tuple[PKey, ...] = ()
     gids: tuple[Gid, ...] = ()
 
+    @property
+    def is_active(self) -> bool:
+        """Whether its link is up, and configured by the subnet manager."""
+        return self.state == "ACTIVE"
+
+    @property
+    def is_infiniband(self) -> bool:
+        """Whether its link layer is InfiniBand (or Omni-Path)."""
+        return self.link_layer == "InfiniBand"
+
+    @property
+    def is_ethernet(self) -> bool:
+        """Whether its link layer is Ethernet, of RoCE or iWARP."""
+        return self.link_layer == "Ethernet"
+
+
+SOFT_ROCE = "rdma_rxe"
+
 
 @dataclass(frozen=True)
 class RdmaDevice:
@@ -151,6 +169,16 @@ class RdmaDevice:
     board_id: Optional[str] = None
     numa_node: Optional[int] = None
     ports: tuple[RdmaPort, ...] = ()
+
+    @property
+    def is_iwarp(self) -> bool:
+        """Whether it is an iWARP device, whose GIDs begin with a MAC address."""
+        return self.node_type == "RNIC"
+
+    @property
+    def is_soft_roce(self) -> bool:
+        """Whether it is Soft-RoCE, in software on any netdev."""
+        return self.driver == SOFT_ROCE
 
 
 # Netdev types (include/uapi/linux/if_arp.h).

@@ -174,7 +174,7 @@ def datagram_limit(interface: Interface) -> Optional[MtuLimit]:
     by_port = (
         planned_port_mtu(interface) is not None and port.active_mtu == port.max_mtu
     )
-    if port.active_mtu is not None and port.state == "ACTIVE" and not by_port:
+    if port.active_mtu is not None and port.is_active and not by_port:
         why = f"the link has MTU {port.active_mtu}, limited by its other end"
         limits.append(MtuLimit(port.active_mtu - HEADER, why))
     return min(limits, key=lambda limit: limit.mtu) if limits else None
@@ -205,7 +205,7 @@ def no_port_mtu(device: RdmaDevice, adapter: Optional[Adapter], port: RdmaPort) 
     are some (drivers/net/ethernet/mellanox/mlx4/main.c, mlx4_init_port_info).
     """
     why = ""
-    if port.link_layer != "InfiniBand":
+    if not port.is_infiniband:
         why = "it is an Ethernet port, and only InfiniBand ports have that setting"
     elif device.driver != MLX4:
         why = f"only mlx4 has that setting, and this is {chip(device)}"
