@@ -16,6 +16,7 @@ from bench.constructor import CASES, CHOICE, PROGRAM, STOCK
 from bench.thousand_rules import FIRST
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.mount_options import MountOptions
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.policy.store import PolicySource, store
 from ovirt_rdma.storage.readiness import READY, Readiness, Step
@@ -53,7 +54,7 @@ def _choosing() -> Callable[[], Any]:
         raise AssertionError(f"the first rule does not name {FIRST}")
     ready = Readiness((Step("listener", READY, "it accepts RDMA connections"),))
     families = Families(rdma_ipv6=False, tcp_ipv6=None)
-    return lambda: choose(match, "", families, ready)
+    return lambda: choose(match, MountOptions(), families, ready)
 
 
 if __name__ == "__main__":

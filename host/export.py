@@ -51,6 +51,24 @@ class Export:
         normal = posixpath.normpath(path)
         return cls(server, "/" + normal.lstrip("/"))
 
+    @classmethod
+    def maybe(cls, text: str) -> Optional[Export]:
+        """Parse as :meth:`parse` does; return None for what is not an export."""
+        try:
+            return cls.parse(text)
+        except ExportProblem:
+            return None
+
+    @functools.cached_property
+    def key(self) -> tuple[str, str]:
+        """A value that is equal for all notations of the same server."""
+        name = self.server.rstrip(".").lower()
+        return (name if self.address is None else str(self.address)), self.path
+
+    def same_as(self, other: Optional[Export]) -> bool:
+        """Whether ``other`` is the same export, perhaps in another notation."""
+        return other is not None and self.key == other.key
+
     @functools.cached_property
     def address(self) -> Optional[IpAddress]:
         """The server as an IP address, or None if it is a name."""

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import IO, Optional
 
+from ovirt_rdma.host.mount_options import TCP, netid_for
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 
@@ -119,7 +120,7 @@ def mountd(address: str, timeout_s: float) -> Step:
         "on the server start rpcbind and nfs-mountd, and open TCP port 111 and "
         "mountd's port in the firewall"
     )
-    netid = "tcp6" if ":" in address else "tcp"
+    netid = netid_for(TCP, ipv6=":" in address)
     try:
         run_command(["rpcinfo", "-T", netid, address, "mountd"], timeout_s)
     except CommandTimeout:

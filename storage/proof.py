@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Optional
 
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, NfsMount
-from ovirt_rdma.storage.mount_options import is_rdma
+from ovirt_rdma.host.mount_options import RDMA, transport_of
 
 # Ages are whole seconds, and uptime is read a moment after them.
 SLACK_S = 5.0
@@ -65,8 +65,6 @@ def is_about(mark: DegradedMark, mount: NfsMount, uptime_s: float) -> bool:
     return abs(made - mark.mounted_s) <= SLACK_S
 
 
-RDMA = "rdma"
-TCP = "tcp"
 # Stands for the transport if the signals disagree or there is none.
 UNPROVEN = "unproven"
 
@@ -104,10 +102,10 @@ def prove(mount: NfsMount, cm_ids: Optional[Sequence[CmId]] = None) -> Proof:
     signals = []
     if mount.protocol is not None:
         shown = f"proto={mount.protocol}"
-        signals.append(Signal("mountinfo", _kind(mount.protocol), shown))
+        signals.append(Signal("mountinfo", transport_of(mount.protocol), shown))
     protocols = [transport.protocol for transport in mount.transports]
     if protocols:
-        kinds = {_kind(protocol) for protocol in protocols}
+        kinds = {transport_of(protocol) for protocol in protocols}
         kind = kinds.pop() if len(kinds) == 1 else "mixed"
         shown = f"xprt: {' '.join(protocols)}"
         signals.append(Signal("mountstats", kind, shown))
@@ -133,9 +131,3 @@ def _connected(mount: NfsMount, cm_ids: Sequence[CmId]) -> Optional[CmId]:
         ):
             return cm_id
     return None
-
-
-def _kind(protocol: str) -> str:
-    if is_rdma(protocol):
-        return RDMA
-    return TCP if protocol in ("tcp", "tcp6") else protocol

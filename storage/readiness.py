@@ -12,20 +12,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import (
+    Guid,
+    Netdev,
+    NetdevGraph,
+    RdmaDevice,
+    RdmaPort,
+)
 from ovirt_rdma.host.facts.model import Facts, Route
 
 READY = "ready"
 NOT_READY = "not ready"
 UNKNOWN = "unknown"
 
-ACTIVE = "ACTIVE"
-INFINIBAND = "InfiniBand"
-# node_type of an iWARP device.
-IWARP = "RNIC"
 MODULE = "rpcrdma"
-# An IPoIB address has 20 bytes.
-_IPOIB_DIGITS = 40
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
         if not facts.rdma_devices:
             return module, unknown, _no_device()
         return module, unknown
-    settling = any(p.state != ACTIVE for d in facts.rdma_devices for p in d.ports)
+    settling = any(not p.is_active for d in facts.rdma_devices for p in d.ports)
     if route.netdev is None or route.source is None:
         problem = route.problem or "the kernel names no netdev"
         return (
@@ -130,18 +130,19 @@ def ports_behind(
     the port GUID, and so does the 20-byte address of the IPoIB netdev or of one below
     it. iWARP: the GID begins with the netdev's MAC address.
     """
-    below = _with_lowers(netdevs, netdev)
+    # The route to an address of this host says lo, which belongs to no port.
+    below = {*NetdevGraph(netdevs).below(netdev)} - {"lo"}
     hardware = {d.address.replace(":", "").lower() for d in netdevs if d.name in below}
-    guids = {address[-16:] for address in hardware if len(address) == _IPOIB_DIGITS}
+    guids = set(filter(None, map(Guid.of_address, hardware)))
     wanted = _gid_of(source)
     ports = []
     for device in devices:
         for port in device.ports:
             gids = {gid.gid.replace(":", "").lower() for gid in port.gids}
-            if device.node_type == IWARP:
+            if device.is_iwarp:
                 owns = any(gid[:12] in hardware for gid in gids)
-            elif port.link_layer == INFINIBAND:
-                owns = any(gid[-16:] in guids for gid in gids)
+            elif port.is_infiniband:
+                owns = any(Guid.of_gid(gid) in guids for gid in gids)
             else:
                 owns = wanted in gids
             if owns:
@@ -179,7 +180,7 @@ def _port_step(facts: Facts, netdev: str, source: str) -> Step:
             "put the storage address on the RDMA port's netdev, or on one above it",
         )
     states = [f"{device.name}/{port.number} is {port.state}" for device, port in ports]
-    if any(port.state == ACTIVE for _, port in ports):
+    if any(port.is_active for _, port in ports):
         return Step("port", READY, f"{' and '.join(states)} and owns {source}")
     return Step(
         "port",
@@ -196,19 +197,6 @@ def _no_device() -> Step:
         "this host has no RDMA device",
         "check that the adapter's driver is loaded: rdma link",
     )
-
-
-def _with_lowers(netdevs: Sequence[Netdev], name: str) -> set[str]:
-    lowers = {dev.name: dev.lowers for dev in netdevs}
-    names: set[str] = set()
-    todo = [name]
-    while todo:
-        current = todo.pop()
-        if current not in names:
-            names.add(current)
-            todo.extend(lowers.get(current, ()))
-    # The route to an address of this host says lo, which belongs to no port.
-    return names - {"lo"}
 
 
 def _gid_of(source: str) -> str:

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from ovirt_rdma.host.export import Export, ExportProblem
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, Facts, NfsMount
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import TCP, Policy, RuleMatch, rule_for
 from ovirt_rdma.storage.proof import (
-    RDMA,
     UNPROVEN,
     Proof,
     mark_of,
@@ -206,7 +206,7 @@ def remount_fix(degraded: MountReview, ready: bool) -> str:
 
 def is_mount_of(mount_review: MountReview, export: Export) -> bool:
     """Whether the mount is one of ``export``."""
-    return _export(mount_review.mount.source) == export
+    return export.same_as(Export.maybe(mount_review.mount.source))
 
 
 def _check(mount: NfsMount) -> str:
@@ -245,12 +245,5 @@ def _wanted(match: Optional[RuleMatch]) -> Optional[str]:
 
 
 def _match(source: str, policy: Policy) -> Optional[RuleMatch]:
-    export = _export(source)
+    export = Export.maybe(source)
     return rule_for(policy, export) if export else None
-
-
-def _export(source: str) -> Optional[Export]:
-    try:
-        return Export.parse(source)
-    except ExportProblem:
-        return None

@@ -10,6 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.export import IpAddress
+from ovirt_rdma.host.mount_options import (
+    PORT,
+    RDMA,
+    RETRY,
+    TRANSPORT,
+    MountOptions,
+    netid_for,
+)
 from ovirt_rdma.host.policy.model import (
     DEFAULT_PORT,
     PREFER_RDMA,
@@ -17,11 +26,9 @@ from ovirt_rdma.host.policy.model import (
     NfsRule,
     RuleMatch,
 )
-from ovirt_rdma.storage.mount_options import PORT, TRANSPORT, MountOptions
 from ovirt_rdma.storage.readiness import NOT_READY, UNKNOWN, Readiness
 
 STOCK = "stock"
-RDMA = "rdma"
 NFS_TCP_PORT = 2049
 RPCBIND_PORT = 111
 
@@ -75,32 +82,32 @@ class Families:
 
 def choose(
     match: Optional[RuleMatch],
-    engine_options: str,
+    engine: MountOptions,
     families: Families,
     readiness: Optional[Readiness],
 ) -> Choice:
     """Choose how an export is mounted.
 
-    ``match`` is the policy's winning rule. Without one (None) the engine's options are
-    used unchanged. ``readiness`` is None if it does not matter: without a rule, or for
-    a rule that says TCP.
+    ``match`` is the policy's winning rule. Without one (None) the options of the
+    ``engine`` are used unchanged. ``readiness`` is None if it does not matter: without
+    a rule, or for a rule that says TCP.
 
     Raises OptionsProblem if the engine's port is not a number.
     """
     if match is None:
         return Choice(
-            Attempt(STOCK, engine_options), None, "no rule names this export: stock"
+            Attempt(STOCK, str(engine)), None, "no rule names this export: stock"
         )
     rule = match.rule
-    notes = overridden(rule, engine_options)
+    notes = overridden(rule, engine)
     by_rule = f"{rule.title} says {rule.transport} ({match.reason})"
     if rule.transport == TCP:
-        options = tcp_options(rule, engine_options, families.tcp_ipv6, patient=True)
+        options = tcp_options(rule, engine, families.tcp_ipv6, patient=True)
         return Choice(Attempt(TCP, options), None, by_rule, notes=notes)
-    tcp = Attempt(TCP, tcp_options(rule, engine_options, families.tcp_ipv6))
+    tcp = Attempt(TCP, tcp_options(rule, engine, families.tcp_ipv6))
     if readiness is None:
         raise ValueError(f"{rule.title} says {rule.transport}: give the readiness")
-    rdma = Attempt(RDMA, rdma_options(rule, engine_options, families.rdma_ipv6))
+    rdma = Attempt(RDMA, rdma_options(rule, engine, families.rdma_ipv6))
     prefers = rule.transport == PREFER_RDMA
     if readiness.verdict == NOT_READY:
         return Choice(
@@ -118,7 +125,45 @@ def choose(
     )
 
 
-def rdma_options(rule: NfsRule, engine_options: str, ipv6: bool) -> str:
+def stock_warnings(
+    options: MountOptions, address: Optional[IpAddress] = None
+) -> tuple[str, ...]:
+    """Return what is wrong with the engine's options for an export that no rule names;
+    empty if nothing is.
+
+    VDSM passes them to mount unchanged, and mount does not report conflicts.
+    ``address`` is the server's; None if the export has a name. A missing port is not
+    reported: the kernel's default for RDMA is 20049 (fs/nfs/fs_context.c). Source:
+    nfs(5).
+    """
+    warnings = [str(conflict) for conflict in options.conflicts()]
+    netid, port = options.netid, options.port
+    if options.wants_rdma:
+        warnings.append(
+            "RDMA without a rule: readiness is not checked, and there is no fallback"
+        )
+        if options.last(RETRY) is None:
+            # nfs(5), retry=: two minutes for a mount in the foreground.
+            warnings.append(
+                "without retry=0, a server that does not listen blocks the mount for "
+                "two minutes"
+            )
+        if address is not None:
+            wanted = netid_for(RDMA, ipv6=address.version == 6)
+            if netid != wanted:
+                warnings.append(
+                    f"{netid} does not reach an IPv{address.version} server: write "
+                    f"proto={wanted}"
+                )
+    elif port == DEFAULT_PORT:
+        warnings.append(
+            f"port={DEFAULT_PORT} is the port of NFS over RDMA, but the transport is "
+            f"{netid or 'TCP'}: servers do not answer TCP there"
+        )
+    return tuple(warnings)
+
+
+def rdma_options(rule: NfsRule, engine: MountOptions, ipv6: bool) -> str:
     """Return the extra options of an RDMA mount.
 
     The rule's options win over the engine's. ``proto=rdma6`` for IPv6, because
@@ -126,12 +171,12 @@ def rdma_options(rule: NfsRule, engine_options: str, ipv6: bool) -> str:
     nfsmount.conf(5) would replace a missing one; ``retry=0``, because a refused mount
     otherwise blocks for two minutes (nfs(5), retry=).
     """
-    netid = "rdma6" if ipv6 else "rdma"
-    return _merged(rule, engine_options, f"proto={netid},port={rule.port},retry=0")
+    netid = netid_for(RDMA, ipv6=ipv6)
+    return _merged(rule, engine, f"proto={netid},port={rule.port},retry=0")
 
 
 def tcp_options(
-    rule: NfsRule, engine_options: str, ipv6: Optional[bool], *, patient: bool = False
+    rule: NfsRule, engine: MountOptions, ipv6: Optional[bool], *, patient: bool = False
 ) -> str:
     """Return the extra options of a TCP mount, without a port for RDMA.
 
@@ -141,31 +186,32 @@ def tcp_options(
     the engine's ``retry=`` (nfs(5)), as a rule with TCP requires. A fallback has
     already used part of the engine's time, and its server has just answered.
     """
-    port = _tcp_port(rule, engine_options)
+    port = _tcp_port(rule, engine)
     options = [] if port is None else [f"port={port}"]
     if ipv6 is not None:
-        options.append("proto=tcp6" if ipv6 else "proto=tcp")
+        options.append(f"proto={netid_for(TCP, ipv6=ipv6)}")
     if not patient:
         options.append("retry=0")
-    return _merged(rule, engine_options, ",".join(options))
+    return _merged(rule, engine, ",".join(options))
 
 
-def tcp_service_port(rule: NfsRule, engine_options: str, version: Optional[str]) -> int:
+def tcp_service_port(
+    rule: NfsRule, engine: MountOptions, version: Optional[str]
+) -> int:
     """Return the TCP port that must answer before a TCP mount can work.
 
     NFS 3 asks rpcbind first, unless the ports of both its protocols are given (nfs(5),
     port and mountport); NFS 4 uses the NFS port (RFC 7530 section 3.1).
     """
-    mountport = MountOptions.parse(engine_options).last("mountport")
-    port = _tcp_port(rule, engine_options)
+    mountport = engine.last("mountport")
+    port = _tcp_port(rule, engine)
     if version == "3" and not (port and mountport):
         return RPCBIND_PORT
     return port or NFS_TCP_PORT
 
 
-def overridden(rule: NfsRule, engine_options: str) -> tuple[str, ...]:
+def overridden(rule: NfsRule, engine: MountOptions) -> tuple[str, ...]:
     """Return which of the engine's options the rule overrides, and which conflict."""
-    engine = MountOptions.parse(engine_options)
     notes = [f"engine's options: {conflict}" for conflict in engine.conflicts()]
     netid = engine.netid
     wants_rdma = rule.transport != TCP
@@ -188,14 +234,12 @@ def overridden(rule: NfsRule, engine_options: str) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _merged(rule: NfsRule, engine_options: str, transport: str) -> str:
-    engine = MountOptions.parse(engine_options).without(TRANSPORT, PORT)
+def _merged(rule: NfsRule, engine: MountOptions, transport: str) -> str:
     chosen = MountOptions.parse(rule.options).merged(MountOptions.parse(transport))
-    return str(engine.merged(chosen))
+    return str(engine.without(TRANSPORT, PORT).merged(chosen))
 
 
-def _tcp_port(rule: NfsRule, engine_options: str) -> Optional[int]:
-    engine = MountOptions.parse(engine_options)
+def _tcp_port(rule: NfsRule, engine: MountOptions) -> Optional[int]:
     if engine.wants_rdma or engine.port in (rule.port, DEFAULT_PORT):
         return None
     return engine.port

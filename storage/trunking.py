@@ -16,10 +16,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from ovirt_rdma.host.export import Export, ExportProblem
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.mount_options import RDMA, TCP
 from ovirt_rdma.host.paths import VDSM_MOUNTS
-from ovirt_rdma.storage.proof import RDMA, TCP, prove
+from ovirt_rdma.storage.proof import prove
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
@@ -113,9 +114,9 @@ def conflicting_mounts(
         mount
         for mount in mounts
         if _is_4(mount)
-        and _source(mount) != export
+        and not export.same_as(Export.maybe(mount.source))
         and prove(mount).transport == _OTHER[wanted]
-        and (mount.address in addresses or _server(mount) == export.server.lower())
+        and (mount.address in addresses or _is_of_server(mount, export))
         # With two connections the kernel uses the requested one (nfs_match_client).
         and (mount.version, mount.address) not in wanted_connections
     ]
@@ -182,6 +183,11 @@ def others_step(
     )
 
 
+def _is_of_server(mount: NfsMount, export: Export) -> bool:
+    source = Export.maybe(mount.source)
+    return source is not None and source.key[0] == export.key[0]
+
+
 def _is_4(mount: NfsMount) -> bool:
     return mount.version is not None and mount.version.startswith("4")
 
@@ -204,15 +210,3 @@ def _like(
     """Return version and address of the mounts over ``transport``."""
     over = (mount for mount in mounts if prove(mount).transport == transport)
     return {(mount.version, mount.address) for mount in over}
-
-
-def _source(mount: NfsMount) -> Optional[Export]:
-    try:
-        return Export.parse(mount.source)
-    except ExportProblem:
-        return None
-
-
-def _server(mount: NfsMount) -> Optional[str]:
-    source = _source(mount)
-    return source.server.lower() if source else None

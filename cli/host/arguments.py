@@ -13,14 +13,14 @@ import argparse
 from ovirt_rdma.cli.parser import Parser, add_verbs, define_verb, file_name
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.storage.mount_options import (
+from ovirt_rdma.host.mount_options import (
     AUTO,
     VERSIONS,
     MountOptions,
     OptionsProblem,
     engine_problems,
 )
+from ovirt_rdma.host.paths import POLICY_YAML
 
 
 def add_facts(parser: Parser) -> None:
@@ -59,8 +59,8 @@ def export_of(text: str) -> Export:
         raise UsageProblem(problem.id, str(problem), fix) from problem
 
 
-def engine_options_of(text: str) -> str:
-    """Return the engine's options unchanged.
+def engine_options_of(text: str) -> MountOptions:
+    """Return the engine's options.
 
     Raises UsageProblem if the engine would refuse them, or if their port is not a
     number, for which mount would refuse all of them.
@@ -70,11 +70,12 @@ def engine_options_of(text: str) -> str:
         raise UsageProblem(
             "engine-options-refused", "\n".join(problems), "change --engine-options"
         )
+    options = MountOptions.parse(text)
     try:
-        _ = MountOptions.parse(text).port
+        _ = options.port
     except OptionsProblem as problem:
         raise UsageProblem(problem.id, str(problem), problem.fix) from problem
-    return text
+    return options
 
 
 def nfs(parser: Parser) -> None:

@@ -380,7 +380,7 @@ def ports(facts: Facts) -> Section:
 
 
 def _state(port: RdmaPort) -> str:
-    if port.state == "ACTIVE":
+    if port.is_active:
         return port.state
     return f"{port.state} ({port.physical_state})"
 
@@ -426,7 +426,7 @@ def pkeys(facts: Facts) -> Section:
             (device.name, str(port.number), port.guid, _pkeys(port.pkeys))
             for device in facts.rdma_devices
             for port in device.ports
-            if port.link_layer == "InfiniBand" and (port.guid or port.pkeys)
+            if port.is_infiniband and (port.guid or port.pkeys)
         ],
     )
 

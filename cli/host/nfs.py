@@ -20,9 +20,9 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.mount_options import AUTO, MountOptions, option_string
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.mount_options import AUTO, option_string, stock_warnings
 from ovirt_rdma.storage.proof import UNPROVEN
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
 from ovirt_rdma.storage.review import (
@@ -41,7 +41,13 @@ from ovirt_rdma.storage.server_readiness import (
     is_ipv6,
     steps_from_facts,
 )
-from ovirt_rdma.storage.transport import Attempt, Choice, Families, choose
+from ovirt_rdma.storage.transport import (
+    Attempt,
+    Choice,
+    Families,
+    choose,
+    stock_warnings,
+)
 from ovirt_rdma.storage.trunking import (
     OTHERS,
     REMOUNT,
@@ -170,10 +176,10 @@ def _list_document(review: MountReview) -> dict[str, Any]:
 def show_options(args: Namespace, output: Output) -> int:
     """Show the mount options of VDSM; return 3 if the policy refuses the mount."""
     export = export_of(args.export)
-    engine_options = engine_options_of(args.engine_options)
+    engine = engine_options_of(args.engine_options)
     policy, source = policy_in_question(args, output)
     match = rule_for(policy, export)
-    choice, warnings = _choose(args, export, match, engine_options)
+    choice, warnings = _choose(args, export, match, engine)
     version = None if args.nfs_version == AUTO else args.nfs_version
     first = _passed(choice.first, version)
     fallback = _passed(choice.fallback, version)
@@ -211,23 +217,23 @@ def show_options(args: Namespace, output: Output) -> int:
 
 
 def _choose(
-    args: Namespace, export: Export, match: Optional[RuleMatch], engine_options: str
+    args: Namespace, export: Export, match: Optional[RuleMatch], engine: MountOptions
 ) -> tuple[Choice, tuple[str, ...]]:
     """Return the choice, and warnings about its basis."""
     if match is None:
-        choice = choose(None, engine_options, Families(), None)
-        return choice, stock_warnings(engine_options, export.address)
+        choice = choose(None, engine, Families(), None)
+        return choice, stock_warnings(engine, export.address)
     if args.facts is not None:
-        return _choose_by_facts(args.facts, export, match, engine_options)
+        return _choose_by_facts(args.facts, export, match, engine)
     shared = Shared(ProbeContext(HostReader(args.root)))
     version = None if args.nfs_version == AUTO else args.nfs_version
     # The same decision as in vdsmd, from the same sources.
-    named = NamedExport(export, match, engine_options, version, shared)
+    named = NamedExport(export, match, engine, version, shared)
     return named.decide(named.ask_server()), ()
 
 
 def _choose_by_facts(
-    file: str, export: Export, match: RuleMatch, engine_options: str
+    file: str, export: Export, match: RuleMatch, engine: MountOptions
 ) -> tuple[Choice, tuple[str, ...]]:
     from ovirt_rdma.host.facts.dump import load
 
@@ -235,7 +241,7 @@ def _choose_by_facts(
     address = address_in_facts(facts, export.server)
     ipv6 = address is not None and is_ipv6(address)
     readiness = steps_from_facts(facts, export.server)
-    choice = choose(match, engine_options, Families(ipv6, ipv6), readiness)
+    choice = choose(match, engine, Families(ipv6, ipv6), readiness)
     if address is not None:
         return choice, ()
     return choice, (f"the address of {export.server} is unknown; IPv4 is assumed",)

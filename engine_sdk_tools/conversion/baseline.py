@@ -44,12 +44,12 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, StorageConnection
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.mount_options import PORT, TRANSPORT, MountOptions, netid_for
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.edit import with_rule
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import DEFAULT_PORT, TCP, Policy
-from ovirt_rdma.storage.mount_options import PORT, TRANSPORT, MountOptions
 
 
 def with_earlier(
@@ -227,7 +227,7 @@ def row_options(row: StorageConnection, to: str) -> str:
     if options.wants_rdma and options.port is not None:
         return row.mount_options
     address = export_at(row.address, row.path or "").address
-    netid = "rdma6" if address is not None and address.version == 6 else "rdma"
+    netid = netid_for(RDMA, ipv6=address is not None and address.version == 6)
     added = MountOptions.parse(f"proto={netid},port={DEFAULT_PORT}")
     kept = options.without(TRANSPORT, PORT)
     return str(MountOptions(kept.items + added.items))

@@ -13,7 +13,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, status_words
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.export import Export, ExportProblem
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import TCP, Policy, rule_for
 from ovirt_rdma.storage.readiness import NOT_READY, local_steps
@@ -166,7 +166,7 @@ def _clashes(
         staying = tuple(
             other
             for other in clash.mounts
-            if _source(other.source) not in ours
+            if Export.maybe(other.source) not in ours
             and not (
                 request.rolling and _is_converted_too(other.source, policy, request.to)
             )
@@ -182,7 +182,7 @@ def _clashes(
 
 def _is_converted_too(source: str, policy: Optional[Policy], to: str) -> bool:
     """Whether the host's policy mounts this source over ``to`` as well."""
-    export = _source(source)
+    export = Export.maybe(source)
     match = rule_for(policy, export) if policy and export else None
     return match is not None and (match.rule.transport == TCP) == (to != RDMA)
 
@@ -201,10 +201,3 @@ def _unready(host: Host, facts: Facts, domains: Sequence[Domain]) -> Iterator[Se
 def _export(domain: Domain) -> Export:
     row = domain.connection
     return export_at(row.address, row.path or "") if row else Export("", "/")
-
-
-def _source(text: str) -> Optional[Export]:
-    try:
-        return Export.parse(text)
-    except ExportProblem:
-        return None

@@ -16,8 +16,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.mount_options import engine_problems
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
-from ovirt_rdma.storage.mount_options import engine_problems
 
 _HOSTED_ENGINE = (
     "convert it manually: run 'hosted-engine --set-shared-config mnt_options "

@@ -44,7 +44,7 @@ from ovirt_rdma.engine_sdk_tools.names import listed, pick
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.storage.proof import RDMA
+from ovirt_rdma.host.mount_options import RDMA
 
 # Statuses of a domain that is active, or becomes active by itself.
 _UNDER_WAY = ("active", "locked", "activating", "unknown", None)

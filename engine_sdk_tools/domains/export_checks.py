@@ -16,14 +16,16 @@ from ovirt_rdma.engine_sdk_tools.model import Engine
 from ovirt_rdma.engine_sdk_tools.networks.addresses import is_unusable_address
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export, ExportProblem
-from ovirt_rdma.host.policy.model import DEFAULT_PORT
-from ovirt_rdma.storage.mount_options import (
+from ovirt_rdma.host.mount_options import (
+    RDMA,
+    TCP,
     MountOptions,
     OptionsProblem,
     engine_problems,
     is_rdma,
+    netid_for,
 )
-from ovirt_rdma.storage.proof import RDMA, TCP
+from ovirt_rdma.host.policy.model import DEFAULT_PORT
 
 # StorageDomainNameSizeLimit.
 LONGEST_NAME = 50
@@ -66,7 +68,7 @@ def export_in_use(engine: Engine, export: Export, name: str) -> Iterator[Sentenc
     """Refuse an export that another domain than ``name`` has, in any notation."""
     used = {d.connection.id: d for d in engine.domains if d.connection is not None}
     for row in engine.connections:
-        if not _same(nfs_export(row), export):
+        if not export.same_as(nfs_export(row)):
             continue
         domain = used.get(row.id)
         if domain is not None and domain.name != name:
@@ -114,11 +116,10 @@ def options_for(
     except OptionsProblem as problem:
         return asked, [*problems, Sentence(problem.id, str(problem))]
     v6 = ":" in export.server
-    wanted = "rdma6" if v6 else "rdma"
     added = []
     if transport == RDMA:
         problems += _against_rdma(options, v6)
-        added += [] if options.netid else [f"proto={wanted}"]
+        added += [] if options.netid else [f"proto={netid_for(RDMA, ipv6=v6)}"]
         added += [] if port else [f"port={DEFAULT_PORT}"]
     elif transport == TCP:
         if options.wants_rdma:
@@ -142,7 +143,7 @@ def _against_rdma(options: MountOptions, v6: bool) -> Iterator[Sentence]:
         )
     elif netid is not None and (netid == "rdma6") != v6:
         kind = "an IPv6" if v6 else "no IPv6"
-        wanted = "rdma6" if v6 else "rdma"
+        wanted = netid_for(RDMA, ipv6=v6)
         yield Sentence(
             "mount-options-other-netid",
             f"the server has {kind} address and needs proto={wanted}, not {netid}",
@@ -233,11 +234,3 @@ def _path(export: Export) -> Iterator[Sentence]:
         wrong = "whose last part has '|' or '^'"
     sentence = f"export {str(export)!r}: the engine accepts no path {wrong}"
     yield Sentence("export-path-refused", sentence)
-
-
-def _same(known: Optional[Export], export: Export) -> bool:
-    if known is None or known.path != export.path:
-        return False
-    if known.address is not None or export.address is not None:
-        return known.address == export.address
-    return known.server.rstrip(".").lower() == export.server.rstrip(".").lower()

@@ -17,8 +17,8 @@ from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, Route
-from ovirt_rdma.storage.proof import RDMA
-from ovirt_rdma.storage.readiness import ACTIVE, NOT_READY, local_steps
+from ovirt_rdma.host.mount_options import RDMA
+from ovirt_rdma.storage.readiness import NOT_READY, local_steps
 
 
 def host_problems(
@@ -70,7 +70,7 @@ def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[Sentence]:
         fix = f" ({step.fix})" if step.fix else ""
         yield Sentence("host-not-ready", f"{head}: {step.detail}{fix}")
     ports = [port for device in facts.rdma_devices for port in device.ports]
-    if not failed and all(port.state != ACTIVE for port in ports):
+    if not failed and not any(port.is_active for port in ports):
         sentence = f"{head}: none of its RDMA ports is ACTIVE (ibstat; rdma link)"
         yield Sentence("host-not-ready", sentence)
 

@@ -37,10 +37,10 @@ from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.export import Export, ExportProblem
 from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, rule_for
-from ovirt_rdma.storage.mount_options import MountOptions
-from ovirt_rdma.storage.proof import RDMA, Proof, prove
+from ovirt_rdma.storage.proof import Proof, prove
 from ovirt_rdma.storage.review import MountReview, review_all
 
 # Exports to keep parsed: all hosts mount the same few.
@@ -145,28 +145,21 @@ class Mounts:
         self._by_export: dict[tuple[str, str], list[NfsMount]] = {}
         for mount in mounts:
             try:
-                key = _key(_parsed(mount.source))
+                key = _parsed(mount.source).key
             except ExportProblem:
                 continue
             self._by_export.setdefault(key, []).append(mount)
 
     def of(self, export: Export) -> Optional[NfsMount]:
         """Return the mount of ``export``; of several, VDSM's."""
-        mounts = self._by_export.get(_key(export), [])
+        mounts = self._by_export.get(export.key, [])
         return self.vdsms(export) or (mounts[0] if mounts else None)
 
     def vdsms(self, export: Export) -> Optional[NfsMount]:
         """Return VDSM's own mount of ``export``, or None."""
-        mounts = self._by_export.get(_key(export), [])
+        mounts = self._by_export.get(export.key, [])
         folder = f"{VDSM_MOUNTS}/"
         return next((m for m in mounts if m.mountpoint.startswith(folder)), None)
-
-
-def _key(export: Export) -> tuple[str, str]:
-    """Return a key that is equal for all notations of the server."""
-    address = export.address
-    server = export.server.rstrip(".").lower() if address is None else str(address)
-    return server, export.path
 
 
 @functools.lru_cache(_KEPT)

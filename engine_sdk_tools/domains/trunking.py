@@ -26,9 +26,9 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, StorageConnection
 from ovirt_rdma.engine_sdk_tools.names import listed
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.export import Export, ExportProblem
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.storage.proof import RDMA
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.storage.trunking import (
     REMOUNT,
     ConflictingMounts,
@@ -82,10 +82,10 @@ def sharing(
         else:
             possible.setdefault(sentence, []).append(host.name)
     warnings = [f"{text} (on {listed(names)})" for text, names in possible.items()]
-    sources = {source for source in map(_source, mounts) if source is not None}
+    sources = {source for source in map(Export.maybe, mounts) if source is not None}
     clashing = [domain for domain in domains if _export(domain) in sources]
     by_hand = sources - {_export(domain) for domain in clashing}
-    places = {m.mountpoint for s, m in mounts.items() if _source(s) in by_hand}
+    places = {m.mountpoint for s, m in mounts.items() if Export.maybe(s) in by_hand}
     for domain in domains_beside(row, domains):
         names = [h.name for h in up if _asked(domain, reports.get(h.name)) != transport]
         if names and domain not in clashing:
@@ -111,7 +111,7 @@ def _preventing(
 ) -> str:
     known = {_export(domain): domain.name for domain in domains if _export(domain)}
     names = [
-        known.get(_source(mount.source)) or f"the mount at {mount.mountpoint}"
+        known.get(Export.maybe(mount.source)) or f"the mount at {mount.mountpoint}"
         for mount in clash.mounts
     ]
     prevent = "prevents" if len(names) == 1 else "prevent"
@@ -238,10 +238,3 @@ def _version(row: Optional[StorageConnection]) -> Optional[str]:
 
 def _export(domain: Domain) -> Optional[Export]:
     return nfs_export(domain.connection)
-
-
-def _source(text: str) -> Optional[Export]:
-    try:
-        return Export.parse(text)
-    except ExportProblem:
-        return None

@@ -39,13 +39,12 @@ from ovirt_rdma.host.enablement.state import (
     MODE_VDSMD,
     MODES,
 )
-from ovirt_rdma.host.export import Export, ExportProblem
+from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts, Route
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules import base
 from ovirt_rdma.storage import readiness
-from ovirt_rdma.storage.proof import RDMA
-from ovirt_rdma.storage.readiness import ACTIVE
 
 NOT_REPORTED = Cell(UNKNOWN, "unknown", "the host did not report its status")
 
@@ -174,7 +173,7 @@ def ports_cell(report: HostReport) -> Cell:
         fix = "check that the adapter's driver is loaded: rdma link"
         return Cell(FAIL, "none", "there is no RDMA device", fix)
     states = ", ".join(f"{name}/{port.number} is {port.state}" for name, port in ports)
-    active = sum(port.state == ACTIVE for _, port in ports)
+    active = sum(port.is_active for _, port in ports)
     text = f"{active} of {len(ports)}"
     if active:
         return Cell(OK, text, states)
@@ -267,7 +266,5 @@ def _server_cell(ready: readiness.Readiness, server: str, rdma: bool) -> Cell:
 
 
 def _server(source: str) -> Optional[str]:
-    try:
-        return Export.parse(source).server.lower()
-    except ExportProblem:
-        return None
+    export = Export.maybe(source)
+    return export.server.lower() if export else None

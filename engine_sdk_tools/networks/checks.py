@@ -18,6 +18,7 @@ from ovirt_rdma.engine_sdk_tools.model import Cluster, Host, Network, Nic, statu
 from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import NetdevMtu, ipoib_mtus
 from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.ipoib import ACTIVE_BACKUP
 
 # Our own property: VDSM passes it to the hook before_network_setup.
 IPOIB_MODE = "ipoib_mode"
@@ -81,7 +82,6 @@ def _matches(pattern: str, value: str) -> bool:
 
 # HostValidator.java: the statuses in which networks can be set up.
 STATUSES = ("maintenance", "up", "non_operational")
-ACTIVE_BACKUP = ("active-backup", "1")
 MANAGEMENT = "management"
 DEFAULT_MTU = 1500
 

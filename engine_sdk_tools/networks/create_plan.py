@@ -22,6 +22,7 @@ from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import NetdevMtu, ipoib_mtus
 from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
 
 _NO_REPORT = "no report from the host: give --facts-dir, or allow access over SSH"
 
@@ -257,7 +258,6 @@ AUTO = "auto"
 # The engine accepts 0 and 68 or more, without a maximum (MTUValidator). The maximum of
 # IPoIB is that of connected mode.
 LEAST_MTU = 68
-MOST_MTU = 65520
 # BusinessEntitiesDefinitions.NETWORK_NAME_SIZE.
 LONGEST_NAME = 256
 
@@ -386,8 +386,9 @@ def _wrong(request: NetworkRequest) -> Iterator[Sentence]:
         sentence = f"the name of a network must have 1 to {LONGEST_NAME} characters"
         yield Sentence("network-name-invalid", sentence)
     mtu = request.mtu
-    if isinstance(mtu, int) and not LEAST_MTU <= mtu <= MOST_MTU:
-        sentence = f"the MTU {mtu} is out of range: IPoIB has {LEAST_MTU} to {MOST_MTU}"
+    if isinstance(mtu, int) and not LEAST_MTU <= mtu <= CONNECTED_MTU:
+        allowed = f"IPoIB has {LEAST_MTU} to {CONNECTED_MTU}"
+        sentence = f"the MTU {mtu} is out of range: {allowed}"
         yield Sentence("mtu-out-of-range", sentence)
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.host.facts.ipoib import CONNECTED, CONNECTED_MTU, DATAGRAM
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.policy.model import CONNECTED, DATAGRAM, Policy
+from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.infiniband.limits import (
-    CONNECTED_MTU,
-    GROUP_MTUS,
-    datagram_limit,
+    mtu_limit,
     no_connected_mode,
 )
+from ovirt_rdma.host.rules.infiniband.mtu_choice import may_be_group_mtu
 from ovirt_rdma.host.rules.infiniband.settings import MTU, settings_of
 from ovirt_rdma.host.rules.view import Interface, View
 
@@ -84,11 +84,11 @@ def _limit(view: View, interface: Interface, mode: Optional[str]) -> NetdevMtu:
 
 
 def _datagram(view: View, interface: Interface) -> tuple[Optional[int], str]:
-    limit = datagram_limit(interface)
+    limit = mtu_limit(interface, DATAGRAM)
     if limit is None:
         return None, "neither port nor link report their MTU (ibv_devinfo)"
     mtu = interface.netdev.mtu
-    if mtu in GROUP_MTUS and mtu < limit.mtu and _stays_below(view, interface):
+    if may_be_group_mtu(interface, limit.mtu) and _stays_below(view, interface):
         return mtu, (
             "the subnet manager's broadcast group allows no more, although "
             f"{limit.reason}"
@@ -97,14 +97,9 @@ def _datagram(view: View, interface: Interface) -> tuple[Optional[int], str]:
 
 
 def _stays_below(view: View, interface: Interface) -> bool:
-    """Whether the netdev's present MTU, one that a broadcast group can have, differs
-    from that of its profile and network: then it is the group's MTU.
-    """
-    now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
-    if now != DATAGRAM or interface.netdev.carrier is False:
+    """Whether neither profile nor network asks for the netdev's present MTU."""
+    if interface.netdev.carrier is False:
         return False
-    kept = settings_of(view, interface).value(MTU) or ""
-    asked = [int(kept)] if kept.isdecimal() else []
-    if interface.network and interface.network.mtu:
-        asked.append(interface.network.mtu)
-    return interface.netdev.mtu not in asked
+    network = interface.network.mtu if interface.network else None
+    kept = settings_of(view, interface).number(MTU)
+    return interface.netdev.mtu not in (kept, network)

@@ -53,9 +53,8 @@ from ovirt_rdma.host.changes.kinds.properties import (
 )
 from ovirt_rdma.host.changes.ledger import AppliedChange
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.model import DATAGRAM
+from ovirt_rdma.host.facts.ipoib import DATAGRAM, GROUP_MTUS
 from ovirt_rdma.host.rules.base import FILE, MODULE, SYSFS, Change
-from ovirt_rdma.host.rules.infiniband.limits import GROUP_MTUS
 
 _GROUP_MTUS = frozenset(str(mtu) for mtu in GROUP_MTUS)
 

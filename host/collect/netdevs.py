@@ -10,7 +10,7 @@ service uses are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -20,8 +20,10 @@ from ovirt_rdma.host.collect.rdma import RDMA_CLASS
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
+    Guid,
     Ipoib,
     Netdev,
+    NetdevGraph,
     NetworkManager,
     RdmaDevice,
     RdmaPort,
@@ -30,27 +32,10 @@ from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.system.tree import FileTree
 
 
-def with_uppers(netdevs: Sequence[Netdev], names: Iterable[str]) -> set[str]:
-    """Return ``names`` and all netdevs above them: bonds, VLANs, bridges, and P_Key
-    children, which the kernel does not list as uppers of their parent.
-    """
-    above: dict[str, list[str]] = {n.name: list(n.uppers) for n in netdevs}
-    for netdev in netdevs:
-        if netdev.ipoib and netdev.ipoib.parent:
-            above.setdefault(netdev.ipoib.parent, []).append(netdev.name)
-    reached: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting += above.get(name, ())
-    return reached
-
-
 def concerned(netdevs: Sequence[Netdev]) -> set[str]:
     """Return the names of the netdevs of RDMA ports and of what is stacked on them."""
-    return with_uppers(netdevs, (n.name for n in netdevs if n.rdma_device))
+    ports = (netdev.name for netdev in netdevs if netdev.rdma_device)
+    return set(NetdevGraph(netdevs).above(*ports))
 
 
 NET_CLASS = "/sys/class/net"
@@ -164,7 +149,6 @@ PortOf = tuple[str, int]
 """An RDMA device and the number of its port, from 1."""
 
 _TYPES = {"InfiniBand": ARPHRD_INFINIBAND, "Ethernet": ARPHRD_ETHER}
-_IWARP = "RNIC"
 # Kinds that are stacked on other netdevs: never a port's own netdev.
 _STACKED = ("bond", "bridge", "vlan", "macvlan", "team")
 _DEV_PORT = re.compile(r"[0-9]{1,5}")
@@ -246,13 +230,13 @@ def _of_virtual_device(
     """Return the Ethernet netdev of a port without one on its bus device: Soft-RoCE,
     Soft-iWARP, and devices whose netdev is a separate PCI function.
     """
-    if port.link_layer != "Ethernet":
+    if not port.is_ethernet:
         return []
     parent = tree.text(f"{RDMA_CLASS}/{device.name}/parent") or ""  # rxe's
     if parent in by_name:
         return [parent]
     owners = {gid.netdev for gid in port.gids if gid.netdev}
-    if device.node_type == _IWARP:  # the GID begins with the MAC address
+    if device.is_iwarp:
         macs = {gid.gid.replace(":", "")[:12] for gid in port.gids}
         owners |= {n for n in by_name if by_name[n].address.replace(":", "") in macs}
     return sorted(
@@ -272,12 +256,11 @@ def _of_parent(
 
 def _of_guid(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> Optional[PortOf]:
     """Return the port whose GUID is at the end of an IPoIB netdev's address."""
-    guid = netdev.address.replace(":", "")[-16:]
-    for device in devices:
+    guid = Guid.of_address(netdev.address)
+    for device in devices if guid and guid.assigned else ():
         for port in device.ports:
             base = next((gid.gid for gid in port.gids if gid.index == 0), "")
-            # All VFs without an assigned GUID have 0.
-            if guid.strip("0") and guid == base.replace(":", "")[-16:]:
+            if guid == Guid.of_gid(base):
                 return device.name, port.number
     return None
 

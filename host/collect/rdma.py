@@ -20,7 +20,14 @@ from ovirt_rdma.host.collect.parsers.ibverbs import (
     rate_mbps,
 )
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts.devices import Gid, PKey, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import (
+    SOFT_ROCE,
+    Gid,
+    Guid,
+    PKey,
+    RdmaDevice,
+    RdmaPort,
+)
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -53,7 +60,7 @@ def _device(tree: FileTree, name: str, problems: list[str]) -> RdmaDevice:
     driver = read_driver(tree, folder)
     if driver is None and tree.text(f"{folder}/parent"):
         # Only rxe of the drivers without a bus device has this attribute.
-        driver = "rdma_rxe"
+        driver = SOFT_ROCE
     ports = []
     for port in tree.names(f"{folder}/ports", problems):
         if port.isdecimal():
@@ -89,7 +96,7 @@ def _port(
         rate_mbps=rate_mbps(rate) if rate else None,
         data_rate_mbps=(
             # Soft-RoCE has no link of its own.
-            data_rate_mbps(rate, link_layer) if rate and driver != "rdma_rxe" else None
+            data_rate_mbps(rate, link_layer) if rate and driver != SOFT_ROCE else None
         ),
         gids=_gids(tree, folder, problems),
     )
@@ -264,17 +271,16 @@ def _port_facts(
         _number(tree, f"{folder}/{name}", problems) if name in names else None
         for name in ("lid", "sm_lid")
     )
-    ethernet = port.link_layer == "Ethernet"
     return replace(
         port,
         max_mtu=mtus.max_mtu,
         active_mtu=mtus.active_mtu,
         lid=lid,
         sm_lid=sm_lid,
-        guid=None if ethernet else _guid(port),
+        guid=None if port.is_ethernet else _guid(port),
         default_gid_type=(
             _default_gid_type(tree, device.name, port.number, problems)
-            if ethernet
+            if port.is_ethernet
             else None
         ),
         pkeys=(
@@ -304,8 +310,8 @@ def _guid(port: RdmaPort) -> Optional[str]:
     A VF has none (all zero) until its physical function assigns one.
     """
     first = next((gid for gid in port.gids if gid.index == 0), None)
-    guid = ":".join(first.gid.split(":")[4:]) if first else ""
-    return guid if guid.strip("0:") else None
+    guid = Guid.of_gid(first.gid) if first else None
+    return guid.in_groups if guid and guid.assigned else None
 
 
 def _number(tree: FileTree, path: str, problems: list[str]) -> Optional[int]:

@@ -6,6 +6,7 @@ None in a field means that the value does not exist or is unknown on this host.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Optional
 
@@ -63,6 +64,35 @@ class Gid:
     netdev: Optional[str] = None
 
 
+class Guid(str):
+    """A port's GUID as 16 hex digits.
+
+    It is at the end of the 20 bytes of an IPoIB address (RFC 4391 section 9.1.1), and
+    of the GIDs of an InfiniBand port.
+    """
+
+    @classmethod
+    def of_address(cls, address: str) -> Optional[Guid]:
+        """Return the GUID in a netdev's address; None if that is not IPoIB's."""
+        digits = address.strip().lower().replace(":", "")
+        return cls(digits[-16:]) if len(digits) == 40 else None
+
+    @classmethod
+    def of_gid(cls, gid: str) -> Guid:
+        """Return the GUID in a GID of an InfiniBand port."""
+        return cls(gid.lower().replace(":", "")[-16:])
+
+    @property
+    def assigned(self) -> bool:
+        """Whether it is not 0, as that of all VFs without one is."""
+        return bool(self.strip("0"))
+
+    @property
+    def in_groups(self) -> str:
+        """The form of the kernel: ``0002:c903:00fb:1231``."""
+        return ":".join(self[at : at + 4] for at in range(0, 16, 4))
+
+
 @dataclass(frozen=True)
 class PKey:
     """One used entry of a port's P_Key table; ``value`` such as ``0x8001``. Bit 15
@@ -100,6 +130,24 @@ class RdmaPort:
     pkeys: tuple[PKey, ...] = ()
     gids: tuple[Gid, ...] = ()
 
+    @property
+    def is_active(self) -> bool:
+        """Whether its link is up, and configured by the subnet manager."""
+        return self.state == "ACTIVE"
+
+    @property
+    def is_infiniband(self) -> bool:
+        """Whether its link layer is InfiniBand (or Omni-Path)."""
+        return self.link_layer == "InfiniBand"
+
+    @property
+    def is_ethernet(self) -> bool:
+        """Whether its link layer is Ethernet, of RoCE or iWARP."""
+        return self.link_layer == "Ethernet"
+
+
+SOFT_ROCE = "rdma_rxe"
+
 
 @dataclass(frozen=True)
 class RdmaDevice:
@@ -121,6 +169,16 @@ class RdmaDevice:
     board_id: Optional[str] = None
     numa_node: Optional[int] = None
     ports: tuple[RdmaPort, ...] = ()
+
+    @property
+    def is_iwarp(self) -> bool:
+        """Whether it is an iWARP device, whose GIDs begin with a MAC address."""
+        return self.node_type == "RNIC"
+
+    @property
+    def is_soft_roce(self) -> bool:
+        """Whether it is Soft-RoCE, in software on any netdev."""
+        return self.driver == SOFT_ROCE
 
 
 # Netdev types (include/uapi/linux/if_arp.h).
@@ -224,6 +282,50 @@ class Netdev:
     bond: Optional[Bond] = None
     dcb: Optional[Dcb] = None
     offloads: tuple[Offload, ...] = ()
+
+
+class NetdevGraph:
+    """Which netdevs are stacked on which: bonds, VLANs, bridges, and P_Key children.
+
+    The kernel does not list a child as an upper of its parent.
+    """
+
+    def __init__(self, netdevs: Iterable[Netdev]) -> None:
+        self._uppers: dict[str, tuple[str, ...]] = {}
+        self._lowers: dict[str, tuple[str, ...]] = {}
+        self._children: dict[str, tuple[str, ...]] = {}
+        for netdev in netdevs:
+            self._uppers[netdev.name] = netdev.uppers
+            self._lowers[netdev.name] = netdev.lowers
+            parent = netdev.ipoib.parent if netdev.ipoib else None
+            if parent:
+                children = self._children.get(parent, ())
+                self._children[parent] = (*children, netdev.name)
+
+    def above(self, *names: str) -> tuple[str, ...]:
+        """Return ``names`` and all netdevs stacked on them, P_Key children included."""
+        return _reached(names, self._uppers, self._children)
+
+    def carriers(self, name: str) -> tuple[str, ...]:
+        """Return ``name`` and the bonds, VLANs and bridges on it."""
+        return _reached([name], self._uppers)
+
+    def below(self, name: str) -> tuple[str, ...]:
+        """Return ``name`` and all netdevs below it; not the parent of a P_Key child."""
+        return _reached([name], self._lowers)
+
+
+def _reached(
+    names: Iterable[str], *links: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    reached = dict.fromkeys(names)
+    waiting = list(reached)
+    while waiting:
+        name = waiting.pop()
+        new = [n for link in links for n in link.get(name, ()) if n not in reached]
+        waiting += new
+        reached.update(dict.fromkeys(new))
+    return tuple(reached)
 
 
 @dataclass(frozen=True)

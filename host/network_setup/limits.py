@@ -10,7 +10,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.netdev_details import with_rdma_details
 from ovirt_rdma.host.collect.rdma import read_rdma_devices, with_port_details
 from ovirt_rdma.host.collect.tools import Tools, with_limited_timeouts
-from ovirt_rdma.host.rules.infiniband.limits import HEADER
+from ovirt_rdma.host.facts.ipoib import HEADER
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.tree import FileTree
 

@@ -17,8 +17,6 @@ from ovirt_rdma.host.system.safe_file import read_file
 
 # The custom property of a network in the engine.
 MODE_PROPERTY = "ipoib_mode"
-# The mode of a bond without a mode option (VDSM network/nmstate/bond.py).
-DEFAULT_BOND_MODE = "balance-rr"
 _OVS = "ovs"
 # VDSM has converted these to booleans (tobool, common/conv.py).
 _TRUE = (True, "true", "True")

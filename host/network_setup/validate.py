@@ -15,8 +15,18 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.network_setup.request import (
+from ovirt_rdma.host.facts.ipoib import (
+    ACTIVE_BACKUP,
+    AUTO,
+    COMMON_GROUP_MTU,
+    CONNECTED,
+    CONNECTED_MTU,
+    DATAGRAM,
     DEFAULT_BOND_MODE,
+    MODES,
+    MOST_DATAGRAM_MTU,
+)
+from ovirt_rdma.host.network_setup.request import (
     MODE_PROPERTY,
     BondRequest,
     Link,
@@ -24,17 +34,6 @@ from ovirt_rdma.host.network_setup.request import (
     NetworkRequest,
 )
 
-# Copies of the values in policy.model and rules.infiniband.limits, whose imports would
-# take too long here; a test compares them.
-AUTO, DATAGRAM, CONNECTED = "auto", "datagram", "connected"
-MODES = (AUTO, DATAGRAM, CONNECTED)
-CONNECTED_MTU = 65520
-# The largest datagram MTU is that of Omni-Path.
-MOST_DATAGRAM_MTU = 10240 - 4
-# Every adapter supports an IB MTU of 2048, so this much is always possible.
-_SURE_DATAGRAM_MTU = 2048 - 4
-
-_ACTIVE_BACKUP = ("active-backup", "1")
 _BOND_FIX = "choose the custom bonding mode 'mode=1 miimon=100'"
 
 NO_REFUSAL = Sentence("", "")
@@ -93,7 +92,7 @@ def undecided_netdevs(
         for link in _ipoib_below(request, network, links):
             if (
                 _mode_after(network, link) == DATAGRAM
-                and max(link.mtu or 0, _SURE_DATAGRAM_MTU) < mtu <= MOST_DATAGRAM_MTU
+                and max(link.mtu or 0, COMMON_GROUP_MTU) < mtu <= MOST_DATAGRAM_MTU
             ):
                 names.append(link.name)
     return tuple(dict.fromkeys(names))
@@ -225,7 +224,7 @@ def _bond_of(
             f"{head} and {', '.join(others)} {verb} not; a bond cannot have both: "
             "remove one kind",
         )
-    if mode not in _ACTIVE_BACKUP:
+    if mode not in ACTIVE_BACKUP:
         default = ", VDSM's default" if by_default else ""
         yield Sentence(
             "bond-mode-unsupported",

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import Optional, Union
 
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.facts import ipoib
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
 
-AUTO = "auto"
-DATAGRAM = "datagram"
-CONNECTED = "connected"
-TRANSPORT_MODES = (AUTO, DATAGRAM, CONNECTED)
+AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = ipoib.MODES
 ON, OFF = "on", "off"
 OFFLOAD_CHOICES = (AUTO, ON, OFF)
 INFINIBAND, ETHERNET = "infiniband", "ethernet"

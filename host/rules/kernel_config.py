@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ovirt_rdma.host.policy.model import CONNECTED
+from ovirt_rdma.host.facts.ipoib import CONNECTED
 from ovirt_rdma.host.rules.base import FAIL, HOST, PASS, SKIP, WARN, Finding, Rule
 from ovirt_rdma.host.rules.module_loading import is_available
 from ovirt_rdma.host.rules.rdma_stack import wants_nfs_over_rdma
@@ -14,7 +14,6 @@ from ovirt_rdma.host.rules.view import View
 
 ID = "KERNEL-01"
 _OFF = "n"
-_INFINIBAND = "InfiniBand"
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def _needs(view: View) -> Iterator[_Need]:
             "no RDMA for programs such as the readiness check and rping",
             WARN,
         )
-    if any(p.link_layer == _INFINIBAND for d in facts.rdma_devices for p in d.ports):
+    if any(p.is_infiniband for d in facts.rdma_devices for p in d.ports):
         yield _Need("INFINIBAND_IPOIB", "ib_ipoib", "no IP over InfiniBand", FAIL)
         wanted = any(
             rule.transport_mode == CONNECTED for rule in view.policy.host.interfaces

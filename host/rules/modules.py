@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import RdmaDevice
+from ovirt_rdma.host.facts.devices import SOFT_ROCE, RdmaDevice
 from ovirt_rdma.host.facts.model import ModprobeLine, Modules
 from ovirt_rdma.host.facts.module_names import CONCERNED, module_name
 from ovirt_rdma.host.policy.model import INFINIBAND
@@ -222,7 +222,6 @@ ID = "MODULE-01"
 # The part of a driver that creates the RDMA device; the other part drives the PCI
 # function.
 _COMPANIONS = {"mlx4_core": "mlx4_ib", "mlx5_core": "mlx5_ib"}
-_SOFT_ROCE = "rdma_rxe"
 
 
 @dataclass(frozen=True)
@@ -282,8 +281,8 @@ def _needs(view: View) -> Iterator[_Need]:
     for module, address in halves.items():
         if not is_loaded(view.facts.modules, module):
             yield _Need(module, f"an RDMA device for {address}")
-    if any(device.driver == _SOFT_ROCE for device in devices):
-        yield _Need(_SOFT_ROCE, "Soft-RoCE")
+    if any(device.is_soft_roce for device in devices):
+        yield _Need(SOFT_ROCE, "Soft-RoCE")
     if devices:
         yield from _FOR_ALL
     if _has_infiniband(devices):
@@ -291,7 +290,7 @@ def _needs(view: View) -> Iterator[_Need]:
 
 
 def _has_infiniband(devices: Iterable[RdmaDevice]) -> bool:
-    return any(p.link_layer.lower() == INFINIBAND for d in devices for p in d.ports)
+    return any(p.is_infiniband for d in devices for p in d.ports)
 
 
 def _finding(view: View, need: _Need) -> Finding:

@@ -32,7 +32,6 @@ from ovirt_rdma.host.rules.view import View
 MODULE, REGISTRATION, PORT = "NFSRDMA-01", "NFSRDMA-02", "NFSRDMA-03"
 
 RPCRDMA = "rpcrdma"
-_ACTIVE = "ACTIVE"
 
 # Drivers of bus devices whose RDMA devices set IB_DEVICE_MEM_MGT_EXTENSIONS
 # (drivers/infiniband in Linux 6.1): mlx4, mlx5, hfi1, irdma on ice and i40e, bnxt_re on
@@ -119,7 +118,7 @@ def decide_port(view: View) -> Iterator[Finding]:
         for device in view.facts.rdma_devices
         for port in device.ports
     ]
-    active = [name for name, port in ports if port.state == _ACTIVE]
+    active = [name for name, port in ports if port.is_active]
     if active:
         verb = "is" if len(active) == 1 else "are"
         yield Finding(PORT, HOST, PASS, f"{', '.join(active)} {verb} ACTIVE")

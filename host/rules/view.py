@@ -7,15 +7,16 @@ profile, logical network, users and policy rule.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Optional
+from typing import Callable, Optional, TypeVar, cast
 
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     Adapter,
     Netdev,
+    NetdevGraph,
     NetdevUse,
     OvirtNetwork,
     Profile,
@@ -81,27 +82,30 @@ class View:
         self.facts = facts
         self.policy = policy
         self._netdevs = {netdev.name: netdev for netdev in facts.netdevs}
+        self._graph = NetdevGraph(facts.netdevs)
+        # Of functions with once_per_view.
+        self.kept: dict[object, object] = {}
         self._devices = {device.name: device for device in facts.rdma_devices}
         self._adapters = {adapter.pci.address: adapter for adapter in facts.adapters}
 
-    @cached_property
+    @functools.cached_property
     def interfaces(self) -> tuple[Interface, ...]:
         """All netdevs of RDMA ports, by name."""
         return tuple(self._interfaces())
 
-    @cached_property
+    @functools.cached_property
     def ipoib(self) -> tuple[Interface, ...]:
         """The IPoIB netdevs among ``interfaces``."""
         return tuple(interface for interface in self.interfaces if interface.is_ipoib)
 
-    @cached_property
+    @functools.cached_property
     def roce(self) -> tuple[Interface, ...]:
         """The Ethernet netdevs among ``interfaces``, of RoCE and iWARP devices."""
         return tuple(
             interface for interface in self.interfaces if not interface.is_ipoib
         )
 
-    @cached_property
+    @functools.cached_property
     def _by_port(self) -> dict[tuple[str, int], list[Interface]]:
         by_port: dict[tuple[str, int], list[Interface]] = {}
         for interface in self.interfaces:
@@ -127,43 +131,13 @@ class View:
 
     def above(self, name: str) -> tuple[str, ...]:
         """Return ``name`` and all netdevs stacked on it, P_Key children included."""
-        names = {name: None}
-        waiting = [name]
-        while waiting:
-            lower = waiting.pop()
-            new = [*self._uppers(lower), *self._children(lower)]
-            waiting += [n for n in new if n not in names]
-            names.update(dict.fromkeys(new))
-        return tuple(names)
+        return self._graph.above(name)
 
     def carriers(self, name: str) -> tuple[str, ...]:
         """Return ``name`` and the bonds, VLANs and bridges on it."""
-        names = {name: None}
-        waiting = [name]
-        while waiting:
-            lower = waiting.pop()
-            children = set(self._children(lower))
-            new = [n for n in self._uppers(lower) if n not in children]
-            waiting += [n for n in new if n not in names]
-            names.update(dict.fromkeys(new))
-        return tuple(names)
+        return self._graph.carriers(name)
 
-    def _uppers(self, name: str) -> tuple[str, ...]:
-        netdev = self._netdevs.get(name)
-        return netdev.uppers if netdev else ()
-
-    def _children(self, parent: str) -> Iterator[str]:
-        yield from self._children_of.get(parent, ())
-
-    @cached_property
-    def _children_of(self) -> dict[str, list[str]]:
-        children: dict[str, list[str]] = {}
-        for netdev in self.facts.netdevs:
-            if netdev.ipoib and netdev.ipoib.parent:
-                children.setdefault(netdev.ipoib.parent, []).append(netdev.name)
-        return children
-
-    @cached_property
+    @functools.cached_property
     def _profiles(self) -> dict[str, Profile]:
         """By netdev: the active profile, else the one that names it.
 
@@ -183,7 +157,7 @@ class View:
                     by_netdev.setdefault(profile.interface_name, profile)
         return by_netdev
 
-    @cached_property
+    @functools.cached_property
     def managed(self) -> frozenset[str]:
         """The netdevs that a running NetworkManager manages."""
         manager = self.facts.network_manager
@@ -212,6 +186,21 @@ class View:
                 ),
                 uses=tuple(u for u in self.facts.netdev_uses if u.netdev in above),
             )
+
+
+_Result = TypeVar("_Result")
+
+
+def once_per_view(decide: Callable[[View], _Result]) -> Callable[[View], _Result]:
+    """Let each View keep the result of ``decide``, which several rules use."""
+
+    @functools.wraps(decide)
+    def kept(view: View) -> _Result:
+        if decide not in view.kept:
+            view.kept[decide] = decide(view)
+        return cast("_Result", view.kept[decide])
+
+    return kept
 
 
 def is_persistent(profile: Profile) -> bool:

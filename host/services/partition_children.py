@@ -52,7 +52,6 @@ from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.signals import Stop
 
 # Only in this state does the port have its P_Key table from the subnet manager.
-_ACTIVE = "ACTIVE"
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def _has_left(child: Interface) -> bool:
     port = child.port
     return (
         own is not None
-        and port.state == _ACTIVE
+        and port.is_active
         and bool(port.pkeys)
         and table_entry(port, own) is None
     )

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, Optional, Protocol
 
 from ovirt_rdma.host.export import Export, ExportProblem
+from ovirt_rdma.host.mount_options import MountOptions
 from ovirt_rdma.host.policy.model import Policy, rule_for
 from ovirt_rdma.storage.vdsm.compat import Vdsm
 from ovirt_rdma.storage.vdsm.context import ConnectRefused, Shared
@@ -240,7 +241,8 @@ def _named(
         match = rule_for(in_force, export)
         if match is None:
             return None
-        return NamedExport(export, match, engine_options, version, shared)
+        engine = MountOptions.parse(engine_options)
+        return NamedExport(export, match, engine, version, shared)
     except ExportProblem as problem:
         log.warning(
             "%s: no rule can name it, so it is mounted as stock VDSM does; fix: %s",

@@ -15,12 +15,12 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, RuleMatch
 from ovirt_rdma.storage.mount_errors import classify
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Readiness, Step
 from ovirt_rdma.storage.server_readiness import ServerReadiness, is_ipv6
 from ovirt_rdma.storage.transport import (
-    RDMA,
     STOCK,
     Attempt,
     Choice,
@@ -43,22 +43,22 @@ log = logging.getLogger("storage.ovirt_rdma")
 class NamedExport:
     """One export with the rule that names it, to connect and disconnect.
 
-    ``engine_options`` and ``version`` are what the engine sent: the extra mount
-    options, and ``"3"``, ``"4.2"`` or None for automatic.
+    ``engine`` and ``version`` are what the engine sent: the extra mount options, and
+    ``"3"``, ``"4.2"`` or None for automatic.
     """
 
     def __init__(
         self,
         export: Export,
         match: RuleMatch,
-        engine_options: str,
+        engine: MountOptions,
         version: Optional[str],
         shared: Shared,
     ) -> None:
         self.export = export
         self.rule = match.rule
         self._match = match
-        self._engine_options = engine_options
+        self._engine = engine
         self._version = version
         self._shared = shared
         self._server: Optional[ServerReadiness] = None
@@ -93,7 +93,7 @@ class NamedExport:
         are passed on.
         """
         shared = self._shared
-        tries = (self.rule, self._engine_options, self._version)
+        tries = (self.rule, self._engine, self._version)
         try:
             shared.locks.run(
                 stock.local_path,
@@ -150,7 +150,7 @@ class NamedExport:
         # Our own error must not prevent a TCP mount, nor mount TCP against the rule.
         if self.rule.transport == REQUIRE_RDMA:
             return Choice(None, None, reason)
-        return Choice(Attempt(STOCK, self._engine_options), None, reason)
+        return Choice(Attempt(STOCK, str(self._engine)), None, reason)
 
     def decide(self, server: ServerReadiness) -> Choice:
         """Ask ``server`` for what the choice needs, and choose.
@@ -168,7 +168,7 @@ class NamedExport:
         elif self.rule.transport != REQUIRE_RDMA:
             tcp_ipv6 = server.tcp_ipv6(self._tcp_port)
         families = Families(rdma_ipv6, tcp_ipv6)
-        choice = choose(self._match, self._engine_options, families, readiness)
+        choice = choose(self._match, self._engine, families, readiness)
         return self._unless_tcp_is_dead(choice, server) if choice.degraded else choice
 
     def _unless_tcp_is_dead(self, choice: Choice, server: ServerReadiness) -> Choice:
@@ -203,7 +203,7 @@ class NamedExport:
 
     @property
     def _tcp_port(self) -> int:
-        return tcp_service_port(self.rule, self._engine_options, self._version)
+        return tcp_service_port(self.rule, self._engine, self._version)
 
     def _mount(
         self,
@@ -247,7 +247,7 @@ class NamedExport:
         self, stock: StockConnection, server: ServerReadiness, reason: str, fix: str
     ) -> None:
         ipv6 = server.tcp_ipv6(self._tcp_port)
-        attempt = Attempt(TCP, tcp_options(self.rule, self._engine_options, ipv6))
+        attempt = Attempt(TCP, tcp_options(self.rule, self._engine, ipv6))
         second = Choice(attempt, None, reason, degraded_by=reason, fix=fix)
         second = self._unless_tcp_is_dead(second, server)
         if second.first is None:

@@ -16,9 +16,9 @@ from typing import NoReturn, Optional, Protocol
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
+from ovirt_rdma.host.mount_options import RDMA
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, NfsRule
 from ovirt_rdma.storage.proof import (
-    RDMA,
     UNPROVEN,
     Proof,
     mounted_s,

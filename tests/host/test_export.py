@@ -96,3 +96,20 @@ def test_any_text_is_an_export_or_a_problem(text):
     else:
         assert export.server
         assert posixpath.normpath(export.path) == export.path
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("nas:/data", "NAS.:/data/", True),
+        ("[fd00::1]:/data", "[FD00:0::1]:/data", True),
+        ("nas:/data", "nas:/other", False),
+        ("nas:/data", "nas2:/data", False),
+        ("10.0.0.1:/data", "nas:/data", False),
+        ("nas:/data", "not an export", False),
+    ],
+)
+def test_the_same_export_in_another_notation(one, other, same):
+    export, known = Export.parse(one), Export.maybe(other)
+    assert export.same_as(known) is same
+    assert known is None or known.same_as(export) is same

@@ -19,12 +19,11 @@ from support.storage.nfs_mount_text import last_value, named_transport
 
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Route
-from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
-from ovirt_rdma.storage.mount_errors import classify
-from ovirt_rdma.storage.mount_options import (
+from ovirt_rdma.host.mount_options import (
     AUTO,
     ENGINE_LIMIT,
     PORT,
+    RDMA,
     RETRY,
     TRANSPORT,
     VERSIONS,
@@ -32,8 +31,9 @@ from ovirt_rdma.storage.mount_options import (
     OptionsProblem,
     engine_problems,
     option_string,
-    stock_warnings,
 )
+from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
+from ovirt_rdma.storage.mount_errors import classify
 from ovirt_rdma.storage.probe import step_of
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
@@ -44,7 +44,7 @@ from ovirt_rdma.storage.readiness import (
     local_steps,
 )
 from ovirt_rdma.storage.server_readiness import steps_from_facts
-from ovirt_rdma.storage.transport import RDMA, Families, choose
+from ovirt_rdma.storage.transport import Families, choose, stock_warnings
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 DUMPS = [dump.load(path) for path in sorted(DATA.glob("*.json"))]
@@ -68,6 +68,8 @@ RULE_OPTIONS = st.sampled_from(
     ["", "nconnect=4", "rsize=65536,hard", 'context="a:b:c0,c1"', "noatime,lock"]
 )
 
+parse = MountOptions.parse
+
 
 @st.composite
 def choices(draw):
@@ -84,21 +86,21 @@ def choices(draw):
 def test_every_attempt_keeps_each_word_that_no_rule_names(made, engine):
     rule, families, readiness = made
     try:
-        choice = choose(RuleMatch(rule, "s"), engine, families, readiness)
+        choice = choose(RuleMatch(rule, "s"), parse(engine), families, readiness)
     except OptionsProblem as problem:
         assert problem.fix
         return
-    named = MountOptions.parse(rule.options).subjects() | {TRANSPORT, PORT}
+    named = parse(rule.options).subjects() | {TRANSPORT, PORT}
     if rule.transport != TCP:
         named |= {RETRY}
-    kept = MountOptions.parse(engine).without(*named).normalised().items
+    kept = parse(engine).without(*named).normalised().items
     for attempt in filter(None, (choice.first, choice.fallback)):
         words = attempt.extra_options
-        options = MountOptions.parse(words)
+        options = parse(words)
         assert options.items[: len(kept)] == kept
         assert str(options) == words
         assert options.conflicts() == ()
-        for option in MountOptions.parse(rule.options).items:
+        for option in parse(rule.options).items:
             assert option in options.items
         # As mount.nfs reads it, without quotes.
         ipv6 = families.tcp_ipv6
@@ -114,17 +116,19 @@ def test_every_attempt_keeps_each_word_that_no_rule_names(made, engine):
 def test_choosing_again_from_what_was_chosen_changes_nothing(made, engine):
     rule, families, readiness = made
     with contextlib.suppress(OptionsProblem):
-        first = choose(RuleMatch(rule, "s"), engine, families, readiness).first
+        first = choose(RuleMatch(rule, "s"), parse(engine), families, readiness).first
         if first is not None:
             words = first.extra_options
-            again = choose(RuleMatch(rule, "s"), words, families, readiness).first
-            options = [MountOptions.parse(o) for o in (words, again.extra_options)]
+            again = choose(
+                RuleMatch(rule, "s"), parse(words), families, readiness
+            ).first
+            options = [parse(o) for o in (words, again.extra_options)]
             assert set(options[0].items) == set(options[1].items)
 
 
 @given(ENGINE, ENGINE, ENGINE)
 def test_merging_is_idempotent_and_associative_in_what_wins(low, middle, high):
-    base, mid, top = (MountOptions.parse(text) for text in (low, middle, high))
+    base, mid, top = (parse(text) for text in (low, middle, high))
     merged = base.merged(mid)
     assert merged.merged(mid) == merged
     assert merged.merged(MountOptions()) == merged
@@ -139,7 +143,7 @@ def test_engine_options_are_judged_in_sentences(text):
         sentence.id == "mount-options-too-long" for sentence in engine_problems(text)
     )
     try:
-        sentences = stock_warnings(text, ipaddress.ip_address("fd00::1"))
+        sentences = stock_warnings(parse(text), ipaddress.ip_address("fd00::1"))
     except OptionsProblem as problem:
         assert problem.fix
         assert len(str(problem).splitlines()) == 1
@@ -150,7 +154,7 @@ def test_engine_options_are_judged_in_sentences(text):
 @given(ENGINE)
 def test_an_export_without_rule_gets_the_engines_own_text(engine):
     readiness = Readiness((Step("listener", NOT_READY, "seen"),))
-    choice = choose(None, engine, Families(), readiness)
+    choice = choose(None, parse(engine), Families(), readiness)
     assert (choice.first.extra_options, choice.notes) == (engine, ())
 
 

@@ -7,7 +7,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from ovirt_rdma.storage.mount_options import stock_warnings
+from ovirt_rdma.host.mount_options import MountOptions
+from ovirt_rdma.storage.transport import stock_warnings
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,8 @@ from ovirt_rdma.storage.mount_options import stock_warnings
     ],
 )
 def test_warnings(options, address, words):
-    found = stock_warnings(options, ip_address(address) if address else None)
+    engine = MountOptions.parse(options)
+    found = stock_warnings(engine, ip_address(address) if address else None)
     assert len(found) == len(words)
     for sentence, part in zip(found, words):
         assert part in sentence

@@ -3,10 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ovirt_rdma.host.mount_options import RDMA, MountOptions
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
-from ovirt_rdma.storage.mount_options import MountOptions
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
-from ovirt_rdma.storage.transport import RDMA, STOCK, Families, choose, tcp_service_port
+from ovirt_rdma.storage.transport import STOCK, Families, choose, tcp_service_port
+
+parse = MountOptions.parse
 
 
 def match(transport, **more):
@@ -31,7 +33,7 @@ def readiness(verdict):
     ],
 )
 def test_what_is_tried(transport, verdict, first, fallback, degraded):
-    choice = choose(match(transport), "", Families(), readiness(verdict))
+    choice = choose(match(transport), parse(""), Families(), readiness(verdict))
     assert (choice.first and choice.first.transport) == first
     assert (choice.fallback and choice.fallback.transport) == fallback
     assert choice.degraded is degraded
@@ -43,7 +45,7 @@ def test_what_is_tried(transport, verdict, first, fallback, degraded):
 
 @given(st.text(), st.booleans())
 def test_without_a_rule_the_engines_options_pass_untouched(engine, ipv6):
-    choice = choose(None, engine, Families(ipv6, ipv6), readiness(NOT_READY))
+    choice = choose(None, parse(engine), Families(ipv6, ipv6), readiness(NOT_READY))
     assert choice.first.transport == STOCK
     assert choice.first.extra_options == engine
     assert (choice.fallback, choice.notes) == (None, ())
@@ -73,12 +75,15 @@ def test_without_a_rule_the_engines_options_pass_untouched(engine, ipv6):
 )  # fmt: skip
 def test_options(engine, rule, ipv6, rdma, tcp):
     choice = choose(
-        match("prefer-rdma", **rule), engine, Families(ipv6, ipv6), readiness(READY)
+        match("prefer-rdma", **rule),
+        parse(engine),
+        Families(ipv6, ipv6),
+        readiness(READY),
     )
     assert choice.first.extra_options == rdma
     assert choice.fallback.extra_options == tcp
     as_tcp = choose(
-        match("tcp", **rule), engine, Families(ipv6, ipv6), readiness(READY)
+        match("tcp", **rule), parse(engine), Families(ipv6, ipv6), readiness(READY)
     )
     # Such a rule only excludes RDMA: it waits as long as stock VDSM or the engine says.
     engine_retry = [word for word in engine.split(",") if word.startswith("retry=")]
@@ -112,13 +117,13 @@ ENGINE = st.lists(
     st.sampled_from([READY, UNKNOWN, NOT_READY]),
 )
 def test_every_attempt_says_one_transport_and_how_long(transport, engine, v6, ready):
-    choice = choose(match(transport), engine, Families(v6, v6), readiness(ready))
+    choice = choose(match(transport), parse(engine), Families(v6, v6), readiness(ready))
     for attempt in filter(None, (choice.first, choice.fallback)):
-        options = MountOptions.parse(attempt.extra_options)
+        options = parse(attempt.extra_options)
         assert options.conflicts() == ()
         retry = options.last("retry")
         if transport == "tcp":
-            assert retry == MountOptions.parse(engine).last("retry")
+            assert retry == parse(engine).last("retry")
         else:
             assert retry.text == "retry=0"
         assert options.netid == attempt.transport + ("6" if v6 else "")
@@ -147,7 +152,9 @@ def test_every_attempt_says_one_transport_and_how_long(transport, engine, v6, re
 )  # fmt: skip
 def test_notes_say_what_is_set_aside(transport, engine, notes):
     rule = match(transport, options="rsize=1048576")
-    assert list(choose(rule, engine, Families(), readiness(READY)).notes) == notes
+    assert (
+        list(choose(rule, parse(engine), Families(), readiness(READY)).notes) == notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,21 +171,21 @@ def test_notes_say_what_is_set_aside(transport, engine, notes):
     ],
 )
 def test_port_that_must_answer_before_tcp(engine, version, port):
-    assert tcp_service_port(match("prefer-rdma").rule, engine, version) == port
+    assert tcp_service_port(match("prefer-rdma").rule, parse(engine), version) == port
 
 
 def test_without_a_known_family_mount_finds_the_protocol():
-    choice = choose(match("tcp"), "rdma,hard", Families(tcp_ipv6=None), None)
+    choice = choose(match("tcp"), parse("rdma,hard"), Families(tcp_ipv6=None), None)
     assert choice.first.extra_options == "hard"
 
 
 def test_families_may_differ():
     families = Families(rdma_ipv6=True, tcp_ipv6=False)
-    choice = choose(match("prefer-rdma"), "", families, readiness(READY))
+    choice = choose(match("prefer-rdma"), parse(""), families, readiness(READY))
     assert choice.first.extra_options == "proto=rdma6,port=20049,retry=0"
     assert choice.fallback.extra_options == "proto=tcp,retry=0"
 
 
 def test_nobody_may_forget_to_ask():
     with pytest.raises(ValueError, match="give the readiness"):
-        choose(match("prefer-rdma"), "", Families(), None)
+        choose(match("prefer-rdma"), parse(""), Families(), None)

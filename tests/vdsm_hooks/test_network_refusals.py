@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from support.host.hook_host import network, setup
 
@@ -200,3 +203,16 @@ def test_a_bond_that_is_there_counts_as_it_is(
 )
 def test_an_odd_request_goes_on(vdsm, host, data):
     assert vdsm.before_network_setup(data) == data
+
+
+def test_a_setup_without_infiniband_waits_for_few_imports():
+    """Each setup of a network on the host waits for this hook."""
+    code = (
+        "import sys, ovirt_rdma.vdsm_hooks.network; "
+        "print(*(m for m in sys.modules if m.startswith('ovirt_rdma.host.')))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    ).stdout
+    packages = {name.split(".")[2] for name in shown.split()}
+    assert packages == {"errors", "facts", "network_setup", "system"}

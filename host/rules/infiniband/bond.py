@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ovirt_rdma.host.facts.devices import Bond, Profile
+from ovirt_rdma.host.facts.ipoib import ACTIVE_BACKUP, DEFAULT_BOND_MODE
 from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN, Finding, Rule
 from ovirt_rdma.host.rules.view import View
 
 ID = "IPOIB-BOND-01"
-ACTIVE_BACKUP = "active-backup"
-_ACTIVE_BACKUP_WORDS = (ACTIVE_BACKUP, "1")
 
 _BOND_FIX = (
     "set the bond's mode to active-backup: in the engine's host networks, custom bond "
@@ -43,8 +42,8 @@ def _bonds(view: View) -> Iterator[Finding]:
 
 def _bond(view: View, name: str, bond: Bond, members: tuple[str, ...]) -> Finding:
     shown = f"{name} of {', '.join(members)} is in mode {bond.mode}"
-    if bond.mode != ACTIVE_BACKUP:
-        sentence = f"{shown}, but IPoIB supports only {ACTIVE_BACKUP}"
+    if bond.mode not in ACTIVE_BACKUP:
+        sentence = f"{shown}, but IPoIB supports only {ACTIVE_BACKUP[0]}"
         return Finding(ID, name, FAIL, sentence, _BOND_FIX)
     if bond.fail_over_mac not in (None, "active"):
         sentence = f"{shown} with fail_over_mac {bond.fail_over_mac} instead of active"
@@ -82,7 +81,7 @@ def _profiles(view: View) -> Iterator[Finding]:
             mode = _bond_mode(above)
             if above.type == "bridge":
                 yield _on_bridge(profile, above)
-            elif above.type == "bond" and mode not in _ACTIVE_BACKUP_WORDS:
+            elif above.type == "bond" and mode not in ACTIVE_BACKUP:
                 yield Finding(
                     ID,
                     above.interface_name or above.name,
@@ -105,12 +104,12 @@ def _on_bridge(profile: Profile, above: Profile) -> Finding:
 
 
 def _bond_mode(profile: Profile) -> str:
-    """Return the mode in ``bond.options``; a bond without one is balance-rr."""
+    """Return the mode in ``bond.options``, or the default."""
     for option in (profile.value("bond.options") or "").split(","):
         key, _, value = option.partition("=")
         if key.strip() == "mode":
             return value.strip()
-    return "balance-rr"
+    return DEFAULT_BOND_MODE
 
 
 def _networks(view: View) -> Iterator[Finding]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Ipoib, Profile, RdmaPort
+from ovirt_rdma.host.facts.ipoib import DATAGRAM
 from ovirt_rdma.host.policy.model import (
-    DATAGRAM,
     FOLLOW,
     FULL_MEMBER,
     interface_rule_for,
@@ -30,7 +29,7 @@ from ovirt_rdma.host.rules.infiniband.settings import (
     PARENT,
     is_managed,
 )
-from ovirt_rdma.host.rules.view import Interface, View, is_persistent
+from ovirt_rdma.host.rules.view import Interface, View, is_persistent, once_per_view
 
 # The kernel names a child "%.10s.%04x".
 PARENT_LENGTH = 10
@@ -59,7 +58,7 @@ class WantedChild:
     fix: str = ""
 
 
-@lru_cache(maxsize=1)  # several rules use it with the same view
+@once_per_view
 def required_children(view: View) -> tuple[WantedChild, ...]:
     """Return the children that the policy requires, port by port."""
     return tuple(_wanted(view))
@@ -169,7 +168,7 @@ def planned_children(view: View) -> tuple[Interface, ...]:
     return tuple(planned)
 
 
-@lru_cache(maxsize=1)
+@once_per_view
 def parents_first(view: View) -> tuple[Interface, ...]:
     """Return all IPoIB netdevs, planned ones included, parents before children."""
     everything = (*view.ipoib, *planned_children(view))

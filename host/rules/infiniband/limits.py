@@ -14,7 +14,7 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Adapter, Netdev, RdmaDevice, RdmaPort
-from ovirt_rdma.host.policy.model import CONNECTED
+from ovirt_rdma.host.facts.ipoib import CONNECTED, CONNECTED_MTU, DATAGRAM, HEADER
 from ovirt_rdma.host.rules.pci_ids import CONNECTX_OR_2, HFI1, MLX4, MLX5, model_of
 from ovirt_rdma.host.rules.view import Interface, View
 
@@ -67,14 +67,8 @@ def _bare(number: str) -> str:
     return number.strip().lower().removeprefix("0x")
 
 
-# IPOIB_ENCAP_LEN: bytes of IPoIB's own header, part of the IB MTU.
-HEADER = 4
-# IPOIB_CM_MTU: 64 KiB less the 16 bytes that the driver reserves.
-CONNECTED_MTU = 65520
 # IPOIB_FLAGS_RC in the first byte of the address: the driver accepts connections.
 _RC_FLAG = 0x80
-# The IPoIB MTUs of broadcast groups: of IB's MTUs, and of OPA's two.
-GROUP_MTUS = tuple(m - HEADER for m in (256, 512, 1024, 2048, 4096, 8192, 10240))
 
 TSO_FEATURES = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
 
@@ -180,10 +174,17 @@ def datagram_limit(interface: Interface) -> Optional[MtuLimit]:
     by_port = (
         planned_port_mtu(interface) is not None and port.active_mtu == port.max_mtu
     )
-    if port.active_mtu is not None and port.state == "ACTIVE" and not by_port:
+    if port.active_mtu is not None and port.is_active and not by_port:
         why = f"the link has MTU {port.active_mtu}, limited by its other end"
         limits.append(MtuLimit(port.active_mtu - HEADER, why))
     return min(limits, key=lambda limit: limit.mtu) if limits else None
+
+
+def mtu_limit(interface: Interface, mode: Optional[str]) -> Optional[MtuLimit]:
+    """Return the largest MTU in ``mode``; None if the limit or the mode is unknown."""
+    if mode == CONNECTED:
+        return MtuLimit(CONNECTED_MTU, "IPoIB supports no more")
+    return datagram_limit(interface) if mode == DATAGRAM else None
 
 
 def planned_port_mtu(interface: Interface) -> Optional[int]:
@@ -204,7 +205,7 @@ def no_port_mtu(device: RdmaDevice, adapter: Optional[Adapter], port: RdmaPort) 
     are some (drivers/net/ethernet/mellanox/mlx4/main.c, mlx4_init_port_info).
     """
     why = ""
-    if port.link_layer != "InfiniBand":
+    if not port.is_infiniband:
         why = "it is an Ethernet port, and only InfiniBand ports have that setting"
     elif device.driver != MLX4:
         why = f"only mlx4 has that setting, and this is {chip(device)}"

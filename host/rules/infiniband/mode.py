@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.host.policy.model import AUTO, CONNECTED, DATAGRAM
+from ovirt_rdma.host.facts.ipoib import CONNECTED
 from ovirt_rdma.host.rules.base import (
     FAIL,
     LINK_DOWN,
@@ -35,17 +35,14 @@ from ovirt_rdma.host.rules.base import (
 )
 from ovirt_rdma.host.rules.infiniband.children import parents_first
 from ovirt_rdma.host.rules.infiniband.limits import (
-    CONNECTED_MTU,
-    datagram_limit,
     no_connected_mode,
     no_mode_file,
 )
 from ovirt_rdma.host.rules.infiniband.mode_choice import Choice, choose_mode
+from ovirt_rdma.host.rules.infiniband.mtu_choice import decided_mtu
 from ovirt_rdma.host.rules.infiniband.settings import (
-    MTU,
     TRANSPORT_MODE,
     Settings,
-    bonds_of,
     settings_of,
     write,
 )
@@ -58,29 +55,15 @@ def mode_changes(view: View, interface: Interface, mode: str) -> tuple[Change, .
     change = write(interface, "mode", mode)
     if interface.planned:
         return (change,)  # IPOIB-MTU-01 sets a new child's MTU
-    mtu = write(interface, "mtu", str(planned_mtu(view, interface, mode)))
+    mtu = write(interface, "mtu", str(_mtu_in(view, interface, mode)))
     if mode == CONNECTED:
         return (change, mtu)
     return (replace(mtu, clamped=True), change)
 
 
-def planned_mtu(view: View, interface: Interface, mode: str) -> int:
-    """Return the MTU in bytes that ``interface`` will have in ``mode``: the engine's,
-    else that of the bond above, the policy, the profile, else the largest. In datagram
-    mode the broadcast group may reduce it.
-    """
-    now = interface.netdev.mtu
-    limit = datagram_limit(interface) if mode == DATAGRAM else None
-    most = limit.mtu if limit else now if mode == DATAGRAM else CONNECTED_MTU
-    wanted = interface.wanted.mtu if interface.wanted else None
-    if wanted is None:
-        stored = settings_of(view, interface).value(MTU) or ""
-        wanted = int(stored) if stored.isdecimal() else AUTO
-    if interface.network:
-        wanted = interface.network.mtu or now
-    elif bonds_of(view, interface):
-        wanted = now
-    return min(wanted, most) if isinstance(wanted, int) else most
+def _mtu_in(view: View, interface: Interface, mode: str) -> int:
+    """Return the MTU that the change to ``mode`` sets, the present one if unknown."""
+    return decided_mtu(view, interface, mode).mtu or interface.netdev.mtu
 
 
 MODE = "IPOIB-MODE-01"
@@ -202,7 +185,7 @@ def _sentence(view: View, interface: Interface, choice: Choice, now: str) -> str
         return f"set {choice.mode} mode in the profile of {name}"
     if interface.planned:
         return f"set {name} to {choice.mode} mode; {_COSTS}"
-    mtu = planned_mtu(view, interface, choice.mode)
+    mtu = _mtu_in(view, interface, choice.mode)
     if choice.mode == CONNECTED:
         return f"set {name} to connected mode with MTU {mtu}; {_COSTS}"
     return (

@@ -23,16 +23,15 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.model import AUTO, CONNECTED, DATAGRAM
+from ovirt_rdma.host.facts.ipoib import AUTO, CONNECTED, CONNECTED_MTU, DATAGRAM
 from ovirt_rdma.host.rules.infiniband.limits import (
-    CONNECTED_MTU,
-    datagram_limit,
     is_omni_path,
     no_connected_mode,
     no_mode_file,
     no_tso,
 )
-from ovirt_rdma.host.rules.infiniband.settings import bonds_of, settings_of
+from ovirt_rdma.host.rules.infiniband.mtu_choice import decided_mtu
+from ovirt_rdma.host.rules.infiniband.settings import settings_of
 from ovirt_rdma.host.rules.view import Interface, View
 
 
@@ -58,12 +57,11 @@ def choose_mode(view: View, interface: Interface) -> Optional[Choice]:
         if now and unchangeable:
             return Choice(now, unchangeable)
         return _best(view, interface)
-    if wanted == CONNECTED:
-        refused = no_connected_mode(view, interface)
-    else:
-        refused = _too_large_above(view, interface)
+    refused = no_connected_mode(view, interface) if wanted == CONNECTED else ""
     if now not in (None, wanted):
         refused = refused or unchangeable
+        if wanted == DATAGRAM:
+            refused = refused or too_large_for_datagrams(view, interface)
     return Choice(wanted, "the policy requires it", refused)
 
 
@@ -71,8 +69,8 @@ def _best(view: View, interface: Interface) -> Choice:
     impossible = no_connected_mode(view, interface)
     if impossible:
         return Choice(DATAGRAM, impossible)
-    too_large = _too_large_for_datagrams(view, interface)
-    if too_large:
+    too_large = too_large_for_datagrams(view, interface)
+    if too_large and not decided_mtu(view, interface, CONNECTED).too_large:
         return Choice(CONNECTED, too_large)
     if is_omni_path(interface.device):
         why = "on Omni-Path it carries up to 10236 bytes and scales better"
@@ -97,42 +95,26 @@ def planned_mode(view: View, interface: Interface) -> Optional[str]:
     return choice.mode
 
 
-def _too_large_above(view: View, interface: Interface) -> str:
-    """Return a clause if ``interface`` is in connected mode and the MTU of its logical
-    network or bond does not fit a datagram; empty if it does.
+def mode_for_mtu(view: View, interface: Interface) -> Optional[str]:
+    """Return the mode for which the MTU of ``interface`` is decided: the planned one,
+    or the one that only this MTU prevents.
     """
-    ipoib = interface.netdev.ipoib
-    if ipoib is None or ipoib.mode != CONNECTED or not _above(view, interface):
-        return ""
-    return _too_large_for_datagrams(view, interface)
+    choice = choose_mode(view, interface)
+    too_large = too_large_for_datagrams(view, interface)
+    if choice and choice.refused and choice.refused == too_large:
+        return DATAGRAM
+    return planned_mode(view, interface)
 
 
-def _too_large_for_datagrams(view: View, interface: Interface) -> str:
-    """Return a clause if a required MTU does not fit a datagram; empty if it does.
-
-    The MTU of a logical network or bond takes precedence over the policy's.
+def too_large_for_datagrams(view: View, interface: Interface) -> str:
+    """Return a clause if the MTU of network, bond or policy does not fit a datagram;
+    empty if it does, or if the limit is unknown.
     """
-    wanted = interface.wanted.mtu if interface.wanted else None
-    mtu, who = _above(view, interface) or (wanted, "the policy")
-    limit = datagram_limit(interface)
-    if limit is None or not isinstance(mtu, int):
-        return ""
-    if not limit.mtu < mtu <= CONNECTED_MTU:
+    decided = decided_mtu(view, interface, DATAGRAM)
+    if decided.limit is None or not decided.too_large:
         return ""
     return Sentence(
         "mtu-too-large-for-datagram",
-        f"MTU {mtu} ({who}) does not fit a datagram: {limit.reason}",
+        f"MTU {decided.wanted} ({decided.who}) does not fit a datagram: "
+        f"{decided.limit.reason}",
     )
-
-
-def _above(view: View, interface: Interface) -> Optional[tuple[Optional[int], str]]:
-    """Return the MTU of the logical network or bond on ``interface``, and its name;
-    None if it has neither.
-    """
-    network = interface.network
-    if network:
-        return network.mtu, f"network {network.name!r}"
-    for name in bonds_of(view, interface):
-        bond = view.netdev(name)
-        return (bond.mtu if bond else None), name
-    return None

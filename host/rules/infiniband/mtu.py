@@ -19,7 +19,14 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import OvirtNetwork
-from ovirt_rdma.host.policy.model import AUTO, CONNECTED, DATAGRAM
+from ovirt_rdma.host.facts.ipoib import (
+    AUTO,
+    COMMON_GROUP_MTU,
+    CONNECTED,
+    CONNECTED_MTU,
+    DATAGRAM,
+    HEADER,
+)
 from ovirt_rdma.host.rules.base import (
     FAIL,
     LINK_DOWN,
@@ -37,25 +44,23 @@ from ovirt_rdma.host.rules.base import (
 )
 from ovirt_rdma.host.rules.infiniband.children import parents_first
 from ovirt_rdma.host.rules.infiniband.limits import (
-    CONNECTED_MTU,
-    GROUP_MTUS,
-    HEADER,
     MtuLimit,
-    datagram_limit,
     is_mlx5,
     is_omni_path,
+    mtu_limit,
     planned_port_mtu,
     port_limit,
     unknown_mtu_fix,
 )
-from ovirt_rdma.host.rules.infiniband.mode_choice import planned_mode
-from ovirt_rdma.host.rules.infiniband.settings import (
-    MTU,
-    Settings,
-    bonds_of,
-    settings_of,
-    write,
+from ovirt_rdma.host.rules.infiniband.mode_choice import mode_for_mtu, planned_mode
+from ovirt_rdma.host.rules.infiniband.mtu_choice import (
+    BOND,
+    NETWORK,
+    DecidedMtu,
+    decided_mtu,
+    may_be_group_mtu,
 )
+from ovirt_rdma.host.rules.infiniband.settings import MTU, Settings, settings_of, write
 from ovirt_rdma.host.rules.view import Interface, View
 
 
@@ -64,17 +69,29 @@ class MtuCase:
     """An IPoIB netdev whose MTU the policy sets.
 
     - ``now``, ``end``: the present mode, and the mode after the plan.
-    - ``limit``: the limit in the mode ``end``.
-    - ``target``: the MTU to set, in bytes; ``auto``: it is the largest possible.
+    - ``decided``: the MTU in the mode ``end``, which is known.
     """
 
     interface: Interface
     settings: Settings
     now: str
     end: str
-    limit: MtuLimit
-    target: int
-    auto: bool
+    decided: DecidedMtu
+
+    @property
+    def auto(self) -> bool:
+        """Whether the policy wants the largest possible MTU."""
+        return self.decided.wanted is None
+
+    @property
+    def target(self) -> int:
+        """The MTU to set, in bytes."""
+        return self.decided.mtu or 0
+
+    @property
+    def limit(self) -> MtuLimit:
+        """The limit in the mode ``end``; the target itself if it is unknown."""
+        return self.decided.limit or MtuLimit(self.target, "")
 
     @property
     def mtu(self) -> int:
@@ -84,8 +101,7 @@ class MtuCase:
     @property
     def profile_mtu(self) -> Optional[int]:
         """The MTU in the profile; None if it has none."""
-        text = self.settings.value(MTU) or ""
-        return int(text) if text.isdecimal() else None
+        return self.settings.number(MTU)
 
     @property
     def recreated(self) -> Optional[int]:
@@ -97,8 +113,7 @@ class MtuCase:
     @property
     def may_be_group(self) -> bool:
         """Whether the group's MTU may keep the present MTU below the target."""
-        datagram = self.now == self.end == DATAGRAM
-        return datagram and self.mtu in GROUP_MTUS and self.mtu < self.target
+        return self.end == DATAGRAM and may_be_group_mtu(self.interface, self.target)
 
     @property
     def follows_group(self) -> bool:
@@ -110,7 +125,7 @@ class MtuCase:
 
 def refusal_of(case: MtuCase) -> str:
     """Return a clause why the target is not possible; empty if it is."""
-    if case.target <= case.limit.mtu:
+    if not case.decided.too_large:
         return ""
     possible = port_limit(case.interface)
     why = f"the limit is {case.limit.mtu} ({case.limit.reason})"
@@ -161,11 +176,6 @@ def _live_is_correct(case: MtuCase) -> bool:
 
 NETWORK_MTU_ID = "IPOIB-MTU-02"
 
-# VDSM's MTU if the network has none (lib/vdsm/network/nmstate/bridge_util.py).
-VDSM_DEFAULT = 1500
-# opensm's default for a group: an IB MTU of 2048.
-COMMON_GROUP_MTU = 2044
-
 
 def decide_network_mtu(view: View) -> Iterator[Finding]:
     """Yield a finding for each IPoIB netdev with a logical network."""
@@ -182,13 +192,11 @@ def decide_network_mtu(view: View) -> Iterator[Finding]:
 
 def _finding(view: View, interface: Interface, network: OvirtNetwork) -> Finding:
     name = interface.name
-    mtu = network.mtu or VDSM_DEFAULT
     mode = planned_mode(view, interface)
-    limit = datagram_limit(interface)
-    if mode == CONNECTED:
-        limit = MtuLimit(CONNECTED_MTU, "IPoIB supports no more")
-    shown = f"network {network.name!r} sets MTU {mtu} on {name}"
-    if limit and mtu > limit.mtu:
+    decided = decided_mtu(view, interface, mode)
+    mtu, limit = decided.wanted, decided.limit
+    shown = f"{decided.who} sets MTU {mtu} on {name}"
+    if limit and decided.too_large:
         return Finding(
             NETWORK_MTU_ID,
             name,
@@ -200,7 +208,7 @@ def _finding(view: View, interface: Interface, network: OvirtNetwork) -> Finding
     wanted = interface.wanted.mtu if interface.wanted else None
     if wanted == AUTO:
         wanted = limit.mtu if limit else None
-    if wanted is None and limit and mtu < limit.mtu:
+    if wanted is None and limit and mtu != limit.mtu:
         possible = f"; up to {limit.mtu} is possible: {limit.reason}"
         return Finding(NETWORK_MTU_ID, name, PASS, shown + possible)
     if wanted is None or wanted == mtu:
@@ -275,28 +283,25 @@ def decide(view: View) -> Iterator[Outcome]:
 
 def _outcomes(view: View, interface: Interface) -> Iterator[Outcome]:
     name = interface.name
-    wanted = interface.wanted.mtu if interface.wanted else None
-    owner = _other_owner(view, interface)
     now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
-    end = planned_mode(view, interface)
-    if wanted is None:
+    end = mode_for_mtu(view, interface)
+    decided = decided_mtu(view, interface, end)
+    if interface.wanted is None or interface.wanted.mtu is None:
         yield Finding(ID, name, PASS, _present(interface, now))
-    elif owner:
-        yield Finding(ID, name, SKIP, owner)
+    elif decided.by == NETWORK:
+        sentence = f"the engine sets the MTU of {name}, by {decided.who}"
+        yield Finding(ID, name, SKIP, sentence)
+    elif decided.by == BOND:
+        sentence = f"{name} is a member of {decided.who}, which sets its MTU"
+        yield Finding(ID, name, SKIP, sentence)
     elif now is None or end is None:
         sentence = f"the transport mode of {name} is unknown, so its largest MTU is too"
         yield Finding(ID, name, SKIP, sentence)
+    elif decided.mtu is None:
+        yield _unknown(interface)
     else:
-        limit = MtuLimit(CONNECTED_MTU, "IPoIB supports no more")
-        known = limit if end == CONNECTED else datagram_limit(interface)
-        if known is None and wanted == AUTO:
-            yield _unknown(interface)
-            return
-        auto = wanted == AUTO
-        known = known or MtuLimit(int(wanted), "")
-        target = known.mtu if auto else int(wanted)
         settings = settings_of(view, interface)
-        yield from _compare(MtuCase(interface, settings, now, end, known, target, auto))
+        yield from _compare(MtuCase(interface, settings, now, end, decided))
 
 
 def _compare(case: MtuCase) -> Iterator[Outcome]:
@@ -388,23 +393,12 @@ def _why_correct(case: MtuCase) -> str:
 
 
 def _present(interface: Interface, mode: Optional[str]) -> str:
-    shown = f"{interface.name} has MTU {interface.netdev.mtu} in {mode} mode"
-    if mode == CONNECTED:
-        return f"{shown}; up to {CONNECTED_MTU} is possible"
-    limit = datagram_limit(interface)
-    if mode != DATAGRAM or limit is None:
-        return f"{interface.name} has MTU {interface.netdev.mtu}"
-    return f"{shown}; up to {limit.mtu} is possible: {limit.reason}"
-
-
-def _other_owner(view: View, interface: Interface) -> str:
-    name = interface.name
-    if interface.network:
-        network = interface.network.name
-        return f"the engine sets the MTU of {name}, by network {network!r}"
-    for bond in bonds_of(view, interface):
-        return f"{name} is a member of {bond}, which sets its MTU"
-    return ""
+    shown = f"{interface.name} has MTU {interface.netdev.mtu}"
+    limit = mtu_limit(interface, mode)
+    if limit is None:
+        return shown
+    shown = f"{shown} in {mode} mode; up to {limit.mtu} is possible"
+    return shown if mode == CONNECTED else f"{shown}: {limit.reason}"
 
 
 def _unknown(interface: Interface) -> Finding:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.ipoib import DATAGRAM
 from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.paths import PARTITIONS_UNIT
 from ovirt_rdma.host.policy.model import (
-    DATAGRAM,
     FOLLOW,
     FULL_MEMBER,
     names_port,

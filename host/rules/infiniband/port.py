@@ -13,7 +13,6 @@ from ovirt_rdma.host.rules.view import View
 
 ID = "IB-PORT-01"
 
-_ACTIVE, _DOWN = "ACTIVE", "DOWN"
 _NO_MANAGER = (
     "start a subnet manager: on a switch that has one, or opensm on one machine of the "
     "fabric (two hosts connected back-to-back need one too)"
@@ -34,7 +33,7 @@ def decide(view: View) -> Iterator[Finding]:
     none = True
     for device in view.facts.rdma_devices:
         for port in device.ports:
-            if port.link_layer == "InfiniBand":
+            if port.is_infiniband:
                 none = False
                 yield _finding(view, device, port)
     if none:
@@ -43,10 +42,10 @@ def decide(view: View) -> Iterator[Finding]:
 
 def _finding(view: View, device: RdmaDevice, port: RdmaPort) -> Finding:
     subject = f"{device.name}/{port.number}"
-    if port.state == _ACTIVE and port.sm_lid != 0:
+    if port.is_active and port.sm_lid != 0:
         return Finding(ID, subject, PASS, f"{subject} is ACTIVE{_details(port)}")
     verdict, need = _need(view, device, port)
-    if port.state == _ACTIVE:
+    if port.is_active:
         sentence = f"{subject} is ACTIVE, but has lost its subnet manager (SM LID 0)"
         return Finding(ID, subject, verdict, f"{sentence}; {need}", _manager_fix(view))
     if port.state in ("INIT", "ARMED"):
@@ -84,7 +83,7 @@ def _need(view: View, device: RdmaDevice, port: RdmaPort) -> tuple[str, str]:
     """
     for rule in view.policy.host.interfaces:
         if names_port(rule, device, port):
-            other = _active_port(view, rule) if port.state == _DOWN else ""
+            other = _active_port(view, rule) if port.state == "DOWN" else ""
             if other:
                 return WARN, f"the policy names it and {other} ({rule.title})"
             return FAIL, f"the policy names it ({rule.title})"
@@ -110,7 +109,7 @@ def _active_port(view: View, rule: InterfaceRule) -> str:
             naming = (
                 r for r in view.policy.host.interfaces if names_port(r, device, port)
             )
-            if port.state == _ACTIVE and next(naming, None) == rule:
+            if port.is_active and next(naming, None) == rule:
                 return f"{device.name}/{port.number}"
     return ""
 

@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Optional
 
-from ovirt_rdma.host.policy.model import DATAGRAM
+from ovirt_rdma.host.facts.ipoib import DATAGRAM
 from ovirt_rdma.host.rules.base import (
     FAIL,
     LINK_DOWN,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import Netdev, Profile
+from ovirt_rdma.host.facts.devices import Guid, Netdev, Profile
 from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.base import PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.reapply import INFINIBAND_MTU
@@ -34,9 +34,6 @@ TSO = "ethtool.feature-tso"
 # nmcli's output for a property that is not set.
 UNSET = ("", "--", "auto", "0", "default", "-1", "ignore", "unknown")
 
-# A port's GUID is the last 8 of the 20 bytes of a netdev's address; the rest changes.
-_GUID_BYTES = 8
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -56,6 +53,11 @@ class Settings:
         """Return a property; None if it is not set or there is no profile."""
         value = self.profile.value(name) if self.profile else None
         return None if value is None or value.strip().lower() in UNSET else value
+
+    def number(self, name: str) -> Optional[int]:
+        """Return a property as a number; None if it has none."""
+        text = self.value(name) or ""
+        return int(text) if text.isdecimal() else None
 
     def change(self, name: str, after: str) -> tuple[Change, ...]:
         """Return the Change that sets a property; none if it has that value already."""
@@ -164,7 +166,7 @@ def _by_guid(view: View, interface: Interface, *, named: bool) -> Optional[Profi
     manager = view.facts.network_manager
     if interface.is_child or manager is None:
         return None  # children share their parent's GUID
-    guid = _guid(interface.netdev.address)
+    guid = Guid.of_address(interface.netdev.address)
     for profile in manager.profiles:
         mac = profile.value(MAC_ADDRESS)
         settings = Settings(profile=profile)
@@ -173,7 +175,7 @@ def _by_guid(view: View, interface: Interface, *, named: bool) -> Optional[Profi
             and is_persistent(profile)
             and mac is not None
             and guid is not None
-            and _guid(mac) == guid
+            and Guid.of_address(mac) == guid
             and settings.value(P_KEY) is None
             and profile.interface_name != interface.name
             and (profile.interface_name is not None) is named
@@ -211,8 +213,3 @@ def write(interface: Interface, name: str, after: str) -> Change:
         mode = ipoib.mode if ipoib else None
         before = mode if name == "mode" else str(interface.netdev.mtu)
     return Change(SYSFS, f"/sys/class/net/{interface.name}/{name}", before, after)
-
-
-def _guid(address: str) -> Optional[tuple[str, ...]]:
-    parts = address.strip().lower().split(":")
-    return tuple(parts[-_GUID_BYTES:]) if len(parts) == 20 else None

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.model import AUTO, CONNECTED, OFF, ON
+from ovirt_rdma.host.facts.ipoib import CONNECTED
+from ovirt_rdma.host.policy.model import AUTO, OFF, ON
 from ovirt_rdma.host.rules.base import (
     FAIL,
     LINK_DOWN,

@@ -18,14 +18,9 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
-from ovirt_rdma.host.policy.model import ETHERNET
 from ovirt_rdma.host.rules.base import HOST, SKIP, Change, Finding, no_device
 from ovirt_rdma.host.rules.infiniband.settings import Settings
 from ovirt_rdma.host.rules.view import Interface, View, is_persistent
-
-SOFT_ROCE = "rdma_rxe"
-# node_type of an iWARP device.
-_IWARP = "RNIC"
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class RocePort:
     @property
     def is_soft(self) -> bool:
         """Whether it is Soft-RoCE."""
-        return self.device.driver == SOFT_ROCE
+        return self.device.is_soft_roce
 
     @property
     def with_address(self) -> tuple[Netdev, ...]:
@@ -57,7 +52,7 @@ def roce_ports(view: View) -> Iterator[RocePort]:
     """Yield the ports with an Ethernet link layer, except iWARP's."""
     for device in view.facts.rdma_devices:
         for port in device.ports:
-            if device.node_type == _IWARP or port.link_layer.lower() != ETHERNET:
+            if device.is_iwarp or not port.is_ethernet:
                 continue
             bases = tuple(
                 interface

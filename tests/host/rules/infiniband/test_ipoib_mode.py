@@ -180,6 +180,61 @@ def test_datagram_mode_below_an_mtu_that_does_not_fit_is_refused(facts, who):
     assert auto.startswith(f"PASS ib0 is in connected mode: MTU 65520 ({who})")
 
 
+def test_a_mode_in_which_the_policys_mtu_is_not_possible_is_refused():
+    """The change would set a smaller MTU, which the policy does not want."""
+    facts = host(netdev(mtu=65520, mode="connected", tso="asked"), active_mtu=2048)
+    wanted = policy(transport_mode="datagram", mtu=4092, tso="auto")
+    text = finding(facts, wanted, ID)
+    assert text.startswith("FAIL ib0 is in connected mode, and the policy's datagram")
+    assert "lower that MTU first" in text
+    plan = steps(facts, wanted)
+    assert list(plan) == [f"{ID}/ib0", "IPOIB-MTU-01/ib0"]
+    refused = [step.refused for step in plan.values()]
+    assert [one.id for one in refused] == [
+        "mtu-too-large-for-datagram",
+        "mtu-above-limit",
+    ]
+    assert refused[0].startswith("MTU 4092 (the policy) ")
+    assert all("the link has MTU 2048" in one for one in refused)
+    # It is the same from datagram mode, where only the MTU would change.
+    (step,) = steps(host(netdev(mtu=2044), active_mtu=2048), wanted).values()
+    assert (step.id, step.refused.id) == ("IPOIB-MTU-01/ib0", "mtu-above-limit")
+
+
+@pytest.mark.parametrize(
+    ("facts", "mtu", "after"),
+    [
+        # The profile's number is that of the mode before.
+        (
+            host(netdev(mtu=65520, mode="connected"), profiles=[profile(mtu=65520)]),
+            None,
+            4092,
+        ),
+        # Nobody knows the limit: the policy decides, and the kernel takes what it can.
+        (host(netdev(mtu=2044, mode="connected"), max_mtu=None), 4092, 4092),
+        (host(netdev(mtu=2044, mode="connected"), max_mtu=None), "auto", 2044),
+        # VDSM gives a network without MTU 1500.
+        (
+            host(netdev(mtu=65520, mode="connected"), networks=[network(mtu=None)]),
+            4092,
+            1500,
+        ),
+        # More than the engine should allow.
+        (
+            host(netdev(mtu=2044), networks=[network(mtu=70000)]),
+            None,
+            65520,
+        ),
+    ],
+)
+def test_a_change_of_mode_sets_the_mtu_of_whoever_decides_it(facts, mtu, after):
+    (now,) = {one.ipoib.mode for one in facts.netdevs}
+    mode = "datagram" if now == "connected" else "connected"
+    changes = steps(facts, policy(transport_mode=mode, mtu=mtu))[f"{ID}/ib0"].changes
+    (change,) = [c for c in changes if c.target.endswith("/mtu")]
+    assert change.after == str(after)
+
+
 def test_a_child_made_by_ip_link_has_no_file_for_its_mode():
     facts = host(netdev(), child(sysfs=False))
     plan = steps(facts, policy(transport_mode="connected"))

@@ -18,8 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.export import IpAddress
-from ovirt_rdma.host.policy.model import DEFAULT_PORT
 
 TYPE_CHECKING = False  # importing typing takes a tenth of the start-up of --help
 if TYPE_CHECKING:
@@ -30,8 +28,8 @@ PORT = "port"
 RETRY = "retry"
 VERSION = "version"
 
-_TRANSPORT_WORDS = ("rdma", "rdma6", "tcp", "tcp6", "udp", "udp6")
-_RDMA_NETIDS = ("rdma", "rdma6")
+RDMA, TCP = "rdma", "tcp"
+_TRANSPORT_WORDS = (RDMA, "rdma6", TCP, "tcp6", "udp", "udp6")
 
 # Options that exclude each other, by subject. Names with "no" in front: _NEGATABLE.
 _SUBJECTS = {
@@ -199,7 +197,7 @@ class MountOptions:
     @property
     def wants_rdma(self) -> bool:
         """Whether the winning transport is RDMA."""
-        return self.netid in _RDMA_NETIDS
+        return is_rdma(self.netid)
 
     @property
     def port(self) -> Optional[int]:
@@ -224,7 +222,19 @@ class MountOptions:
 
 def is_rdma(netid: Optional[str]) -> bool:
     """Whether a protocol name of mountinfo, mountstats or ``proto=`` means RDMA."""
-    return netid in _RDMA_NETIDS
+    return netid is not None and transport_of(netid) == RDMA
+
+
+def transport_of(netid: str) -> str:
+    """Return RDMA or TCP for a netid of either address family, or another netid."""
+    return netid[:-1] if netid in ("rdma6", "tcp6") else netid
+
+
+def netid_for(transport: str, *, ipv6: bool) -> str:
+    """Return the netid of RDMA or TCP: without the 6 it means IPv4 to mount.nfs
+    (nfs(5), proto=).
+    """
+    return f"{transport}6" if ipv6 else transport
 
 
 DEFAULT_TIMEOUT = 100
@@ -302,39 +312,3 @@ def engine_problems(text: str) -> tuple[Sentence, ...]:
             )
         )
     return tuple(problems)
-
-
-def stock_warnings(
-    engine_options: str, address: Optional[IpAddress] = None
-) -> tuple[str, ...]:
-    """Return what is wrong with the engine's options; empty if nothing is.
-
-    ``address`` is the server's; None if the export has a name. A missing port is not
-    reported: the kernel's default for RDMA is 20049 (fs/nfs/fs_context.c). Source:
-    nfs(5).
-    """
-    options = MountOptions.parse(engine_options)
-    warnings = [str(conflict) for conflict in options.conflicts()]
-    netid, port = options.netid, options.port
-    if options.wants_rdma:
-        warnings.append(
-            "RDMA without a rule: readiness is not checked, and there is no fallback"
-        )
-        if options.last(RETRY) is None:
-            # nfs(5), retry=: two minutes for a mount in the foreground.
-            warnings.append(
-                "without retry=0, a server that does not listen blocks the mount for "
-                "two minutes"
-            )
-        wanted = "rdma6" if address is not None and address.version == 6 else "rdma"
-        if address is not None and netid != wanted:
-            warnings.append(
-                f"{netid} does not reach an IPv{address.version} server: write "
-                f"proto={wanted}"
-            )
-    elif port == DEFAULT_PORT:
-        warnings.append(
-            f"port={DEFAULT_PORT} is the port of NFS over RDMA, but the transport is "
-            f"{netid or 'TCP'}: servers do not answer TCP there"
-        )
-    return tuple(warnings)
