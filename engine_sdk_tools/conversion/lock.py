@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional, Protocol
 
-from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.conversion.model import FINISHED, HEAL, ConversionState
 from ovirt_rdma.engine_sdk_tools.job import (
     EngineJob,
@@ -57,7 +57,7 @@ class DataCenterLock:
 
     def __init__(
         self,
-        session: Session,
+        session: EngineSession,
         owner: str,
         mine: Sequence[Recorded] = (),
         *,

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
@@ -154,14 +155,9 @@ def unlike(
     return tuple(wrong)
 
 
-class ReadsMany(Protocol):
-    """The part of a session that reading virtual machines needs."""
-
-    def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """See Session."""
-
-
-def running_on(session: ReadsMany, domains: Sequence[Domain]) -> dict[str, list[str]]:
+def running_on(
+    session: EngineSession, domains: Sequence[Domain]
+) -> dict[str, list[str]]:
     """Return the names of running virtual machines with a disk on each domain."""
     reads = [
         Read(
@@ -177,7 +173,7 @@ def running_on(session: ReadsMany, domains: Sequence[Domain]) -> dict[str, list[
     return running
 
 
-def pinned_on(session: ReadsMany, hosts: Sequence[Host]) -> dict[str, list[str]]:
+def pinned_on(session: EngineSession, hosts: Sequence[Host]) -> dict[str, list[str]]:
     """Return the names of running virtual machines that must not leave their host, by
     the host's id. The engine also shows machines with passthrough devices as pinned.
     """
