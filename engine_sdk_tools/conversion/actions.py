@@ -13,6 +13,7 @@ from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.events import newest_event
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import observation_of
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import Activation, Evacuation
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DONE,
@@ -20,11 +21,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     OFFLINE,
     ConversionState,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import (
-    Observation,
-    Snapshot,
-    observation_of,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.observation import Observation, Snapshot
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     ENTER,
     LEAVE,

@@ -10,7 +10,7 @@ with the engine's reason and without a change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -26,11 +26,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import Mounts, export_at
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
+from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, StorageConnection
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.storage.proof import prove
 
 # Mounted, but the evidence for the transport does not agree.
 UNPROVEN = "unproven"
@@ -86,25 +83,6 @@ class Snapshot:
         """Return the domain's storage connection as it is now."""
         rows = self.engine.connections
         return next((row for row in rows if row.id == record.connection), None)
-
-
-def observation_of(report: HostReport, exports: Iterable[Export]) -> Observation:
-    """Return the part of a report that concerns ``exports``."""
-    wanted = tuple(exports)
-    return with_own_bugs_caught(report, lambda checked: _observed(checked, wanted))
-
-
-def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:
-    if report.facts is None:
-        return Observation(problem=report.problem or "it reported no facts")
-    transports = {}
-    mounts = Mounts(report.facts.nfs_mounts)
-    for export in exports:
-        mount = mounts.vdsms(export)
-        if mount is not None:
-            proof = prove(mount, report.facts.cm_ids)
-            transports[str(export)] = proof.transport or UNPROVEN
-    return Observation(report.policy_text, report.policy_digest, transports)
 
 
 def wanted_transports(
