@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import PASSING, EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.model import FILE_TYPES, Domain, Engine
@@ -35,13 +36,6 @@ CONTENT_TYPES = frozenset(
 )
 
 
-class ReadsAll(Protocol):
-    """The part of a session that reading needs."""
-
-    def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """Do ``reads`` in parallel; an exception stands for a missing object."""
-
-
 @dataclass(frozen=True)
 class _Result:
     """The ids of the hosted engine's domains; ``problem`` is a sentence if they are a
@@ -53,10 +47,10 @@ class _Result:
 
 
 # A session reads an engine many times, and this does not change meanwhile.
-_known: WeakKeyDictionary[ReadsAll, _Result] = WeakKeyDictionary()
+_known: WeakKeyDictionary[EngineSession, _Result] = WeakKeyDictionary()
 
 
-def with_hosted_engine(session: ReadsAll, engine: Engine) -> Engine:
+def with_hosted_engine(session: EngineSession, engine: Engine) -> Engine:
     """Return ``engine`` with ``hosted_engine`` set for its file domains.
 
     If the disks do not show it, because they cannot be read or are older than their
@@ -92,7 +86,7 @@ def _candidates(engine: Engine) -> list[Domain]:
     ]
 
 
-def _find(session: ReadsAll, candidates: Sequence[Domain]) -> _Result:
+def _find(session: EngineSession, candidates: Sequence[Domain]) -> _Result:
     usual = [domain for domain in candidates if domain.name == USUAL_NAME]
     others = [domain for domain in candidates if domain.name != USUAL_NAME]
     why = ""
@@ -117,7 +111,7 @@ def _find(session: ReadsAll, candidates: Sequence[Domain]) -> _Result:
 
 
 def _with_its_disks(
-    session: ReadsAll, domains: Sequence[Domain]
+    session: EngineSession, domains: Sequence[Domain]
 ) -> tuple[frozenset[str], str]:
     """Return the ids of ``domains`` with disks of the hosted engine, and why some could
     not be read.

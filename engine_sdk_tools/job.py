@@ -16,10 +16,10 @@ from typing import Any, Optional
 
 from ovirtsdk4 import types
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem, LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 
 ORIGIN = "ovirt-rdma"
 # The engine truncates an event to 10000 characters (MaxAuditLogMessageLength); a task
@@ -56,7 +56,7 @@ class EngineJob(Listener):
 
     def __init__(
         self,
-        session: Session,
+        session: EngineSession,
         description: str,
         adopt: Optional[str] = None,
         *,
@@ -220,7 +220,7 @@ class Listeners(Listener):
             listener.note(sentence)
 
 
-def find_open_jobs(session: Session, prefix: str) -> list[OpenJob]:
+def find_open_jobs(session: EngineSession, prefix: str) -> list[OpenJob]:
     """Return the open external jobs whose description begins with ``prefix``.
 
     Raises EngineProblem if they cannot be read.
@@ -233,7 +233,7 @@ def find_open_jobs(session: Session, prefix: str) -> list[OpenJob]:
     ]
 
 
-def is_open(session: Session, job: str) -> bool:
+def is_open(session: EngineSession, job: str) -> bool:
     """Whether the job with this id has not ended. Raises EngineProblem as reading."""
     read = Read(f"jobs/{job}", "reading our task in the engine", "get")
     try:
@@ -257,7 +257,7 @@ def _is_open(job: Any) -> bool:
 
 
 def end_job(
-    session: Session, job: str, *, succeeded: bool, patience_s: float = END_S
+    session: EngineSession, job: str, *, succeeded: bool, patience_s: float = END_S
 ) -> None:
     """End an external job with all its steps; because of ``force``, the engine clears
     it later. Raises EngineProblem.

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.hosted_engine import with_hosted_engine
 from ovirt_rdma.engine_sdk_tools.model import (
@@ -247,19 +248,8 @@ def _id(link: Any) -> Optional[str]:
     return link.id if link else None
 
 
-class ReadsEngine(Protocol):
-    """The part of a session that reading needs."""
-
-    @property
-    def url(self) -> str:
-        """The API's address."""
-
-    def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """Do ``reads`` in parallel; an exception stands for a missing object."""
-
-
 def read_engine(
-    session: ReadsEngine,
+    session: EngineSession,
     *,
     networks: bool = False,
     nics: bool = False,
@@ -318,7 +308,7 @@ def read_engine(
 
 
 def _domains(
-    session: ReadsEngine,
+    session: EngineSession,
     listed: Sequence[Any],
     centers: Sequence[str],
     rows: Sequence[StorageConnection],

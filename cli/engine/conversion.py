@@ -16,26 +16,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.cli.engine.conversion_report import command_of
-from ovirt_rdma.cli.engine.conversion_run import (
-    Run,
+from ovirt_rdma.cli.engine.conversion_run import Run
+from ovirt_rdma.cli.engine.session import NO_ACCESS, access_of, open_session
+from ovirt_rdma.cli.output import Output
+from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
+from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+    check_resumable,
+    command_of,
     earlier_conversions,
+    has_other_options,
     is_converted,
     latest_state,
     refuse_other_runs,
+    with_related,
 )
-from ovirt_rdma.cli.engine.session import NO_ACCESS, access_of, open_session
-from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import rule_of
-from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     FINISHED,
     HEAL,
     REVERTED,
-    REVERTING,
     ROLLED_BACK,
-    ROLLING,
     UNDER_WAY,
     ConversionState,
 )
@@ -85,7 +85,7 @@ def convert(args: Namespace, output: Output) -> int:
         if state is not None and state.stage not in FINISHED:
             return run.do(_resume(run, engine, state, domains, request), _CONVERT_KIND)
         earlier = earlier_conversions(states, domains, request.to)
-        domains = _with_related(engine, states, domains, earlier)
+        domains = with_related(engine, states, domains, earlier)
         check_domains(engine, domains, request)
         if not args.dry_run:
             # Before the checks: the other run may have hosts in maintenance.
@@ -117,28 +117,6 @@ def _domains(
     return list({domain.id: domain for domain in domains}.values())
 
 
-def _with_related(
-    engine: Engine,
-    states: Sequence[ConversionState],
-    domains: Sequence[Domain],
-    earlier: Sequence[ConversionState],
-) -> list[Domain]:
-    """Return ``domains``, with others that the same earlier conversions converted.
-
-    Such domains share one baseline.
-    """
-    center = domains[0].data_center
-    ids = [record.id for state in earlier for record in state.domains]
-    related = [
-        domain
-        for domain_id in ids
-        for domain in engine.domains
-        if (domain.id, domain.data_center) == (domain_id, center)
-        and latest_state(states, [domain]) in earlier
-    ]
-    return list({domain.id: domain for domain in [*related, *domains]}.values())
-
-
 def _resume(
     run: Run,
     engine: Engine,
@@ -146,26 +124,8 @@ def _resume(
     domains: Sequence[Domain],
     request: ConversionRequest,
 ) -> ConversionPlan:
-    names = " ".join(domain.name for domain in state.domains)
-    if state.stage == REVERTING:
-        raise Refused(
-            [Sentence("revert-incomplete", f"a revert of {names} is not complete")],
-            f"complete it first: {command_of(state)}",
-        )
-    other = {d.id for d in domains} - {d.id for d in state.domains}
-    if state.to != request.to or other:
-        raise Refused(
-            [
-                Sentence(
-                    "conversion-incomplete",
-                    f"a conversion of {names} to {state.to} is not complete",
-                )
-            ],
-            f"complete it first: {command_of(state)}; or revert it: "
-            f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}",
-        )
-    options = (request.rolling, request.by_row, rule_of(request))
-    if options != (state.mode == ROLLING, state.by_row, state.rule):
+    check_resumable(state, domains, request)
+    if has_other_options(state, request):
         run.output.message(
             f"note: resumed with the options of its first run: {command_of(state)}"
         )

@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.engine_sdk_tools.api.request import wire_form
+from ovirt_rdma.engine_sdk_tools.conversion.lock import command_of, revert_command_of
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERTED,
@@ -28,7 +29,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     REVERTED,
     REVERTING,
     ROLLED_BACK,
-    ROLLING,
     ConversionState,
     HostRecord,
 )
@@ -39,7 +39,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     PUSH,
     ConversionStep,
 )
-from ovirt_rdma.host.policy.model import PREFER_RDMA
 
 _TONES = {
     "converted": "good",
@@ -198,28 +197,8 @@ def _next(state: ConversionState) -> list[str]:
     if state.stage == ROLLED_BACK or state.kind == HEAL:
         return ["ovirt-rdma hosts check"]
     if any(domain.stage == GONE for domain in state.domains):
-        return [_revert_of(state)]
-    return [command_of(replace(state, stage=CONVERTING)), _revert_of(state)]
-
-
-def command_of(state: ConversionState) -> str:
-    """Return the command that resumes ``state``."""
-    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
-    if state.kind == HEAL:
-        return f"ovirt-rdma domain heal {names}"
-    if state.stage == REVERTING:
-        return _revert_of(state)
-    command = f"ovirt-rdma domain convert {names} --to {state.to}"
-    options = [
-        ("--rolling", state.mode == ROLLING),
-        ("--engine-options", state.by_row),
-        (f"--policy-rule {state.rule}", state.rule == PREFER_RDMA),
-    ]
-    return " ".join([command, *(word for word, so in options if so)])
-
-
-def _revert_of(state: ConversionState) -> str:
-    return f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}"
+        return [revert_command_of(state)]
+    return [command_of(replace(state, stage=CONVERTING)), revert_command_of(state)]
 
 
 def interrupted_lines(state: ConversionState) -> list[str]:
@@ -239,7 +218,7 @@ def interrupted_lines(state: ConversionState) -> list[str]:
         )
     how = f"the run is paused; resume it with '{command_of(state)}'"
     if state.kind != HEAL and state.stage != REVERTING:
-        how += f", or revert it with '{_revert_of(state)}'"
+        how += f", or revert it with '{revert_command_of(state)}'"
     return [*lines, how]
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.cli.engine.conversion_report import (
-    command_of,
     exit_code,
     interrupted_lines,
     plan_lines,
@@ -34,11 +33,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     concerned,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    CONVERT,
-    CONVERTED,
     FINISHED,
     HEAL,
-    ROLLED_BACK,
     UNDER_WAY,
     ConversionState,
 )
@@ -48,11 +44,10 @@ from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFile, StateFo
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import renamed
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
 from ovirt_rdma.engine_sdk_tools.job import END_S, Listeners, end_job, is_open
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.preparation.model import PREPARING
-from ovirt_rdma.engine_sdk_tools.preparation.state_file import file_in
+from ovirt_rdma.engine_sdk_tools.model import Engine
+from ovirt_rdma.engine_sdk_tools.preparation.state_file import refuse_preparation
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
-from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
+from ovirt_rdma.host.errors import Problem, UsageProblem
 
 
 class Run:
@@ -193,79 +188,3 @@ class _Keeper:
 def conversion_states() -> StateFolder:
     """Return the folder with the states of this user."""
     return StateFolder(state_folder(os.environ, os.geteuid()))
-
-
-def latest_state(
-    conversion_states: Sequence[ConversionState], domains: Sequence[Domain]
-) -> Optional[ConversionState]:
-    """Return the latest state of a conversion of any of ``domains``."""
-    ids = {domain.id for domain in domains}
-    candidates = [
-        state
-        for state in conversion_states
-        if state.kind == CONVERT and ids & {d.id for d in state.domains}
-    ]
-    return max(candidates, key=lambda state: state.begun_at, default=None)
-
-
-def earlier_conversions(
-    conversion_states: Sequence[ConversionState], domains: Sequence[Domain], to: str
-) -> list[ConversionState]:
-    """Return the conversions to ``to`` that ``domains`` have gone through and that
-    still apply, the latest first.
-    """
-    latest = [latest_state(conversion_states, [domain]) for domain in domains]
-    candidates = {
-        state.begun_at: state
-        for state in latest
-        if state is not None and state.to == to and is_converted(state)
-    }
-    return [candidates[begun_at] for begun_at in sorted(candidates, reverse=True)]
-
-
-def is_converted(state: ConversionState) -> bool:
-    """Whether its domains are converted, by this conversion or by an earlier one."""
-    if state.stage == ROLLED_BACK:
-        return bool(state.first_domains)
-    return state.stage == CONVERTED
-
-
-def refuse_preparation(folder: StateFolder, data_center: str) -> None:
-    """Raise Refused if a preparation of the data center's hosts was interrupted."""
-    state = file_in(folder, data_center).read()
-    if state is not None and state.stage == PREPARING:
-        raise Refused(
-            [
-                Sentence(
-                    "preparation-incomplete",
-                    "an earlier 'ovirt-rdma hosts prepare' was interrupted and is not "
-                    "complete; hosts may be in maintenance because of it",
-                )
-            ],
-            "complete it first: ovirt-rdma hosts prepare",
-        )
-
-
-def refuse_other_runs(
-    conversion_states: Sequence[ConversionState], own: Optional[ConversionState]
-) -> None:
-    """Raise Refused if another run in the data center is incomplete.
-
-    It may have hosts in maintenance. ``own`` is the state of this run.
-    """
-    for state in conversion_states:
-        same = own is not None and (
-            (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)
-        )
-        if same or state.stage not in UNDER_WAY:
-            continue
-        command = command_of(state)
-        raise Refused(
-            [
-                Sentence(
-                    "other-run-incomplete",
-                    f"an earlier '{command}' was interrupted and is not complete",
-                )
-            ],
-            f"complete it first: {command}",
-        )

@@ -8,10 +8,11 @@ machines do not leave a host, or that a host which is up has connected its stora
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
 from ovirtsdk4 import types
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 
 # VDS_DETECTED: written when a host that is up has connected its storage, and not if
@@ -27,25 +28,14 @@ _BAD = (
 )
 
 
-class ReadsEvents(Protocol):
-    """The part of a session that reading events needs."""
-
-    @property
-    def correlation_id(self) -> str:
-        """See Session."""
-
-    def read(self, read: Read) -> Any:
-        """See Session."""
-
-
-def newest_event(session: ReadsEvents) -> int:
+def newest_event(session: EngineSession) -> int:
     """Return the id of the newest event; 0 if there is none."""
     newest = _events(session, max=1)
     return int(newest[0].id) if newest else 0
 
 
 def events_since(
-    session: ReadsEvents, after: int, host: Optional[str] = None
+    session: EngineSession, after: int, host: Optional[str] = None
 ) -> list[Any]:
     """Return the events newer than the one with the id ``after``, the oldest first:
     those about the host with the id ``host``, or all.
@@ -54,7 +44,7 @@ def events_since(
     return [event for event in events if host is None or _is_about(event, host)]
 
 
-def events_of_ours(session: ReadsEvents) -> list[Any]:
+def events_of_ours(session: EngineSession) -> list[Any]:
     """Return the newest events that our requests caused, the oldest first."""
     search = f"correlation_id={session.correlation_id}"
     return _events(session, search=search, max=_MOST)[::-1]
@@ -78,5 +68,5 @@ def _is_about(event: Any, host: str) -> bool:
     return event.host is not None and event.host.id == host
 
 
-def _events(session: ReadsEvents, **words: Any) -> list[Any]:
+def _events(session: EngineSession, **words: Any) -> list[Any]:
     return list(session.read(Read("events", "reading the events", arguments=words)))

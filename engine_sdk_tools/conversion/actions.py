@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Do one step of a conversion, in the engine or on a host.
 
-The protocols are the parts of a session, a lock and a state file that a run needs.
+The protocols are the parts of a lock and a state file that a run needs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional, Protocol
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.events import newest_event
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import observation_of
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import Activation, Evacuation
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DONE,
@@ -19,11 +21,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     OFFLINE,
     ConversionState,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import (
-    Observation,
-    Snapshot,
-    observation_of,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.observation import Observation, Snapshot
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     ENTER,
     LEAVE,
@@ -38,38 +36,6 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import Engine, status_words
 from ovirt_rdma.host.errors import Problem
-
-
-class ChangesEngine(Protocol):
-    """The part of a session that a run needs."""
-
-    @property
-    def correlation_id(self) -> str:
-        """See Session."""
-
-    def clock(self) -> float:
-        """See Session."""
-
-    def sleep(self, seconds: float) -> None:
-        """See Session."""
-
-    def read(self, read: Read) -> Any:
-        """See Session."""
-
-    def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """See Session."""
-
-    def perform(self, call: Call, *, before: Callable[[], None]) -> Any:
-        """See Session."""
-
-    def wait_until(
-        self,
-        read: Read,
-        test: Callable[[Any], Optional[Any]],
-        doing: str,
-        timeout_s: float,
-    ) -> Any:
-        """See Session."""
 
 
 class HoldsLock(Protocol):
@@ -105,7 +71,7 @@ class Actions:
 
     def __init__(
         self,
-        session: ChangesEngine,
+        session: EngineSession,
         door: Optional[HostAccess],
         listener: Listener,
         check: Callable[[], None],

@@ -2,8 +2,7 @@
 """Record the state before a conversion, and keep the baseline of several. Pure.
 
 At its start a conversion records each domain with its mount options for the new
-transport, and each host. Host reports are condensed on arrival: each has some hundred
-kilobytes, and there may be hundreds.
+transport, and each host.
 
 A conversion may be followed by another to the same transport, for later hosts or
 another domain. If that fails, it is rolled back to the state that it found itself; a
@@ -13,11 +12,10 @@ revert restores the baseline, the state that the first one found.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import host_objections
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERTED,
     FORWARD,
@@ -28,21 +26,16 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import (
-    Observation,
-    observation_of,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.observation import Observation
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
-from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
+from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
-    HostReport,
     policy_too_long,
-    with_own_bugs_caught,
 )
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host, StorageConnection
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.mount_options import PORT, TRANSPORT, MountOptions, netid_for
 from ovirt_rdma.host.paths import POLICY_YAML
@@ -262,32 +255,32 @@ def domain_record(domain: Domain, to: str) -> DomainRecord:
 
 def host_record(
     host: Host,
-    report: Optional[HostReport],
+    observed: Observation,
+    force: PolicyInForce,
     domains: Sequence[DomainRecord],
     request: ConversionRequest,
 ) -> HostRecord:
-    """Return the record of a host, with its new policy. Raises Problem if the rule
-    cannot be added to its policy.
+    """Return the record of a host, with its new policy; ``force`` is the present one.
+    Raises Problem if the rule cannot be added to its policy.
     """
     record = HostRecord(host.id, host.name, host.status)
-    if report is None or report.facts is None:
+    if observed.problem:
         return record
     exports = [export_at(d.address, d.path) for d in domains]
-    mounted = observation_of(report, exports).transports
+    mounted = observed.transports
     record = replace(record, transports=tuple(mounted.get(str(e)) for e in exports))
-    in_force = policy_of(report)
-    if request.by_row or in_force.policy is None or in_force.enabled is None:
+    if request.by_row or force.policy is None or force.enabled is None:
         return record
-    _check_draft(report.policy_text, report.policy_digest)
+    _check_draft(observed.policy, observed.digest)
     named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
-    text, digest = _with_rules(report.policy_text, named, rule_of(request))
+    text, digest = _with_rules(observed.policy, named, rule_of(request))
     too_long = policy_too_long(text)
     if too_long:
         raise Problem(
             "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
         )
     return replace(
-        record, push=True, policy=report.policy_text, wanted=text, digest=digest
+        record, push=True, policy=observed.policy, wanted=text, digest=digest
     )
 
 
@@ -317,125 +310,8 @@ def rule_of(request: ConversionRequest) -> str:
     return request.rule if request.to == RDMA else TCP
 
 
-_NOT_ASKED = Observation(problem="it was not asked")
-
-
-@dataclass(frozen=True)
-class HostSummary:
-    """A condensed host report.
-
-    ``record`` is None if its new policy cannot be composed. ``objections`` say why, and
-    what else prevents the conversion on the host. ``mute``: there are no facts.
-    """
-
-    record: Optional[HostRecord]
-    observed: Observation
-    objections: tuple[Sentence, ...] = ()
-    mute: bool = False
-
-
-def host_summary(
-    host: Host,
-    report: Optional[HostReport],
-    domains: Sequence[Domain],
-    records: Sequence[DomainRecord],
-    request: ConversionRequest,
-) -> HostSummary:
-    """Return the summary of one report; ``report`` is None if it was not requested."""
-    if host.name in request.without:
-        return HostSummary(
-            left_out(HostRecord(host.id, host.name, host.status)), _NOT_ASKED
-        )
-    if report is None:
-        return _summary(host, None, domains, records, request)
-    return with_own_bugs_caught(
-        report, lambda checked: _summary(host, checked, domains, records, request)
-    )
-
-
-def _summary(
-    host: Host,
-    report: Optional[HostReport],
-    domains: Sequence[Domain],
-    records: Sequence[DomainRecord],
-    request: ConversionRequest,
-) -> HostSummary:
-    objections = list(host_objections(host, report, domains, request))
-    record = None
-    try:
-        record = host_record(host, report, records, request)
-    except Problem as problem:
-        objections.append(Sentence(problem.id, f"{host.name}: {problem.one_line}"))
-    observed = _NOT_ASKED
-    if report is not None:
-        observed = observation_of(
-            report, [export_at(d.address, d.path) for d in records]
-        )
-    mute = report is None or report.facts is None
-    return HostSummary(record, observed, tuple(objections), mute)
-
-
 def left_out(record: HostRecord) -> HostRecord:
     """Return ``record`` of a host that the operator wants unchanged."""
     return replace(
         record, left_out=True, goal=FORWARD, stage=LEFT, why="left out by --without"
     )
-
-
-def summaries_of(
-    hosts: Sequence[Host],
-    reports: Optional[Iterable[HostReport]],
-    domains: Sequence[Domain],
-    records: Sequence[DomainRecord],
-    request: ConversionRequest,
-) -> dict[str, HostSummary]:
-    """Return the summary of each of ``hosts``, in their order. The reports may come in
-    any order, and are read one by one.
-    """
-    by_name = {host.name: host for host in hosts}
-    summaries = {}
-    for report in reports or ():
-        host = by_name.get(report.host)
-        if host is not None:
-            summaries[host.name] = host_summary(host, report, domains, records, request)
-    return {
-        host.name: summaries.get(host.name)
-        or host_summary(host, None, domains, records, request)
-        for host in hosts
-    }
-
-
-def objections_of(summaries: Mapping[str, HostSummary]) -> list[Sentence]:
-    """Return the objections of all hosts."""
-    return merged(
-        (name, objection)
-        for name, summary in summaries.items()
-        for objection in summary.objections
-    )
-
-
-def records_of(summaries: Mapping[str, HostSummary]) -> tuple[HostRecord, ...]:
-    """Return the records of the hosts that have one."""
-    return tuple(s.record for s in summaries.values() if s.record is not None)
-
-
-def merged(sentences: Iterable[tuple[str, Sentence]]) -> list[Sentence]:
-    """Return sentences that begin with a host's name, with equal ones joined to one
-    that names all their hosts.
-    """
-    alike: dict[tuple[str, str], list[str]] = {}
-    for host, sentence in sentences:
-        rest = sentence[len(host) :] if sentence.startswith(host) else str(sentence)
-        names = alike.setdefault((sentence.id, rest), [])
-        if rest != sentence and host not in names:
-            names.append(host)
-    return [
-        Sentence(id, _with_names(names, rest)) for (id, rest), names in alike.items()
-    ]
-
-
-def _with_names(names: Sequence[str], rest: str) -> str:
-    if len(names) < 2:
-        return "".join(names) + rest
-    head = ", ".join(names)
-    return f"{head}: {rest[4:]}" if rest.startswith(" is ") else f"{head}{rest}"

@@ -8,17 +8,16 @@ that changes nothing else: :mod:`.conversion.run` carries it out.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import (
-    domain_record,
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record, ordered
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
+    FleetReport,
+    ReportedHost,
     merged,
-    ordered,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import readiness_offenders
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     HEAL,
     RDMA,
@@ -27,12 +26,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.observation import (
-    UNPROVEN,
-    Observation,
-    Snapshot,
-    observation_of,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.observation import UNPROVEN, Snapshot
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan, steps_of
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     ConversionRequest,
@@ -41,13 +35,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     pinned_offenders,
     upgrade_offenders,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import export_at, requested_transport
-from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
+from ovirt_rdma.engine_sdk_tools.domains.transport import requested_transport
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.export import Export
 
 
 def plan_heal(
@@ -77,25 +69,16 @@ def plan_heal(
     ]
     healed = [d for d in domains if _can_be_healed(d)]
     records = tuple(_unchanged(domain_record(d, RDMA)) for d in healed)
-    exports = [export_at(d.address, d.path) for d in records]
     up = [h for h in ordered(engine.hosts_of(data_center)) if h.status == "up"]
-    by_name = {host.name: host for host in up}
-    summaries: dict[str, _HostSummary] = {}
-    for report in reports:
-        host = by_name.get(report.host)
-        if host is not None:
-            summarize = functools.partial(_summary, host, healed, exports, batch)
-            summaries[host.name] = with_own_bugs_caught(report, summarize)
-    for host in up:
-        summaries.setdefault(
-            host.name, _HostSummary(warnings=(_unknown("it was not asked"),))
-        )
+    fleet = FleetReport.of(up, reports, records, to=RDMA)
+    judged = fleet.each(lambda seen: _judged(seen, healed, batch))
     warnings += merged(
-        (h.name, warning.about(h.name))
-        for h in up
-        for warning in summaries[h.name].warnings
+        (name, warning.about(name))
+        for name, (_, its_warnings) in judged.items()
+        for warning in its_warnings
     )
-    going = [h for h in up if summaries[h.name].wanted]
+    wanted = {name: transports for name, (transports, _) in judged.items()}
+    going = [h for h in up if wanted[h.name]]
     offenders = [
         *upgrade_offenders(engine.clusters, going),
         *pinned_offenders(going, pinned or {}),
@@ -105,8 +88,7 @@ def plan_heal(
     if going and len(up) == 1:
         warnings.append(only_one(up[0]))
     hosts = [
-        HostRecord(h.id, h.name, h.status, transports=summaries[h.name].wanted)
-        for h in going
+        HostRecord(h.id, h.name, h.status, transports=wanted[h.name]) for h in going
     ]
     state = ConversionState(
         kind=HEAL,
@@ -118,40 +100,25 @@ def plan_heal(
         batch=batch,
         begun_at=now,
     )
-    observations = {h.name: summaries[h.name].observed or Observation() for h in hosts}
-    return ConversionPlan(
-        state, steps_of(state, Snapshot(engine, observations)), tuple(warnings)
-    )
+    snapshot = Snapshot(engine, fleet.observations)
+    return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
 
 
-@dataclass(frozen=True)
-class _HostSummary:
-    """A condensed host report. ``wanted`` are the transports that its mounts should
-    have, if it has to go through maintenance for that; ``warnings`` omit its name.
+def _judged(
+    seen: ReportedHost, domains: Sequence[Domain], batch: int
+) -> tuple[tuple[Optional[str], ...], list[Sentence]]:
+    """Return the transports that the mounts of a host should have, none if it does not
+    have to go through maintenance, and warnings without its name.
     """
-
-    observed: Optional[Observation] = None
-    warnings: tuple[Sentence, ...] = ()
-    wanted: tuple[Optional[str], ...] = ()
-
-
-def _summary(
-    host: Host,
-    domains: Sequence[Domain],
-    exports: Sequence[Export],
-    batch: int,
-    report: HostReport,
-) -> _HostSummary:
-    if report.facts is None:
-        reason = report.problem or "it reported no facts"
-        return _HostSummary(warnings=(_unknown(reason),))
-    wanted, observed = _wanted(report, domains), observation_of(report, exports)
-    if not _degraded(observed, exports, wanted):
-        return _HostSummary()
-    objections = _objections(host, report, domains, wanted, batch)
+    if seen.mute:
+        return (), [_unknown(seen.observed.problem)]
+    wanted = _wanted(seen, domains)
+    if not _is_degraded(seen, wanted):
+        return (), []
+    objections = _objections(seen, wanted, batch)
     if objections:
-        return _HostSummary(warnings=tuple(_skipped(host, why) for why in objections))
-    return _HostSummary(observed, wanted=wanted)
+        return (), [_skipped(seen.host, why) for why in objections]
+    return wanted, []
 
 
 def _unknown(reason: str) -> Sentence:
@@ -172,35 +139,29 @@ def _unchanged(record: DomainRecord) -> DomainRecord:
     return replace(record, wanted=record.options)
 
 
-def _wanted(report: HostReport, domains: Sequence[Domain]) -> tuple[Optional[str], ...]:
+def _wanted(seen: ReportedHost, domains: Sequence[Domain]) -> tuple[Optional[str], ...]:
     """Return RDMA for each domain that should use it on this host, else None."""
-    in_force = policy_of(report)
     transports = (
-        requested_transport(d.connection, in_force).transport if d.connection else None
+        requested_transport(d.connection, seen.force).transport
+        if d.connection
+        else None
         for d in domains
     )
     return tuple(RDMA if transport == RDMA else None for transport in transports)
 
 
-def _degraded(
-    observed: Observation, exports: Sequence[Export], wanted: Sequence[Optional[str]]
-) -> bool:
-    present = observed.transports
+def _is_degraded(seen: ReportedHost, wanted: Sequence[Optional[str]]) -> bool:
+    present = seen.observed.transports
     return any(
-        want == RDMA and present.get(str(export)) not in (None, RDMA, UNPROVEN)
-        for want, export in zip(wanted, exports)
+        want == RDMA and present.get(str(domain.export)) not in (None, RDMA, UNPROVEN)
+        for want, domain in zip(wanted, seen.domains)
     )
 
 
 def _objections(
-    host: Host,
-    report: HostReport,
-    domains: Sequence[Domain],
-    wanted: Sequence[Optional[str]],
-    batch: int,
+    seen: ReportedHost, wanted: Sequence[Optional[str]], batch: int
 ) -> list[Sentence]:
     """Return why a remount on this host would not get RDMA, each once."""
-    concerned = [d for d, want in zip(domains, wanted) if want == RDMA]
+    concerned = [d for d, want in zip(seen.domains, wanted) if want == RDMA]
     request = ConversionRequest(RDMA, rolling=True, batch=batch)
-    offenders = readiness_offenders(host, report, concerned, request)
-    return list(dict.fromkeys(offenders))
+    return list(dict.fromkeys(seen.remount_objections(request, concerned)))

@@ -10,11 +10,11 @@ if they have failed or are really complete.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.events import (
     DETECTED,
-    ReadsEvents,
     events_since,
     newest_event,
     reasons,
@@ -203,13 +203,6 @@ NOT_TO_MAINTENANCE = 14001
 SETTLE_S = 1800.0
 
 
-class WaitsForHosts(ReadsEvents, Protocol):
-    """The part of a session that waiting needs."""
-
-    def clock(self) -> float:
-        """See Session."""
-
-
 class Evacuation:
     """The evacuation of the host with the id ``host``; ``after`` is the id of the
     newest event before the request.
@@ -218,7 +211,7 @@ class Evacuation:
     migration does not end it, because the engine retries by itself.
     """
 
-    def __init__(self, session: WaitsForHosts, host: str, after: int) -> None:
+    def __init__(self, session: EngineSession, host: str, after: int) -> None:
         self.left: Optional[int] = None
         self._session = session
         self._host = host
@@ -264,7 +257,7 @@ class Activation:
     ``connected``: the engine has reported that the host connected its storage.
     """
 
-    def __init__(self, session: WaitsForHosts, host: str, after: Optional[int]) -> None:
+    def __init__(self, session: EngineSession, host: str, after: Optional[int]) -> None:
         self.connected = False
         self._session = session
         self._host = host

@@ -6,15 +6,32 @@ restart of the engine and is visible to everybody, with the engine alone. A run 
 creates its job and then looks for others, so that of two runs that start together at
 most one continues. A lasting job is ended only by its run, or with ``--take-over``; a
 run whose job was ended by somebody else stops before its next change.
+
+On this machine the recorded runs decide as well: a conversion that is incomplete is
+resumed, or keeps others off; one that is complete has the baseline of its domains,
+which a later conversion keeps.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Optional, Protocol
 
-from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.conversion.model import FINISHED, HEAL, ConversionState
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import rule_of
+from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    CONVERT,
+    CONVERTED,
+    FINISHED,
+    HEAL,
+    REVERTING,
+    ROLLED_BACK,
+    ROLLING,
+    UNDER_WAY,
+    ConversionState,
+)
+from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.job import (
     EngineJob,
     OpenJob,
@@ -22,7 +39,10 @@ from ovirt_rdma.engine_sdk_tools.job import (
     find_open_jobs,
     is_open,
 )
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
+from ovirt_rdma.engine_sdk_tools.refusals import Refused
+from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.policy.model import PREFER_RDMA
 
 _JOBS = "ovirt-rdma: "
 
@@ -57,7 +77,7 @@ class DataCenterLock:
 
     def __init__(
         self,
-        session: Session,
+        session: EngineSession,
         owner: str,
         mine: Sequence[Recorded] = (),
         *,
@@ -158,3 +178,138 @@ def _other(job: OpenJob) -> OtherRun:
         "wait until it has ended; if that run has been abandoned, add --take-over, "
         "which ends its task and stops the run if it is still running",
     )
+
+
+def latest_state(
+    states: Sequence[ConversionState], domains: Sequence[Domain]
+) -> Optional[ConversionState]:
+    """Return the latest state of a conversion of any of ``domains``."""
+    ids = {domain.id for domain in domains}
+    candidates = [
+        state
+        for state in states
+        if state.kind == CONVERT and ids & {d.id for d in state.domains}
+    ]
+    return max(candidates, key=lambda state: state.begun_at, default=None)
+
+
+def is_converted(state: ConversionState) -> bool:
+    """Whether its domains are converted, by this conversion or by an earlier one."""
+    if state.stage == ROLLED_BACK:
+        return bool(state.first_domains)
+    return state.stage == CONVERTED
+
+
+def earlier_conversions(
+    states: Sequence[ConversionState], domains: Sequence[Domain], to: str
+) -> list[ConversionState]:
+    """Return the conversions to ``to`` that ``domains`` have gone through and that
+    still apply, the latest first.
+    """
+    latest = [latest_state(states, [domain]) for domain in domains]
+    candidates = {
+        state.begun_at: state
+        for state in latest
+        if state is not None and state.to == to and is_converted(state)
+    }
+    return [candidates[begun_at] for begun_at in sorted(candidates, reverse=True)]
+
+
+def with_related(
+    engine: Engine,
+    states: Sequence[ConversionState],
+    domains: Sequence[Domain],
+    earlier: Sequence[ConversionState],
+) -> list[Domain]:
+    """Return ``domains``, with others that the same earlier conversions converted.
+
+    Such domains share one baseline.
+    """
+    center = domains[0].data_center
+    ids = [record.id for state in earlier for record in state.domains]
+    related = [
+        domain
+        for domain_id in ids
+        for domain in engine.domains
+        if (domain.id, domain.data_center) == (domain_id, center)
+        and latest_state(states, [domain]) in earlier
+    ]
+    return list({domain.id: domain for domain in [*related, *domains]}.values())
+
+
+def check_resumable(
+    state: ConversionState, domains: Sequence[Domain], request: ConversionRequest
+) -> None:
+    """Raise Refused if ``request`` for ``domains`` does not resume the incomplete
+    ``state``.
+    """
+    names = " ".join(domain.name for domain in state.domains)
+    if state.stage == REVERTING:
+        raise Refused(
+            [Sentence("revert-incomplete", f"a revert of {names} is not complete")],
+            f"complete it first: {command_of(state)}",
+        )
+    other = {d.id for d in domains} - {d.id for d in state.domains}
+    if state.to != request.to or other:
+        raise Refused(
+            [
+                Sentence(
+                    "conversion-incomplete",
+                    f"a conversion of {names} to {state.to} is not complete",
+                )
+            ],
+            f"complete it first: {command_of(state)}; or revert it: "
+            f"{revert_command_of(state)}",
+        )
+
+
+def has_other_options(state: ConversionState, request: ConversionRequest) -> bool:
+    """Whether ``state`` was begun with other options than those of ``request``."""
+    options = (request.rolling, request.by_row, rule_of(request))
+    return options != (state.mode == ROLLING, state.by_row, state.rule)
+
+
+def refuse_other_runs(
+    states: Sequence[ConversionState], own: Optional[ConversionState]
+) -> None:
+    """Raise Refused if another run in the data center is incomplete.
+
+    It may have hosts in maintenance. ``own`` is the state of this run.
+    """
+    for state in states:
+        same = own is not None and (
+            (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)
+        )
+        if same or state.stage not in UNDER_WAY:
+            continue
+        command = command_of(state)
+        raise Refused(
+            [
+                Sentence(
+                    "other-run-incomplete",
+                    f"an earlier '{command}' was interrupted and is not complete",
+                )
+            ],
+            f"complete it first: {command}",
+        )
+
+
+def command_of(state: ConversionState) -> str:
+    """Return the command that resumes ``state``."""
+    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
+    if state.kind == HEAL:
+        return f"ovirt-rdma domain heal {names}"
+    if state.stage == REVERTING:
+        return revert_command_of(state)
+    command = f"ovirt-rdma domain convert {names} --to {state.to}"
+    options = [
+        ("--rolling", state.mode == ROLLING),
+        ("--engine-options", state.by_row),
+        (f"--policy-rule {state.rule}", state.rule == PREFER_RDMA),
+    ]
+    return " ".join([command, *(word for word, so in options if so)])
+
+
+def revert_command_of(state: ConversionState) -> str:
+    """Return the command that reverts ``state``."""
+    return f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}"

@@ -10,10 +10,11 @@ with the engine's reason and without a change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
@@ -25,11 +26,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     DomainRecord,
     HostRecord,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import Mounts, export_at
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
+from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, StorageConnection
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.storage.proof import prove
 
 # Mounted, but the evidence for the transport does not agree.
 UNPROVEN = "unproven"
@@ -87,25 +85,6 @@ class Snapshot:
         return next((row for row in rows if row.id == record.connection), None)
 
 
-def observation_of(report: HostReport, exports: Iterable[Export]) -> Observation:
-    """Return the part of a report that concerns ``exports``."""
-    wanted = tuple(exports)
-    return with_own_bugs_caught(report, lambda checked: _observed(checked, wanted))
-
-
-def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:
-    if report.facts is None:
-        return Observation(problem=report.problem or "it reported no facts")
-    transports = {}
-    mounts = Mounts(report.facts.nfs_mounts)
-    for export in exports:
-        mount = mounts.vdsms(export)
-        if mount is not None:
-            proof = prove(mount, report.facts.cm_ids)
-            transports[str(export)] = proof.transport or UNPROVEN
-    return Observation(report.policy_text, report.policy_digest, transports)
-
-
 def wanted_transports(
     state: ConversionState, host: HostRecord
 ) -> tuple[tuple[str, Optional[str]], ...]:
@@ -154,14 +133,9 @@ def unlike(
     return tuple(wrong)
 
 
-class ReadsMany(Protocol):
-    """The part of a session that reading virtual machines needs."""
-
-    def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """See Session."""
-
-
-def running_on(session: ReadsMany, domains: Sequence[Domain]) -> dict[str, list[str]]:
+def running_on(
+    session: EngineSession, domains: Sequence[Domain]
+) -> dict[str, list[str]]:
     """Return the names of running virtual machines with a disk on each domain."""
     reads = [
         Read(
@@ -177,7 +151,7 @@ def running_on(session: ReadsMany, domains: Sequence[Domain]) -> dict[str, list[
     return running
 
 
-def pinned_on(session: ReadsMany, hosts: Sequence[Host]) -> dict[str, list[str]]:
+def pinned_on(session: EngineSession, hosts: Sequence[Host]) -> dict[str, list[str]]:
     """Return the names of running virtual machines that must not leave their host, by
     the host's id. The engine also shows machines with passthrough devices as pinned.
     """

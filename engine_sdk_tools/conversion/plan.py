@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -11,13 +11,11 @@ from ovirt_rdma.engine_sdk_tools.conversion import preflight
 from ovirt_rdma.engine_sdk_tools.conversion.baseline import (
     domain_record,
     left_out,
-    objections_of,
     ordered,
-    records_of,
     rule_of,
-    summaries_of,
     with_earlier,
 )
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import policy_step
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
@@ -38,7 +36,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import imagined
 from ovirt_rdma.engine_sdk_tools.conversion.observation import (
     Observation,
     Snapshot,
-    observation_of,
     unlike,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
@@ -115,17 +112,19 @@ def plan_convert(
         using = (users or {}).get(domain.name, ())
         offenders += preflight.domain_offenders(domain, request, record.wanted, using)
     check(offenders)
-    summaries = summaries_of(hosts, reports, domains, records, request)
+    fleet = FleetReport.of(
+        hosts, reports, records, to=request.to, without=request.without
+    )
+    started, objections = fleet.start(records, request)
     offenders += preflight.fleet_offenders(hosts, request, engine.clusters, pinned)
-    offenders += objections_of(summaries)
-    check(offenders)
+    check([*offenders, *objections])
     state = ConversionState(
         kind=CONVERT,
         data_center=center,
         to=request.to,
         mode=ROLLING if request.rolling else OFFLINE,
         domains=tuple(records),
-        hosts=records_of(summaries),
+        hosts=started,
         rule=rule_of(request),
         by_row=request.by_row,
         blind=reports is None,
@@ -133,15 +132,10 @@ def plan_convert(
         begun_at=now,
     )
     state = with_earlier(state, earlier)
-    observations = {
-        name: summary.observed
-        for name, summary in summaries.items()
-        if reports is not None
-    }
-    snapshot = Snapshot(engine, observations)
+    snapshot = Snapshot(engine, fleet.observations)
     if reports is not None and _is_so(state, snapshot):
         return ConversionPlan(state, ())
-    mute = [name for name, summary in summaries.items() if summary.mute]
+    mute = [name for name in fleet.mute if name not in request.without]
     warnings: list[str] = list(preflight.warnings(hosts, mute, domains, request))
     if any(host.status == "up" and host.name in mute for host in hosts):
         warnings += domains_left_on_other_transport(engine.domains, domains, request.to)
@@ -172,24 +166,28 @@ def plan_resume(
             ],
             "omit --without",
         )
-    observations: dict[str, Observation] = {}
-    seen = _noting(state, reports or (), observations)
+    fleet = _fleet(state, engine, reports, to=state.to)
     if state.kind == CONVERT and state.stage in (CONVERTING, STOPPED):
-        state = _with_hosts_now(state, engine, seen, without)
-    for _ in seen:
-        # The rest of the stream is only recorded.
-        pass
+        state = _with_hosts_now(state, engine, fleet, without)
     state = resumed(state)
-    return ConversionPlan(state, steps_of(state, Snapshot(engine, observations)))
+    return ConversionPlan(state, steps_of(state, Snapshot(engine, fleet.observations)))
+
+
+def _fleet(
+    state: ConversionState,
+    engine: Engine,
+    reports: Optional[Reports],
+    *,
+    to: str = "",
+) -> FleetReport:
+    hosts = ordered(engine.hosts_of(state.data_center))
+    return FleetReport.of(hosts, reports, state.domains, to=to)
 
 
 def _with_hosts_now(
-    state: ConversionState, engine: Engine, reports: Reports, without: Sequence[str]
+    state: ConversionState, engine: Engine, fleet: FleetReport, without: Sequence[str]
 ) -> ConversionState:
-    ids = {domain.id for domain in state.domains}
-    domains = [
-        d for d in engine.domains if d.id in ids and d.data_center == state.data_center
-    ]
+    ids = [d.id for d in engine.domains if d.data_center == state.data_center]
     rule = state.rule if state.to == RDMA else REQUIRE_RDMA
     still_away = [
         host.name
@@ -212,16 +210,17 @@ def _with_hosts_now(
     }
     hosts = ordered(engine.hosts_of(state.data_center))
     new = [host for host in hosts if host.id not in begun]
-    summaries = summaries_of(new, reports, domains, state.domains, request)
+    # A domain that was removed meanwhile is not checked.
+    added, objections = fleet.only(new).for_domains(ids).start(state.domains, request)
     offenders = list(
         preflight.without_offenders(hosts, replace(request, without=tuple(without)))
     )
     if request.rolling:
         offenders += preflight.upgrade_offenders(engine.clusters, hosts)
-    check([*offenders, *objections_of(summaries)])
-    added = {record.id: record for record in records_of(summaries)}
-    records = [begun.pop(h.id) if h.id in begun else added[h.id] for h in hosts]
-    records += begun.values()
+    check([*offenders, *objections])
+    known = {**{record.id: record for record in added}, **begun}
+    records = [known.pop(host.id) for host in hosts]
+    records += known.values()
     requested = [_as_requested(record, request.without) for record in records]
     return replace(state, hosts=tuple(requested))
 
@@ -249,9 +248,7 @@ def plan_revert(
 ) -> ConversionPlan:
     """Plan the revert to the baseline of ``state``."""
     state = renamed(state, engine)
-    observations: dict[str, Observation] = {}
-    for _ in _noting(state, reports or (), observations):
-        pass
+    observations = _fleet(state, engine, reports).observations
     known = {host.id for host in state.hosts}
     new = [h.name for h in engine.hosts_of(state.data_center) if h.id not in known]
     up = {host.id for host in engine.hosts if host.status == "up"}
@@ -302,16 +299,6 @@ def _with_those_converted_since(
 def steps_of(state: ConversionState, snapshot: Snapshot) -> tuple[ConversionStep, ...]:
     """Return the steps that change something, if all of them are successful."""
     return tuple(step for step in imagined(state, snapshot) if step.changes)
-
-
-def _noting(
-    state: ConversionState, reports: Reports, observations: dict[str, Observation]
-) -> Iterator[HostReport]:
-    """Yield the reports, and store the observation of each in ``observations``."""
-    exports = [export_at(d.address, d.path) for d in state.domains]
-    for report in reports:
-        observations[report.host] = observation_of(report, exports)
-        yield report
 
 
 def _is_so(state: ConversionState, snapshot: Snapshot) -> bool:

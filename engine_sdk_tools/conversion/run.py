@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, Callable, Optional
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BUSY,
     CONFLICT,
@@ -30,7 +31,6 @@ from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.conversion.actions import (
     Actions,
-    ChangesEngine,
     HoldsLock,
     KeepsState,
 )
@@ -86,7 +86,7 @@ ReadEngine = Callable[[Any], Engine]
 
 
 def carry_out(
-    session: ChangesEngine,
+    session: EngineSession,
     door: Optional[HostAccess],
     state: ConversionState,
     keeper: KeepsState,
@@ -111,7 +111,7 @@ def carry_out(
 class _Work:
     def __init__(
         self,
-        session: ChangesEngine,
+        session: EngineSession,
         door: Optional[HostAccess],
         keeper: KeepsState,
         listener: Listener,

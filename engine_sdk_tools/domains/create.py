@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, Optional, Protocol
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
     MISSING,
@@ -20,7 +21,6 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 )
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
 from ovirt_rdma.engine_sdk_tools.domains.mounted import (
     Mounted,
@@ -53,7 +53,7 @@ class _Stopped(Exception):
 
 
 def undo_domain(
-    session: Session, plan: DomainPlan, made: Made, listener: Listener
+    session: EngineSession, plan: DomainPlan, made: Made, listener: Listener
 ) -> Undone:
     """Roll back what was made. Never raises: the result names what is left."""
     return _Undo(session, plan, made, listener).run()
@@ -61,7 +61,7 @@ def undo_domain(
 
 class _Undo:
     def __init__(
-        self, session: Session, plan: DomainPlan, made: Made, listener: Listener
+        self, session: EngineSession, plan: DomainPlan, made: Made, listener: Listener
     ) -> None:
         self._session, self._plan = session, plan
         self._made, self._listener = made, listener
@@ -219,7 +219,10 @@ class Traces:
 
 
 def create_domain(
-    session: Session, door: Optional[HostAccess], plan: DomainPlan, listener: Listener
+    session: EngineSession,
+    door: Optional[HostAccess],
+    plan: DomainPlan,
+    listener: Listener,
 ) -> DomainMade:
     """Carry out ``plan``; prove the transport on the hosts if there is a ``door``.
 
@@ -256,7 +259,9 @@ class _Run:
     once known.
     """
 
-    def __init__(self, session: Session, plan: DomainPlan, listener: Listener) -> None:
+    def __init__(
+        self, session: EngineSession, plan: DomainPlan, listener: Listener
+    ) -> None:
         self._session, self._plan, self._listener = session, plan, listener
         self.traces = Traces()
         self.domain = plan.domain.id if plan.domain else ""
@@ -368,7 +373,7 @@ class _Final:
         return status if now - self._since >= self._settled_s else None
 
 
-def _row_like(session: Session, plan: DomainPlan) -> str:
+def _row_like(session: EngineSession, plan: DomainPlan) -> str:
     """Return the id of the connection that equals the plan's, "" if there is none."""
     read = Read("storageconnections", "reading the storage connections")
     for connection in session.read(read):
@@ -378,7 +383,7 @@ def _row_like(session: Session, plan: DomainPlan) -> str:
     return ""
 
 
-def _domain_named(session: Session, name: str) -> str:
+def _domain_named(session: EngineSession, name: str) -> str:
     for domain in session.read(Read("storagedomains", "reading the storage domains")):
         if domain.name == name:
             return str(domain.id)

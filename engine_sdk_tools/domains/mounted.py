@@ -21,14 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.events import (
-    ReadsEvents,
     events_since,
     newest_event,
 )
 from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.transport import transports_in_use
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Host
@@ -49,7 +48,7 @@ class MountEvents:
 
     def __init__(
         self,
-        session: ReadsEvents,
+        session: EngineSession,
         domain: str,
         export: str,
         after: Optional[int] = None,
@@ -155,7 +154,7 @@ class Mounted:
 
 
 def hosts_mounted(
-    session: Session,
+    session: EngineSession,
     door: Optional[HostAccess],
     hosts: Sequence[Host],
     domain: Domain,
@@ -225,7 +224,7 @@ def _not_asked(host: Host) -> HostReport:
     return HostReport(host.name, problem="the host was not asked", fix=fix)
 
 
-def _with_status(session: Session, hosts: Sequence[Host]) -> list[Host]:
+def _with_status(session: EngineSession, hosts: Sequence[Host]) -> list[Host]:
     """Return ``hosts`` with their present status."""
     status = {
         host.id: str(getattr(host.status, "value", "")) or None

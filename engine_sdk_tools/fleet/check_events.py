@@ -15,9 +15,9 @@ from datetime import datetime
 
 from ovirtsdk4 import types
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.request import Call
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet.check import STATUS
 from ovirt_rdma.engine_sdk_tools.job import ORIGIN
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, Matrix
@@ -66,7 +66,7 @@ def failures(matrix: Matrix) -> tuple[HostFailure, ...]:
 
 
 def write_events(
-    session: Session, failed: Sequence[HostFailure], now: datetime
+    session: EngineSession, failed: Sequence[HostFailure], now: datetime
 ) -> Iterator[str]:
     """Write one event per host, and yield the hosts that got one.
 

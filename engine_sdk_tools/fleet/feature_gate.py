@@ -7,10 +7,11 @@ engine's own API can disable it again (docs/gate.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME
 from ovirt_rdma.engine_sdk_tools.model import Cluster, Engine
@@ -18,13 +19,6 @@ from ovirt_rdma.engine_sdk_tools.model import Cluster, Engine
 FEATURE = "NFS_RDMA"
 HOOK = "after_get_caps"
 DOCS = "docs/gate.md"
-
-
-class ReadsAll(Protocol):
-    """The part of a session that this module uses."""
-
-    def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        """Do ``reads`` in parallel; the answer for a missing object is an exception."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ class Gate:
         return tuple(host for host in self.hosts if host not in self.hooked)
 
 
-def read_features(session: ReadsAll, engine: Engine) -> FeatureFacts:
+def read_features(session: EngineSession, engine: Engine) -> FeatureFacts:
     """Read the features of each cluster level in use, and those that are enabled."""
     levels = sorted({c.version for c in engine.clusters if c.version})
     reads = [

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem, LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.parallel import in_parallel
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
     NOTHING,
@@ -77,7 +77,7 @@ class AttachResult:
 
 
 def attach_network(
-    session: Session,
+    session: EngineSession,
     plan: AttachPlan,
     listener: Listener,
     *,
@@ -110,7 +110,7 @@ def attach_network(
 
 
 def declared_properties(
-    session: Session, engine: Engine, hosts: Sequence[Host]
+    session: EngineSession, engine: Engine, hosts: Sequence[Host]
 ) -> dict[str, dict[str, str]]:
     """Read which custom properties the cluster levels of ``hosts`` declare."""
     used = {host.cluster for host in hosts}
@@ -126,7 +126,7 @@ def declared_properties(
 
 
 def _attach_host(
-    session: Session, plan: AttachPlan, row: HostAttach, listener: Listener
+    session: EngineSession, plan: AttachPlan, row: HostAttach, listener: Listener
 ) -> HostResult:
     step = plan.call(row).doing
     listener.begin(step, row.host.name)
@@ -138,7 +138,7 @@ def _attach_host(
     return result
 
 
-def _attach(session: Session, plan: AttachPlan, row: HostAttach) -> HostResult:
+def _attach(session: EngineSession, plan: AttachPlan, row: HostAttach) -> HostResult:
     """Read, change, verify; roll back where the result is not as planned."""
     network = plan.network
     host = _read(session, row.host)
@@ -174,7 +174,7 @@ def _attach(session: Session, plan: AttachPlan, row: HostAttach) -> HostResult:
     return _result(row, DONE)
 
 
-def _settled(session: Session, plan: AttachPlan, row: HostAttach) -> list[str]:
+def _settled(session: EngineSession, plan: AttachPlan, row: HostAttach) -> list[str]:
     """Return the differences from the plan that remain after _LOOKS reads."""
     wrong: list[str] = []
     for look in range(_LOOKS):
@@ -193,7 +193,7 @@ def _settled(session: Session, plan: AttachPlan, row: HostAttach) -> list[str]:
 
 
 def _roll_back(
-    session: Session, plan: AttachPlan, row: HostAttach, sentence: str, fix: str
+    session: EngineSession, plan: AttachPlan, row: HostAttach, sentence: str, fix: str
 ) -> HostResult:
     """Restore the network configuration of the host; ``sentence`` says why."""
     host = _read(session, row.host)
@@ -236,7 +236,7 @@ def _rollback_call(host: Host, plan: AttachPlan, row: HostAttach) -> Optional[Ca
     return back_call(row, plan.network, now, bond, connectivity_s)
 
 
-def _read(session: Session, host: Host) -> Host:
+def _read(session: EngineSession, host: Host) -> Host:
     query = {"follow": "nics,network_attachments"}
     read = Read(f"hosts/{host.id}", f"reading {host.name}", "get", query)
     return host_of(session.read(read), nics=True, attachments=True, hooks=False)

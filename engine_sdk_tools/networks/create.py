@@ -8,10 +8,10 @@ from typing import Any
 
 from ovirtsdk4 import types
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.model import Cluster
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import HadMigration, NetworkPlan
 from ovirt_rdma.engine_sdk_tools.undo import Undo, after_lost, undo
@@ -29,7 +29,7 @@ class NetworkMade:
 
 
 def create_network(
-    session: Session, plan: NetworkPlan, listener: Listener
+    session: EngineSession, plan: NetworkPlan, listener: Listener
 ) -> NetworkMade:
     """Carry out ``plan``.
 
@@ -62,7 +62,7 @@ def create_network(
     return NetworkMade(network, plan.network is None, tuple(joined), required)
 
 
-def _made(session: Session, plan: NetworkPlan, listener: Listener) -> str:
+def _made(session: EngineSession, plan: NetworkPlan, listener: Listener) -> str:
     call = plan.make()
     listener.begin(call.doing, plan.name)
     try:
@@ -73,7 +73,7 @@ def _made(session: Session, plan: NetworkPlan, listener: Listener) -> str:
     return network
 
 
-def _find(session: Session, plan: NetworkPlan) -> str:
+def _find(session: EngineSession, plan: NetworkPlan) -> str:
     """Return the id of the network of ``plan``, "" if the engine does not have it."""
     path = f"datacenters/{plan.data_center}/networks"
     for network in session.read(Read(path, "reading the networks")):
@@ -82,7 +82,7 @@ def _find(session: Session, plan: NetworkPlan) -> str:
     return ""
 
 
-def _step(session: Session, call: Call, listener: Listener) -> Any:
+def _step(session: EngineSession, call: Call, listener: Listener) -> Any:
     listener.begin(call.doing, call.subject)
     try:
         answer = session.perform(call)
@@ -94,7 +94,7 @@ def _step(session: Session, call: Call, listener: Listener) -> Any:
     return answer
 
 
-def _is_done(session: Session, call: Call) -> bool:
+def _is_done(session: EngineSession, call: Call) -> bool:
     cluster = call.path.split("/")[1]
     wanted = call.arguments["network"]
     network = wanted.id or call.path.split("/")[-1]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Callable, Optional, Protocol
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     DENIED,
     PASSING,
@@ -24,7 +25,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 from ovirt_rdma.engine_sdk_tools.api.events import events_since, newest_event
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.conversion.actions import ChangesEngine, HoldsLock
+from ovirt_rdma.engine_sdk_tools.conversion.actions import HoldsLock
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import Activation, Evacuation
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, RunsRole
@@ -84,7 +85,7 @@ class KeepsState(Protocol):
 
 
 def carry_out(
-    session: ChangesEngine,
+    session: EngineSession,
     access: Optional[Access],
     state: PreparationState,
     keeper: KeepsState,
@@ -111,7 +112,7 @@ def carry_out(
 class _Work:
     def __init__(
         self,
-        session: ChangesEngine,
+        session: EngineSession,
         access: Optional[Access],
         keeper: KeepsState,
         listener: Listener,

@@ -8,7 +8,12 @@ from ovirt_rdma.engine_sdk_tools.conversion.state_file import (
     StateFileProblem,
     StateFolder,
 )
-from ovirt_rdma.engine_sdk_tools.preparation.model import PreparationState
+from ovirt_rdma.engine_sdk_tools.preparation.model import (
+    PREPARING,
+    PreparationState,
+)
+from ovirt_rdma.engine_sdk_tools.refusals import Refused
+from ovirt_rdma.host.errors import Sentence
 
 KIND = "prepare"
 
@@ -34,3 +39,19 @@ class PreparationFile(RecordFile[PreparationState]):
 def file_in(folder: StateFolder, data_center: str) -> PreparationFile:
     """Return the file of the data center with this id. Raises StateFileProblem."""
     return PreparationFile(folder.path_for(KIND, data_center))
+
+
+def refuse_preparation(folder: StateFolder, data_center: str) -> None:
+    """Raise Refused if a preparation of the data center's hosts was interrupted."""
+    state = file_in(folder, data_center).read()
+    if state is not None and state.stage == PREPARING:
+        raise Refused(
+            [
+                Sentence(
+                    "preparation-incomplete",
+                    "an earlier 'ovirt-rdma hosts prepare' was interrupted and is not "
+                    "complete; hosts may be in maintenance because of it",
+                )
+            ],
+            "complete it first: ovirt-rdma hosts prepare",
+        )

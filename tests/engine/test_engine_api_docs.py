@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import re
@@ -11,9 +12,12 @@ from unittest import mock
 
 import pytest
 from engine_double import EngineDouble, sample_world
-from support.engine.engine_command_line import access
+from engine_double.jobs import jobs_of
+from support.engine.engine_command_line import Clock, access
 from support.engine.engine_door import DoubleDoor, status_document
 
+from ovirt_rdma.engine_sdk_tools import automation
+from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.facts import dump
 
@@ -56,15 +60,48 @@ def test_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     _dump(world, tmp_path / "dumps")
     here: dict[str, object] = {}
     with EngineDouble(world) as double:
-        with mock.patch.dict("os.environ", access(double)):
+        with _no_waits(double, tmp_path):
             for text in EXAMPLES:
                 exec(compile(text, str(PAGE), "exec"), here)
         assert double.strict_errors == []
     said = capsys.readouterr().out.splitlines()
+    parts = said.index("host01 up")
+    assert said[0] == "data1 requested: {'tcp': 2} in use: {'tcp': 2}"
+    assert "moving host02 to maintenance" in said[:parts]
+    at = said.index("converted ")
+    assert said[at : at + 3] == ["converted ", "ok", "reverted"]
+    # In the double, hosts have no hooks of ours.
+    checks = said[at + 3 : parts - 2]
+    assert {line.partition(" ")[0] for line in checks} == {"host01", "host02"}
+    assert said[parts - 2 : parts] == [
+        "{'host01': 'loaded', 'host02': 'loaded'}",
+        "storage is in ('cl1',)",
+    ]
+    assert {job.status for job in jobs_of(world).values()} == {"finished"}
+    said = said[parts:]
     assert said[:3] == ["host01 up", "host02 up", "POST /hosts/123/activate <action/>"]
     assert "ok" in said
     assert "attaching data2 to dc1" in said
     assert said[-1].startswith("data1 setting the mount options")
+
+
+@contextlib.contextmanager
+def _no_waits(double, folder: Path):
+    """The environment of the page's reader, with hosts of the double."""
+    clock, door = Clock(), DoubleDoor(double.world)
+
+    def quick(settings):
+        return Session(settings, clock=clock, sleep=clock.sleep)
+
+    with (
+        mock.patch.dict("os.environ", access(double)),
+        mock.patch.object(automation, "Session", quick),
+        mock.patch.object(automation, "default_key", lambda: "a key"),
+        mock.patch.object(automation, "Access", lambda key: key),
+        mock.patch.object(automation, "AnsibleHosts", lambda _: door),
+        mock.patch.object(automation, "state_folder", lambda *_: folder / "states"),
+    ):
+        yield
 
 
 def _programs() -> list[str]:

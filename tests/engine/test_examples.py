@@ -14,6 +14,7 @@ from engine_double import EngineDouble, sample_world
 from support.engine.engine_command_line import Clock, access
 from support.engine.engine_door import DoubleDoor
 
+from ovirt_rdma.engine_sdk_tools import automation
 from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api import settings as state_folder
 from ovirt_rdma.engine_sdk_tools.hosts import ansible
@@ -53,6 +54,13 @@ class Site:
                 ansible, "AnsibleHosts", lambda access: DoubleDoor(self.world)
             ),
             mock.patch.object(state_folder, "state_folder", lambda *_: self._states),
+            mock.patch.object(automation, "Session", quick),
+            mock.patch.object(automation, "default_key", lambda: "a key"),
+            mock.patch.object(automation, "Access", lambda key: key),
+            mock.patch.object(
+                automation, "AnsibleHosts", lambda access: DoubleDoor(self.world)
+            ),
+            mock.patch.object(automation, "state_folder", lambda *_: self._states),
             mock.patch.object(sys, "argv", [name, *words]),
         ):
             try:

@@ -27,6 +27,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
     OtherRun,
     described,
+    refuse_other_runs,
 )
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
@@ -160,7 +161,7 @@ class _Run:
         with contextlib.ExitStack() as locked:
             if not args.dry_run:
                 locked.enter_context(self._folder.only_run(center))
-                conversion_run.refuse_other_runs(self._folder.states(center), None)
+                refuse_other_runs(self._folder.states(center), None)
             file = file_in(self._folder, center)
             state = file.read()
             if state is not None and state.stage == PREPARING:

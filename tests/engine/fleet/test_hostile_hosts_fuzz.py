@@ -27,7 +27,8 @@ from support.engine.told_hosts import (
 from support.engine.told_hosts import status as status_of
 from support.host.facts_of_everything import EVERYTHING
 
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record, host_summary
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport
 from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
@@ -133,7 +134,8 @@ def look_at(its: Any) -> None:
         ConversionRequest("rdma", by_row=True),
     ):
         records = [domain_record(one, request.to) for one in SITE.domains]
-        no_bug(host_summary(HOST, its, SITE.domains, records, request))
+        fleet = FleetReport.of([HOST], [its], records, to=request.to)
+        no_bug(fleet.observations, *fleet.start(records, request))
     for plan in (
         lambda: plan_heal(SITE, "d1", SITE.domains, [its]),
         lambda: plan_domain_create(

@@ -33,7 +33,8 @@ from support.engine.told_hosts import (
 )
 from support.engine.told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.host_preflight import host_objections
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import domain_record
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport
 from ovirt_rdma.engine_sdk_tools.conversion.model import LEFT, STOPPED
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
@@ -60,6 +61,14 @@ pytestmark = pytest.mark.engine
 
 EMPTY = "version: 1\n"
 LONG = EMPTY + "#" * MOST_POLICY_BYTES
+
+
+def objections(its, request):
+    """Return what the report of one host has against a conversion."""
+    records = [domain_record(domain(), request.to)]
+    return FleetReport.of([host()], [its], records, to=request.to).start(
+        records, request
+    )[1]
 
 
 # -- what is read
@@ -151,7 +160,7 @@ def test_a_host_whose_policy_could_not_be_had_is_against_a_conversion(rolling):
     assert "60011 bytes" in its.problem
     assert "60000" in its.problem
     request = ConversionRequest("rdma", rolling=rolling)
-    against = list(host_objections(host(), its, [domain()], request))
+    against = objections(its, request)
     assert any("at most 60000" in one for one in against)
 
 
@@ -313,7 +322,7 @@ def verify(its):
 
 
 def check_conversion(its):
-    list(host_objections(host(), its, [domain()], ConversionRequest("rdma", True)))
+    objections(its, ConversionRequest("rdma", True))
 
 
 def check_hosts(its):

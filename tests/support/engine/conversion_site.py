@@ -22,11 +22,13 @@ from ovirtsdk4.reader import Reader
 
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BUSY,
+    MISSING,
     EngineProblem,
     LostAnswer,
     TimeoutProblem,
     engine_problem_of,
 )
+from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, wire_form
 from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, Pushed
@@ -60,6 +62,8 @@ class Site:
     def __init__(self, world: World) -> None:
         self.world = world
         self.correlation_id = "tests"
+        self.url = "http://double"
+        self.listener: Listener = NoProgress()
         self.double = EngineDouble(world)
         self.double._server.server_close()
         self.acts: list[str] = []
@@ -118,15 +122,29 @@ class Site:
         return Reader.read(self._send(form, read.doing).body)
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
-        return [self.read(read) for read in reads]
+        results: list[Any] = []
+        for read in reads:
+            try:
+                results.append(self.read(read))
+            except EngineProblem as problem:
+                if problem.kind != MISSING:
+                    raise
+                results.append(problem)
+        return results
 
-    def perform(self, call: Call, *, before: Callable[[], None] = lambda: None) -> Any:
+    def perform(
+        self,
+        call: Call,
+        *,
+        patience_s: Optional[float] = None,
+        before: Callable[[], None] = lambda: None,
+    ) -> Any:
         self._before(f"perform {call.doing}")
-        until = self.now + BUSY_S
+        until = self.now + (BUSY_S if patience_s is None else patience_s)
         while True:
             before()
             try:
-                self._send(wire_form(call), call.doing)
+                result = _result(self._send(wire_form(call), call.doing))
             except EngineProblem as problem:
                 if problem.kind != BUSY or self.now >= until:
                     raise
@@ -135,6 +153,13 @@ class Site:
                 break
         self.calls.append(call)
         self._after()
+        return result
+
+    def report_progress(
+        self, call: Call, *, patience_s: float = 0.0, twice: bool = False
+    ) -> Any:
+        """No act: a job only shows what the run does."""
+        return _result(self._send(wire_form(call), call.doing))
 
     def _send(self, form: Any, doing: str) -> Any:
         query = {**form.query, "correlation_id": self.correlation_id}
@@ -213,6 +238,12 @@ class Site:
             result[host.name] = Pushed(host.name, digest, before)
         self._after()
         return result
+
+
+def _result(answer: Any) -> Any:
+    """Return what the SDK's method returns: the object, None for an action."""
+    found = Reader.read(answer.body) if answer.body else None
+    return None if isinstance(found, types.Action) else found
 
 
 @functools.lru_cache(256)

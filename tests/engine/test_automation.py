@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Test the names for automation: locks, records and declined plans.
+
+tests/engine/test_engine_api_docs.py runs the examples of their page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from engine_double import EngineDouble, sample_world
+from engine_double.jobs import add as add_job
+from engine_double.jobs import jobs_of
+from support.engine.engine_command_line import Clock, run_engine
+from support.engine.engine_door import DoubleDoor
+from support.engine.engine_sessions import open_session
+from support.problems import problem
+
+from ovirt_rdma.cli.engine import conversion_run
+from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
+from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
+from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainRequest
+from ovirt_rdma.engine_sdk_tools.networks.create_plan import NetworkRequest
+from ovirt_rdma.engine_sdk_tools.refusals import ChecksFailed, Refused
+
+pytestmark = pytest.mark.engine
+
+EXPORT = "nfs1.example.com:/exports/data1"
+
+
+class Site:
+    """A double with its hosts, and the API over it."""
+
+    def __init__(self, double, folder):
+        self.double, self.world = double, double.world
+        self.door = DoubleDoor(double.world)
+        self.states = StateFolder(folder)
+        self.rdma = self.on_machine(self.states)
+
+    def on_machine(self, states, door=None):
+        session = open_session(self.double, Clock())
+        return RdmaEngine(session, door or self.door, states, session.close)
+
+    def transports(self):
+        return [host.mounts.get(EXPORT) for host in self.world.hosts.values()]
+
+
+@pytest.fixture
+def site(tmp_path):
+    world = sample_world(hosts=3, domains=("data1",), addon=True)
+    with EngineDouble(world) as double:
+        made = Site(double, tmp_path / "states")
+        with made.rdma:
+            yield made
+        assert double.strict_errors == []
+
+
+def test_a_later_host_and_a_revert_to_the_state_before_the_first(site):
+    """A program that converts again keeps the baseline, as the command does."""
+    late = site.world.hosts.pop(site.world.host("host03").id)
+    assert site.rdma.convert("data1").stage == "converted"
+    site.world.hosts[late.id] = late
+    assert site.rdma.convert("data1").stage == "converted"
+    assert site.transports() == ["rdma"] * 3
+    # Nothing to do.
+    before = len(site.double.changes())
+    assert site.rdma.convert("data1").stage == "converted"
+    assert len(site.double.changes()) == before
+    assert site.rdma.revert("data1").stage == "reverted"
+    assert site.transports() == ["tcp"] * 3
+    assert {host.policy_text for host in site.world.hosts.values()} == {""}
+    assert site.rdma.revert("data1").stage == "reverted"
+
+
+def test_the_command_reverts_what_a_program_has_converted(site, capsys, monkeypatch):
+    site.rdma.convert("data1")
+    monkeypatch.setattr(conversion_run, "conversion_states", lambda: site.states)
+    words = ("domain", "revert", "data1", "-y", "--no-job")
+    assert run_engine(capsys, site.double, site.door, *words).code == 0
+    assert site.transports() == ["tcp"] * 3
+
+
+def test_one_that_stopped_is_resumed_and_others_are_kept_off(site, tmp_path):
+    site.door.fail_push["host03"] = "the disk is full"
+    stopped = site.rdma.convert("data1")
+    assert stopped.stage == "stopped"
+    assert "the disk is full" in stopped.why
+    # On another machine the open task of the engine says so.
+    with site.on_machine(StateFolder(tmp_path / "elsewhere")) as other:
+        with pytest.raises(OtherRun, match="open task"):
+            other.convert("data1")
+        with pytest.raises(Refused):
+            other.revert("data1")
+    with problem("refused", "a conversion of data1 to rdma is not complete"):
+        site.rdma.convert("data1", to="tcp")
+    site.door.fail_push.clear()
+    assert site.rdma.convert("data1").stage == "converted"
+    assert {job.status for job in jobs_of(site.world).values()} == {"finished"}
+
+
+def test_take_over(site):
+    domain = site.world.domain("data1").id
+    add_job(site.world, f"ovirt-rdma: convert domain data1 to rdma ({domain})")
+    with pytest.raises(OtherRun):
+        site.rdma.convert("data1")
+    assert site.rdma.convert("data1", take_over=True).stage == "converted"
+
+
+def test_what_is_declined_changes_nothing(site):
+    plans = []
+
+    def no(plan):
+        plans.append(plan)
+        return False
+
+    rdma = site.rdma
+    assert rdma.convert("data1", approve=no) is None
+    assert rdma.push_policy("version: 1\n", approve=no) is None
+    assert rdma.create_network(NetworkRequest("storage", "dc1"), approve=no) is None
+    request = DomainRequest("data2", "nfs2.example.com:/exports/data2", "dc1")
+    assert rdma.create_domain(request, approve=no) is None
+    assert len(plans) == 4
+    assert site.double.changes() == []
+    made = rdma.create_domain(request)
+    assert {host.transport for host in made.hosts} == {"rdma"}
+
+
+def test_checks_come_before_the_plan(site):
+    site.world.host("host02").rdma_ready = False
+    with pytest.raises(ChecksFailed, match="host02"):
+        site.rdma.convert("data1", approve=lambda _: pytest.fail("asked"))
+    with (
+        pytest.raises(Refused, match="no access"),
+        contextlib.closing(RdmaEngine(site.rdma.session, None, site.states)) as blind,
+    ):
+        blind.convert("data1")
+
+
+def test_a_push_that_fails_on_a_host_is_seen_in_the_task(site):
+    site.door.fail_push["host02"] = "the disk is full"
+    result = site.rdma.push_policy("version: 1\n")
+    assert result.pushed["host02"].problem == "the disk is full"
+    (event,) = [e for e in site.world.log.events if e.origin == "ovirt-rdma"]
+    assert event.description == "push a policy to 3 hosts: failed on host02"
+
+
+def test_without_the_name_of_an_engine(monkeypatch):
+    monkeypatch.delenv("OVIRT_URL", raising=False)
+    with problem("engine-not-configured", "no engine is named"):
+        connect()
