@@ -23,7 +23,7 @@ from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import PARTLY, AtomicChange, RunResult
-from ovirt_rdma.host.changes.kinds.registry import kind_of, maker_of
+from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
 from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger
 from ovirt_rdma.host.changes.prepare import EarlyFacts
 from ovirt_rdma.host.changes.recover import recover
@@ -50,11 +50,12 @@ def values_of(
 def describe_changes(applied: AppliedChange, *, back: bool = False) -> Iterator[str]:
     """Yield the changes of an act: ``mtu of ib0: 2044 -> 65520``.
 
-    ``back`` reverses them, and omits those without effect. A new profile is one change.
+    ``back`` reverses them, and omits those without effect. What is made, a profile or a
+    P_Key child, is one change.
     """
-    maker = maker_of(applied.act)
-    if maker and maker.has_uuid:
-        yield f"{maker.describe()}: {'removed' if back else 'created'}"
+    made = kind_of_act(applied.act)
+    if made.is_maker:
+        yield f"{made.describe()}: {'removed' if back else 'created'}"
         return
     for change, before, after in values_of(applied.act, applied.found):
         if back and before == after:

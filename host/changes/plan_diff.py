@@ -34,7 +34,7 @@ def diff(changes: Sequence[Change]) -> Iterator[str]:
             for change in group:
                 yield from _file(change)
         else:
-            yield from _settings(kind.title, group)
+            yield from _settings(kind.title.format(group[0].target), group)
 
 
 def _file(change: Change) -> Iterator[str]:

@@ -139,7 +139,7 @@ def _place(change: Change) -> tuple[str, str, str]:
 def _named(change: Change) -> str:
     if change.name:
         return f"{change.name} of {change.target}"
-    return kind_of(change).title
+    return kind_of(change).title.format(change.target)
 
 
 def _text(value: Optional[str]) -> str:

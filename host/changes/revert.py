@@ -26,7 +26,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     Refused,
     RunResult,
 )
-from ovirt_rdma.host.changes.kinds.registry import kind_of_act, made_netdev, maker_of
+from ovirt_rdma.host.changes.kinds.registry import kind_of_act
 from ovirt_rdma.host.changes.ledger import (
     AppliedChange,
     Ledger,
@@ -66,7 +66,7 @@ def interrupted_users(
         acts = [undo.act for undo in group]
         if not any(
             act.effect == LINK_DOWN
-            or maker_of(act)
+            or kind_of_act(act).is_maker
             or any(needs_activation(change) for change in act.changes)
             for act in acts
         ):
@@ -78,7 +78,7 @@ def interrupted_users(
             for use in facts.netdev_uses
             if use.netdev in above
         ]
-        if any(maker_of(act) for act in acts):
+        if any(kind_of_act(act).is_maker for act in acts):
             made = {on for name in names for on in view.carriers(name)}
             users += _set_up_on(made, facts)
         if users:
@@ -106,7 +106,7 @@ def _netdevs(act: AtomicChange, view: View) -> Iterator[str]:
             if interface.adapter and interface.adapter.pci.address == kind.port[0]:
                 yield interface.name
         return
-    name = made_netdev(act) or kind.netdev or _active_on(kind.change, view)
+    name = kind.made_netdev or kind.netdev or _active_on(kind.change, view)
     if name:
         yield name
 

@@ -25,11 +25,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     Undoing,
     Undone,
 )
-from ovirt_rdma.host.changes.kinds.registry import (
-    describe,
-    kind_of_act,
-    manual_fix,
-)
+from ovirt_rdma.host.changes.kinds.registry import describe, kind_of_act
 from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger
 from ovirt_rdma.host.changes.undo import (
     Key,
@@ -96,7 +92,7 @@ def carry_out_undo(
             "step-needed-by-others",
             f"{blocked.by.act.step} of run {blocked.by.run} depends on it",
         )
-        execution.leave(act.step, act, why, manual_fix(act, act.before[0]))
+        execution.leave(act.step, act, why, kind_of_act(act).manual_fix(act.before[0]))
     # Recorded before anything is done, the oldest first: once the newer changes are
     # closed, a value that stays may look like one that an older change had set.
     for undo in (undo for group in reversed(plan.groups) for undo in reversed(group)):
@@ -162,7 +158,8 @@ class _Execution:
         if error:
             # The sentence of the error names the property and the reason.
             why = Sentence(error.id, str(error))
-            self.leave(act.step, act, why, error.fix or manual_fix(act, undo.to[0]))
+            fix = error.fix or kind_of_act(act).manual_fix(undo.to[0])
+            self.leave(act.step, act, why, fix)
             return
         entry = undo.entry
         self.writer.write_if_possible(

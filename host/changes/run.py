@@ -14,6 +14,7 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.changes.journal import Journal, JournalWriter, iso
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
+from ovirt_rdma.host.changes.kinds.kind import Kind, Property
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     ROLLED_BACK,
@@ -29,13 +30,8 @@ from ovirt_rdma.host.changes.kinds.model import (
     RunResult,
     Undone,
 )
-from ovirt_rdma.host.changes.kinds.kind import Kind, Property
 from ovirt_rdma.host.changes.kinds.model import Done as ReadBack
-from ovirt_rdma.host.changes.kinds.registry import (
-    is_part_of,
-    kind_of,
-    maker_of,
-)
+from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
 from ovirt_rdma.host.changes.kinds.sysfs import MTU_FILE
 from ovirt_rdma.host.changes.ledger import (
     refuse_while_awaiting,
@@ -108,6 +104,7 @@ def with_earlier_values(
     which the plan was made.
     """
     complete: list[AtomicChange] = []
+    makers: list[Kind] = []
     known: dict[Property, Optional[str]] = {}
     recreated = False
     for act in acts:
@@ -115,9 +112,9 @@ def with_earlier_values(
             refusal = host.refusal(change)
             if refusal:
                 raise Refused("change-not-allowed", refusal, _FIX)
-        maker = maker_of(act)
-        made = (maker is not None and maker.has_uuid) or any(
-            is_part_of(act, earlier) for earlier in complete
+        first = kind_of_act(act)
+        made = (first.is_maker and first.needs_uuid) or any(
+            maker.owns(first) for maker in makers
         )
         before = []
         for change in act.changes:
@@ -134,6 +131,8 @@ def with_earlier_values(
             before.append(known[kind.sets])
             known[kind.sets] = change.after
             recreated = recreated or kind.port is not None
+        if first.is_maker:
+            makers.append(first)
         complete.append(replace(act, before=tuple(before)))
     return tuple(complete)
 

@@ -41,10 +41,8 @@ from ovirt_rdma.host.changes.kinds.kind import Property
 from ovirt_rdma.host.changes.kinds.model import AtomicChange, HostBackend
 from ovirt_rdma.host.changes.kinds.registry import (
     describe,
-    is_part_of,
     kind_of,
     kind_of_act,
-    maker_of,
 )
 from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE, MTU_FILE
 from ovirt_rdma.host.changes.ledger import AppliedChange
@@ -224,14 +222,16 @@ class _Plan:
     def plan_makers(self) -> None:
         """Plan the removal of what we made, with the later changes to it."""
         parts: set[Key] = set()
+        kinds = {key: kind_of_act(now.act) for key, now in self.present.items()}
         for entry in self.applied:
-            now = self.present[key_of(entry)]
-            if not maker_of(entry.act) or key_of(entry) not in self.scope:
+            maker = kinds[key_of(entry)]
+            if not maker.is_maker or key_of(entry) not in self.scope:
                 continue
             later = [
                 part
                 for part in self.applied
-                if is_part_of(self.present[key_of(part)].act, now.act)
+                if part is not entry
+                and maker.owns(kinds[key_of(part)])
                 and key_of(part) not in parts
             ]
             parts.update(key_of(part) for part in later)

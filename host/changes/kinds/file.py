@@ -33,7 +33,6 @@ class File(Kind):
     is_text = True
 
     def values(self) -> Optional[str]:
-        """Any text without NUL, for our files only."""
         return r"[^\0]*" if self.change.target in OWN_FILES else None
 
     def normal(self, value: str) -> Optional[str]:
@@ -43,20 +42,17 @@ class File(Kind):
         return data.decode("utf-8", "backslashreplace").rstrip("\n")
 
     def summary(self, value: Optional[str]) -> str:
-        """Return how long the file is."""
         if value is None:
             return super().summary(value)
         lines = value.count("\n") + bool(value and not value.endswith("\n"))
         return f"a file of {lines} line{'' if lines == 1 else 's'}"
 
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return how to restore the text, or the command that removes the file."""
         target = shlex.quote(self.change.target)
         text = f"write the text that {JOURNAL} has for it to {target}"
         return f"rm {target}" if value is None else text
 
     def read(self, host: Host) -> Reading:
-        """Return the file's text; None if there is no file."""
         target = self.change.target
         path = host.path(target)
         try:
@@ -89,9 +85,7 @@ class File(Kind):
         present = self.read(host)
         if present.problem:
             raise EffectFailed("file-unreadable", present.problem, _FIX)
-        foreign = (
-            "" if present.value is None else foreign_reason(target, present.value)
-        )
+        foreign = "" if present.value is None else foreign_reason(target, present.value)
         if foreign:
             raise EffectFailed("file-not-ours", foreign, _FIX)
         try:

@@ -20,7 +20,7 @@ from ovirt_rdma.host.changes.kinds.base import (
     write_kernel_file,
 )
 from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
-from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act, maker_of
+from ovirt_rdma.host.changes.kinds.registry import kind_of, kinds_of
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.tree import FileTree
@@ -92,22 +92,12 @@ class HostEffects:
         Raises EffectFailed. Use :meth:`read` to verify that the value was accepted.
         """
         act = self._checked(act)
-        maker = maker_of(act)
-        if maker is not None:
-            self._refuse_gone(act, act.changes[0])
-            maker.do(self._host)
-            return
-        for change in act.changes:
-            self._refuse_gone(act, change)
-            kind = kind_of(change, act.uuid)
+        for kind in kinds_of(act):
+            if kind.gone_with_netdev(self._host, act.place):
+                raise EffectFailed("netdev-gone", f"{kind.netdev} no longer exists")
             kind.do(self._host)
             if act.effect == LINK_DOWN:
                 kind.take_effect(self._host)
-
-    def _refuse_gone(self, act: AtomicChange, change: Change) -> None:
-        kind = kind_of(change, act.uuid)
-        if kind.gone_with_netdev(self._host, act.place):
-            raise EffectFailed("netdev-gone", f"{kind.netdev} no longer exists")
 
     def undo(self, act: AtomicChange) -> None:
         """Undo ``act``, the last change first, each to its value in ``act.before`` (if
@@ -118,13 +108,7 @@ class HostEffects:
         EffectFailed.
         """
         act = self._checked(act)
-        maker = maker_of(act)
-        if maker is not None:
-            if not kind_of_act(act).gone_with_netdev(self._host, act.place):
-                maker.undo(self._host)
-            return
-        for change, value in reversed(list(zip(act.changes, _before(act)))):
-            kind = kind_of(change, act.uuid)
+        for kind, value in reversed(list(zip(kinds_of(act), _before(act)))):
             if not kind.gone_with_netdev(self._host, act.place):
                 kind.undo(self._host, value)
 
@@ -136,7 +120,7 @@ class HostEffects:
         return all(
             kind.gone_with_netdev(self._host, act.place)
             or (not kind.refusal() and kind.is_gone(self._host))
-            for kind in (kind_of(change, act.uuid) for change in act.changes)
+            for kind in kinds_of(act)
         )
 
     def present(self, act: AtomicChange) -> AtomicChange:

@@ -2,12 +2,9 @@
 """Define what a kind of change is: all that a plan, a run and an undo ask of it.
 
 A kind is one module beside this one with a subclass of :class:`Kind`, and an entry in
-:mod:`.registry`. An instance is about one change: ``kind_of(change).read(host)``. Only
-``read``, ``do``, ``undo``, ``is_gone``, ``gone_with_netdev`` and ``present`` look at the
-host; all else is pure.
-
-A change that makes something that other changes can set (a profile, a P_Key child) has
-a :class:`Maker` too.
+:mod:`.registry`. An instance is about one change: ``kind_of(change).read(host)``. What
+a method does is said here; a subclass says what is different. Methods with a ``host``
+look at it, all others are pure.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from typing import ClassVar, Optional
 
 from ovirt_rdma.host.changes.kinds.base import Host, Reading
 from ovirt_rdma.host.changes.kinds.location import place_of_netdev, present_name
-from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
+from ovirt_rdma.host.changes.kinds.model import Place
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import LIVE, Change
@@ -58,8 +55,11 @@ class Kind:
     - ``may_be_removed``: its ``after`` may be None.
     - ``is_volatile``: the kernel forgets the value at a boot.
     - ``is_text``: the values are whole texts, too long for a sentence.
-    - ``needs_uuid``: the target is a new object, which gets a UUID of ours.
-    - ``absent`` is the text for the value None.
+    - ``is_maker``: it makes something that other changes can set, and is undone with
+      all later changes to that.
+    - ``outlives_netdev``: neither its name nor its value depends on what becomes of the
+      netdev.
+    - ``absent`` is the text for the value None, ``title`` the head of a diff.
     - ``stays``: why an undo has nothing to do; else None.
     """
 
@@ -71,7 +71,10 @@ class Kind:
     may_be_removed: ClassVar[bool] = False
     is_volatile: ClassVar[bool] = False
     is_text: ClassVar[bool] = False
+    is_maker: ClassVar[bool] = False
+    outlives_netdev: ClassVar[bool] = False
     absent: ClassVar[str] = "not present"
+    title: ClassVar[str] = "{}"
     stays: ClassVar[Optional[Sentence]] = None
 
     @classmethod
@@ -90,15 +93,14 @@ class Kind:
         change; else "".
         """
         change = self.change
+        described = f"{change.target} {change.name}".strip()
         wanted = None if change.name and not self.is_named else self.values()
         if wanted is None:
             return (
-                f"{change.kind} {' '.join(filter(None, (change.target, change.name)))!a} "
-                "is not something that ovirt-rdma changes"
+                f"{change.kind} {described!a} is not something that ovirt-rdma changes"
             )
         for value in (change.before, change.after):
             if value is not None and not re.fullmatch(wanted, value, re.DOTALL):
-                described = f"{change.target} {change.name}".strip()
                 return f"{value[:60]!a} is not a valid value for {described}"
         if change.after is None and not self.may_be_removed:
             return f"{change.target} needs a value"
@@ -166,9 +168,18 @@ class Kind:
         """Return the change for the netdev ``name`` instead of its own."""
         return self.change
 
-    def is_part_of_netdev(self, name: str) -> bool:
+    @property
+    def made_netdev(self) -> Optional[str]:
+        """The netdev that it makes, a P_Key child; None if it makes none."""
+        return None
+
+    def owns(self, other: Kind) -> bool:
+        """Whether ``other`` has changed something that this makes."""
+        return self.made_netdev is not None and other.goes_with_netdev(self.made_netdev)
+
+    def goes_with_netdev(self, name: str) -> bool:
         """Whether its value disappears with the netdev ``name``."""
-        return self.netdev == name
+        return self.netdev == name and not self.outlives_netdev
 
     # Values.
 
@@ -206,11 +217,6 @@ class Kind:
 
     def describe(self) -> str:
         """Return the property as text: ``mtu of ib0``."""
-        return self.change.target
-
-    @property
-    def title(self) -> str:
-        """The head of the change in a diff."""
         return self.change.target
 
     @property
@@ -263,7 +269,7 @@ class Kind:
         """Whether the netdev at ``place`` no longer exists. Another netdev that has its
         name now does not count: without the first adapter, ib1 is called ib0.
         """
-        if place is None or self.netdev is None:
+        if place is None or self.netdev is None or self.outlives_netdev:
             return False
         return present_name(host, place) is None
 
@@ -271,52 +277,10 @@ class Kind:
         """Return the change with the present name of the netdev at ``place``, unchanged
         if there is none. Reads /sys only.
         """
-        if place is None or self.netdev is None:
+        if place is None or self.netdev is None or self.outlives_netdev:
             return self.change
         name = present_name(host, place)
         return self.on_netdev(name) if name else self.change
-
-
-@dataclass(frozen=True)
-class Maker:
-    """An atomic change that makes something: it is made completely or not at all, and
-    is removed with all later changes to it. ``has_uuid``: it gets a UUID of ours, so
-    nobody else can have made it.
-    """
-
-    act: AtomicChange
-
-    has_uuid: ClassVar[bool] = False
-
-    @classmethod
-    def is_for(cls, act: AtomicChange) -> bool:
-        """Whether ``act`` makes something of this kind."""
-        raise NotImplementedError
-
-    @property
-    def netdev(self) -> Optional[str]:
-        """The netdev that it makes, a P_Key child; None if it makes none."""
-        raise NotImplementedError
-
-    def owns(self, kind: Kind) -> bool:
-        """Whether a change has changed something that this makes."""
-        return self.netdev is not None and kind.is_part_of_netdev(self.netdev)
-
-    def describe(self) -> str:
-        """Return as text what it makes."""
-        raise NotImplementedError
-
-    def manual_fix(self) -> str:
-        """Return the command with which an operator removes it."""
-        raise NotImplementedError
-
-    def do(self, host: Host) -> None:
-        """Make it. Raises EffectFailed."""
-        raise NotImplementedError
-
-    def undo(self, host: Host) -> None:
-        """Remove it, if it exists. Raises EffectFailed."""
-        raise NotImplementedError
 
 
 def normal_text(text: str) -> str:

@@ -25,33 +25,25 @@ class Module(Kind):
     """A loaded kernel module."""
 
     name = MODULE
+    title = "module {}"
     stays = Sentence("module-stays-loaded", "a module stays loaded")
 
     def values(self) -> Optional[str]:
-        """``loaded``, for a name without options."""
         return LOADED if _MODULE.fullmatch(self.change.target) else None
 
     def still_holds(self, value: Optional[str]) -> bool:
-        """Always: a module may be loaded at any time."""
-        return True
-
-    @property
-    def title(self) -> str:
-        """The head of the change in a diff."""
-        return f"module {self.change.target}"
+        return True  # others may have loaded it since
 
     def read(self, host: Host) -> Reading:
-        """Return ``loaded``, or None. /sys/module has built-in modules too."""
+        # /sys/module has built-in modules too.
         tree = FileTree(host.root)
         name = module_name(self.change.target)
         listed = (tree.text("/proc/modules") or "").split("\n")
         loaded = name in {line.partition(" ")[0] for line in listed}
-        return Reading(
-            LOADED if loaded or tree.is_folder(f"/sys/module/{name}") else None
-        )
+        loaded = loaded or tree.is_folder(f"/sys/module/{name}")
+        return Reading(LOADED if loaded else None)
 
     def do(self, host: Host) -> None:
-        """Load the module. Raises EffectFailed."""
         name = self.change.target
         fix = f"see journalctl -k, and: modprobe --verbose {name}"
         host.run_or_fail(f"module {name} cannot be loaded", ("modprobe", name), fix)

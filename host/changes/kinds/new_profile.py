@@ -9,11 +9,12 @@ is verified.
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.changes.kinds import network_manager
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
-from ovirt_rdma.host.changes.kinds.kind import Kind, Maker
+from ovirt_rdma.host.changes.kinds.kind import Kind
 from ovirt_rdma.host.changes.kinds.location import NET_CLASS
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.network_manager import (
@@ -23,8 +24,8 @@ from ovirt_rdma.host.changes.kinds.network_manager import (
     nmcli,
 )
 from ovirt_rdma.host.changes.kinds.pkey_child import CHILD_S
-from ovirt_rdma.host.changes.kinds.profile import ProfileProperty, uuid_or_fail
-from ovirt_rdma.host.rules.base import PROFILE
+from ovirt_rdma.host.changes.kinds.profile import ProfileProperty
+from ovirt_rdma.host.rules.base import PROFILE, Change
 from ovirt_rdma.host.rules.infiniband.partitions import ID as MAKES_CHILD
 from ovirt_rdma.host.rules.infiniband.settings import CONNECTION_TYPE, NEW
 from ovirt_rdma.host.system.files import (
@@ -42,42 +43,46 @@ _WITHOUT_CARRIER = "unavailable"
 _JOURNAL = "journalctl -b -u NetworkManager"
 
 
-class NewProfile(Maker):
-    """A new profile, and the P_Key child that NetworkManager makes for it."""
+@dataclass(frozen=True)
+class NewProfile(ProfileProperty):
+    """All changes that make a new profile, ``changes``, of which ``change`` is the
+    first. ``makes_child``: NetworkManager makes the P_Key child for it too;
+    IPOIB-PROFILE-01 makes a profile for one that already exists and stays.
+    """
 
-    has_uuid = True
+    changes: tuple[Change, ...] = ()
+    makes_child: bool = False
+
+    is_maker = True
 
     @classmethod
-    def is_for(cls, act: AtomicChange) -> bool:
-        """Whether ``act`` makes a new profile, and does not change an existing one."""
-        return any(
+    def of(cls, act: AtomicChange) -> Optional[NewProfile]:
+        """Return the profile that ``act`` makes; None if it changes an existing one."""
+        made = any(
             change.kind == PROFILE
             and change.name == CONNECTION_TYPE
             and change.target.startswith(NEW)
             for change in act.changes
         )
+        makes_child = act.step.partition("/")[0] == MAKES_CHILD
+        first = act.changes[0]
+        return cls(first, act.uuid, act.changes, makes_child) if made else None
 
     @property
-    def netdev(self) -> Optional[str]:
-        """The child. IPOIB-PROFILE-01 makes a profile for one that already exists and
-        stays.
-        """
-        makes_child = self.act.step.partition("/")[0] == MAKES_CHILD
-        return self._first.netdev if makes_child else None
+    def made_netdev(self) -> Optional[str]:
+        return self.netdev if self.makes_child else None
 
-    def owns(self, kind: Kind) -> bool:
-        """Whether a change has changed this profile, or its child."""
-        if isinstance(kind, ProfileProperty):
-            return kind.sets.target == self.act.uuid
-        return super().owns(kind)
+    def owns(self, other: Kind) -> bool:
+        """Whether ``other`` has changed this profile, or its child."""
+        if isinstance(other, ProfileProperty):
+            return other.sets.target == self.uuid
+        return super().owns(other)
 
     def describe(self) -> str:
-        """Return the profile as text."""
-        return f"the profile of {self._first.netdev}"
+        return f"the profile of {self.netdev}"
 
-    def manual_fix(self) -> str:
-        """Return the command that deletes the profile."""
-        return f"nmcli connection delete {shlex.quote(self._first.sets.target)}"
+    def manual_fix(self, value: Optional[str]) -> str:
+        return f"nmcli connection delete {shlex.quote(self.sets.target)}"
 
     def do(self, host: Host) -> None:
         """Make the profile, and activate it if its netdev is free. With
@@ -85,7 +90,7 @@ class NewProfile(Maker):
         a netdev without carrier is free too; otherwise NetworkManager activates the
         profile later by itself. Raises EffectFailed; there is no profile then.
         """
-        uuid = self._uuid
+        uuid = self.uuid_or_fail()
         failure = "no profile can be made"
         running = nmcli(host, failure, "-t", "-f", "RUNNING", "general")
         if running.strip() != "running":
@@ -95,29 +100,32 @@ class NewProfile(Maker):
             )
         self._check_free(host)
         # Read before: NetworkManager activates a profile by itself when it loads it.
-        is_free = bool(self.netdev) or self._state(host) in _FREE
+        is_free = self.makes_child or self._state(host) in _FREE
         try:
             self._write(host)
             failure = f"NetworkManager does not load {self._path}"
             nmcli(host, failure, "connection", "load", self._path)
             self._check_loaded(host, uuid)
             if is_free:
-                self._activate(host, uuid)
+                self._activate_new(host, uuid)
         except EffectFailed as failed:
             try:
-                self.undo(host)
+                self.undo(host, None)
             except EffectFailed as left:
                 raise EffectFailed(
                     "profile-not-removed", f"{failed}; also, {left}", left.fix
                 ) from None
             raise
 
-    def undo(self, host: Host) -> None:
+    def take_effect(self, host: Host) -> None:
+        """Do nothing: it is activated as soon as it is made."""
+
+    def undo(self, host: Host, before: Optional[str]) -> None:
         """Delete the profile, and wait until the child that it made is gone too.
 
         Raises EffectFailed.
         """
-        uuid, child = self._uuid, self.netdev
+        uuid, child = self.uuid_or_fail(), self.made_netdev
         failure = f"the profile {uuid} cannot be deleted"
         delete = ("--wait", _WAIT_S, "connection", "delete", "uuid", uuid)
         running = True
@@ -141,19 +149,11 @@ class NewProfile(Maker):
             )
 
     @property
-    def _first(self) -> ProfileProperty:
-        return ProfileProperty(self.act.changes[0], self.act.uuid)
-
-    @property
-    def _uuid(self) -> str:
-        return uuid_or_fail(self.act.changes[0], self.act.uuid)
-
-    @property
     def _path(self) -> str:
-        return network_manager.path_of(self._first.netdev or "")
+        return network_manager.path_of(self.netdev or "")
 
     def _state(self, host: Host) -> Optional[str]:
-        return network_manager.device_states(host).get(self._first.netdev or "")
+        return network_manager.device_states(host).get(self.netdev or "")
 
     def _check_free(self, host: Host) -> None:
         place = host.path(self._path)
@@ -163,7 +163,7 @@ class NewProfile(Maker):
                 f"no profile can be made: {network_manager.FOLDER} does not exist",
             )
         taken = place.is_symlink() or place.exists()
-        if taken and self._first.own_file(host) is None:
+        if taken and self.own_file(host) is None:
             raise EffectFailed(
                 "profile-file-exists",
                 f"{self._path} already exists, and is not from this run",
@@ -171,8 +171,10 @@ class NewProfile(Maker):
             )
 
     def _write(self, host: Host) -> None:
-        wanted = {c.name: c.after for c in self.act.changes if c.after is not None}
-        text = network_manager.text_of({network_manager.UUID: self._uuid, **wanted})
+        wanted = {c.name: c.after for c in self.changes if c.after is not None}
+        text = network_manager.text_of(
+            {network_manager.UUID: self.uuid_or_fail(), **wanted}
+        )
         data = text.encode("utf-8", "surrogateescape")
         try:
             write_atomically(host.path(self._path), data, 0o600)
@@ -185,15 +187,15 @@ class NewProfile(Maker):
         """Verify that NetworkManager has the profile: nmcli exits with 0 even if
         NetworkManager has not accepted the file.
         """
-        settings = [change.name.partition(".")[0] for change in self.act.changes]
+        settings = [change.name.partition(".")[0] for change in self.changes]
         loaded = network_manager.properties(host, uuid, *settings)
         if loaded is None:
             raise EffectFailed(
                 "profile-not-loaded",
-                f"NetworkManager has not accepted the profile for {self._first.netdev}",
+                f"NetworkManager has not accepted the profile for {self.netdev}",
                 f"its log says why: {_JOURNAL}",
             )
-        for change in self.act.changes:
+        for change in self.changes:
             value = loaded.get(change.name)
             if not ProfileProperty(change).same(change.after, value):
                 raise EffectFailed(
@@ -203,9 +205,9 @@ class NewProfile(Maker):
                     _JOURNAL,
                 )
 
-    def _activate(self, host: Host, uuid: str) -> None:
-        child = self.netdev
-        failure = f"the new profile of {self._first.netdev} cannot be activated"
+    def _activate_new(self, host: Host, uuid: str) -> None:
+        child = self.made_netdev
+        failure = f"the new profile of {self.netdev} cannot be activated"
         try:
             activate(host, failure, uuid)
         except EffectFailed:
@@ -225,7 +227,7 @@ class NewProfile(Maker):
         """
         place = host.path(self._path)
         try:
-            if self._first.own_file(host) is not None:
+            if self.own_file(host) is not None:
                 place.unlink()
             remove_unfinished(place.parent)
             if place.parent.is_dir():

@@ -31,37 +31,27 @@ class OffloadState(Kind):
     name = OFFLOAD
     is_named = True
     is_volatile = True
+    title = "ethtool -K {}"
 
     def values(self) -> Optional[str]:
-        """``on`` and ``off``, for the features that facts have."""
         known = re.fullmatch(NETDEV, self.change.target)
         return SWITCH if known and self.change.name in KEPT.values() else None
 
     @property
     def netdev(self) -> Optional[str]:
-        """The netdev of the offload."""
         return self.change.target
 
     @property
     def goes_with_mode(self) -> bool:
-        """A mode turns offloads off and on."""
-        return True
+        return True  # a mode turns offloads off and on
 
     def on_netdev(self, name: str) -> Change:
-        """Return the change for the netdev ``name``."""
         return replace(self.change, target=name)
 
     def describe(self) -> str:
-        """Return the property as text."""
         return f"{self.change.name} of {self.change.target}"
 
-    @property
-    def title(self) -> str:
-        """The head of the change in a diff."""
-        return f"ethtool -K {self.change.target}"
-
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return the command that sets the offload."""
         target = shlex.quote(self.change.target)
         return f"ethtool -K {target} {self.change.name} {shlex.quote(value or '')}"
 
@@ -113,7 +103,6 @@ class OffloadState(Kind):
                 raise EffectFailed("ethtool-failed", f"{failure}: {e}") from None
 
     def is_gone(self, host: Host) -> bool:
-        """Whether the netdev does not exist."""
         return self.change.target not in FileTree(host.root).names(NET_CLASS)
 
     def _feature(self, host: Host) -> Optional[Offload]:

@@ -11,18 +11,11 @@ import shlex
 from typing import ClassVar, Optional
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
-from ovirt_rdma.host.changes.kinds.kind import (
-    PKEY,
-    Kind,
-    Maker,
-    Property,
-    normal_text,
-)
+from ovirt_rdma.host.changes.kinds.kind import PKEY, Property, normal_text
 from ovirt_rdma.host.changes.kinds.location import NET_CLASS
-from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
 from ovirt_rdma.host.policy.model import FULL_MEMBER, partition_of_facts
-from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change
+from ovirt_rdma.host.rules.base import SYSFS, Change
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -46,42 +39,40 @@ class PkeyChild(Sysfs):
     child exists, else None. Each child is a property of its own.
     """
 
+    is_maker = True
     FILES: ClassVar[dict[str, str]] = {CREATE_CHILD: PKEY}
 
     @classmethod
     def is_for(cls, change: Change) -> bool:
-        """Whether ``change`` is a write to ``create_child``."""
         return change.kind == SYSFS and cls(change).netdev is not None
 
     @property
     def sets(self) -> Property:
-        """The child, because all children of a netdev have one file."""
+        # All children of a netdev have one file.
         return Property(SYSFS, self.change.target, self.change.after or "")
 
-    @property
-    def effect(self) -> str:
-        """The parent's link stays up."""
-        return LIVE
-
     def lasts(self, managed: bool) -> bool:
-        """Never: no profile makes it."""
         return False
 
+    @property
+    def made_netdev(self) -> Optional[str]:
+        """The child's name as the kernel makes it."""
+        parent, pkey = self.netdev, self.change.after
+        return child_name(parent, pkey) if parent and pkey else None
+
+    def describe(self) -> str:
+        return f"the netdev {self.made_netdev}"
+
     def normal(self, value: str) -> Optional[str]:
-        """Return the P_Key as a number, with the bit of full members."""
         number = normal_text(value.strip())
         # The kernel sets the bit itself.
         return str(int(number) | FULL_MEMBER) if number.isdecimal() else number
 
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return the command that removes the child."""
         target = shlex.quote(self.change.target).replace(CREATE_CHILD, DELETE_CHILD)
         return f"echo {shlex.quote(self.change.after or '')} > {target}"
 
     def read(self, host: Host) -> Reading:
-        """Return the change's P_Key, as it is written there, if its child exists, else
-        None.
-        """
         return Reading(self.change.after if self.child(host) else None)
 
     def do(self, host: Host) -> None:
@@ -102,7 +93,6 @@ class PkeyChild(Sysfs):
         host.run_or_fail(f"{name} cannot be set up", ("ip", "link", "set", name, "up"))
 
     def undo(self, host: Host, before: Optional[str]) -> None:
-        """Remove the child, and wait until it is gone."""
         parent, pkey = self._parts()
         name = self.child(host)
         if name is None:
@@ -123,7 +113,6 @@ class PkeyChild(Sysfs):
             )
 
     def is_gone(self, host: Host) -> bool:
-        """Whether the child does not exist."""
         return self.child(host) is None
 
     def child(self, host: Host) -> Optional[str]:
@@ -132,51 +121,18 @@ class PkeyChild(Sysfs):
         tree = FileTree(host.root)
         for name in tree.names(NET_CLASS):
             folder = f"{NET_CLASS}/{name}"
-            same = partition_of_facts(
-                tree.text(f"{folder}/pkey")
-            ) == partition_of_facts(pkey)
-            if same and tree.text(f"{folder}/parent") == parent:
+            own = partition_of_facts(tree.text(f"{folder}/pkey"))
+            if (
+                own == partition_of_facts(pkey)
+                and tree.text(f"{folder}/parent") == parent
+            ):
                 return name
         return None
 
     def _parts(self) -> tuple[str, str]:
         if self.netdev is None or not self.change.after:
             raise EffectFailed(
-                "change-not-allowed", f"{self.change.target} does not make a P_Key child"
+                "change-not-allowed",
+                f"{self.change.target} does not make a P_Key child",
             )
         return self.netdev, self.change.after
-
-
-class NewChild(Maker):
-    """A child that is made in /sys."""
-
-    @classmethod
-    def is_for(cls, act: AtomicChange) -> bool:
-        """Whether the change is a write to ``create_child``."""
-        return PkeyChild.is_for(act.changes[0])
-
-    @property
-    def netdev(self) -> Optional[str]:
-        """The child's name as the kernel makes it."""
-        parent, pkey = self._kind.netdev, self._kind.change.after
-        return child_name(parent, pkey) if parent and pkey else None
-
-    def describe(self) -> str:
-        """Return the netdev as text."""
-        return f"the netdev {self.netdev}"
-
-    def manual_fix(self) -> str:
-        """Return the command that removes the child."""
-        return self._kind.manual_fix(None)
-
-    def do(self, host: Host) -> None:
-        """Make the child. Raises EffectFailed."""
-        self._kind.do(host)
-
-    def undo(self, host: Host) -> None:
-        """Remove the child. Raises EffectFailed."""
-        self._kind.undo(host, None)
-
-    @property
-    def _kind(self) -> Kind:
-        return PkeyChild(self.act.changes[0])

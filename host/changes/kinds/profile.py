@@ -28,7 +28,6 @@ from ovirt_rdma.host.changes.kinds.kind import (
     normal_text,
 )
 from ovirt_rdma.host.changes.kinds.location import NET_CLASS
-from ovirt_rdma.host.changes.kinds.model import Place
 from ovirt_rdma.host.changes.kinds.network_manager import NoSuchProfile
 from ovirt_rdma.host.changes.kinds.offload import OffloadState
 from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE, MTU_FILE, Sysfs
@@ -76,10 +75,11 @@ class ProfileProperty(Kind):
     name = PROFILE
     is_named = True
     may_be_removed = True
+    outlives_netdev = True
     absent = "not set"
+    title = "NetworkManager profile {}"
 
     def values(self) -> Optional[str]:
-        """The values of a property that our rules set."""
         target = self.change.target
         known = _UUID.fullmatch(target) or _NEW_PROFILE.fullmatch(target)
         return _PROPERTIES.get(self.change.name) if known else None
@@ -89,59 +89,43 @@ class ProfileProperty(Kind):
         """The profile's UUID; None if it is new and has none yet."""
         return self.uuid if self.needs_uuid else self.change.target
 
+    def uuid_or_fail(self) -> str:
+        """Return the profile's UUID. Raises EffectFailed if it has none."""
+        if self.known_uuid is None:
+            raise EffectFailed(
+                "profile-no-uuid", f"the profile {self.change.target} has no UUID"
+            )
+        return self.known_uuid
+
     @property
     def sets(self) -> Property:
-        """The property, of a new profile by its UUID."""
         change = self.change
         return Property(PROFILE, self.known_uuid or change.target, change.name)
 
     @property
     def needs_uuid(self) -> bool:
-        """Whether the profile is new."""
         return self.change.target.startswith(NEW)
 
     @property
     def netdev(self) -> Optional[str]:
-        """The netdev of a new profile."""
         return self.change.target[len(NEW) :] if self.needs_uuid else None
 
     @property
     def is_mtu(self) -> bool:
-        """Whether it is the MTU of an IPoIB netdev."""
         return self.change.name == MTU
 
-    def is_part_of_netdev(self, name: str) -> bool:
-        """Never: a profile outlives its netdev."""
-        return False
-
-    def gone_with_netdev(self, host: Host, place: Optional[Place]) -> bool:
-        """Never: a profile outlives its netdev."""
-        return False
-
-    def present(self, host: Host, place: Optional[Place]) -> Change:
-        """Return the change: a profile keeps the name that it was made for."""
-        return self.change
-
     def normal(self, value: str) -> Optional[str]:
-        """Return the value as nmcli prints it, None for its default."""
         text = value.strip()
         if self.change.name in _NAMES:
             return None if text in ("", "--") else text
         return None if text.lower() in UNSET else normal_text(text)
 
     def describe(self) -> str:
-        """Return the property as text."""
         new = f"new profile of {self.netdev}"
         profile = new if self.needs_uuid else f"profile {self.change.target}"
         return f"{self.change.name} of the {profile}"
 
-    @property
-    def title(self) -> str:
-        """The head of the change in a diff."""
-        return f"NetworkManager profile {self.change.target}"
-
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return the command that sets the property."""
         target = shlex.quote(self.sets.target)
         text = shlex.quote(value or "")
         return f"nmcli connection modify {target} {self.change.name} {text}"
@@ -171,9 +155,9 @@ class ProfileProperty(Kind):
         return self._set_value(network_manager.value_in(text, name))
 
     def do(self, host: Host) -> None:
-        """Set the property. Raises EffectFailed."""
-        uuid = uuid_or_fail(self.change, self.known_uuid)
-        network_manager.modify(host, uuid, self.change.name, self.change.after)
+        network_manager.modify(
+            host, self.uuid_or_fail(), self.change.name, self.change.after
+        )
 
     def take_effect(self, host: Host) -> None:
         """Reapply or activate an active profile, if that is needed; only the value of
@@ -182,9 +166,6 @@ class ProfileProperty(Kind):
         self._activate(host, self.change.name)
 
     def undo(self, host: Host, before: Optional[str]) -> None:
-        """Set the property to ``before``, and have the profile take effect; do nothing
-        if it has that value, or the profile no longer exists. Raises EffectFailed.
-        """
         uuid = self.known_uuid
         present = self.read(host)
         if uuid is None or (not present.problem and self.same(present.value, before)):
@@ -196,7 +177,6 @@ class ProfileProperty(Kind):
         self._activate(host, "")
 
     def is_gone(self, host: Host) -> bool:
-        """Whether there is no such profile; False if that is unknown."""
         uuid = self.known_uuid
         if uuid is None:
             return True
@@ -252,12 +232,3 @@ def _set_on(netdev: str, changed: str) -> Iterator[Kind]:
         yield Sysfs(Change(SYSFS, f"{NET_CLASS}/{netdev}/{file}", None, None))
     for feature in () if changed == TSO else TSO_FEATURES:
         yield OffloadState(Change(OFFLOAD, netdev, None, None, feature))
-
-
-def uuid_or_fail(change: Change, uuid: Optional[str]) -> str:
-    """Return ``uuid``. Raises EffectFailed if it is None."""
-    if uuid is None:
-        raise EffectFailed(
-            "profile-no-uuid", f"the profile {change.target} has no UUID"
-        )
-    return uuid

@@ -57,57 +57,45 @@ class Sysfs(Kind):
     FILES: ClassVar[dict[str, str]] = {MODE_FILE: MODE, MTU_FILE: NUMBER}
 
     def values(self) -> Optional[str]:
-        """The values of a mode or an MTU."""
         if self.netdev:
             return self.FILES[self.sysfs_file]
         return NUMBER if self.port else None
 
     @property
     def netdev(self) -> Optional[str]:
-        """The netdev in the path."""
         found = _NET_FILE.fullmatch(self.change.target)
         return found[1] if found and found[2] in self.FILES else None
 
     @property
     def sysfs_file(self) -> str:
-        """``mode`` or ``mtu``; "" for an adapter."""
         return self.change.target.rpartition("/")[2] if self.netdev else ""
 
     @property
     def port(self) -> Optional[tuple[str, int]]:
-        """The PCI address and port in the path of an mlx4 port's MTU."""
         found = _PORT_MTU.fullmatch(self.change.target)
         return (found[1], int(found[2])) if found else None
 
     @property
     def effect(self) -> str:
-        """A new mode, or a port's MTU, takes the link down."""
         return LINK_DOWN if self.port or self.sysfs_file == MODE_FILE else LIVE
 
     def lasts(self, managed: bool) -> bool:
-        """NetworkManager sets mode and MTU of a netdev that it manages, from its
-        profile.
-        """
         return managed
 
     def on_netdev(self, name: str) -> Change:
-        """Return the change for the file of the netdev ``name``."""
         if self.netdev is None:
             return self.change
         return replace(self.change, target=f"{NET_CLASS}/{name}/{self.sysfs_file}")
 
     def describe(self) -> str:
-        """Return the property as text."""
         if self.netdev:
             return f"{self.sysfs_file} of {self.netdev}"
         return self.change.target
 
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return the command that writes the value."""
         return f"echo {shlex.quote(value or '')} > {shlex.quote(self.change.target)}"
 
     def read(self, host: Host) -> Reading:
-        """Return the file's text; None if there is no such file."""
         target = self.change.target
         try:
             data = read_file(host.path(target))
@@ -120,11 +108,9 @@ class Sysfs(Kind):
         return Reading(data.decode("utf-8", "surrogateescape").strip())
 
     def do(self, host: Host) -> None:
-        """Write ``after``. Raises EffectFailed with the meaning of the error."""
         self._set(host, self.change.after or "")
 
     def undo(self, host: Host, before: Optional[str]) -> None:
-        """Write ``before``; do nothing if it is None, or there is no such file."""
         present = self.read(host)
         if before is None or (present.value is None and not present.problem):
             return
@@ -132,7 +118,6 @@ class Sysfs(Kind):
             self._set(host, before)
 
     def is_gone(self, host: Host) -> bool:
-        """Whether the file does not exist."""
         folder, _, name = self.change.target.rpartition("/")
         return name not in FileTree(host.root).names(folder)
 

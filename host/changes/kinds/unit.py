@@ -19,23 +19,18 @@ _UNIT = re.compile(r"ovirt-rdma-[a-z]+\.(?:service|timer)")
 
 
 class Unit(Kind):
-    """Whether one of our units is enabled."""
+    """Whether one of our units is enabled and started."""
 
     name = UNIT
     is_named = True
+    title = "systemd unit {}"
 
     def values(self) -> Optional[str]:
-        """Before our change, a unit may have any state of systemctl: ``static``."""
+        # Before our change, a unit may have any state of systemctl: "static".
         known = _UNIT.fullmatch(self.change.target) and self.change.name == ENABLED
         return r"[a-z-]+" if known else None
 
-    @property
-    def title(self) -> str:
-        """The head of the change in a diff."""
-        return f"systemd unit {self.change.target}"
-
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return the command that enables or disables the unit."""
         target = shlex.quote(self.change.target)
         return f"systemctl {_VERBS[value == ENABLED]} --now {target}"
 
@@ -51,18 +46,15 @@ class Unit(Kind):
             return Reading(problem=f"{' '.join(command)} failed: {e}")
 
     def do(self, host: Host) -> None:
-        """Enable and start the unit, or disable and stop it. Raises EffectFailed."""
         self._set(host, self.change.after == ENABLED)
 
     def undo(self, host: Host, before: Optional[str]) -> None:
-        """Restore the unit's earlier state; do nothing if it no longer exists."""
         present = self.read(host)
         if not present.problem and present.value in (None, before):
             return
         self._set(host, before == ENABLED)
 
     def is_gone(self, host: Host) -> bool:
-        """Whether there is no such unit."""
         return self.read(host) == Reading()
 
     def _set(self, host: Host, enabled: bool) -> None:
