@@ -57,8 +57,8 @@ class Kind:
     - ``is_text``: the values are whole texts, too long for a sentence.
     - ``is_maker``: it makes something that other changes can set, and is undone with
       all later changes to that.
-    - ``outlives_netdev``: neither its name nor its value depends on what becomes of the
-      netdev.
+    - ``outlives_netdev``: its target and value stay when the netdev is renamed or
+      removed.
     - ``absent`` is the text for the value None, ``title`` the head of a diff.
     - ``stays``: why an undo has nothing to do; else None.
     """
