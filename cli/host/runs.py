@@ -23,28 +23,13 @@ from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import PARTLY, AtomicChange, RunResult
-from ovirt_rdma.host.changes.kinds.properties import (
-    describe,
-    describe_atomic,
-    makes_profile,
-)
+from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
 from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger
 from ovirt_rdma.host.changes.prepare import EarlyFacts
 from ovirt_rdma.host.changes.recover import recover
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.rules.base import FILE, PROFILE, Change
-from ovirt_rdma.host.rules.infiniband.settings import NEW
+from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.host.system.commands import Runner, run_command
-
-
-def value_of(change: Change, value: Optional[str]) -> str:
-    """Return a value of ``change`` for people; a file is shown as its length."""
-    if value is None:
-        return "none"
-    if change.kind == FILE:
-        lines = value.count("\n") + bool(value and not value.endswith("\n"))
-        return f"a file of {lines} line{'' if lines == 1 else 's'}"
-    return value if value else "empty"
 
 
 def values_of(
@@ -65,23 +50,19 @@ def values_of(
 def describe_changes(applied: AppliedChange, *, back: bool = False) -> Iterator[str]:
     """Yield the changes of an act: ``mtu of ib0: 2044 -> 65520``.
 
-    ``back`` reverses them, and omits those without effect. A new profile is one change.
+    ``back`` reverses them, and omits those without effect. What is made, a profile or a
+    P_Key child, is one change.
     """
-    if makes_profile(applied.act):
-        yield f"{describe_atomic(applied.act)}: {'removed' if back else 'created'}"
+    made = kind_of_act(applied.act)
+    if made.is_maker:
+        yield f"{made.describe()}: {'removed' if back else 'created'}"
         return
     for change, before, after in values_of(applied.act, applied.found):
         if back and before == after:
             continue
         pair = (after, before) if back else (before, after)
-        values = " -> ".join(value_of(change, value) for value in pair)
-        yield f"{_named(change)}: {values}"
-
-
-def _named(change: Change) -> str:
-    if change.kind == PROFILE and change.target.startswith(NEW):
-        return f"{change.name} of the new profile of {change.target[len(NEW) :]}"
-    return describe(change)
+        kind = kind_of(change)
+        yield f"{kind.describe()}: {' -> '.join(map(kind.summary, pair))}"
 
 
 def applied_steps(ledger: Ledger) -> list[str]:

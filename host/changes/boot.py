@@ -27,21 +27,13 @@ from ovirt_rdma.host.changes.kinds.location import (
     present_name,
 )
 from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
-from ovirt_rdma.host.changes.kinds.properties import (
-    CREATE_CHILD,
-    MODE_FILE,
-    is_accepted,
-    netdev_file,
-    netdev_of,
-    port_mtu_of,
-    why_refused,
-)
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
 from ovirt_rdma.host.paths import BOOT_JSON, RUN_LOCK, under
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, OFFLOAD, SYSFS, Change
+from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import (
@@ -94,9 +86,10 @@ def boot_settings(applied: Iterable[AtomicChange]) -> tuple[BootSetting, ...]:
     settings: dict[Hashable, BootSetting] = {}
     for act in applied:
         for change in () if act.lasting else act.changes:
-            if change.kind not in (SYSFS, OFFLOAD) or change.after is None:
+            kind = kind_of(change)
+            if not kind.is_volatile or change.after is None:
                 continue
-            place = act.place or Place(netdev=netdev_of(change))
+            place = act.place or Place(netdev=kind.netdev)
             setting = BootSetting(place, replace(change, before=None))
             key = _property(setting)
             settings.pop(key, None)  # so that it comes last
@@ -119,13 +112,11 @@ def still_applied(
 
 
 def _property(setting: BootSetting) -> Hashable:
-    place, change = setting.place, setting.change
-    file = netdev_file(change)
-    what = file[1] if file else change.name or change.target
-    child = change.after if what == CREATE_CHILD else None
+    place, kind = setting.place, kind_of(setting.change)
     if place.guid or place.pci:
         place = replace(place, netdev=None)  # it may have been renamed since
-    return change.kind, what, child, place
+    # A child is a property of its own by its P_Key.
+    return setting.change.kind, kind.label, kind.sets.name, place
 
 
 def update_boot_settings(root: Union[str, Path], journal: Journal) -> str:
@@ -203,7 +194,7 @@ def read_boot_settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
     except WrongRecord as e:
         raise Problem("boot-settings-invalid", f"{path} is damaged: {e}", _FIX) from e
     for setting in file.settings:
-        refusal = why_refused(setting.change)
+        refusal = kind_of(setting.change).refusal()
         if refusal:
             raise Problem("boot-settings-invalid", f"{path}: {refusal}", _FIX)
     return file.settings
@@ -273,7 +264,7 @@ def _wait_for_files(host: Host, name: str) -> None:
 
 def _is_about(host: Host, setting: BootSetting, name: str) -> bool:
     """Whether ``setting`` is for the netdev ``name`` or its adapter."""
-    port = port_mtu_of(setting.change)
+    port = kind_of(setting.change).port
     if port:
         return name in netdevs_of_pci(host, port[0])
     return present_name(host, setting.place) == name
@@ -281,7 +272,7 @@ def _is_about(host: Host, setting: BootSetting, name: str) -> bool:
 
 def _in_order(settings: list[BootSetting]) -> list[BootSetting]:
     """Return the adapter's settings first: they remove and recreate the netdevs."""
-    return sorted(settings, key=lambda setting: port_mtu_of(setting.change) is None)
+    return sorted(settings, key=lambda setting: kind_of(setting.change).port is None)
 
 
 @dataclass(frozen=True)
@@ -293,10 +284,10 @@ class _Restorer:
 
     def restore(self, name: str, setting: BootSetting) -> bool:
         """Set one value; return True if the netdev has it then."""
-        change = setting.change
-        what = f"{name}: {_shown(change)}"
+        change, kind = setting.change, kind_of(setting.change)
+        what = f"{name}: {kind.label}"
         value = self._read(setting)
-        if value is not None and is_accepted(change, value):
+        if value is not None and kind.accepts(value):
             self._tried(change).unlink(missing_ok=True)
             return True
         act = _act(setting)
@@ -305,7 +296,7 @@ class _Restorer:
             if users:
                 self.say(f"{what} stays {value}: in use ({', '.join(users)})")
                 return False
-        if port_mtu_of(change) and not self._first_try(change):
+        if kind.port and not self._first_try(change):
             self.say(f"{what} stays {value}: an earlier write was not accepted")
             return False
         try:
@@ -314,7 +305,7 @@ class _Restorer:
             self.say(f"{what} stays {value}: {failed}")
             return False
         now = self._read(setting)
-        if not is_accepted(change, now):
+        if not kind.accepts(now):
             self.say(f"{what} is {now}, and should be {change.after}")
             return False
         self.say(f"{what} was {value}, is {now}")
@@ -348,26 +339,19 @@ class _Restorer:
         return True
 
     def _tried(self, change: Change) -> Path:
-        address, number = port_mtu_of(change) or ("", 0)
+        address, number = kind_of(change).port or ("", 0)
         return under(self.root, f"{_TRIED}{address}-{number}")
 
 
 def _act(setting: BootSetting) -> AtomicChange:
-    file = netdev_file(setting.change)
-    down = port_mtu_of(setting.change) or (file and file[1] == MODE_FILE)
     return AtomicChange(
         step="",
-        effect=LINK_DOWN if down else LIVE,
+        effect=kind_of(setting.change).effect,
         reason="",
         changes=(setting.change,),
         place=setting.place,
         lasting=False,
     )
-
-
-def _shown(change: Change) -> str:
-    file = netdev_file(change)
-    return file[1] if file else change.name or change.target.rpartition("/")[2]
 
 
 def _to_stderr(sentence: str) -> None:

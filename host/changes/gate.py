@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.model import Left, Refused
-from ovirt_rdma.host.changes.kinds.properties import adapter_of, file_of, netdev_of
+from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.rules.base import LINK_DOWN, OFFLOAD, PROFILE, Change, Step
+from ovirt_rdma.host.rules.base import LINK_DOWN, Step
 from ovirt_rdma.host.rules.infiniband.partitions import ID as PKEY_RULE
-from ovirt_rdma.host.rules.infiniband.settings import CONNECTION_TYPE, MTU
+from ovirt_rdma.host.rules.infiniband.settings import CONNECTION_TYPE
 
 _ALLOW = "--allow-link-down"
 _WAITS = (
@@ -107,23 +108,13 @@ def _depends_on(step: Step, base: Step) -> bool:
     made = {c.target for c in base.changes if c.name == CONNECTION_TYPE}
     child = base.subject if base.rule == PKEY_RULE else None
     # If the hardware refuses a step, the rules have decided the others without it.
-    modes = () if base.refused else base.changes
-    mode_of = {netdev_of(c) for c in modes if file_of(c) == "mode"}
-    port_mtu = any(adapter_of(c) for c in modes)
+    modes = [] if base.refused else [kind_of(change) for change in base.changes]
+    new_mode = step.subject in {k.netdev for k in modes if k.sysfs_file == MODE_FILE}
+    port_mtu = any(kind.port for kind in modes)
     return any(
-        change.target in made
-        or (child is not None and netdev_of(change) == child)
-        or (port_mtu and _is_mtu(change))
-        or _goes_with_mode(step, change, mode_of)
-        for change in step.changes
+        kind.change.target in made
+        or (child is not None and kind.netdev == child)
+        or (port_mtu and kind.is_mtu)
+        or (new_mode and kind.goes_with_mode)
+        for kind in map(kind_of, step.changes)
     )
-
-
-def _is_mtu(change: Change) -> bool:
-    return file_of(change) == "mtu" or (change.kind, change.name) == (PROFILE, MTU)
-
-
-def _goes_with_mode(step: Step, change: Change, mode_of: set[Optional[str]]) -> bool:
-    if step.subject not in mode_of:
-        return False
-    return _is_mtu(change) or change.kind == OFFLOAD

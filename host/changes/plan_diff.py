@@ -12,27 +12,12 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 
-from ovirt_rdma.host.rules.base import (
-    FILE,
-    MODULE,
-    OFFLOAD,
-    PROFILE,
-    SYSFS,
-    UNIT,
-    Change,
-)
+from ovirt_rdma.host.changes.kinds.registry import kind_of
+from ovirt_rdma.host.rules.base import Change
 
 # diff(1)'s name for a missing file, and its line for a missing newline at the end.
 _NOTHING = "/dev/null"
 _NO_NEWLINE = "\\ No newline at end of file"
-
-_TITLES = {
-    SYSFS: "{}",
-    PROFILE: "NetworkManager profile {}",
-    OFFLOAD: "ethtool -K {}",
-    MODULE: "module {}",
-    UNIT: "systemd unit {}",
-}
 
 
 def diff(changes: Sequence[Change]) -> Iterator[str]:
@@ -40,14 +25,16 @@ def diff(changes: Sequence[Change]) -> Iterator[str]:
 
     Changes of one profile or netdev that follow each other are shown as one.
     """
-    for (kind, target), group in itertools.groupby(
+    for _, grouped in itertools.groupby(
         changes, key=lambda change: (change.kind, change.target)
     ):
-        if kind == FILE:
+        group = list(grouped)
+        kind = kind_of(group[0])
+        if kind.is_text:
             for change in group:
                 yield from _file(change)
         else:
-            yield from _settings(_TITLES[kind].format(target), list(group))
+            yield from _settings(kind.title.format(group[0].target), group)
 
 
 def _file(change: Change) -> Iterator[str]:

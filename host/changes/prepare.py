@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ovirt_rdma.host.changes.kinds.model import Refused
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.changes.plan_file import Plan, values_read
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.decision.registry import Decision, decide
@@ -22,7 +23,7 @@ from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.store import Signature, StoredPolicy, read, signature_of
-from ovirt_rdma.host.rules.base import FILE, MODULE, Change, Step
+from ovirt_rdma.host.rules.base import Change, Step
 from ovirt_rdma.host.rules.view import View
 from ovirt_rdma.host.system.commands import Runner
 
@@ -123,9 +124,10 @@ def _of_changes(then: Step, now: Step) -> Iterator[Sentence]:
 
 
 def _value(change: Change, was: Optional[str], value: Optional[str]) -> str:
-    if change.kind == FILE and None not in (was, value):
+    is_text = kind_of(change).is_text
+    if is_text and None not in (was, value):
         return "another text than now"
-    if change.kind == FILE:
+    if is_text:
         return "present, and is not" if value is None else "not present, and is"
     return f"{_text(was)}, is {_text(value)}"
 
@@ -135,9 +137,9 @@ def _place(change: Change) -> tuple[str, str, str]:
 
 
 def _named(change: Change) -> str:
-    if change.kind == MODULE:
-        return f"module {change.target}"
-    return f"{change.name} of {change.target}" if change.name else change.target
+    if change.name:
+        return f"{change.name} of {change.target}"
+    return kind_of(change).title.format(change.target)
 
 
 def _text(value: Optional[str]) -> str:

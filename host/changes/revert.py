@@ -26,12 +26,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     Refused,
     RunResult,
 )
-from ovirt_rdma.host.changes.kinds.properties import (
-    adapter_of,
-    is_maker,
-    made_netdev,
-    netdev_of,
-)
+from ovirt_rdma.host.changes.kinds.registry import kind_of_act
 from ovirt_rdma.host.changes.ledger import (
     AppliedChange,
     Ledger,
@@ -71,7 +66,7 @@ def interrupted_users(
         acts = [undo.act for undo in group]
         if not any(
             act.effect == LINK_DOWN
-            or is_maker(act)
+            or kind_of_act(act).is_maker
             or any(needs_activation(change) for change in act.changes)
             for act in acts
         ):
@@ -83,7 +78,7 @@ def interrupted_users(
             for use in facts.netdev_uses
             if use.netdev in above
         ]
-        if any(is_maker(act) for act in acts):
+        if any(kind_of_act(act).is_maker for act in acts):
             made = {on for name in names for on in view.carriers(name)}
             users += _set_up_on(made, facts)
         if users:
@@ -105,14 +100,13 @@ def _set_up_on(names: Collection[str], facts: Facts) -> Iterator[str]:
 
 
 def _netdevs(act: AtomicChange, view: View) -> Iterator[str]:
-    change = act.changes[0]
-    address = adapter_of(change)
-    if address:
+    kind = kind_of_act(act)
+    if kind.port:
         for interface in view.interfaces:
-            if interface.adapter and interface.adapter.pci.address == address:
+            if interface.adapter and interface.adapter.pci.address == kind.port[0]:
                 yield interface.name
         return
-    name = made_netdev(act) or netdev_of(change) or _active_on(change, view)
+    name = kind.made_netdev or kind.netdev or _active_on(kind.change, view)
     if name:
         yield name
 

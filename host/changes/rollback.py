@@ -13,6 +13,7 @@ from typing import Optional
 
 from ovirt_rdma.host.changes.journal import JournalWriter, iso
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
+from ovirt_rdma.host.changes.kinds.kind import Property
 from ovirt_rdma.host.changes.kinds.model import (
     PARTLY,
     ROLLED_BACK,
@@ -24,14 +25,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     Undoing,
     Undone,
 )
-from ovirt_rdma.host.changes.kinds.properties import (
-    Property,
-    describe_atomic,
-    manual_fix,
-    property_of,
-    same_value,
-    value_text,
-)
+from ovirt_rdma.host.changes.kinds.registry import describe, kind_of_act
 from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger
 from ovirt_rdma.host.changes.undo import (
     Key,
@@ -74,12 +68,11 @@ def undo_plan(
     present = {}
     for entry in applied:
         act = host.present(entry.act)
-        change = act.changes[0]
-        place = property_of(change, act.uuid)
-        if place not in readings:
-            readings[place] = host.read(change, act.uuid, act.place)
+        change, sets = act.changes[0], kind_of_act(act).sets
+        if sets not in readings:
+            readings[sets] = host.read(change, act.uuid, act.place)
         lowered = follows_group(host, change)
-        present[key_of(entry)] = Present(act, readings[place], host.gone(act), lowered)
+        present[key_of(entry)] = Present(act, readings[sets], host.gone(act), lowered)
     return plan_undo(applied, scope, present, host.boot_id(), by_run)
 
 
@@ -99,7 +92,7 @@ def carry_out_undo(
             "step-needed-by-others",
             f"{blocked.by.act.step} of run {blocked.by.run} depends on it",
         )
-        execution.leave(act.step, act, why, manual_fix(act, act.before[0]))
+        execution.leave(act.step, act, why, kind_of_act(act).manual_fix(act.before[0]))
     # Recorded before anything is done, the oldest first: once the newer changes are
     # closed, a value that stays may look like one that an older change had set.
     for undo in (undo for group in reversed(plan.groups) for undo in reversed(group)):
@@ -131,7 +124,7 @@ class _Execution:
 
     def leave(self, step: str, act: AtomicChange, why: Sentence, fix: str = "") -> None:
         """Report once that a change is left; with ``fix``: it could not be undone."""
-        left = Left(step, describe_atomic(act), why, fix, failed=bool(fix))
+        left = Left(step, describe(act), why, fix, failed=bool(fix))
         if not any(
             earlier.why == why and earlier.failed == left.failed
             for earlier in self.result.left
@@ -165,7 +158,8 @@ class _Execution:
         if error:
             # The sentence of the error names the property and the reason.
             why = Sentence(error.id, str(error))
-            self.leave(act.step, act, why, error.fix or manual_fix(act, undo.to[0]))
+            fix = error.fix or kind_of_act(act).manual_fix(undo.to[0])
+            self.leave(act.step, act, why, fix)
             return
         entry = undo.entry
         self.writer.write_if_possible(
@@ -174,7 +168,7 @@ class _Execution:
         if undo.why:
             self.leave(act.step, act, undo.why)
         for part in undo.going_with:
-            reason = f"removed with {describe_atomic(act)}"
+            reason = f"removed with {describe(act)}"
             self.writer.write_if_possible(
                 Undone(part.run, part.number, self.by_run, reason)
             )
@@ -186,13 +180,13 @@ class _Execution:
             self.host.undo(replace(undo.act, before=undo.to))
 
     def _not_restored(self, undo: UndoChange) -> EffectFailed:
-        act, change = undo.act, undo.act.changes[0]
-        reading = self.host.read(change, act.uuid, act.place)
-        now = reading.problem or f"it is {value_text(change, reading.value)}"
-        wanted = value_text(change, undo.to[0], "its earlier text")
+        act, kind = undo.act, kind_of_act(undo.act)
+        reading = self.host.read(act.changes[0], act.uuid, act.place)
+        now = reading.problem or f"it is {kind.value_text(reading.value)}"
+        wanted = kind.value_text(undo.to[0], "its earlier text")
         return EffectFailed(
             "value-not-restored",
-            f"{describe_atomic(act)} was not restored to {wanted}: {now}",
+            f"{describe(act)} was not restored to {wanted}: {now}",
         )
 
 
@@ -204,7 +198,7 @@ def _is_restored(host: HostBackend, undo: UndoChange, *, settled: bool = False) 
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
         return False
-    if same_value(change, undo.to[0], reading.value):
+    if kind_of_act(act).same(undo.to[0], reading.value):
         return True
     clamped = replace(change, after=undo.to[0], clamped=True)
     lowered = settled and follows_group(host, change)

@@ -14,7 +14,7 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.changes.journal import Journal, JournalWriter, iso
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
-from ovirt_rdma.host.changes.kinds.location import place_of
+from ovirt_rdma.host.changes.kinds.kind import Kind, Property
 from ovirt_rdma.host.changes.kinds.model import (
     DONE,
     ROLLED_BACK,
@@ -31,22 +31,8 @@ from ovirt_rdma.host.changes.kinds.model import (
     Undone,
 )
 from ovirt_rdma.host.changes.kinds.model import Done as ReadBack
-from ovirt_rdma.host.changes.kinds.properties import (
-    Property,
-    adapter_of,
-    describe,
-    file_of,
-    is_accepted,
-    is_maker,
-    is_part_of,
-    is_volatile,
-    makes_child,
-    makes_profile,
-    netdev_of,
-    property_of,
-    same_value,
-    value_text,
-)
+from ovirt_rdma.host.changes.kinds.registry import kind_of, kind_of_act
+from ovirt_rdma.host.changes.kinds.sysfs import MTU_FILE
 from ovirt_rdma.host.changes.ledger import (
     refuse_while_awaiting,
     refuse_while_interrupted,
@@ -54,8 +40,7 @@ from ovirt_rdma.host.changes.ledger import (
 from ovirt_rdma.host.changes.rollback import roll_back
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.rules.base import MODULE, OFFLOAD, PROFILE, REBOOT, Change, Step
-from ovirt_rdma.host.rules.infiniband.settings import MTU, NEW
+from ovirt_rdma.host.rules.base import REBOOT, Change, Step
 from ovirt_rdma.host.system.signals import Signals, delayed_signals
 
 
@@ -74,17 +59,18 @@ def atomic_changes_of(
 class _AtomicChanges:
     facts: Optional[Facts]
     new_uuid: Callable[[], str]
-    uuids: dict[str, str] = field(default_factory=dict)
+    # The UUIDs of new profiles, by netdev.
+    uuids: dict[Optional[str], str] = field(default_factory=dict)
 
     def of(self, steps: Iterable[Step]) -> Iterator[AtomicChange]:
         for step in steps:
             changes = list(step.changes)
             while changes:
                 first = changes.pop(0)
+                kind = kind_of(first)
                 together = [first]
-                new = first.kind == PROFILE and first.target.startswith(NEW)
-                if new and first.target not in self.uuids:
-                    self.uuids[first.target] = self.new_uuid()
+                if kind.needs_uuid and kind.netdev not in self.uuids:
+                    self.uuids[kind.netdev] = self.new_uuid()
                     together += [c for c in changes if c.target == first.target]
                     changes = [c for c in changes if c.target != first.target]
                 yield AtomicChange(
@@ -92,24 +78,15 @@ class _AtomicChanges:
                     effect=step.effect,
                     reason=step.reason,
                     changes=tuple(together),
-                    uuid=self.uuids.get(first.target) if new else None,
-                    place=place_of(first, self.facts) if self.facts else None,
-                    lasting=self._lasts(first),
+                    uuid=self.uuids[kind.netdev] if kind.needs_uuid else None,
+                    place=kind.place(self.facts) if self.facts else None,
+                    lasting=kind.lasts(self._is_managed(kind.netdev)),
                 )
 
-    def _lasts(self, change: Change) -> bool:
-        """Whether the value survives a boot. NetworkManager sets mode and MTU of a
-        netdev that it manages, from its profile. Offloads are not put into profiles
-        (:mod:`ovirt_rdma.host.rules.infiniband.tso`).
-        """
-        if not is_volatile(change):
-            return True
-        if change.kind == OFFLOAD or makes_child(change) or adapter_of(change):
-            return False
+    def _is_managed(self, netdev: Optional[str]) -> bool:
         manager = self.facts.network_manager if self.facts else None
         managed = manager.managed if manager and manager.running else ()
-        netdev = netdev_of(change)
-        return netdev in managed or f"{NEW}{netdev}" in self.uuids
+        return netdev in managed or netdev in self.uuids
 
 
 _FIX = "run ovirt-rdma-host plan again"
@@ -127,6 +104,7 @@ def with_earlier_values(
     which the plan was made.
     """
     complete: list[AtomicChange] = []
+    makers: list[Kind] = []
     known: dict[Property, Optional[str]] = {}
     recreated = False
     for act in acts:
@@ -134,24 +112,27 @@ def with_earlier_values(
             refusal = host.refusal(change)
             if refusal:
                 raise Refused("change-not-allowed", refusal, _FIX)
-        made = makes_profile(act) or any(
-            is_part_of(act, maker) for maker in complete if is_maker(maker)
+        first = kind_of_act(act)
+        made = (first.is_maker and first.needs_uuid) or any(
+            maker.owns(first) for maker in makers
         )
         before = []
         for change in act.changes:
-            place = property_of(change, act.uuid)
-            if place not in known:
+            kind = kind_of(change, act.uuid)
+            if kind.sets not in known:
                 # A new port MTU recreates the netdevs: the plan has the MTU they get.
-                of_new = recreated and file_of(change) == "mtu"
+                of_new = recreated and kind.sysfs_file == MTU_FILE
                 value = None if made else _read(host, act, change)
                 if of_new:
                     value = _smaller(value, change.before)
                 elif not made:
-                    _check(change, value)
-                known[place] = value
-            before.append(known[place])
-            known[place] = change.after
-            recreated = recreated or adapter_of(change) is not None
+                    _check(kind, value)
+                known[kind.sets] = value
+            before.append(known[kind.sets])
+            known[kind.sets] = change.after
+            recreated = recreated or kind.port is not None
+        if first.is_maker:
+            makers.append(first)
         complete.append(replace(act, before=tuple(before)))
     return tuple(complete)
 
@@ -176,16 +157,14 @@ def _smaller(now: Optional[str], planned: Optional[str]) -> Optional[str]:
     return now
 
 
-def _check(change: Change, value: Optional[str]) -> None:
-    # A plan may not know a kernel value: the netdev did not exist yet.
-    unknown = is_volatile(change) and change.before is None
-    if unknown or change.kind == MODULE or same_value(change, change.before, value):
+def _check(kind: Kind, value: Optional[str]) -> None:
+    if kind.still_holds(value):
         return
-    was = value_text(change, change.before, "another text")
-    now = value_text(change, value, "this one")
+    was = kind.value_text(kind.change.before, "another text")
+    now = kind.value_text(value, "this one")
     raise Refused(
         "value-changed-since-plan",
-        f"{describe(change)} has changed since the plan was made: it was {was}, and is "
+        f"{kind.describe()} has changed since the plan was made: it was {was}, and is "
         f"{now}; nothing was changed",
         _FIX,
     )
@@ -303,11 +282,12 @@ class _Run:
             reading = self.host.read(change, act.uuid, act.place)
             if reading.problem:
                 raise _Stopped(f"{step.id} could not be verified: {reading.problem}")
-            if not is_accepted(change, reading.value):
-                wanted = value_text(change, change.after, "our text")
+            kind = kind_of(change, act.uuid)
+            if not kind.accepts(reading.value):
+                wanted = kind.value_text(change.after, "our text")
                 raise _Stopped(
-                    f"{step.id} was not accepted: {describe(change)} was set to "
-                    f"{wanted}, and is {value_text(change, reading.value)}"
+                    f"{step.id} was not accepted: {kind.describe()} was set to "
+                    f"{wanted}, and is {kind.value_text(reading.value)}"
                 )
             values.append(reading.value)
         return tuple(values)
@@ -339,5 +319,5 @@ def _may_be_planned_again(step: Step) -> bool:
     """
     if step.effect == REBOOT:
         return True
-    mtu = [c for c in step.changes if file_of(c) == "mtu" or c.name == MTU]
-    return mtu == list(step.changes) and any(c.clamped for c in mtu)
+    only_mtu = all(kind_of(change).is_mtu for change in step.changes)
+    return only_mtu and any(change.clamped for change in step.changes)

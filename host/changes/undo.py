@@ -37,34 +37,30 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.base import Reading
+from ovirt_rdma.host.changes.kinds.kind import Property
 from ovirt_rdma.host.changes.kinds.model import AtomicChange, HostBackend
-from ovirt_rdma.host.changes.kinds.properties import (
-    Property,
-    describe_atomic,
-    file_of,
-    is_accepted,
-    is_maker,
-    is_part_of,
-    is_volatile,
-    netdev_of,
-    property_of,
-    same_value,
-    value_text,
+from ovirt_rdma.host.changes.kinds.registry import (
+    describe,
+    kind_of,
+    kind_of_act,
 )
+from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE, MTU_FILE
 from ovirt_rdma.host.changes.ledger import AppliedChange
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.ipoib import DATAGRAM, GROUP_MTUS
-from ovirt_rdma.host.rules.base import FILE, MODULE, SYSFS, Change
+from ovirt_rdma.host.rules.base import SYSFS, Change
 
 _GROUP_MTUS = frozenset(str(mtu) for mtu in GROUP_MTUS)
 
 
 def follows_group(host: HostBackend, change: Change) -> bool:
     """Whether ``change`` is for the MTU of a netdev that is in datagram mode."""
-    if file_of(change) != "mtu":
+    kind = kind_of(change)
+    if kind.sysfs_file != MTU_FILE:
         return False
-    mode = Change(SYSFS, f"/sys/class/net/{netdev_of(change)}/mode", None, DATAGRAM)
-    return same_value(mode, DATAGRAM, host.read(mode).value)
+    target = f"/sys/class/net/{kind.netdev}/{MODE_FILE}"
+    mode = Change(SYSFS, target, None, DATAGRAM)
+    return kind_of(mode).same(DATAGRAM, host.read(mode).value)
 
 
 def may_be_group_mtu(change: Change, value: Optional[str]) -> bool:
@@ -72,7 +68,7 @@ def may_be_group_mtu(change: Change, value: Optional[str]) -> bool:
     group; only for a change that is ``clamped``.
     """
     of_group = value is not None and value.strip() in _GROUP_MTUS
-    return change.clamped and of_group and is_accepted(change, value)
+    return change.clamped and of_group and kind_of(change).accepts(value)
 
 
 Key = tuple[int, int]
@@ -155,7 +151,7 @@ def may_be_ours(own: Sequence[AppliedChange], now: Present, by_run: int) -> bool
     """
     change, value = now.act.changes[0], now.reading.value
     known = [change.after, *undo_values(own[0], by_run), *_left_by(own[-1])]
-    if any(same_value(change, own_value, value) for own_value in known):
+    if any(kind_of(change).same(own_value, value) for own_value in known):
         return True
     return now.lowered and may_be_group_mtu(change, value)
 
@@ -176,7 +172,7 @@ def _follows(entry: AppliedChange, older: AppliedChange, oldest: AppliedChange) 
     change = older.act.changes[0]
     before = entry.act.before[0] if entry.act.before else None
     known = [change.after, *oldest.act.before, *_left_by(older)]
-    if any(same_value(change, own_value, before) for own_value in known):
+    if any(kind_of(change).same(own_value, before) for own_value in known):
         return True
     return may_be_group_mtu(change, before)
 
@@ -225,14 +221,16 @@ class _Plan:
     def plan_makers(self) -> None:
         """Plan the removal of what we made, with the later changes to it."""
         parts: set[Key] = set()
+        kinds = {key: kind_of_act(now.act) for key, now in self.present.items()}
         for entry in self.applied:
-            now = self.present[key_of(entry)]
-            if not is_maker(entry.act) or key_of(entry) not in self.scope:
+            maker = kinds[key_of(entry)]
+            if not maker.is_maker or key_of(entry) not in self.scope:
                 continue
             later = [
                 part
                 for part in self.applied
-                if is_part_of(self.present[key_of(part)].act, now.act)
+                if part is not entry
+                and maker.owns(kinds[key_of(part)])
                 and key_of(part) not in parts
             ]
             parts.update(key_of(part) for part in later)
@@ -249,15 +247,14 @@ class _Plan:
             key, now = key_of(entry), self.present[key_of(entry)]
             if key in self.to or key in self.parts:
                 continue
-            if entry.act.changes[0].kind == MODULE:
-                why = Sentence("module-stays-loaded", "a module stays loaded")
-                self._release(entry, why)
+            kind = kind_of_act(now.act)
+            if kind.stays:
+                self._release(entry, kind.stays)
             elif now.gone:
-                gone = f"{describe_atomic(now.act)} no longer exists"
+                gone = f"{describe(now.act)} no longer exists"
                 self._release(entry, Sentence("target-gone", gone))
             else:
-                place = property_of(now.act.changes[0], now.act.uuid)
-                chains.setdefault(place, []).append(entry)
+                chains.setdefault(kind.sets, []).append(entry)
         for chain in chains.values():
             self._plan_property(chain)
 
@@ -311,7 +308,7 @@ class _Plan:
             return
         for entry in own:
             to = undo_values(entry, self.by_run)
-            if to == (None,) and is_volatile(entry.act.changes[0]):
+            if to == (None,) and kind_of_act(entry.act).is_volatile:
                 why = "it had no value before: we had made its netdev"
                 self._release(entry, Sentence("netdev-was-ours", why))
             else:
@@ -324,9 +321,10 @@ class _Plan:
         found.
         """
         value = entry.act.before[0]
-        what = describe_atomic(self.present[key_of(entry)].act)
-        forgotten = is_volatile(entry.act.changes[0]) and older[-1].boot != entry.boot
-        text = value_text(entry.act.changes[0], value)
+        what = describe(self.present[key_of(entry)].act)
+        kind = kind_of_act(entry.act)
+        forgotten = kind.is_volatile and older[-1].boot != entry.boot
+        text = kind.value_text(value)
         kept = f"{what} was {text} before run {entry.run}, which is kept"
         if forgotten:
             for old in older:
@@ -343,7 +341,7 @@ class _Plan:
 
     def _is_ours(self, own: Sequence[AppliedChange], now: Present) -> bool:
         newest = own[-1]
-        volatile = is_volatile(now.act.changes[0])
+        volatile = kind_of_act(now.act).is_volatile
         if volatile and not self._rebooted(newest) and self._in_the_middle(newest):
             return True
         return may_be_ours(own, now, self.by_run)
@@ -358,21 +356,21 @@ class _Plan:
         )
 
     def _rebooted(self, entry: AppliedChange) -> bool:
-        volatile = is_volatile(entry.act.changes[0])
+        volatile = kind_of_act(entry.act).is_volatile
         return volatile and bool(self.boot) and entry.boot != self.boot
 
 
 def _changed_since(newest: AppliedChange, now: Present) -> Sentence:
-    change, why = now.act.changes[0], ""
-    if change.kind != FILE:
+    kind, why = kind_of_act(now.act), ""
+    if not kind.is_text:
         value, ours = (
-            value_text(change, now.reading.value),
-            value_text(change, _ours(newest)),
+            kind.value_text(now.reading.value),
+            kind.value_text(_ours(newest)),
         )
         why = f" (now {value}, ours {ours})"
     return Sentence(
         "value-changed-by-others",
-        f"{describe_atomic(now.act)} was changed since by someone else{why}",
+        f"{describe(now.act)} was changed since by someone else{why}",
     )
 
 
@@ -384,7 +382,7 @@ def _why_kept(entry: AppliedChange, to: Values) -> Optional[Sentence]:
         return None
     return Sentence(
         "value-changed-by-others",
-        f"{describe_atomic(entry.act)} was changed since by someone else",
+        f"{describe(entry.act)} was changed since by someone else",
     )
 
 

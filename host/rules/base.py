@@ -52,6 +52,8 @@ class Finding:
 class Change:
     """One value that a step sets.
 
+    What each kind allows and does is in host/changes/kinds, one class a kind:
+
     - SYSFS writes ``after`` and a newline to the file ``target``.
     - PROFILE sets the property ``name`` of the NetworkManager profile ``target``: a
       UUID, or ``new:NETDEV`` for a profile that IPOIB-PROFILE-01 or IPOIB-PKEY-01

@@ -23,7 +23,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     Refused,
     RunRequest,
 )
-from ovirt_rdma.host.changes.kinds.properties import makes_child
+from ovirt_rdma.host.changes.kinds.pkey_child import PkeyChild
 from ovirt_rdma.host.changes.ledger import Ledger
 from ovirt_rdma.host.changes.prepare import (
     Decided,
@@ -128,7 +128,7 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
         if entry.act.step != step:
             continue
         for change in entry.act.changes:
-            makes = change.name == P_KEY or makes_child(change)
+            makes = change.name == P_KEY or PkeyChild.is_for(change)
             if makes and partition_of_facts(change.after) == own:
                 return step
     return None

@@ -61,7 +61,7 @@ def write_kernel_file(path: Path, data: bytes) -> None:
 class Host:
     """The host below ``root``. ``run`` runs tools; it is None if ``root`` is not the
     root of a running host. ``write`` writes to a file of /sys, ``clock`` returns
-    seconds since 1970, ``sleep`` waits.
+    seconds since 1970, ``sleep`` waits. ``activates``: changed profiles are activated.
     """
 
     root: Path
@@ -69,6 +69,7 @@ class Host:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
     write: Callable[[Path, bytes], None] = write_kernel_file
+    activates: bool = True
 
     def path(self, path: str) -> Path:
         """Return where the absolute path ``path`` of the host is, below its root."""

@@ -12,13 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.changes.kinds import (
-    network_manager,
-    new_profile,
-    offload,
-    sysfs,
-    system,
-)
 from ovirt_rdma.host.changes.kinds.base import (
     EffectFailed,
     Host,
@@ -26,25 +19,9 @@ from ovirt_rdma.host.changes.kinds.base import (
     run_effect,
     write_kernel_file,
 )
-from ovirt_rdma.host.changes.kinds.location import netdev_gone, present_target
 from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
-from ovirt_rdma.host.changes.kinds.properties import (
-    makes_child,
-    makes_profile,
-    netdev_of,
-    why_refused,
-)
-from ovirt_rdma.host.rules.base import (
-    FILE,
-    LINK_DOWN,
-    MODULE,
-    OFFLOAD,
-    PROFILE,
-    SYSFS,
-    UNIT,
-    Change,
-)
-from ovirt_rdma.host.rules.reapply import needs_activation
+from ovirt_rdma.host.changes.kinds.registry import kind_of, kinds_of
+from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -76,15 +53,14 @@ class HostEffects:
         root = Path(root)
         if run is None and root == Path("/"):
             run = run_effect
-        self._host = Host(root, run, sleep, clock, write)
-        self._activates = activates
+        self._host = Host(root, run, sleep, clock, write, activates)
 
     def refusal(self, change: Change) -> str:
         """Return, as a sentence without a full stop, why none of our rules makes such a
         change (a target such as /etc/passwd), else "". Reads nothing. ``read`` returns
         it as the problem, ``do`` and ``undo`` raise it as EffectFailed.
         """
-        return why_refused(change)
+        return kind_of(change).refusal()
 
     def read(
         self,
@@ -97,24 +73,15 @@ class HostEffects:
         ``uuid`` is the profile's if the target is ``new:NETDEV``. With ``place`` the
         netdev is found by that, whatever its name is now. The value is None if there is
         none: the netdev, profile or file does not exist (see :meth:`gone`), or the
-        profile's property is not set. By kind: SYSFS the file's text without the
-        newline (``create_child``: ``change.after`` if that child exists); PROFILE as
-        nmcli prints it; OFFLOAD the requested state, ``on`` or ``off``:
-        ``off [requested on]``, as in connected mode, is ``on``; FILE its text; MODULE
-        ``loaded``; UNIT ``enabled``, ``disabled`` or systemd's other states
-        (``static``, ``masked``).
+        profile's property is not set. Each kind says in its ``read`` what it returns.
         """
-        refused = why_refused(change)
+        kind = kind_of(change, uuid)
+        refused = kind.refusal()
         if refused:
             return Reading(problem=refused)
-        if netdev_gone(self._host, change, place):
+        if kind.gone_with_netdev(self._host, place):
             return Reading()
-        change = present_target(self._host, change, place)
-        if change.kind == PROFILE:
-            return network_manager.read(self._host, change, uuid)
-        if makes_child(change):
-            return sysfs.read_child(self._host, change)
-        return _READS[change.kind](self._host, change)
+        return kind_of(kind.present(self._host, place), uuid).read(self._host)
 
     def do(self, act: AtomicChange) -> None:
         """Set the ``after`` of each change of ``act``, in their order, and wait until
@@ -125,29 +92,12 @@ class HostEffects:
         Raises EffectFailed. Use :meth:`read` to verify that the value was accepted.
         """
         act = self._checked(act)
-        if makes_profile(act):
-            new_profile.do(self._host, act)
-            return
-        for change in act.changes:
-            if netdev_gone(self._host, change, act.place):
-                name = netdev_of(change)
-                raise EffectFailed("netdev-gone", f"{name} no longer exists")
-            self._do_change(change, act.uuid)
+        for kind in kinds_of(act):
+            if kind.gone_with_netdev(self._host, act.place):
+                raise EffectFailed("netdev-gone", f"{kind.netdev} no longer exists")
+            kind.do(self._host)
             if act.effect == LINK_DOWN:
-                self._activate(change, act.uuid, change.name)
-
-    def _activate(self, change: Change, uuid: Optional[str], changed: str = "") -> None:
-        known = network_manager.uuid_of(change, uuid)
-        if self._activates and known and needs_activation(change):
-            network_manager.reapply_or_activate(self._host, known, changed)
-
-    def _do_change(self, change: Change, uuid: Optional[str]) -> None:
-        if change.kind == PROFILE:
-            network_manager.do(self._host, change, uuid)
-        elif makes_child(change):
-            sysfs.do_child(self._host, change)
-        else:
-            _DOES[change.kind](self._host, change)
+                kind.take_effect(self._host)
 
     def undo(self, act: AtomicChange) -> None:
         """Undo ``act``, the last change first, each to its value in ``act.before`` (if
@@ -158,24 +108,9 @@ class HostEffects:
         EffectFailed.
         """
         act = self._checked(act)
-        if makes_profile(act):
-            new_profile.undo(self._host, act)
-            return
-        before = act.before or tuple(change.before for change in act.changes)
-        for change, value in reversed(list(zip(act.changes, before))):
-            if not netdev_gone(self._host, change, act.place):
-                self._undo_change(change, act.uuid, value)
-
-    def _undo_change(
-        self, change: Change, uuid: Optional[str], before: Optional[str]
-    ) -> None:
-        if change.kind == PROFILE:
-            if network_manager.undo(self._host, change, uuid, before):
-                self._activate(change, uuid)
-        elif makes_child(change):
-            sysfs.undo_child(self._host, change)
-        elif change.kind in _UNDOES:
-            _UNDOES[change.kind](self._host, change, before)
+        for kind, value in reversed(list(zip(kinds_of(act), _before(act)))):
+            if not kind.gone_with_netdev(self._host, act.place):
+                kind.undo(self._host, value)
 
     def gone(self, act: AtomicChange) -> bool:
         """Whether the profile, netdev, device or unit of ``act`` does not exist, so
@@ -183,27 +118,18 @@ class HostEffects:
         """
         act = self.present(act)
         return all(
-            netdev_gone(self._host, change, act.place)
-            or self._is_gone(change, act.uuid)
-            for change in act.changes
+            kind.gone_with_netdev(self._host, act.place)
+            or (not kind.refusal() and kind.is_gone(self._host))
+            for kind in kinds_of(act)
         )
-
-    def _is_gone(self, change: Change, uuid: Optional[str]) -> bool:
-        if why_refused(change):
-            return False
-        if change.kind == PROFILE:
-            return network_manager.is_gone(self._host, change, uuid)
-        if makes_child(change):
-            return sysfs.present_child(self._host, change) is None
-        is_gone = _GONE.get(change.kind)
-        return is_gone is not None and is_gone(self._host, change)
 
     def present(self, act: AtomicChange) -> AtomicChange:
         """Return ``act`` with the present names: if the netdev of ``act.place`` has
         been renamed, targets have its new name. Reads /sys only. ``do``, ``undo`` and
         ``gone`` do this themselves.
         """
-        changes = (present_target(self._host, c, act.place) for c in act.changes)
+        kinds = (kind_of(change, act.uuid) for change in act.changes)
+        changes = (kind.present(self._host, act.place) for kind in kinds)
         return replace(act, changes=tuple(changes))
 
     def _checked(self, act: AtomicChange) -> AtomicChange:
@@ -229,38 +155,15 @@ class HostEffects:
 
 def _refusals(act: AtomicChange) -> Iterator[str]:
     """Yield why none of our rules makes ``act``, or has its earlier values."""
-    before = act.before or tuple(change.before for change in act.changes)
+    before = _before(act)
     if not act.changes or len(before) != len(act.changes):
         counted = f"{len(act.changes)} changes and {len(before)} earlier values"
         yield f"step {act.step!a} has {counted}"
     for change, value in zip(act.changes, before):
-        refusal = why_refused(replace(change, before=value))
+        refusal = kind_of(replace(change, before=value)).refusal()
         if refusal:
             yield refusal
 
 
-_READS = {
-    SYSFS: sysfs.read,
-    OFFLOAD: offload.read,
-    FILE: system.read_file_text,
-    MODULE: system.read_module,
-    UNIT: system.read_unit,
-}
-_DOES = {
-    SYSFS: sysfs.do,
-    OFFLOAD: offload.do,
-    FILE: system.do_file,
-    MODULE: system.do_module,
-    UNIT: system.do_unit,
-}
-_UNDOES = {
-    SYSFS: sysfs.undo,
-    OFFLOAD: offload.undo,
-    FILE: system.undo_file,
-    UNIT: system.undo_unit,
-}
-_GONE = {
-    SYSFS: sysfs.is_gone,
-    OFFLOAD: offload.is_gone,
-    UNIT: system.is_gone,
-}
+def _before(act: AtomicChange) -> tuple[Optional[str], ...]:
+    return act.before or tuple(change.before for change in act.changes)

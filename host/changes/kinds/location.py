@@ -12,11 +12,9 @@ from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.base import Host
 from ovirt_rdma.host.changes.kinds.model import Place
-from ovirt_rdma.host.changes.kinds.properties import netdev_of, port_mtu_of, with_netdev
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Netdev
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import partition_of_facts
-from ovirt_rdma.host.rules.base import PROFILE, Change
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -25,19 +23,12 @@ _GUID_BYTES = 8
 _ADDRESS_BYTES = 20
 
 
-def place_of(change: Change, facts: Facts) -> Optional[Place]:
-    """Return the place of ``change``, according to the facts for which it was planned;
-    None if it is not for a netdev or adapter. Pure.
+def place_of_netdev(name: str, facts: Facts) -> Place:
+    """Return the place of the netdev ``name``, according to ``facts``. Pure.
 
-    A write to ``create_child`` has the parent's place. A child that the plan makes,
-    ``ib0.8001``, is identified by its parent, which exists.
+    A child that the plan makes, ``ib0.8001``, is identified by its parent, which
+    exists.
     """
-    port = port_mtu_of(change)
-    if port:
-        return Place(pci=port[0], port=port[1])
-    name = netdev_of(change)
-    if name is None:
-        return None
     by_name = {netdev.name: netdev for netdev in facts.netdevs}
     if name in by_name:
         return _place(by_name[name])
@@ -83,25 +74,6 @@ def present_name(host: Host, place: Place) -> Optional[str]:
     if place.netdev in names:
         return place.netdev
     return names[0] if names else None
-
-
-def present_target(host: Host, change: Change, place: Optional[Place]) -> Change:
-    """Return ``change`` with the present name of its netdev in the target; unchanged
-    if there is no netdev at ``place``.
-    """
-    if place is None or netdev_of(change) is None:
-        return change
-    name = present_name(host, place)
-    return with_netdev(change, name) if name else change
-
-
-def netdev_gone(host: Host, change: Change, place: Optional[Place]) -> bool:
-    """Whether the netdev of ``change`` no longer exists. Another netdev that has its
-    name now does not count: without the first adapter, ib1 is called ib0.
-    """
-    if place is None or change.kind == PROFILE or netdev_of(change) is None:
-        return False
-    return present_name(host, place) is None
 
 
 def netdevs_of_pci(host: Host, address: str) -> dict[str, int]:

@@ -5,32 +5,21 @@ A new profile is a keyfile, see nm-settings-keyfile(5). Exit codes of nmcli are 
 nmcli(1), "EXIT STATUS": 3 no answer in time, 4 and 5 (de)activation failed, 8
 NetworkManager is not running, 10 no such profile, device or access point.
 
-A changed profile is reapplied or activated, so that NetworkManager's applied connection
-is the same as the profile (:mod:`ovirt_rdma.host.rules.reapply`). An activation also
-sets the other properties of the profile, and addresses are removed and added. Mode, MTU
-and TSO that somebody has set on the netdev otherwise are not ours to change: they are
-restored.
+This is no kind of change, but what :mod:`.profile` needs of NetworkManager.
 """
 
 from __future__ import annotations
 
 import configparser
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.host.changes.kinds import offload, sysfs
-from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
-from ovirt_rdma.host.changes.kinds.location import NET_CLASS
-from ovirt_rdma.host.changes.kinds.properties import MODE_FILE, netdev_of, same_value
+from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.collect.parsers import nmcli as nmcli_output
-from ovirt_rdma.host.rules.base import OFFLOAD, SYSFS, Change
-from ovirt_rdma.host.rules.infiniband.limits import TSO_FEATURES
-from ovirt_rdma.host.rules.infiniband.settings import NEW, P_KEY, TRANSPORT_MODE, TSO
+from ovirt_rdma.host.rules.infiniband.settings import P_KEY
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 from ovirt_rdma.host.system.files import sync_directory
-from ovirt_rdma.host.system.safe_file import read_file
 
 FOLDER = "/etc/NetworkManager/system-connections"
 UUID = "connection.uuid"
@@ -174,97 +163,6 @@ def device_states(host: Host) -> dict[str, str]:
     return {row[0]: row[1] for row in nmcli_output.table(text, 2)}
 
 
-def read(host: Host, change: Change, uuid: Optional[str]) -> Reading:
-    """Return the property as nmcli prints it; None if it is not set, or there is no
-    such profile.
-
-    A profile of ours that NetworkManager does not have, or that cannot be read now, is
-    read from its file: a run may have been killed before NetworkManager loaded it.
-    """
-    uuid = uuid_of(change, uuid)
-    if uuid is None:
-        return Reading()  # the profile is made after it gets a UUID
-    try:
-        present = properties(host, uuid, change.name.partition(".")[0])
-    except EffectFailed as e:
-        text = own_file(host, change, uuid)
-        return Reading(problem=str(e)) if text is None else _in_file(change, text)
-    if present is None:
-        text = own_file(host, change, uuid)
-        return Reading() if text is None else _in_file(change, text)
-    return _set(change, present.get(change.name))
-
-
-def do(host: Host, change: Change, uuid: Optional[str]) -> None:
-    """Set the property. Raises EffectFailed."""
-    known = uuid_of(change, uuid)
-    if known is None:
-        raise EffectFailed(
-            "profile-no-uuid", f"the profile {change.target} has no UUID"
-        )
-    modify(host, known, change.name, change.after)
-
-
-def undo(
-    host: Host, change: Change, uuid: Optional[str], before: Optional[str]
-) -> bool:
-    """Set the property to ``before``; return False if it had that value already, or the
-    profile no longer exists. Raises EffectFailed.
-    """
-    known = uuid_of(change, uuid)
-    if known is None:
-        return False
-    present = read(host, change, uuid)
-    if not present.problem and same_value(change, present.value, before):
-        return False
-    try:
-        modify(host, known, change.name, before)
-    except NoSuchProfile:
-        return False
-    return True
-
-
-def is_gone(host: Host, change: Change, uuid: Optional[str]) -> bool:
-    """Whether there is no such profile; False if that is unknown."""
-    known = uuid_of(change, uuid)
-    if known is None:
-        return True
-    try:
-        present = properties(host, known)
-    except EffectFailed:
-        return False
-    return present is None and own_file(host, change, known) is None
-
-
-def uuid_of(change: Change, uuid: Optional[str]) -> Optional[str]:
-    """Return the UUID of the profile that ``change`` is for; ``uuid`` is that of a new
-    one.
-    """
-    return uuid if change.target.startswith(NEW) else change.target
-
-
-def own_file(host: Host, change: Change, uuid: str) -> Optional[str]:
-    """Return the text of the file that we made for a new profile; None if it does not
-    exist, or is another profile's.
-    """
-    if not change.target.startswith(NEW):
-        return None
-    try:
-        path = host.path(path_of(netdev_of(change) or ""))
-        text = read_file(path).decode("utf-8", "surrogateescape")
-    except OSError:
-        return None
-    return text if value_in(text, UUID) == uuid else None
-
-
-def _in_file(change: Change, text: str) -> Reading:
-    return _set(change, value_in(text, change.name))
-
-
-def _set(change: Change, value: Optional[str]) -> Reading:
-    return Reading(None if same_value(change, value, None) else value)
-
-
 # How long nmcli waits for an activation; below base.COMMAND_TIMEOUT_S. NetworkManager
 # gives DHCP 45 s.
 WAIT_S = "50"
@@ -275,43 +173,20 @@ def activate(host: Host, failure: str, uuid: str) -> None:
     nmcli(host, failure, "--wait", WAIT_S, "connection", "up", "uuid", uuid)
 
 
-def reapply_or_activate(host: Host, uuid: str, changed: str = "") -> None:
-    """Make a changed profile take effect if it is active: by a Reapply, which does not
-    interrupt anything; if NetworkManager refuses that, by an activation.
-
-    Only the value that the profile's property ``changed`` sets on the netdev changes;
-    others are restored. Raises EffectFailed.
+def active_on(host: Host, failure: str, uuid: str) -> Optional[str]:
+    """Return the netdev, or several with commas, on which a profile is active; None if
+    it is on none. Raises EffectFailed.
     """
-    failure = f"the profile {uuid} cannot be activated"
-    name = _active_on(host, failure, uuid)
-    if name is None or "," in name:
-        # If it is active on several netdevs (connection.multi-connect, which nmstate
-        # never sets), an activation may use another one. It takes effect with the next
-        # setup of each.
-        return
-    earlier = list(_values_on(host, name, changed))
-    try:
-        nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", name)
-    except EffectFailed:
-        activate(host, failure, uuid)
-    for change in earlier:
-        kind = offload if change.kind == OFFLOAD else sysfs
-        kind.undo(host, change, change.before)
-
-
-def _active_on(host: Host, failure: str, uuid: str) -> Optional[str]:
     text = nmcli(host, failure, "-t", "-f", "UUID,DEVICE", "connection")
     rows = {row[0]: row[1] for row in nmcli_output.table(text, 2)}
     return rows.get(uuid) or None
 
 
-def _values_on(host: Host, name: str, changed: str) -> Iterator[Change]:
-    """Yield the present values of a netdev as ``before`` of changes, except that of
-    ``changed``; the mode first, because it sets an MTU.
+def reapply_or_activate(host: Host, failure: str, uuid: str, netdev: str) -> None:
+    """Reapply the profile that is active on ``netdev``, which does not interrupt
+    anything; if NetworkManager refuses that, activate it. Raises EffectFailed.
     """
-    for file in () if changed == TRANSPORT_MODE else (MODE_FILE, "mtu"):
-        change = Change(SYSFS, f"{NET_CLASS}/{name}/{file}", None, None)
-        yield replace(change, before=sysfs.read(host, change).value)
-    for feature in () if changed == TSO else TSO_FEATURES:
-        change = Change(OFFLOAD, name, None, None, feature)
-        yield replace(change, before=offload.read(host, change).value)
+    try:
+        nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", netdev)
+    except EffectFailed:
+        activate(host, failure, uuid)

@@ -13,7 +13,7 @@ from support.host.ipoib_plans import HARDWARE
 from support.host.memory_host import FakeHost
 
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
-from ovirt_rdma.host.changes.kinds.properties import describe_atomic, manual_fix
+from ovirt_rdma.host.changes.kinds.registry import describe, kind_of_act
 from ovirt_rdma.host.changes.run import atomic_changes_of, with_earlier_values
 from ovirt_rdma.host.decision.registry import decide
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
@@ -163,11 +163,11 @@ MAKER = tuple(
 )
 def test_how_to_set_it_back_by_hand(change, value, words, command):
     act = AtomicChange("step", LIVE, "reason", (change,))
-    assert manual_fix(act, value) == command
-    assert describe_atomic(act) == words
+    assert kind_of_act(act).manual_fix(value) == command
+    assert describe(act) == words
 
 
 def test_how_to_delete_a_profile_by_hand():
     act = replace(AtomicChange("IPOIB-PROFILE-01/ib0", LIVE, "", MAKER), uuid="u-1")
-    assert manual_fix(act, None) == "nmcli connection delete u-1"
-    assert describe_atomic(act) == "the profile of ib0"
+    assert kind_of_act(act).manual_fix(None) == "nmcli connection delete u-1"
+    assert describe(act) == "the profile of ib0"

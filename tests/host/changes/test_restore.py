@@ -12,7 +12,6 @@ from ovirt_rdma.host.changes import boot
 from ovirt_rdma.host.changes.boot import write_boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.location import place_of
 from ovirt_rdma.host.changes.kinds.model import (
     AtomicChange,
     Begin,
@@ -22,6 +21,7 @@ from ovirt_rdma.host.changes.kinds.model import (
     Undoing,
     Undone,
 )
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.paths import BOOT_JSON, under
 from ovirt_rdma.host.rules.base import OFFLOAD, SYSFS, Change
 from ovirt_rdma.host.system.lock import one_run
@@ -61,7 +61,9 @@ def hold(host, *changes):
     """Record a change as a run does: applied, and a boot setting."""
     facts = host.reader().facts()
     acts = [
-        AtomicChange("S/x", "live", "", (c,), (None,), None, place_of(c, facts), False)
+        AtomicChange(
+            "S/x", "live", "", (c,), (None,), None, kind_of(c).place(facts), False
+        )
         for c in changes
     ]
     write_boot_settings(host.path, acts)

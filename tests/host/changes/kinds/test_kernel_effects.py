@@ -11,8 +11,8 @@ from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Reading
 from ovirt_rdma.host.changes.kinds.host import HostEffects
-from ovirt_rdma.host.changes.kinds.location import place_of
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import FILE, MODULE, OFFLOAD, SYSFS, UNIT, Change
 from ovirt_rdma.host.system import files
@@ -37,7 +37,7 @@ def sysfs(file, before, after, name="ib0", clamped=False):
 
 
 def act(change, host=None, before=None):
-    place = place_of(change, host.reader().facts()) if host else None
+    place = kind_of(change).place(host.reader().facts()) if host else None
     before = change.before if before is None else before
     return AtomicChange("S/x", "live", "", (change,), (before,), place=place)
 

@@ -7,12 +7,9 @@ from support.fakes.fake_hosts import connectx3_ib, connectx5_roce
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes.kinds.base import Host
-from ovirt_rdma.host.changes.kinds.location import (
-    place_of,
-    present_name,
-    present_target,
-)
+from ovirt_rdma.host.changes.kinds.location import present_name
 from ovirt_rdma.host.changes.kinds.model import Place
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
 
 pytestmark = pytest.mark.hypervisor
@@ -31,7 +28,7 @@ def mtu(name):
 
 
 def place(host, change):
-    return place_of(change, host.reader().facts())
+    return kind_of(change).place(host.reader().facts())
 
 
 def there(host, place):
@@ -45,7 +42,7 @@ def test_an_ipoib_netdev_is_its_ports(host):
     host.rename_netdev("ib0", "ib1")  # and ib0 is ib1 now
     host.rename_netdev("ibx", "ib0")
     assert there(host, found) == "ib1"
-    assert present_target(Host(host.path, None), mtu("ib0"), found) == mtu("ib1")
+    assert kind_of(mtu("ib0")).present(Host(host.path, None), found) == mtu("ib1")
 
 
 def test_a_bond_with_the_address_of_its_member_is_not_the_port(host):
@@ -108,7 +105,7 @@ def test_an_ethernet_netdev_is_its_functions(tmp_path):
     found = place(host, change)
     assert found.pci == "0000:3b:00.1"
     host.rename_netdev("ens1f1np1", "right")
-    assert present_target(Host(host.path, None), change, found).target == "right"
+    assert kind_of(change).present(Host(host.path, None), found).target == "right"
     bridge = place(host, mtu("storage"))
     assert bridge == Place("storage")
     assert there(host, bridge) == "storage"
@@ -128,4 +125,4 @@ def test_what_has_no_place(host):
     assert place(host, mtu("gone0")) == Place("gone0")
     assert there(host, Place("gone0")) is None
     change = mtu("gone0")
-    assert present_target(Host(host.path, None), change, Place("gone0")) is change
+    assert kind_of(change).present(Host(host.path, None), Place("gone0")) is change

@@ -3,7 +3,7 @@
 
 import pytest
 
-from ovirt_rdma.host.changes.kinds.properties import is_accepted, same_value
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, UNIT, Change
 
 pytestmark = pytest.mark.hypervisor
@@ -54,8 +54,8 @@ P_NAME = prop("connection.interface-name")
     ],
 )
 def test_one_value(change, one, other):
-    assert same_value(change, one, other)
-    assert same_value(change, other, one)
+    assert kind_of(change).same(one, other)
+    assert kind_of(change).same(other, one)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_one_value(change, one, other):
     ],
 )
 def test_two_values(change, one, other):
-    assert not same_value(change, one, other)
-    assert not same_value(change, other, one)
+    assert not kind_of(change).same(one, other)
+    assert not kind_of(change).same(other, one)
 
 
 def test_a_smaller_number_is_as_good_where_the_kernel_may_settle_for_less():
-    assert is_accepted(MTU, "4092")
-    assert is_accepted(MTU, "2044\n")
-    assert not is_accepted(MTU, "65520")
-    assert not is_accepted(MTU, None)
-    assert not is_accepted(MTU, "odd")
-    assert not is_accepted(EXACT, "2044")
+    assert kind_of(MTU).accepts("4092")
+    assert kind_of(MTU).accepts("2044\n")
+    assert not kind_of(MTU).accepts("65520")
+    assert not kind_of(MTU).accepts(None)
+    assert not kind_of(MTU).accepts("odd")
+    assert not kind_of(EXACT).accepts("2044")

@@ -7,7 +7,8 @@ from support.problems import problem
 from ovirt_rdma.host.changes.kinds.base import EffectFailed
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
-from ovirt_rdma.host.changes.kinds.properties import child_name, netdev_of, why_refused
+from ovirt_rdma.host.changes.kinds.pkey_child import child_name
+from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.rules.base import (
     FILE,
     MODULE,
@@ -85,7 +86,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("change", ALLOWED, ids=str)
 def test_what_rules_give_is_allowed(change):
-    assert why_refused(change) == ""
+    assert kind_of(change).refusal() == ""
 
 
 @pytest.mark.parametrize("change", REFUSED, ids=str)
@@ -118,11 +119,11 @@ def test_a_value_from_before_that_no_rule_could_have_found_is_not_set(tmp_path):
 
 
 def test_netdev_of():
-    assert netdev_of(ALLOWED[0]) == "ib0"
-    assert netdev_of(ALLOWED[5]) is None
-    assert netdev_of(ALLOWED[6]) is None
-    assert netdev_of(ALLOWED[10]) == "ib0.8001"
-    assert netdev_of(ALLOWED[13]) == "ib0"
+    assert kind_of(ALLOWED[0]).netdev == "ib0"
+    assert kind_of(ALLOWED[5]).netdev is None
+    assert kind_of(ALLOWED[6]).netdev is None
+    assert kind_of(ALLOWED[10]).netdev == "ib0.8001"
+    assert kind_of(ALLOWED[13]).netdev == "ib0"
 
 
 def test_a_childs_name_is_cut_as_the_kernel_does():

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Define what a kind of change is: all that a plan, a run and an undo ask of it.
+
+A kind is one module beside this one with a subclass of :class:`Kind`, and an entry in
+:mod:`.registry`. An instance is about one change: ``kind_of(change).read(host)``. What
+a method does is said here; a subclass says what is different. Methods with a ``host``
+look at it, all others are pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Optional
+
+from ovirt_rdma.host.changes.kinds.base import Host, Reading
+from ovirt_rdma.host.changes.kinds.location import place_of_netdev, present_name
+from ovirt_rdma.host.changes.kinds.model import Place
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.rules.base import LIVE, Change
+
+# Patterns of allowed targets and values, which several kinds have.
+# The kernel's dev_valid_name: no white space, "/" or ":", at most 15 bytes.
+NETDEV = r"(?!\.{1,2}(?:/|$))[^\s/:]{1,15}"
+NUMBER = r"[0-9]{1,6}"
+PKEY = r"0x[0-9a-fA-F]{1,4}"
+MODE = r"datagram|connected"
+SWITCH = r"on|off"
+
+_SWITCHES = {"on": "on", "true": "on", "yes": "on"}
+_SWITCHES.update({"off": "off", "false": "off", "no": "off"})
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of the host, which has one value. ``target`` is a profile's UUID if
+    the change has ``new:NETDEV``.
+    """
+
+    kind: str
+    target: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A change, with all that is known of its kind. ``uuid`` is that of a new profile.
+
+    This class is for kinds that do not exist: it allows nothing. A subclass overrides
+    ``name``, ``values``, ``read``, ``do`` and ``undo``, and whatever else is different
+    for it:
+
+    - ``is_named``: its changes have a ``name`` besides the target.
+    - ``may_be_removed``: its ``after`` may be None.
+    - ``is_volatile``: the kernel forgets the value at a boot.
+    - ``is_text``: the values are whole texts, too long for a sentence.
+    - ``is_maker``: it makes something that other changes can set, and is undone with
+      all later changes to that.
+    - ``outlives_netdev``: its target and value stay when the netdev is renamed or
+      removed.
+    - ``absent`` is the text for the value None, ``title`` the head of a diff.
+    - ``stays``: why an undo has nothing to do; else None.
+    """
+
+    change: Change
+    uuid: Optional[str] = None
+
+    name: ClassVar[str] = ""
+    is_named: ClassVar[bool] = False
+    may_be_removed: ClassVar[bool] = False
+    is_volatile: ClassVar[bool] = False
+    is_text: ClassVar[bool] = False
+    is_maker: ClassVar[bool] = False
+    outlives_netdev: ClassVar[bool] = False
+    absent: ClassVar[str] = "not present"
+    title: ClassVar[str] = "{}"
+    stays: ClassVar[Optional[Sentence]] = None
+
+    @classmethod
+    def is_for(cls, change: Change) -> bool:
+        """Whether ``change`` is of this kind."""
+        return change.kind == cls.name
+
+    # What is allowed: root acts on journals and plan files.
+
+    def values(self) -> Optional[str]:
+        """Return the pattern of allowed values; None for a target that is not ours."""
+        return None
+
+    def refusal(self) -> str:
+        """Return, as a sentence without a full stop, why none of our rules makes such a
+        change; else "".
+        """
+        change = self.change
+        described = f"{change.target} {change.name}".strip()
+        wanted = None if change.name and not self.is_named else self.values()
+        if wanted is None:
+            return (
+                f"{change.kind} {described!a} is not something that ovirt-rdma changes"
+            )
+        for value in (change.before, change.after):
+            if value is not None and not re.fullmatch(wanted, value, re.DOTALL):
+                return f"{value[:60]!a} is not a valid value for {described}"
+        if change.after is None and not self.may_be_removed:
+            return f"{change.target} needs a value"
+        return ""
+
+    # What the change is about.
+
+    @property
+    def sets(self) -> Property:
+        """The property that the change sets."""
+        return Property(self.change.kind, self.change.target, self.change.name)
+
+    @property
+    def netdev(self) -> Optional[str]:
+        """The netdev whose setting it is; None for others."""
+        return None
+
+    @property
+    def port(self) -> Optional[tuple[str, int]]:
+        """The PCI address and port of an adapter if it sets the port's MTU, which
+        recreates all netdevs of the adapter; None for others.
+        """
+        return None
+
+    @property
+    def sysfs_file(self) -> str:
+        """The name of the netdev's file that it writes (``mode``, ``mtu``), or ""."""
+        return ""
+
+    @property
+    def is_mtu(self) -> bool:
+        """Whether it sets the MTU of a netdev, at once or in its profile."""
+        return self.sysfs_file == "mtu"
+
+    @property
+    def goes_with_mode(self) -> bool:
+        """Whether it is decided for the transport mode that its netdev will have."""
+        return self.is_mtu
+
+    @property
+    def needs_uuid(self) -> bool:
+        """Whether the target is a new object, which gets a UUID of ours."""
+        return False
+
+    @property
+    def effect(self) -> str:
+        """The class of setting the value again at a boot."""
+        return LIVE
+
+    def lasts(self, managed: bool) -> bool:
+        """Whether the value survives a boot. ``managed``: NetworkManager manages the
+        netdev, and sets what its profile has.
+        """
+        return not self.is_volatile
+
+    def place(self, facts: Facts) -> Optional[Place]:
+        """Return where its netdev or adapter is, according to the facts for which it
+        was planned; None if it is for neither.
+        """
+        if self.port:
+            return Place(pci=self.port[0], port=self.port[1])
+        return None if self.netdev is None else place_of_netdev(self.netdev, facts)
+
+    def on_netdev(self, name: str) -> Change:
+        """Return the change for the netdev ``name`` instead of its own."""
+        return self.change
+
+    @property
+    def made_netdev(self) -> Optional[str]:
+        """The netdev that it makes, a P_Key child; None if it makes none."""
+        return None
+
+    def owns(self, other: Kind) -> bool:
+        """Whether ``other`` has changed something that this makes."""
+        return self.made_netdev is not None and other.goes_with_netdev(self.made_netdev)
+
+    def goes_with_netdev(self, name: str) -> bool:
+        """Whether its value disappears with the netdev ``name``."""
+        return self.netdev == name and not self.outlives_netdev
+
+    # Values.
+
+    def normal(self, value: str) -> Optional[str]:
+        """Return ``value`` in the one form that all texts of its meaning have, None if
+        it means that nothing is set.
+        """
+        return normal_text(value.strip()) or None
+
+    def same(self, one: Optional[str], other: Optional[str]) -> bool:
+        """Whether ``one`` and ``other`` mean the same."""
+        return self._normal(one) == self._normal(other)
+
+    def accepts(self, value: Optional[str]) -> bool:
+        """Whether the host has accepted the change: ``value`` is its ``after``, or a
+        smaller number if the change is ``clamped``.
+        """
+        wanted, present = self._normal(self.change.after), self._normal(value)
+        if wanted == present:
+            return True
+        if not (self.change.clamped and wanted and present):
+            return False
+        return wanted.isdecimal() and present.isdecimal() and int(present) < int(wanted)
+
+    def still_holds(self, value: Optional[str]) -> bool:
+        """Whether the plan holds although the host has ``value`` now."""
+        # A plan may not know a kernel value: the netdev did not exist yet.
+        unknown = self.is_volatile and self.change.before is None
+        return unknown or self.same(self.change.before, value)
+
+    def _normal(self, value: Optional[str]) -> Optional[str]:
+        return None if value is None else self.normal(value)
+
+    # Text.
+
+    def describe(self) -> str:
+        """Return the property as text: ``mtu of ib0``."""
+        return self.change.target
+
+    @property
+    def label(self) -> str:
+        """The property without its netdev: ``mtu``."""
+        return self.change.name or self.change.target.rpartition("/")[2]
+
+    def value_text(self, value: Optional[str], text: str = "another text") -> str:
+        """Return ``value`` for a sentence; for a file, ``text`` instead."""
+        if value is None:
+            return self.absent
+        return text if self.is_text else value.strip() or "empty"
+
+    def summary(self, value: Optional[str]) -> str:
+        """Return ``value`` for a table."""
+        return "none" if value is None else value or "empty"
+
+    def manual_fix(self, value: Optional[str]) -> str:
+        """Return the command with which an operator restores ``value``, which is None
+        if there was none; "" if there is none.
+        """
+        return ""
+
+    # On the host.
+
+    def read(self, host: Host) -> Reading:
+        """Return the present value; never raises."""
+        raise NotImplementedError
+
+    def do(self, host: Host) -> None:
+        """Set ``after``. Raises EffectFailed."""
+        raise NotImplementedError
+
+    def take_effect(self, host: Host) -> None:
+        """Do what the new value needs to take effect and may take the link down. Raises
+        EffectFailed.
+        """
+
+    def undo(self, host: Host, before: Optional[str]) -> None:
+        """Restore ``before``, unless it is there; do nothing for what is gone. Raises
+        EffectFailed.
+        """
+        raise NotImplementedError
+
+    def is_gone(self, host: Host) -> bool:
+        """Whether the target does not exist any more; False if that is unknown."""
+        return False
+
+    def gone_with_netdev(self, host: Host, place: Optional[Place]) -> bool:
+        """Whether the netdev at ``place`` no longer exists. Another netdev that has its
+        name now does not count: without the first adapter, ib1 is called ib0.
+        """
+        if place is None or self.netdev is None or self.outlives_netdev:
+            return False
+        return present_name(host, place) is None
+
+    def present(self, host: Host, place: Optional[Place]) -> Change:
+        """Return the change with the present name of the netdev at ``place``, unchanged
+        if there is none. Reads /sys only.
+        """
+        if place is None or self.netdev is None or self.outlives_netdev:
+            return self.change
+        name = present_name(host, place)
+        return self.on_netdev(name) if name else self.change
+
+
+def normal_text(text: str) -> str:
+    """Return a whole number in decimal digits, a switch as ``on`` or ``off``, other
+    text in small letters.
+    """
+    text = text.lower()
+    try:
+        return str(int(text, 16 if text.startswith("0x") else 10))
+    except ValueError:
+        return _SWITCHES.get(text, text)
