@@ -29,7 +29,7 @@ USES = {
 }
 # The modules that stock vdsmd loads: they may import only these.
 VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm.launch", f"{PACKAGE}.storage.vdsm.connection")
-DEPENDENCIES = {"yaml", "jsonschema"}  # setup.cfg, install_requires
+DEPENDENCIES = {"yaml"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
 ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "requests", "rich"}
 ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")

@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Load policy.yaml strictly, and report all its mistakes at once.
 
-The file is checked against the schema and by the ``validate_`` modules; each mistake is
-one sentence with line and key. This module imports PyYAML and jsonschema. Only the
+The file is read along the table of fields and checked by the ``validate_`` modules;
+each mistake is one sentence with line and key. This module imports PyYAML. Only the
 commands import it, nothing that runs inside vdsmd.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
 import os
 import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Union, cast
-
-from jsonschema import Draft7Validator, ValidationError, validators
+from typing import Any, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.diagnostics import (
@@ -28,154 +24,25 @@ from ovirt_rdma.host.policy.diagnostics import (
     PolicyProblem,
     key_text,
 )
+from ovirt_rdma.host.policy.fields import POLICY
+from ovirt_rdma.host.policy.forms import Reading
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.host.policy.schema import POLICY_SCHEMA, Schema
 from ovirt_rdma.host.policy.validate_host import (
+    HOST_CHECKS,
     host_mistakes,
     host_policy,
     interfaces_never_winning,
 )
 from ovirt_rdma.host.policy.validate_nfs import (
     MOST_COMPARED,
+    NFS_CHECKS,
     nfs_mistakes,
     rule_name,
     rules_never_winning,
 )
-from ovirt_rdma.host.policy.yaml_source import (
-    YamlDocument,
-    as_written,
-    number_mistakes,
-    read_yaml,
-)
+from ovirt_rdma.host.policy.yaml_source import YamlDocument, read_yaml
 
-_NOUNS = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "object": "a mapping of keys",
-    "array": "a list",
-}
-
-
-def _is_integer(_checker: object, value: object) -> bool:
-    # JSON Schema accepts 20049.0 as an integer; in a policy it is a mistake.
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(_checker: object, value: object) -> bool:
-    # Every range of JSON Schema accepts YAML's .nan and .inf.
-    return _is_integer(None, value) or (
-        isinstance(value, float) and math.isfinite(value)
-    )
-
-
-_Validator = validators.extend(  # type: ignore[no-untyped-call]
-    Draft7Validator,
-    type_checker=Draft7Validator.TYPE_CHECKER.redefine_many(
-        {"integer": _is_integer, "number": _is_number}
-    ),
-)
-
-
-def schema_mistakes(document: YamlDocument) -> Iterator[Diagnostic]:
-    """Yield a Remark for each part of ``document`` that does not match the schema."""
-    errors = [
-        (tuple(error.absolute_path), error)
-        for error in _Validator(POLICY_SCHEMA).iter_errors(document.data)
-    ]
-    # A value of the wrong type is not in the list of values either: report it once.
-    mistyped = {path for path, error in errors if error.validator == "type"}
-    for path, error in errors:
-        if path in mistyped and error.validator != "type":
-            continue
-        for place, sentence in _sentences(error, path, document):
-            yield _remark(document, place, sentence)
-
-
-def _sentences(
-    error: ValidationError, path: KeyPath, document: YamlDocument
-) -> Iterator[Mistake]:
-    schema = cast(Schema, error.schema)
-    instance: Any = error.instance
-    rule = error.validator
-    text = document.texts.get(path, "")
-    if rule == "additionalProperties":
-        known = list(schema["properties"])
-        for key in instance:
-            if key not in known:
-                # The schema has sentences of its own for some keys.
-                why = schema.get("not_offered", {}).get(key)
-                unknown = _suggesting(f"unknown key{_allowed(schema)}", key, known)
-                yield (*path, key), why or Sentence("key-unknown", unknown)
-    elif rule == "required":
-        for key in schema["required"]:
-            if key not in instance:
-                allowed = _allowed(schema["properties"][key])
-                yield (*path, key), Sentence("key-missing", f"is missing{allowed}")
-    elif rule == "type":
-        yield path, _wrong_type(schema, instance, text)
-    elif rule == "enum":
-        unknown = f"{instance!r} is unknown{_allowed(schema)}"
-        suggesting = _suggesting(unknown, text, schema["enum"])
-        yield path, Sentence("value-unknown", suggesting)
-    elif rule == "pattern":
-        yield path, _not_matching(schema, instance)
-    elif rule == "minLength":
-        yield path, Sentence("value-empty", f"is empty{_allowed(schema)}")
-    elif rule in {"minimum", "maximum"}:
-        out_of_range = f"{text} is out of range{_allowed(schema)}"
-        yield path, Sentence("value-out-of-range", out_of_range)
-    else:
-        raise AssertionError(f"no sentence for the schema keyword {rule}")
-
-
-def _not_matching(schema: Schema, text: str) -> Sentence:
-    # A number in quotes has the wrong type; it is not an unknown word.
-    if "integer" in schema["type"] and text.isdecimal():
-        return _wrong_type(schema, text, text)
-    return Sentence("value-unknown", f"{text!r} is unknown{_allowed(schema)}")
-
-
-def _suggesting(sentence: str, word: str, known: list[Any]) -> str:
-    near = difflib.get_close_matches(word, [str(value) for value in known], n=1)
-    return f"{sentence}; did you mean {near[0]}?" if near else sentence
-
-
-def _wrong_type(schema: Schema, value: object, text: str) -> Sentence:
-    wanted = schema["type"]
-    noun = _NOUNS[wanted if isinstance(wanted, str) else wanted[0]]
-    sentence = f"must be {noun}, not {_described(value, text)}"
-    if wanted == "string" and text and not schema.get("as_written"):
-        sentence += "; write it in quotes"
-    return Sentence("value-type-wrong", sentence + _allowed(schema))
-
-
-def _described(value: object, text: str) -> str:
-    for kind, shown in (
-        (type(None), "nothing"),
-        (bool, f"the truth value {text}"),
-        (int, f"the number {text}"),
-        (float, f"the number {text}" if _is_number(None, value) else text),
-        (str, f"the text {text!r}"),
-        (list, _NOUNS["array"]),
-        (dict, _NOUNS["object"]),
-    ):
-        if isinstance(value, kind):
-            return shown
-    return f"the date {text}"
-
-
-def _allowed(schema: Schema) -> str:
-    if "enum" in schema:
-        return "; allowed: " + ", ".join(str(value) for value in schema["enum"])
-    if "description" in schema:
-        return f"; allowed: {schema['description']}"
-    if "minimum" in schema:
-        return f"; allowed: {schema['minimum']} to {schema['maximum']}"
-    if "properties" in schema:
-        return "; allowed: " + ", ".join(schema["properties"])
-    return ""
-
+_CHECKS = {**NFS_CHECKS, **HOST_CHECKS}
 
 # Room for some thousand rules; a policy for many hosts may have 60 kB. Reading takes
 # some 10 microseconds per byte.
@@ -288,23 +155,18 @@ def parse_policy(text: str, where: str) -> PolicyFile:
         if errors:
             raise PolicyProblem(where, tuple(errors))
         return PolicyFile(Policy(), document)
-    document.data = as_written(document.data, POLICY_SCHEMA, document.texts)
-    errors += schema_mistakes(document)
-    parts = document.data if isinstance(document.data, dict) else {}
-    nfs, host = parts.get("nfs"), parts.get("host")
-    errors += [
-        _remark(document, path, sentence)
-        for path, sentence in (*nfs_mistakes(nfs), *host_mistakes(host))
-    ]
+    reading = Reading(document.texts, document.misread, _CHECKS)
+    parts = POLICY.read(document.data, (), reading)
+    if isinstance(parts, dict):
+        reading.mistakes += nfs_mistakes(parts.get("nfs"))
+        reading.mistakes += host_mistakes(parts.get("host"))
+    errors += [_remark(document, *mistake) for mistake in reading.mistakes]
     wrong = {(error.line, error.key) for error in errors}
-    errors += [
-        remark
-        for path, sentence in number_mistakes(document.data, document.texts)
-        for remark in (_remark(document, path, sentence),)
-        if (remark.line, remark.key) not in wrong
-    ]
+    misread = [_remark(document, *mistake) for mistake in reading.misread_mistakes]
+    errors += [error for error in misread if (error.line, error.key) not in wrong]
     if errors:
         raise PolicyProblem(where, tuple(sorted(set(errors), key=_by_line)))
+    nfs, host = parts.get("nfs"), parts.get("host")
     policy = Policy(parts["version"], _nfs_policy(nfs or {}), host_policy(host or {}))
     return PolicyFile(policy, document)
 
@@ -321,9 +183,6 @@ def _nfs_policy(nfs: Mapping[str, Any]) -> NfsPolicy:
 
 def _rule(keys: Mapping[str, Any], number: int) -> NfsRule:
     named = {"path": "*", **keys, "name": rule_name(keys, number)}
-    for key in ("readiness_timeout", "settle_timeout", "failure_cache"):
-        if key in named:
-            named[key] = float(named[key])
     return NfsRule(number=number, **named)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Validate the ``nfs:`` part beyond the schema: servers, paths, globs, options. Pure.
+"""Validate the ``nfs:`` part beyond its form: servers, paths, globs, options. Pure.
 
-It also finds rules that never win. The functions work on the data of the file and
-skip values of the wrong type, which the schema refuses.
+It also finds rules that never win. The functions that get the data of the file skip
+values of the wrong type, which their form refuses.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import ipaddress
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
+from ovirt_rdma.host.policy.forms import Check
 from ovirt_rdma.host.policy.model import (
     TRANSPORTS,
     NfsRule,
@@ -44,6 +45,17 @@ def glob_mistake(glob: str) -> Optional[Sentence]:
                     f"{glob!r} has a range that ends before it begins: {first}-{last}",
                 )
     return None
+
+
+def each(mistake: Callable[[str], Optional[Sentence]]) -> Check:
+    """Return the check of a function that returns one sentence, or None."""
+
+    def check(text: str) -> Iterator[Sentence]:
+        sentence = mistake(text)
+        if sentence:
+            yield sentence
+
+    return check
 
 
 _BY_TRANSPORT = "use the key transport"
@@ -220,8 +232,8 @@ def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
     """Yield every mistake in the ``nfs:`` part."""
     if not isinstance(nfs, dict):
         return
-    defaults = _mapping(nfs.get("defaults"))
-    yield from _options_mistakes(defaults, ("nfs", "defaults"))
+    defaults = nfs.get("defaults")
+    defaults = defaults if isinstance(defaults, dict) else {}
     rules = nfs.get("rules")
     numbers: dict[str, int] = {}
     for position, item in enumerate(rules if isinstance(rules, list) else []):
@@ -242,7 +254,6 @@ def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
                     + ", ".join(TRANSPORTS),
                 ),
             )
-        yield from _rule_mistakes(item, path)
 
 
 def rules_never_winning(policy: Policy) -> Iterator[Mistake]:
@@ -262,27 +273,6 @@ def rules_never_winning(policy: Policy) -> Iterator[Mistake]:
                     "names all its exports; move it up, or remove it",
                 ),
             )
-
-
-def _rule_mistakes(rule: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
-    server = rule.get("server")
-    if isinstance(server, str) and server:
-        mistake = server_mistake(server)
-        if mistake:
-            yield (*path, "server"), mistake
-    glob = rule.get("path")
-    if isinstance(glob, str) and glob:
-        mistake = _path_mistake(glob)
-        if mistake:
-            yield (*path, "path"), mistake
-    yield from _options_mistakes(rule, path)
-
-
-def _options_mistakes(keys: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
-    options = keys.get("options")
-    if isinstance(options, str):
-        for sentence in option_mistakes(options):
-            yield (*path, "options"), sentence
 
 
 def _path_mistake(glob: str) -> Optional[Sentence]:
@@ -309,5 +299,9 @@ def _names_all_of(earlier: NfsRule, later: NfsRule) -> bool:
     return paths and names_all_servers_of(earlier.server, later.server)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+# The checks of texts, by the names in the table of fields.
+NFS_CHECKS: dict[str, Check] = {
+    "server": each(server_mistake),
+    "path": each(_path_mistake),
+    "options": option_mistakes,
+}
