@@ -118,6 +118,12 @@ RULE = Keys(
     *MOUNTING,
 )
 
+# Keys of policy.yaml that a drop-in does not have.
+_ONLY_IN_POLICY = Sentence(
+    "not-for-drop-in",
+    "is not for a drop-in, which has only rules for exports; write it in policy.yaml",
+)
+
 NFS = Keys(
     Field(
         "defaults",
@@ -247,15 +253,26 @@ HOST = Keys(
     ),
 )
 
+_VERSION = Field(
+    "version",
+    Number(choices=(POLICY_VERSION,)),
+    "the version of this form",
+    "must be there, unless the file is empty",
+    required=True,
+)
+
 POLICY = Keys(
-    Field(
-        "version",
-        Number(choices=(POLICY_VERSION,)),
-        "the version of this form",
-        "must be there, unless the file is empty",
-        required=True,
-    ),
+    _VERSION,
     # A part without content counts as left out.
     Field("nfs", NFS.or_null(), "which exports are mounted over RDMA"),
     Field("host", HOST.or_null(), "how the RDMA ports of a host are configured"),
+)
+
+DROP_IN = Keys(
+    _VERSION,
+    Field(
+        "nfs",
+        Keys(NFS.fields["rules"], not_offered={"defaults": _ONLY_IN_POLICY}).or_null(),
+    ),
+    not_offered={"host": _ONLY_IN_POLICY},
 )

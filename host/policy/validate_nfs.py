@@ -228,24 +228,36 @@ def rule_name(rule: Mapping[str, Any], number: int) -> str:
     return str(rule.get("name", f"rule {number}"))
 
 
-def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
-    """Yield every mistake in the ``nfs:`` part."""
-    if not isinstance(nfs, dict):
-        return
-    defaults = nfs.get("defaults")
-    defaults = defaults if isinstance(defaults, dict) else {}
+# Each name with the first rule that has it: its file and position (from 1).
+RuleNames = dict[str, tuple[str, int]]
+
+
+def nfs_mistakes(
+    nfs: Mapping[str, Any],
+    defaults: object,
+    names: RuleNames,
+    before: int = 0,
+    file: str = "",
+) -> Iterator[Mistake]:
+    """Yield every mistake of the rules in the ``nfs:`` part of ``file``.
+
+    ``defaults`` are those of the policy file. ``before`` is the number of rules in the
+    files before, and ``names`` has their names; those of this file are added.
+    """
     rules = nfs.get("rules")
-    numbers: dict[str, int] = {}
-    for position, item in enumerate(rules if isinstance(rules, list) else []):
+    for position, item in enumerate(rules if isinstance(rules, list) else [], 1):
         if not isinstance(item, dict):
             continue
-        path: KeyPath = ("nfs", "rules", position)
-        name = rule_name(item, position + 1)
-        first = numbers.setdefault(name, position + 1)
-        if first != position + 1:
-            sentence = f"{name!r} is already the name of rule {first}"
+        path: KeyPath = ("nfs", "rules", position - 1)
+        name = rule_name(item, before + position)
+        other, first = names.setdefault(name, (file, position))
+        if (other, first) != (file, position):
+            place = f" in {other}" if other != file else ""
+            sentence = f"{name!r} is already the name of rule {first}{place}"
             yield (*path, "name"), Sentence("name-repeated", sentence)
-        if "transport" not in item and "transport" not in defaults:
+        if "transport" not in item and not (
+            isinstance(defaults, dict) and "transport" in defaults
+        ):
             yield (
                 (*path, "transport"),
                 Sentence(
@@ -256,8 +268,8 @@ def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
             )
 
 
-def rules_never_winning(policy: Policy) -> Iterator[Mistake]:
-    """Yield the rules whose exports an earlier rule certainly names all.
+def rules_never_winning(policy: Policy) -> Iterator[tuple[NfsRule, NfsRule]]:
+    """Yield each rule whose exports an earlier one certainly names all, and that one.
 
     Each of the first MOST_COMPARED rules is compared with all before it.
     """
@@ -265,14 +277,7 @@ def rules_never_winning(policy: Policy) -> Iterator[Mistake]:
     for position, later in enumerate(rules):
         earlier = next((r for r in rules[:position] if _names_all_of(r, later)), None)
         if earlier is not None:
-            yield (
-                ("nfs", "rules", position),
-                Sentence(
-                    "rule-never-wins",
-                    f"{later.name!r} never wins: {earlier.name!r} is before it and "
-                    "names all its exports; move it up, or remove it",
-                ),
-            )
+            yield later, earlier
 
 
 def _path_mistake(glob: str) -> Optional[Sentence]:
