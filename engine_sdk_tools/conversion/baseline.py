@@ -282,7 +282,7 @@ def host_record(
     named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
     text, digest = _with_rules(report.policy_text, named, rule_of(request))
     if text != (report.policy_text or "") and report.drop_ins is None:
-        raise Problem("host-without-drop-ins", *without_drop_ins(host.name))
+        raise without_drop_ins(host.name)
     too_long = policy_too_long(text)
     if too_long:
         raise Problem(

@@ -149,7 +149,7 @@ def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
             raise _mistakes(host, told["check"])
         _good(host, told, "check")
         if "old" in told:
-            raise _Wrong("host-without-drop-ins", *without_drop_ins(host))
+            raise without_drop_ins(host)
         for step in ("keep", "place"):
             if step in told:
                 _good(host, told, step)
@@ -174,9 +174,10 @@ def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
     return Pushed(host, digest, before)
 
 
-def without_drop_ins(host: str) -> tuple[str, str]:
-    """Return the sentence and the fix for a host that reads no drop-ins."""
-    return (
+def without_drop_ins(host: str) -> Problem:
+    """Return the problem of a host that reads no drop-ins."""
+    return _Wrong(
+        "host-without-drop-ins",
         f"the version of ovirt-rdma-host on {host} reads no drop-ins, so it would not "
         "follow the rule",
         "update ovirt-rdma-host on the host",
