@@ -148,8 +148,8 @@ def parse_policy(
     folder = drop_in_folder(where)
     main = _source("", text, POLICY)
     sources = [
-        _source(str(folder / name), drop_ins[name], DROP_IN)
-        for name in sorted(drop_ins or ())
+        _source(str(folder / name), drop_in, DROP_IN)
+        for name, drop_in in sorted((drop_ins or {}).items())
     ]
     sources.append(main)
     errors = _mistakes(sources, main)
