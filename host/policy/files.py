@@ -94,7 +94,7 @@ def read_drop_ins(path: Union[str, Path], *, own: bool = False) -> dict[str, str
     """
     drop_ins = {}
     left = MOST_BYTES
-    for file in _drop_ins_of(path, own):
+    for file in _drop_ins_of(path):
         try:
             if own:
                 _check_own(file, file.stat())
@@ -106,11 +106,9 @@ def read_drop_ins(path: Union[str, Path], *, own: bool = False) -> dict[str, str
     return drop_ins
 
 
-def _drop_ins_of(path: Union[str, Path], own: bool) -> list[Path]:
+def _drop_ins_of(path: Union[str, Path]) -> list[Path]:
     folder = drop_in_folder(path)
     try:
-        if own:
-            _check_writers(folder, str(folder), folder.stat())
         names = names_of_others(str(folder), str(folder), _MOST_DROP_INS)
     except FileNotFoundError:
         return []
