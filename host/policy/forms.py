@@ -12,10 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy as duplicate
-from typing import Any, Callable, NamedTuple, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
+
+if TYPE_CHECKING:
+    # vdsmd loads this module, and not that one.
+    from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 
 # Yields the mistakes of a text beyond its form.
 Check = Callable[[str], Iterator[Sentence]]
@@ -203,17 +206,25 @@ class Number(Form):
         return isinstance(value, int) and not isinstance(value, bool)
 
 
-class Field(NamedTuple):
+class Field:
     """A key: its name and form, its meaning and, for the documentation, the effect of
     leaving it out. ``default`` is that of a number.
     """
 
-    name: str
-    form: Form
-    meaning: str = ""
-    if_left_out: str = ""
-    required: bool = False
-    default: Optional[float] = None
+    # No NamedTuple or dataclass: making one takes as long as the rest of this module.
+    def __init__(
+        self,
+        name: str,
+        form: Form,
+        meaning: str = "",
+        if_left_out: str = "",
+        *,
+        required: bool = False,
+        default: Optional[float] = None,
+    ) -> None:
+        self.name, self.form = name, form
+        self.meaning, self.if_left_out = meaning, if_left_out
+        self.required, self.default = required, default
 
 
 class Keys(Form):

@@ -17,7 +17,6 @@ import hashlib
 import json
 from typing import Any
 
-from ovirt_rdma.host.policy.diagnostics import key_text
 from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, POLICY, RULE
 from ovirt_rdma.host.policy.forms import (
     Field,
@@ -47,7 +46,7 @@ def _stored(field: Field, nullable: bool = False) -> Field:
     """Return the field as it is stored: always there, but for later ones."""
     later = _LATER | _LATER_OF_HOST
     form = field.form.or_null(nullable)
-    return field._replace(form=form, required=field.name not in later)
+    return Field(field.name, form, required=field.name not in later)
 
 
 def _needed(name: str, form: Form) -> Field:
@@ -126,6 +125,9 @@ def from_json_dict(data: object) -> Policy:
     reading = Reading()
     parts = _POLICY.read(data, ("policy",), reading)
     if reading.mistakes:
+        # vdsmd needs it for a damaged policy only.
+        from ovirt_rdma.host.policy.diagnostics import key_text  # noqa: PLC0415
+
         # Another version explains all other mistakes.
         first = min(
             reading.mistakes, key=lambda mistake: mistake[0][1:] != ("version",)
