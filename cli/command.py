@@ -31,7 +31,6 @@ DEBUG = "OVIRT_RDMA_DEBUG"
 
 # Packages that may be missing: import name to the packages of EL and of PyPI.
 _PACKAGES = {
-    "jsonschema": ("python3-jsonschema", "jsonschema"),
     "ovirtsdk4": ("python3-ovirt-engine-sdk4", "ovirt-engine-sdk-python"),
     "pycurl": ("python3-pycurl", "pycurl"),
     "requests": ("python3-requests", "requests"),

@@ -5,18 +5,16 @@
 (``up``, ``maintenance``); None if the engine sent no status or one that the SDK does
 not know, so it never ends a wait.
 
-The output of ``ovirt-rdma-host status -o json`` on a host is checked with a schema
-before it is used. The schema has only what is read here: a host reports more, and a
-newer one still more. A missing part counts as unknown.
+The output of ``ovirt-rdma-host status -o json`` on a host is checked before it is used,
+but only what is read here: a host reports more, and a newer one still more. A missing
+part counts as unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Optional
-
-from jsonschema import Draft7Validator, ValidationError
+from typing import Optional, Union
 
 from ovirt_rdma.host.system.json_codec import kind
 
@@ -264,35 +262,21 @@ class Engine:
         return tuple(host for host in self.hosts if host.cluster in inside)
 
 
-Schema = dict[str, Any]
-
-# _DIGEST: "sha256:" and 64 digits. _SENTENCE: may list the mistakes of a policy.
-_DIGEST: Schema = {"type": ["string", "null"], "maxLength": 100}
-_SENTENCE: Schema = {"type": ["string", "null"], "maxLength": 10_000}
-_WORD: Schema = {"type": ["string", "null"], "maxLength": 100}
-
-STATUS_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "enabled": {"type": ["object", "null"], "properties": {"mode": _WORD}},
-        "package": {
-            "type": ["object", "null"],
-            "maxProperties": 20,
-            "additionalProperties": {"type": "boolean"},
-        },
-        "running": {"type": ["object", "null"], "properties": {"program": _WORD}},
-        "policy": {
-            "type": ["object", "null"],
-            "properties": {
-                "loaded": {"type": ["boolean", "null"]},
-                "digest": _DIGEST,
-                "problem": _SENTENCE,
-                "fix": _SENTENCE,
-            },
-        },
+# The longest texts: a digest has "sha256:" and 64 digits, a sentence may list the
+# mistakes of a policy.
+_WORD, _SENTENCE = 100, 10_000
+_MOST_FILES = 20
+# What is read of a status: truth values, and texts with the longest that is accepted.
+_STATUS: dict[str, dict[str, Union[type[bool], int]]] = {
+    "enabled": {"mode": _WORD},
+    "running": {"program": _WORD},
+    "policy": {
+        "loaded": bool,
+        "digest": _WORD,
+        "problem": _SENTENCE,
+        "fix": _SENTENCE,
     },
 }
-_NOUNS = {"object": "an object", "string": "a string", "boolean": "true or false"}
 
 
 def status_mistake(document: object) -> Optional[str]:
@@ -304,14 +288,35 @@ def status_mistake(document: object) -> Optional[str]:
 
 
 def _mistakes(document: object) -> Iterator[str]:
-    for error in Draft7Validator(STATUS_SCHEMA).iter_errors(document):
-        path = ".".join(ascii(key)[1:-1][:40] for key in error.absolute_path)
-        yield f"{path or 'it'} {_mistake(error)}"
+    if not isinstance(document, dict):
+        yield f"it is {kind(document)}, not an object"
+        return
+    for name in (*_STATUS, "package"):
+        part = document.get(name)
+        if part is None:
+            continue
+        if not isinstance(part, dict):
+            yield f"{name} is {kind(part)}, not an object"
+        elif name == "package":
+            yield from _package_mistakes(part)
+        else:
+            for key, wanted in _STATUS[name].items():
+                if part.get(key) is not None:
+                    yield from _mistake(f"{name}.{key}", part[key], wanted)
 
 
-def _mistake(error: ValidationError) -> str:
-    if error.validator == "type":
-        wanted: Any = error.validator_value
-        first = wanted if isinstance(wanted, str) else wanted[0]
-        return f"is {kind(error.instance)}, not {_NOUNS[first]}"
-    return "is too long"
+def _package_mistakes(files: dict[str, object]) -> Iterator[str]:
+    if len(files) > _MOST_FILES:
+        yield "package is too long"
+    for file, value in files.items():
+        yield from _mistake(f"package.{ascii(file)[1:-1][:40]}", value, bool)
+
+
+def _mistake(key: str, value: object, wanted: Union[type[bool], int]) -> Iterator[str]:
+    if isinstance(wanted, type):
+        if not isinstance(value, bool):
+            yield f"{key} is {kind(value)}, not true or false"
+    elif not isinstance(value, str):
+        yield f"{key} is {kind(value)}, not a string"
+    elif len(value) > wanted:
+        yield f"{key} is too long"

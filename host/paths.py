@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 # Files of the admin and of ovirt-rdma.
 POLICY_YAML = "/etc/ovirt-rdma/policy.yaml"
+DROP_INS = "/etc/ovirt-rdma/policy.d"
 POLICY_JSON = "/var/lib/ovirt-rdma/policy.json"
 # Its copy, which is used if the file is damaged.
 POLICY_COPY = f"{POLICY_JSON}.last"

@@ -22,7 +22,7 @@ HOOKS = "/usr/libexec/vdsm/hooks"
 _CHECKOUT = Path(__file__).resolve().parents[1]
 _LIBRARY = "/usr/lib/python3/dist-packages/ovirt_rdma"
 # The packages that VDSM's Python imports. The command uses the checkout's environment,
-# because the guest's Python may lack PyYAML and jsonschema.
+# because the guest's Python may lack PyYAML.
 _ROOMS = ("host", "storage", "vdsm_hooks")
 # The install scripts of our package and of VDSM's.
 _SET_UP = f"""

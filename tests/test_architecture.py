@@ -29,7 +29,7 @@ USES = {
 }
 # The modules that stock vdsmd loads: they may import only these.
 VDSMD_SIDE = (f"{PACKAGE}.storage.vdsm.launch", f"{PACKAGE}.storage.vdsm.connection")
-DEPENDENCIES = {"yaml", "jsonschema"}  # setup.cfg, install_requires
+DEPENDENCIES = {"yaml"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
 ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "requests", "rich"}
 ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
@@ -227,7 +227,7 @@ SAFE_FILE = "host/system/safe_file.py"
 # Other places that read, and why that ends.
 READS = {
     "host/changes/journal.py": "without waiting, after a look whose file it is",
-    "host/policy/load.py": "what a person names",
+    "host/policy/files.py": "what a person names",
     "vdsm_hooks/after_get_caps/50_ovirt_rdma": "without waiting, to a limit",
     "cli/engine/settings.py": "the operator's machine",
     "cli/engine/login.py": "the operator's machine",

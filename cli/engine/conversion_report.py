@@ -39,6 +39,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     PUSH,
     ConversionStep,
 )
+from ovirt_rdma.host.policy.drop_ins import shown
 
 _TONES = {
     "converted": "good",
@@ -232,7 +233,7 @@ def _head(state: ConversionState) -> dict[str, Any]:
 
 def _call_lines(step: ConversionStep) -> Sequence[str]:
     if step.call is None:
-        return (step.policy or "").splitlines() or ["(no policy.yaml)"]
+        return shown(step.policy)
     form = wire_form(step.call)
     query = "&".join(f"{name}={value}" for name, value in form.query.items())
     first = f"{form.method} {form.path}{'?' if query else ''}{query}"

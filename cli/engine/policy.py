@@ -52,7 +52,7 @@ def push(args: Namespace, output: Output) -> int:
             "omit --facts-dir, or add --dry-run",
         )
     path = Path(args.file)
-    load_policy_file(path)  # reports mistakes before any host is asked
+    load_policy_file(path, alone=True)  # reports mistakes before any host is asked
     text = path.read_text(encoding="utf-8")
     refuse_too_long(text, str(path))
     with open_session(args) as session:
@@ -110,7 +110,7 @@ def _hosts(plan: PolicyPushPlan) -> str:
 def diff(args: Namespace, output: Output) -> int:
     """Compare a policy with those of hosts; return 3 if one differs or is unknown."""
     path = Path(args.file)
-    policy = load_policy_file(path).policy
+    policy = load_policy_file(path, alone=True).policy
     text = path.read_text(encoding="utf-8")
     with open_session(args) as session:
         engine = read_engine(session)

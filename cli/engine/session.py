@@ -76,9 +76,9 @@ def own_policy(args: Namespace) -> Optional[tuple[PolicyFile, Path]]:
     """
     if args.policy is not None:
         path = Path(args.policy)
-        return load_policy_file(path), path
+        return load_policy_file(path, alone=True), path
     path = Path(POLICY_YAML)
-    return (load_policy_file(path), path) if path.exists() else None
+    return (load_policy_file(path, alone=True), path) if path.exists() else None
 
 
 class Declined(Problem):

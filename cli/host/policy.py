@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
@@ -100,11 +100,12 @@ def check(args: Namespace, output: Output) -> int:
     path = _file(args)
     errors: tuple[Diagnostic, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
+    drop_ins: tuple[str, ...] = ()
     fix, counts = "", ""
     try:
         loaded = load_policy_file(path)
         warnings = loaded.warnings
-        counts = policy_counts(loaded.policy)
+        counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
     except PolicyProblem as problem:
         if isinstance(problem.__cause__, OSError):
             raise
@@ -118,22 +119,28 @@ def check(args: Namespace, output: Output) -> int:
             output.line(f"{path} is invalid: {count(len(errors), 'mistake')}.")
             output.fix(fix)
         else:
-            output.line(f"{path} is valid: {counts}.")
+            output.line(f"{path}{_with(drop_ins)} is valid: {counts}.")
     else:
         output.document(
             "policy-check",
             {
                 "file": str(path),
+                "drop_ins": list(drop_ins),
                 "in_order": not errors,
-                "errors": list(map(_remark, errors)),
-                "warnings": list(map(_remark, warnings)),
+                "errors": [_remark(one, path) for one in errors],
+                "warnings": [_remark(one, path) for one in warnings],
             },
         )
     return 3 if errors else 0
 
 
-def _remark(remark: Diagnostic) -> dict[str, object]:
-    return {"id": remark.sentence.id, **remark._asdict()}
+def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:
+    file = remark.file or str(path)
+    return {"id": remark.sentence.id, **remark._replace(file=file)._asdict()}
+
+
+def _with(drop_ins: Sequence[str]) -> str:
+    return f" with {count(len(drop_ins), 'drop-in')}" if drop_ins else ""
 
 
 def load(args: Namespace, output: Output) -> int:
@@ -159,12 +166,15 @@ def load(args: Namespace, output: Output) -> int:
     if output.for_people:
         verb = "is loaded" if result.changed else "was already loaded"
         counts = policy_counts(loaded.policy)
-        output.line(f"{path} {verb}: {counts}, {result.stored.digest}.")
+        drop_ins = _with(loaded.drop_ins)
+        digest = result.stored.digest
+        output.line(f"{path}{drop_ins} {verb}: {counts}, {digest}.")
     else:
         output.document(
             "policy-load",
             {
                 "file": str(path),
+                "drop_ins": list(loaded.drop_ins),
                 "changed": result.changed,
                 "digest": result.stored.digest,
                 "rules": len(loaded.policy.nfs.rules),

@@ -20,7 +20,9 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER
 from ovirt_rdma.host.enablement.status import Status, read_status
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
+from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.files import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.services.kernel_change import (
@@ -164,6 +166,7 @@ def status(args: Namespace, output: Output) -> int:
     kernel = read_kernel_change(args.root, problems)
     if not output.for_people:
         content = dataclasses.asdict(report)
+        content["policy"]["drop_ins"] = _drop_ins(args.root, problems)
         listed = [_document(review) for review in degraded]
         content["degraded"] = None if unknown else listed
         content["changes"] = change_document(changes, digest)
@@ -221,6 +224,17 @@ def _degraded(
     reviews = review_all(facts, policy)
     degraded = [r for r in reviews if r.verdict in (DEGRADED, NOT_COVERED)]
     return degraded, "", list(facts.problems)
+
+
+def _drop_ins(root: str, problems: list[str]) -> Optional[dict[str, str]]:
+    """Return the texts of the policy's drop-ins, for the engine's tools; None if they
+    cannot be read.
+    """
+    try:
+        return read_drop_ins(under(root, POLICY_YAML))
+    except PolicyProblem as problem:
+        problems.append(problem.one_line)
+        return None
 
 
 def _document(review: MountReview) -> dict[str, Optional[str]]:

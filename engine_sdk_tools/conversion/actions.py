@@ -158,7 +158,8 @@ class Actions:
             return f"{step.subject} is no longer in the engine"
         pushed: Optional[Pushed]
         try:
-            pushed = self._door.push_policy((host,), step.policy).get(host.name)
+            answers = self._door.push_policy((host,), step.policy, whole=True)
+            pushed = answers.get(host.name)
         except Problem as problem:
             pushed = Pushed(host.name, problem=problem.one_line)
         if pushed is None:

@@ -29,6 +29,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.observation import Observation
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
+from ovirt_rdma.engine_sdk_tools.hosts.answers import without_drop_ins
 from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
@@ -40,8 +41,7 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.mount_options import PORT, TRANSPORT, MountOptions, netid_for
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.edit import with_rule
-from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.drop_ins import parse_files, with_rule
 from ovirt_rdma.host.policy.model import DEFAULT_PORT, TCP, Policy
 
 
@@ -274,6 +274,8 @@ def host_record(
     _check_draft(observed.policy, observed.digest)
     named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
     text, digest = _with_rules(observed.policy, named, rule_of(request))
+    if text != (observed.policy or "") and not observed.reads_drop_ins:
+        raise without_drop_ins(host.name)
     too_long = policy_too_long(text)
     if too_long:
         raise Problem(
@@ -286,7 +288,7 @@ def host_record(
 
 def _check_draft(text: Optional[str], loaded: Optional[str]) -> None:
     """Raise Problem if a policy.yaml that is not loaded would be loaded."""
-    if loaded is None and text and parse_policy(text, POLICY_YAML).policy != Policy():
+    if loaded is None and text and parse_files(text, POLICY_YAML).policy != Policy():
         raise Problem(
             "policy-not-loaded",
             "its policy.yaml is not loaded, but adding the rule would load it",
@@ -302,7 +304,7 @@ def _with_rules(
     policy = text or ""
     for name, export in named:
         policy = with_rule(policy, export, rule, name, "policy.yaml")
-    return policy, json_form.digest(parse_policy(policy, "policy.yaml").policy)
+    return policy, json_form.digest(parse_files(policy, "policy.yaml").policy)
 
 
 def rule_of(request: ConversionRequest) -> str:

@@ -309,7 +309,12 @@ def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:
         if mount is not None:
             proof = prove(mount, report.facts.cm_ids)
             transports[str(export)] = proof.transport or UNPROVEN
-    return Observation(report.policy_text, report.policy_digest, transports)
+    return Observation(
+        report.policy_text,
+        report.policy_digest,
+        transports,
+        reads_drop_ins=report.drop_ins is not None,
+    )
 
 
 def _condensed(

@@ -23,7 +23,11 @@ from ovirt_rdma.engine_sdk_tools.fleet.cells import (
     status_cell,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import Checksums, hooks_cell
-from ovirt_rdma.engine_sdk_tools.hosts.policy import policy_of, status_part
+from ovirt_rdma.engine_sdk_tools.hosts.policy import (
+    digest_without_drop_ins,
+    policy_of,
+    status_part,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, StorageConnection
@@ -114,7 +118,7 @@ def _row_of(
             ports_cell(report),
             servers_cell(report, connections),
         ),
-        report.policy_digest if loaded.get("loaded") else None,
+        digest_without_drop_ins(report) if loaded.get("loaded") else None,
         told and not loaded.get("problem"),
     )
 

@@ -8,12 +8,16 @@ policy.yaml only if it has found the new one valid; if the load fails, it keeps 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
-from ovirt_rdma.engine_sdk_tools.hosts.policy import status_part
+from ovirt_rdma.engine_sdk_tools.hosts.policy import (
+    digest_with_drop_ins,
+    digest_without_drop_ins,
+    status_part,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
     HostAccess,
@@ -27,6 +31,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import UNKNOWN as NOT_KNOWN
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
+from ovirt_rdma.host.policy.drop_ins import split
 from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
@@ -80,14 +85,16 @@ def _compare(
         problem = report.problem or "the host did not report its status"
         return PolicyDrift(name, UNKNOWN, problem, fix=report.fix)
     loaded = status_part(report.status, "policy")
-    lines = _diff(report.policy_text, text, where)
+    lines = _diff(split(report.policy_text).file, text, where)
     push = f"ovirt-rdma policy push {where} --hosts NAME,..."
     if loaded.get("problem"):
         problem = str(loaded["problem"])
         return PolicyDrift(name, DRIFT, problem, None, push, lines)
-    has = report.policy_digest if loaded.get("loaded") else None
+    has = digest_without_drop_ins(report) if loaded.get("loaded") else None
     if has == wanted:
         sentence = f"it has the policy of {where}"
+        if report.drop_ins:
+            sentence += f", and drop-ins: {', '.join(sorted(report.drop_ins))}"
         if lines:
             sentence += ", written differently"
         return PolicyDrift(name, SAME, sentence, has, diff=lines)
@@ -140,7 +147,8 @@ class PolicyPushPlan:
     """``text`` is the policy as YAML, ``digest`` the one that hosts must have after it.
 
     ``before`` has the present digest by the host's name: None for no policy, no entry
-    for a host that was not asked or did not answer. ``warnings`` are on the policy.
+    for a host that was not asked or did not answer. ``with_drop_ins`` has the digest
+    that hosts with drop-ins must have. ``warnings`` are on the policy.
     """
 
     hosts: tuple[Host, ...]
@@ -148,13 +156,19 @@ class PolicyPushPlan:
     policy: Policy
     digest: str
     before: dict[str, Optional[str]]
+    with_drop_ins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
 
     def change(self, host: Host) -> str:
         """Return the effect on a host: ``changed``, ``same`` or ``unknown``."""
         if host.name not in self.before:
             return "unknown"
-        return "same" if self.before[host.name] == self.digest else "changed"
+        same = self.before[host.name] == self.digest_on(host)
+        return "same" if same else "changed"
+
+    def digest_on(self, host: Host) -> str:
+        """Return the digest that ``host`` must have after the push."""
+        return self.with_drop_ins.get(host.name, self.digest)
 
 
 @dataclass(frozen=True)
@@ -192,6 +206,11 @@ def plan_policy_push(
         parsed.policy,
         digest(parsed.policy),
         before,
+        {
+            name: digest_with_drop_ins(text, report)
+            for name, report in (reports or {}).items()
+            if report.drop_ins
+        },
         tuple(parsed.warnings),
     )
 
@@ -227,7 +246,7 @@ def push_policy(
             listener.begin(_STEP, host.name)
         answers = door.push_policy(hosts, plan.text)
         for host in hosts:
-            verified = _verified(host, answers.get(host.name), plan.digest)
+            verified = _verified(host, answers.get(host.name), plan.digest_on(host))
             pushed[host.name] = verified
             listener.end(_STEP, host.name, verified.problem)
         failed = [host.name for host in hosts if pushed[host.name].problem]

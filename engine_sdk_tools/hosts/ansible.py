@@ -55,6 +55,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, judged, with_event
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.policy.drop_ins import PolicyFiles, split
 
 # A host reads its facts in a few seconds; its tools have limits of their own.
 COMMAND_LIMIT_S = 60
@@ -110,8 +111,11 @@ class AnsibleHosts:
         hosts: Sequence[Host],
         text: Optional[str],
         done: Optional[HostDone] = None,
+        *,
+        whole: bool = False,
     ) -> dict[str, Pushed]:
-        """Replace policy.yaml on each host, and load it.
+        """Replace policy.yaml on each host, and load it; with ``whole`` also all
+        drop-ins, see HostAccess.
 
         None loads the empty policy and removes the file. If the host's check or load
         fails, its earlier file is restored. A text that is too long is sent to no host,
@@ -124,10 +128,12 @@ class AnsibleHosts:
                 host.name: Pushed(host.name, problem=long, fix=POLICY_TOO_LONG_FIX)
                 for host in hosts
             }
-        raw = (text or "").encode("utf-8")
+        file, drop_ins = split(text) if whole else PolicyFiles(text, {})
+        lines = (f"{name} {_packed(drop_ins[name])}" for name in drop_ins)
         values = {
-            "NEW": base64.b64encode(raw).decode("ascii"),
-            "KEEP": "no" if text is None else "yes",
+            "NEW": _packed(file),
+            "KEEP": "no" if file is None else "yes",
+            "DROP_INS": "\n".join(lines) if whole else "keep",
         }
 
         def read(name: str, answer: str) -> Pushed:
@@ -301,6 +307,10 @@ def _script(name: str, more: Optional[Mapping[str, str]] = None) -> str:
     lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
     parts = [(PLAYBOOKS / part).read_text("utf-8") for part in ("tell.sh", name)]
     return "\n".join([*lines, *parts])
+
+
+def _packed(text: Optional[str]) -> str:
+    return base64.b64encode((text or "").encode("utf-8")).decode("ascii")
 
 
 def _odd_address(host: Host) -> Failure:

@@ -21,6 +21,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
     HostReport,
     Pushed,
+    drop_ins_of,
     policy_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
@@ -28,6 +29,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.policy.drop_ins import joined
 from ovirt_rdma.host.system.json_codec import UnreadableJson, json_value
 
 _Part = TypeVar("_Part")
@@ -55,6 +57,8 @@ _STEPS = {
     "check": "ovirt-rdma-host policy check",
     "keep": f"keeping the present {POLICY_YAML}",
     "place": f"replacing {POLICY_YAML}",
+    "old": "looking for drop-ins",
+    "swap": "replacing the drop-ins of the policy",
     "load": "ovirt-rdma-host policy load",
     "restore": f"restoring the earlier {POLICY_YAML}",
     "remove": f"removing {POLICY_YAML}",
@@ -118,7 +122,7 @@ def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
 
     facts = part(lambda: _facts(host, told))
     status = part(lambda: _status(host, told))
-    policy = part(lambda: _policy_in_bounds(host, told))
+    policy = part(lambda: _policy_in_bounds(host, told, drop_ins_of(status)))
     return HostReport(
         host,
         facts,
@@ -144,9 +148,13 @@ def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
         if told.get("check", Answer(0, b"", "")).status == 3:
             raise _mistakes(host, told["check"])
         _good(host, told, "check")
+        if "old" in told:
+            raise without_drop_ins(host)
         for step in ("keep", "place"):
             if step in told:
                 _good(host, told, step)
+        if "swap" in told:
+            _good(host, told, "swap", told.get("restore"))
         _good(host, told, "load", told.get("restore"))
         if "remove" in told:
             _good(host, told, "remove")
@@ -164,6 +172,16 @@ def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
         sentence, fix = problem.one_line[:_MOST_SHOWN], problem.fix[:_MOST_SHOWN]
         return Pushed(host, digest, before, sentence, fix)
     return Pushed(host, digest, before)
+
+
+def without_drop_ins(host: str) -> Problem:
+    """Return the problem of a host that reads no drop-ins."""
+    return _Wrong(
+        "host-without-drop-ins",
+        f"the version of ovirt-rdma-host on {host} reads no drop-ins, so it would not "
+        "follow the rule",
+        "update ovirt-rdma-host on the host",
+    )
 
 
 def _facts(host: str, told: Mapping[str, Answer]) -> Facts:
@@ -217,8 +235,10 @@ def _policy(host: str, told: Mapping[str, Answer], name: str) -> Optional[str]:
         ) from None
 
 
-def _policy_in_bounds(host: str, told: Mapping[str, Answer]) -> Optional[str]:
-    text = _policy(host, told, "policy")
+def _policy_in_bounds(
+    host: str, told: Mapping[str, Answer], drop_ins: Optional[Mapping[str, str]]
+) -> Optional[str]:
+    text = joined(_policy(host, told, "policy"), drop_ins or {})
     long = policy_too_long(text)
     if long:
         raise _Wrong("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX)

@@ -20,12 +20,14 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostReport,
     Pushed,
     bug_report,
+    drop_ins_of,
     policy_too_long,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.dump import FactsProblem, load
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.drop_ins import joined
 from ovirt_rdma.host.system.json_codec import UnreadableJson, read_json
 
 FACTS = ".facts.json"
@@ -88,6 +90,8 @@ class DumpFolder:
         hosts: Sequence[Host],
         text: Optional[str],
         done: Optional[HostDone] = None,
+        *,
+        whole: bool = False,
     ) -> dict[str, Pushed]:
         """Raise FolderProblem: a folder of dumps cannot change hosts."""
         raise FolderProblem(
@@ -139,7 +143,9 @@ class DumpFolder:
             return HostReport(host.name, problem=f"{files.facts}: {error.strerror}")
         problems: list[str] = []
         status = _status(files.by_kind.get(STATUS), problems)
-        text = _text(files.by_kind.get(POLICY), problems)
+        text = joined(
+            _text(files.by_kind.get(POLICY), problems), drop_ins_of(status) or {}
+        )
         return HostReport(
             host.name, facts, status, text, read_at, "; ".join(problems), ""
         )

@@ -14,8 +14,8 @@ from typing import Any, Optional
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+from ovirt_rdma.host.policy.drop_ins import joined, parse_files, split
 from ovirt_rdma.host.policy.json_form import digest
-from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
 
 # Policies to keep parsed: a fleet has only a few different ones.
@@ -73,6 +73,25 @@ def _loaded(report: HostReport, loaded: dict[str, Any]) -> tuple[Optional[Policy
     return policy, ""
 
 
+def digest_without_drop_ins(report: HostReport) -> Optional[str]:
+    """Return the digest of the loaded policy as it would be without the host's
+    drop-ins, to compare it with a policy file; None for no policy or unknown.
+
+    Drop-ins belong to the host's storage domains, not to the file.
+    """
+    loaded = report.policy_digest
+    if not report.drop_ins or _parsed(report.policy_text or "")[1] != loaded:
+        return loaded
+    return _parsed(split(report.policy_text).file or "")[1]
+
+
+def digest_with_drop_ins(text: str, report: HostReport) -> str:
+    """Return the digest that the host has with ``text`` as its policy.yaml; "" if that
+    and its drop-ins are not valid together.
+    """
+    return _parsed(joined(text, report.drop_ins or {}) or "")[1]
+
+
 def status_part(status: Any, name: str) -> dict[str, Any]:
     """Return a part of a status document, empty if it is missing or not an object."""
     value = status.get(name) if status else None
@@ -83,7 +102,7 @@ def status_part(status: Any, name: str) -> dict[str, Any]:
 def _parsed(text: str) -> tuple[Optional[Policy], str, str]:
     """Return the policy and its digest, or None and the mistakes."""
     try:
-        policy = parse_policy(text, "policy.yaml").policy
+        policy = parse_files(text, "policy.yaml").policy
     except PolicyProblem as problem:
         return None, "", problem.one_line
     return policy, digest(policy), ""

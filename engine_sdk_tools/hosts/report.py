@@ -21,6 +21,7 @@ from typing import Any, Callable, Optional, Protocol, TypeVar
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.policy.files import is_drop_in
 
 # Limit for a host's whole report. The facts of a host with 16 adapters, 128 P_Keys per
 # port and 508 virtual functions have 0.8 MB (bench/large_host.py), most have 30 kB.
@@ -42,7 +43,8 @@ class HostReport:
     ``problem`` is the reason, with ``fix``. ``status`` is the document of
     ``ovirt-rdma-host status -o json``, None if the host did not report it.
     ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None if it was not requested or
-    does not exist. ``read_at`` is in seconds since 1970.
+    does not exist; with drop-ins it is the text of :mod:`.host.policy.drop_ins`.
+    ``read_at`` is in seconds since 1970.
     """
 
     host: str
@@ -60,6 +62,23 @@ class HostReport:
         policy = status.get("policy")
         digest = policy.get("digest") if isinstance(policy, Mapping) else None
         return digest if isinstance(digest, str) else None
+
+    @property
+    def drop_ins(self) -> Optional[dict[str, str]]:
+        """The drop-ins of its policy; None if it reads none, or they are unknown."""
+        return drop_ins_of(self.status)
+
+
+def drop_ins_of(status: Optional[Mapping[str, Any]]) -> Optional[dict[str, str]]:
+    """Return the drop-ins in a status; None if there are none in a valid form, as from
+    a host with an earlier version.
+    """
+    policy = status.get("policy") if isinstance(status, Mapping) else None
+    found = policy.get("drop_ins") if isinstance(policy, Mapping) else None
+    if not isinstance(found, dict):
+        return None
+    valid = all(is_drop_in(n) and isinstance(t, str) for n, t in found.items())
+    return dict(found) if valid else None
 
 
 @dataclass(frozen=True)
@@ -138,9 +157,14 @@ class HostAccess(Protocol):
         hosts: Sequence[Host],
         text: Optional[str],
         done: Optional[HostDone] = None,
+        *,
+        whole: bool = False,
     ) -> dict[str, Pushed]:
         """Replace policy.yaml on each host and load it; None removes it. A text has at
         most MOST_POLICY_BYTES (see policy_too_long).
+
+        ``whole``: the text is one of :mod:`.host.policy.drop_ins`, and all drop-ins are
+        replaced too; otherwise each host keeps its own.
         """
 
 

@@ -1,9 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Writes a policy.yaml on a host and loads it; if that fails, restores the old file.
+# Writes a policy.yaml, and perhaps its drop-ins, on a host and loads them; if that
+# fails, restores the old files.
 # Reads POLICY, its path; NEW, the text in base64; KEEP: no removes the file after it
-# was loaded.
-export POLICY NEW
+# was loaded; DROP_INS: keep leaves the drop-ins, otherwise there is a line for each,
+# its name and its text in base64, and all others go.
+export POLICY NEW DROP_INS
 # If the connection is lost, the script still completes.
 trap '' PIPE
 tell version ovirt-rdma-host --version || exit 0
@@ -14,21 +16,66 @@ if [ -e "$POLICY" ] || [ -L "$POLICY" ]; then
 fi
 
 folder=$(dirname "$POLICY")
+drop_ins=$folder/policy.d
 new=$folder/.policy.yaml.new.$$
 old=$folder/.policy.yaml.old.$$
 trap 'rm -rf "$TOLD" "$new" "$old"' EXIT
 [ -d "$folder" ] || tell folder mkdir -m 755 "$folder" || exit 0
-# shellcheck disable=SC2016  # it is the inner shell's $1
-tell write sh -c 'printf %s "$NEW" | base64 -d >"$1" && chmod 644 "$1" && sync "$1"' \
-    sh "$new" || exit 0
-tell check ovirt-rdma-host policy check -o json "$new" || exit 0
+# All files as they will be, in a folder that nothing reads, to check them together.
+# shellcheck disable=SC2016  # they are the inner shell's $1 and $2
+tell write sh -c '
+    set -e
+    umask 022
+    mkdir "$1" "$1/policy.d"
+    printf %s "$NEW" | base64 -d >"$1/policy.yaml"
+    if [ "$DROP_INS" != keep ]; then
+        printf "%s\n" "$DROP_INS" | while read -r name text; do
+            [ -z "$name" ] || printf %s "$text" | base64 -d >"$1/policy.d/$name"
+        done
+    elif [ -d "$2" ]; then
+        cp -pR "$2/." "$1/policy.d"
+    fi
+    sync "$1/policy.yaml"
+' sh "$new" "$drop_ins" || exit 0
+tell check ovirt-rdma-host policy check -o json "$new/policy.yaml" || exit 0
+case $DROP_INS in
+keep | '') ;;
+*)
+    # An earlier version reads no drop-ins, and says nothing of them.
+    grep -q '"drop_ins"' "$TOLD/out" || { tell old false || exit 0; }
+    ;;
+esac
 
+mkdir -m 700 "$old"
 if [ "$had" = yes ]; then
-    tell keep ln "$POLICY" "$old" || exit 0
+    tell keep ln "$POLICY" "$old/policy.yaml" || exit 0
 fi
-# From here to the end of load, the file and the loaded policy differ.
+# From here to the end of load, the files and the loaded policy differ.
 trap '' HUP INT TERM
-tell place mv -f "$new" "$POLICY" || exit 0
+restore() {
+    # shellcheck disable=SC2016
+    tell restore sh -c '
+        set -e
+        if [ "$1" = yes ]; then mv -f "$2/policy.yaml" "$POLICY"; else rm -f "$POLICY"; fi
+        if [ -d "$2/policy.d" ]; then
+            rm -rf "$3"
+            mv "$2/policy.d" "$3"
+        fi
+    ' sh "$had" "$old" "$drop_ins"
+}
+tell place mv -f "$new/policy.yaml" "$POLICY" || exit 0
+if [ "$DROP_INS" != keep ] && [ "$DROP_INS$(ls -A "$drop_ins" 2>/dev/null)" ]; then
+    # shellcheck disable=SC2016
+    tell swap sh -c '
+        set -e
+        mkdir -p "$3"
+        mv "$3" "$2/policy.d"
+        mv "$1/policy.d" "$3"
+    ' sh "$new" "$old" "$drop_ins" || {
+        restore
+        exit 0
+    }
+fi
 # 75: another run of ovirt-rdma-host is changing this host.
 for _ in 1 2 3 4 5; do
     tell load ovirt-rdma-host policy load -o json && break
@@ -36,11 +83,7 @@ for _ in 1 2 3 4 5; do
     sleep 3
 done
 if [ "$STATUS" -ne 0 ]; then
-    if [ "$had" = yes ]; then
-        tell restore mv -f "$old" "$POLICY"
-    else
-        tell restore rm -f "$POLICY"
-    fi
+    restore
     exit 0
 fi
 [ "$KEEP" = yes ] || tell remove rm -f "$POLICY" || exit 0

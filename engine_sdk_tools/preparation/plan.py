@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.engine_sdk_tools.hosts.policy import status_part
+from ovirt_rdma.engine_sdk_tools.hosts.policy import (
+    digest_without_drop_ins,
+    status_part,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, with_own_bugs_caught
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_words
 from ovirt_rdma.engine_sdk_tools.preparation.model import (
@@ -84,7 +87,7 @@ def _look_at(report: HostReport, request: PreparationRequest) -> Look:
     if report.status is None or report.facts is None:
         return Look(False, report.problem or "it did not report")
     policy = request.policy
-    digest = report.policy_digest
+    digest = digest_without_drop_ins(report)
     enabled = status_part(report.status, "enabled").get("mode")
     reasons = []
     if enabled is None:

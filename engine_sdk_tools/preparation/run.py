@@ -27,6 +27,7 @@ from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.conversion.actions import HoldsLock
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import Activation, Evacuation
+from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_without_drop_ins
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.engine_sdk_tools.hosts.role import Prepared, RunsRole
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_words
@@ -282,8 +283,9 @@ class _Work:
     def _compared(
         self, state: PreparationState, record: HostRecord, report: Any
     ) -> PreparationState:
-        if state.digest is not None and report.policy_digest != state.digest:
-            has = report.policy_digest or "no policy"
+        digest = digest_without_drop_ins(report)
+        if state.digest is not None and digest != state.digest:
+            has = digest or "no policy"
             why = f"the role has ended, but the host reports {has}, not {state.digest}"
             return self._failed(state, record.name, why)
         look = look_at(report, self.request)

@@ -19,18 +19,22 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 class Diagnostic(NamedTuple):
     """One sentence about the value ``key`` in line ``line`` (from 1).
 
-    A sentence about the whole file has None as ``line`` and an empty ``key``.
+    A sentence about the whole file has None as ``line`` and an empty ``key``. ``file``
+    is its path; "" stands for the policy file.
     """
 
     line: Optional[int]
     key: str
     sentence: Sentence
+    file: str = ""
 
     def at(self, where: str) -> Sentence:
-        """Return ``FILE:LINE: KEY: sentence`` for the file ``where``."""
+        """Return ``FILE:LINE: KEY: sentence``; ``where`` is the policy file."""
         line = f":{self.line}" if self.line is not None else ""
         key = f" {self.key}:" if self.key else ""
-        return Sentence(self.sentence.id, f"{where}{line}:{key} {self.sentence}")
+        return Sentence(
+            self.sentence.id, f"{self.file or where}{line}:{key} {self.sentence}"
+        )
 
 
 class PolicyProblem(Problem):

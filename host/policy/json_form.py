@@ -15,19 +15,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
+from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, POLICY, RULE
+from ovirt_rdma.host.policy.forms import (
+    Field,
+    Form,
+    Keys,
+    ListOf,
+    Number,
+    Reading,
+    Text,
+)
 from ovirt_rdma.host.policy.model import (
-    AUTO,
-    LINK_LAYERS,
-    OFFLOAD_CHOICES,
-    PARTITIONS,
     PARTITIONS_INTERVAL_S,
-    POLICY_VERSION,
-    PORT_MTUS,
-    TRANSPORT_MODES,
-    TRANSPORTS,
     HostPolicy,
     InterfaceRule,
     ModuleOption,
@@ -36,24 +37,52 @@ from ovirt_rdma.host.policy.model import (
     Policy,
 )
 
-_RULE_TYPES = get_type_hints(NfsRule)
-# The parts of Optional[X] and Union[X, Y, None].
-_INTERFACE_TYPES = {
-    key: get_args(wanted) or (wanted,)
-    for key, wanted in get_type_hints(InterfaceRule).items()
-    if key != "pkey_children"
-}
-_INTERFACE_CHOICES: dict[str, tuple[object, ...]] = {
-    "link_layer": LINK_LAYERS,
-    "transport_mode": TRANSPORT_MODES,
-    "tso": OFFLOAD_CHOICES,
-    "port_mtu": PORT_MTUS,
-    "partitions": PARTITIONS,
-}
 # Keys that the first version of this form did not have.
 _LATER = {"partitions"}
 _LATER_OF_HOST = {"partitions_interval"}
-_OPTION_KEYS = {field.name for field in dataclasses.fields(ModuleOption)}
+
+
+def _stored(field: Field, nullable: bool = False) -> Field:
+    """Return the field as it is stored: always there, but for later ones."""
+    later = _LATER | _LATER_OF_HOST
+    form = field.form.or_null(nullable)
+    return Field(field.name, form, required=field.name not in later)
+
+
+def _needed(name: str, form: Form) -> Field:
+    return Field(name, form.or_null(False), required=True)
+
+
+# Only for sentences.
+_MOST_RULES = 1_000_000
+# The stored form differs from the file's: a rule has its number and all values, an
+# interface rule has the keys of its match beside the others.
+_RULE = Keys(
+    _needed("number", Number(1, _MOST_RULES)),
+    *(_stored(field) for field in RULE.fields.values()),
+)
+_INTERFACE = Keys(
+    _needed("number", Number(1, _MOST_RULES)),
+    _stored(INTERFACE.fields["name"]),
+    *(_stored(field, nullable=True) for field in MATCH.fields.values()),
+    *(
+        _stored(field, nullable=field.name != "pkey_children")
+        for field in INTERFACE.fields.values()
+        if field.name not in ("name", "match")
+    ),
+)
+_OPTION = Keys(*(_needed(key, Text()) for key in ("module", "name", "value")))
+_HOST = Keys(
+    _needed("interfaces", ListOf(_INTERFACE)),
+    _stored(HOST.fields["modules"]),
+    _needed("module_options", ListOf(_OPTION)),
+    _stored(HOST.fields["partitions_interval"]),
+)
+_POLICY = Keys(
+    POLICY.fields["version"],
+    _needed("nfs", Keys(_needed("rules", ListOf(_RULE)))),
+    Field("host", _HOST),
+)
 
 
 def to_json_dict(policy: Policy) -> dict[str, object]:
@@ -93,14 +122,35 @@ def from_json_dict(data: object) -> Policy:
     Raises ValueError, with a sentence that names the key, for an unknown or missing
     key, a value of the wrong type or another policy version.
     """
-    parts = _mapping(data, {"version", "nfs", "host"}, "policy", {"host"})
-    if parts["version"] != POLICY_VERSION:
-        raise ValueError(f"policy.version is not {POLICY_VERSION}")
-    nfs = _mapping(parts["nfs"], {"rules"}, "policy.nfs")
-    rules = _list(nfs["rules"], "policy.nfs.rules")
+    reading = Reading()
+    parts = _POLICY.read(data, ("policy",), reading)
+    if reading.mistakes:
+        # vdsmd needs it for a damaged policy only.
+        from ovirt_rdma.host.policy.diagnostics import key_text  # noqa: PLC0415
+
+        # Another version explains all other mistakes.
+        first = min(
+            reading.mistakes, key=lambda mistake: mistake[0][1:] != ("version",)
+        )
+        raise ValueError(f"{key_text(first[0])}: {first[1]}")
     return Policy(
-        nfs=NfsPolicy(tuple(_rule(rule, where) for where, rule in rules)),
-        host=_host(parts["host"], "policy.host") if "host" in parts else HostPolicy(),
+        nfs=NfsPolicy(tuple(NfsRule(**rule) for rule in parts["nfs"]["rules"])),
+        host=_host(parts["host"]) if "host" in parts else HostPolicy(),
+    )
+
+
+def _host(parts: dict[str, Any]) -> HostPolicy:
+    interval = parts.get("partitions_interval", PARTITIONS_INTERVAL_S)
+    if interval <= 0:
+        raise ValueError("policy.host.partitions_interval: must be more than 0")
+    return HostPolicy(
+        tuple(
+            InterfaceRule(**{**rule, "pkey_children": tuple(rule["pkey_children"])})
+            for rule in parts["interfaces"]
+        ),
+        tuple(parts["modules"]),
+        tuple(ModuleOption(**option) for option in parts["module_options"]),
+        interval,
     )
 
 
@@ -113,105 +163,3 @@ def digest_as_stored(data: object) -> str:
     """Return the digest over a policy in its JSON form, also of an earlier version."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _host(data: object, where: str) -> HostPolicy:
-    keys = {"interfaces", "modules", "module_options", *_LATER_OF_HOST}
-    parts = _mapping(data, keys, where, _LATER_OF_HOST)
-    interfaces = _list(parts["interfaces"], f"{where}.interfaces")
-    modules = _list(parts["modules"], f"{where}.modules")
-    options = _list(parts["module_options"], f"{where}.module_options")
-    return HostPolicy(
-        tuple(_interface(rule, place) for place, rule in interfaces),
-        tuple(_text(name, place) for place, name in modules),
-        tuple(_option(option, place) for place, option in options),
-        _seconds(parts.get("partitions_interval"), f"{where}.partitions_interval"),
-    )
-
-
-def _seconds(value: object, where: str) -> int:
-    if value is None:
-        return PARTITIONS_INTERVAL_S
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    raise ValueError(f"{where} is not a number of seconds")
-
-
-def _interface(data: object, where: str) -> InterfaceRule:
-    keys = {*_INTERFACE_TYPES, "pkey_children"}
-    values = _mapping(data, keys, where, _LATER)
-    children = _list(values["pkey_children"], f"{where}.pkey_children")
-    arguments: dict[str, Any] = {
-        key: _one_of(values.get(key), wanted, f"{where}.{key}")
-        for key, wanted in _INTERFACE_TYPES.items()
-    }
-    for key, choices in _INTERFACE_CHOICES.items():
-        if arguments[key] not in {None, *choices}:
-            allowed = ", ".join(map(str, choices))
-            raise ValueError(f"{where}.{key} is not one of {allowed}")
-    if isinstance(arguments["mtu"], str) and arguments["mtu"] != AUTO:
-        raise ValueError(f"{where}.mtu is neither a number nor {AUTO}")
-    arguments["pkey_children"] = tuple(_text(key, place) for place, key in children)
-    return InterfaceRule(**arguments)
-
-
-def _option(data: object, where: str) -> ModuleOption:
-    values = _mapping(data, _OPTION_KEYS, where)
-    return ModuleOption(
-        **{key: _text(value, f"{where}.{key}") for key, value in values.items()}
-    )
-
-
-def _one_of(value: object, wanted: tuple[type, ...], where: str) -> object:
-    if isinstance(value, wanted) and not isinstance(value, bool):
-        return value
-    shown = " or ".join(t.__name__ for t in wanted if t is not type(None))
-    raise ValueError(f"{where} is not of type {shown}")
-
-
-def _text(value: object, where: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise ValueError(f"{where} is not of type str")
-
-
-def _rule(data: object, where: str) -> NfsRule:
-    values = _mapping(data, set(_RULE_TYPES), where)
-    arguments: dict[str, Any] = {
-        key: _value(values[key], wanted, f"{where}.{key}")
-        for key, wanted in _RULE_TYPES.items()
-    }
-    if arguments["transport"] not in TRANSPORTS:
-        raise ValueError(f"{where}.transport is not one of {', '.join(TRANSPORTS)}")
-    return NfsRule(**arguments)
-
-
-def _value(value: object, wanted: type, where: str) -> object:
-    if wanted is float and type(value) is int:
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(f"{where} is too large") from None
-    if isinstance(value, wanted) and not isinstance(value, bool):
-        return value
-    raise ValueError(f"{where} is not of type {wanted.__name__}")
-
-
-def _list(data: object, where: str) -> list[tuple[str, object]]:
-    """Return the items of a list, each with its place."""
-    if not isinstance(data, list):
-        raise ValueError(f"{where} is not a list")
-    return [(f"{where}[{number}]", item) for number, item in enumerate(data, 1)]
-
-
-def _mapping(
-    data: object, keys: set[str], where: str, later: Collection[str] = ()
-) -> dict[str, object]:
-    """Return an object with ``keys``; those in ``later`` may be missing."""
-    if not isinstance(data, dict):
-        raise ValueError(f"{where} is not an object")
-    for key in sorted(keys - set(data) - set(later)):
-        raise ValueError(f"{where}.{key} is missing")
-    for key in sorted(set(data) - keys):
-        raise ValueError(f"{where}.{key} is unknown")
-    return data

@@ -1,364 +1,217 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Load policy.yaml strictly, and report all its mistakes at once.
+"""Load policy.yaml and its drop-ins strictly, and report all mistakes at once.
 
-The file is checked against the schema and by the ``validate_`` modules; each mistake is
-one sentence with line and key. This module imports PyYAML and jsonschema. Only the
-commands import it, nothing that runs inside vdsmd.
+The files are read along the table of fields and checked by the ``validate_`` modules;
+each mistake is one sentence with file, line and key. This module imports PyYAML. Only
+the commands import it, nothing that runs inside vdsmd.
+
+A drop-in has rules for exports. They come before those of policy.yaml, in the order of
+the drop-ins' names, and ``nfs.defaults`` of policy.yaml are for them too.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
-import os
-import shlex
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Union, cast
-
-from jsonschema import Draft7Validator, ValidationError, validators
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.diagnostics import (
     Diagnostic,
     KeyPath,
-    Mistake,
     PolicyProblem,
     key_text,
 )
+from ovirt_rdma.host.policy.fields import DROP_IN, POLICY
+from ovirt_rdma.host.policy.files import drop_in_folder, read_policy_texts
+from ovirt_rdma.host.policy.forms import Form, Reading
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.host.policy.schema import POLICY_SCHEMA, Schema
 from ovirt_rdma.host.policy.validate_host import (
+    HOST_CHECKS,
     host_mistakes,
     host_policy,
     interfaces_never_winning,
 )
 from ovirt_rdma.host.policy.validate_nfs import (
     MOST_COMPARED,
+    NFS_CHECKS,
+    RuleNames,
     nfs_mistakes,
     rule_name,
     rules_never_winning,
 )
-from ovirt_rdma.host.policy.yaml_source import (
-    YamlDocument,
-    as_written,
-    number_mistakes,
-    read_yaml,
-)
+from ovirt_rdma.host.policy.yaml_source import YamlDocument, read_yaml
 
-_NOUNS = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "object": "a mapping of keys",
-    "array": "a list",
-}
+_CHECKS = {**NFS_CHECKS, **HOST_CHECKS}
 
 
-def _is_integer(_checker: object, value: object) -> bool:
-    # JSON Schema accepts 20049.0 as an integer; in a policy it is a mistake.
-    return isinstance(value, int) and not isinstance(value, bool)
+class _Source(NamedTuple):
+    """A file: ``file`` is its path if it is a drop-in, else "". ``parts`` are its
+    data in the form of the model; empty without content.
+    """
 
+    file: str
+    document: YamlDocument
+    reading: Reading
+    parts: Any
 
-def _is_number(_checker: object, value: object) -> bool:
-    # Every range of JSON Schema accepts YAML's .nan and .inf.
-    return _is_integer(None, value) or (
-        isinstance(value, float) and math.isfinite(value)
-    )
+    @property
+    def nfs(self) -> Mapping[str, Any]:
+        """The ``nfs:`` part, empty if it is missing or wrong."""
+        nfs = self.parts.get("nfs") if isinstance(self.parts, dict) else None
+        return nfs if isinstance(nfs, dict) else {}
 
-
-_Validator = validators.extend(  # type: ignore[no-untyped-call]
-    Draft7Validator,
-    type_checker=Draft7Validator.TYPE_CHECKER.redefine_many(
-        {"integer": _is_integer, "number": _is_number}
-    ),
-)
-
-
-def schema_mistakes(document: YamlDocument) -> Iterator[Diagnostic]:
-    """Yield a Remark for each part of ``document`` that does not match the schema."""
-    errors = [
-        (tuple(error.absolute_path), error)
-        for error in _Validator(POLICY_SCHEMA).iter_errors(document.data)
-    ]
-    # A value of the wrong type is not in the list of values either: report it once.
-    mistyped = {path for path, error in errors if error.validator == "type"}
-    for path, error in errors:
-        if path in mistyped and error.validator != "type":
-            continue
-        for place, sentence in _sentences(error, path, document):
-            yield _remark(document, place, sentence)
-
-
-def _sentences(
-    error: ValidationError, path: KeyPath, document: YamlDocument
-) -> Iterator[Mistake]:
-    schema = cast(Schema, error.schema)
-    instance: Any = error.instance
-    rule = error.validator
-    text = document.texts.get(path, "")
-    if rule == "additionalProperties":
-        known = list(schema["properties"])
-        for key in instance:
-            if key not in known:
-                # The schema has sentences of its own for some keys.
-                why = schema.get("not_offered", {}).get(key)
-                unknown = _suggesting(f"unknown key{_allowed(schema)}", key, known)
-                yield (*path, key), why or Sentence("key-unknown", unknown)
-    elif rule == "required":
-        for key in schema["required"]:
-            if key not in instance:
-                allowed = _allowed(schema["properties"][key])
-                yield (*path, key), Sentence("key-missing", f"is missing{allowed}")
-    elif rule == "type":
-        yield path, _wrong_type(schema, instance, text)
-    elif rule == "enum":
-        unknown = f"{instance!r} is unknown{_allowed(schema)}"
-        suggesting = _suggesting(unknown, text, schema["enum"])
-        yield path, Sentence("value-unknown", suggesting)
-    elif rule == "pattern":
-        yield path, _not_matching(schema, instance)
-    elif rule == "minLength":
-        yield path, Sentence("value-empty", f"is empty{_allowed(schema)}")
-    elif rule in {"minimum", "maximum"}:
-        out_of_range = f"{text} is out of range{_allowed(schema)}"
-        yield path, Sentence("value-out-of-range", out_of_range)
-    else:
-        raise AssertionError(f"no sentence for the schema keyword {rule}")
-
-
-def _not_matching(schema: Schema, text: str) -> Sentence:
-    # A number in quotes has the wrong type; it is not an unknown word.
-    if "integer" in schema["type"] and text.isdecimal():
-        return _wrong_type(schema, text, text)
-    return Sentence("value-unknown", f"{text!r} is unknown{_allowed(schema)}")
-
-
-def _suggesting(sentence: str, word: str, known: list[Any]) -> str:
-    near = difflib.get_close_matches(word, [str(value) for value in known], n=1)
-    return f"{sentence}; did you mean {near[0]}?" if near else sentence
-
-
-def _wrong_type(schema: Schema, value: object, text: str) -> Sentence:
-    wanted = schema["type"]
-    noun = _NOUNS[wanted if isinstance(wanted, str) else wanted[0]]
-    sentence = f"must be {noun}, not {_described(value, text)}"
-    if wanted == "string" and text and not schema.get("as_written"):
-        sentence += "; write it in quotes"
-    return Sentence("value-type-wrong", sentence + _allowed(schema))
-
-
-def _described(value: object, text: str) -> str:
-    for kind, shown in (
-        (type(None), "nothing"),
-        (bool, f"the truth value {text}"),
-        (int, f"the number {text}"),
-        (float, f"the number {text}" if _is_number(None, value) else text),
-        (str, f"the text {text!r}"),
-        (list, _NOUNS["array"]),
-        (dict, _NOUNS["object"]),
-    ):
-        if isinstance(value, kind):
-            return shown
-    return f"the date {text}"
-
-
-def _allowed(schema: Schema) -> str:
-    if "enum" in schema:
-        return "; allowed: " + ", ".join(str(value) for value in schema["enum"])
-    if "description" in schema:
-        return f"; allowed: {schema['description']}"
-    if "minimum" in schema:
-        return f"; allowed: {schema['minimum']} to {schema['maximum']}"
-    if "properties" in schema:
-        return "; allowed: " + ", ".join(schema["properties"])
-    return ""
-
-
-# Room for some thousand rules; a policy for many hosts may have 60 kB. Reading takes
-# some 10 microseconds per byte.
-MOST_BYTES = 1_000_000
+    def remark(self, path: KeyPath, sentence: Sentence) -> Diagnostic:
+        """Return the sentence about the value at ``path`` with its line."""
+        line = self.document.line(path)
+        return Diagnostic(line, key_text(path), sentence, self.file)
 
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A valid policy, and the ``document`` that it was read from."""
+    """A valid policy; ``drop_ins`` are the names of those that it was read from."""
 
     policy: Policy
-    document: YamlDocument = field(repr=False, compare=False)
+    drop_ins: tuple[str, ...] = ()
+    _main: Optional[_Source] = field(default=None, repr=False, compare=False)
+    # Where each rule is written: file and position.
+    _places: tuple[tuple[_Source, int], ...] = field(
+        default=(), repr=False, compare=False
+    )
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """Rules that never win. Computed on request: policies that are not shown, such
         as those that hosts send, cost nothing here.
         """
-        return _warnings(self.policy, self.document)
+        return tuple(self._warnings())
+
+    def drop_in_of(self, rule: NfsRule) -> str:
+        """Return the name of the drop-in that has ``rule``, "" for policy.yaml."""
+        return Path(self._places[rule.number - 1][0].file).name
+
+    def _warnings(self) -> Iterator[Diagnostic]:
+        for later, earlier in rules_never_winning(self.policy):
+            source, position = self._places[later.number - 1]
+            other = self._places[earlier.number - 1][0].file
+            elsewhere = other != source.file
+            fix = "remove one of the two" if elsewhere else "move it up, or remove it"
+            sentence = (
+                f"{later.name!r} never wins: {earlier.name!r}"
+                f"{f' in {other}' if elsewhere else ''} is before it and names all its "
+                f"exports; {fix}"
+            )
+            path: KeyPath = ("nfs", "rules", position)
+            yield source.remark(path, Sentence("rule-never-wins", sentence))
+        if self._main is not None:
+            for path, sentence in interfaces_never_winning(self.policy.host):
+                yield self._main.remark(path, sentence)
+        if len(self._places) > MOST_COMPARED:
+            source, position = self._places[MOST_COMPARED]
+            yield source.remark(("nfs", "rules", position), _not_compared("rules"))
+        if self._main and len(self.policy.host.interfaces) > MOST_COMPARED:
+            path = ("host", "interfaces", MOST_COMPARED)
+            yield self._main.remark(path, _not_compared("interfaces"))
 
 
-def load_policy_file(path: Union[str, Path], *, own: bool = False) -> PolicyFile:
-    """Read the YAML file ``path``. ``own``: it will be loaded, so only root and the
-    user of this process may be able to write it.
+def _not_compared(part: str) -> Sentence:
+    return Sentence(
+        "rules-not-compared",
+        f"only the first {MOST_COMPARED} {part} are checked for rules that never win; "
+        "this and later ones are not",
+    )
 
-    Raises PolicyProblem if the file is unreadable, longer than MOST_BYTES, not UTF-8 or
-    writable by others, and for what :func:`parse_policy` finds.
+
+def load_policy_file(
+    path: Union[str, Path], *, own: bool = False, alone: bool = False
+) -> PolicyFile:
+    """Read the YAML file ``path`` and its drop-ins. ``own``: they will be loaded, so
+    only root and the user of this process may be able to write them. ``alone``: it is
+    for other hosts, so drop-ins beside it do not belong to it.
+
+    Raises PolicyProblem as :func:`~.files.read_policy_texts` and :func:`parse_policy`.
     """
-    where = str(path)
-    try:
-        with Path(path).open("rb") as file:
-            # Of the open file: another one may have its name by now.
-            status = os.fstat(file.fileno())
-            raw = file.read(MOST_BYTES + 1)
-        if own:
-            _check_own(path, status)
-    except FileNotFoundError as error:
-        fix = "create the file; an empty policy is valid and changes nothing"
-        missing = Sentence("policy-file-missing", "there is no such policy file")
-        raise _unusable(where, missing, fix) from error
-    except IsADirectoryError as error:
-        fix = "name the file in it"
-        folder = Sentence("policy-file-folder", "is a directory, not a policy file")
-        raise _unusable(where, folder, fix) from error
-    except OSError as error:
-        unreadable = f"cannot be read: {error.strerror}"
-        sentence = Sentence("policy-file-unreadable", unreadable)
-        raise _unusable(where, sentence) from error
-    if len(raw) > MOST_BYTES:
-        fix = "name the exports by globs and networks, so that the policy is shorter"
-        too_long = f"is longer than {MOST_BYTES} bytes, the limit for a policy"
-        raise _unusable(where, Sentence("policy-file-too-long", too_long), fix)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        not_utf8 = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
-        remark = Diagnostic(line, "", Sentence("policy-file-not-utf8", not_utf8))
-        raise PolicyProblem(where, (remark,), "save the file as UTF-8") from error
-    return parse_policy(text, where)
+    texts = read_policy_texts(path, own=own, alone=alone)
+    return parse_policy(texts.text, str(path), texts.drop_ins)
 
 
-def _check_own(path: Union[str, Path], status: os.stat_result) -> None:
-    """Raise PolicyProblem if another user could have written the file: as its owner, by
-    its mode, or by replacing it in its folder. A pipe belongs to this process's user.
-    """
-    _check_writers(path, str(path), status)
-    for folder in {Path(path).absolute().parent, Path(os.path.realpath(path)).parent}:
-        _check_writers(path, str(folder), folder.stat())
-
-
-def _check_writers(
-    path: Union[str, Path], checked: str, status: os.stat_result
-) -> None:
-    owner, mode = status.st_uid, stat.S_IMODE(status.st_mode)
-    what = "" if checked == str(path) else f"its folder {checked} "
-    quoted = shlex.quote(checked)
-    if owner not in (0, os.geteuid()):
-        raise _unusable(
-            str(path),
-            Sentence(
-                "policy-file-owner",
-                f"{what}belongs to the user {owner}, not to root, so it is not loaded",
-            ),
-            f"check its content, then run: chown root {quoted}",
-        )
-    # In a sticky folder only its owner and root can replace a file.
-    sticky = stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX
-    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
-        raise _unusable(
-            str(path),
-            Sentence(
-                "policy-file-mode",
-                f"{what}can be written by other users (mode {mode:04o}), so it is not "
-                "loaded",
-            ),
-            f"check its content, then run: chmod go-w {quoted}",
-        )
-
-
-def parse_policy(text: str, where: str) -> PolicyFile:
-    """Read a policy from YAML ``text``; ``where`` names the file in sentences.
+def parse_policy(
+    text: str, where: str, drop_ins: Optional[Mapping[str, str]] = None
+) -> PolicyFile:
+    """Read a policy from YAML ``text``, and ``drop_ins`` by name; ``where`` names the
+    file in sentences.
 
     Text without content is the empty policy. Raises PolicyProblem with all mistakes,
-    sorted by line.
+    sorted by file and line.
     """
-    document = read_yaml(text)
-    errors = list(document.mistakes)
-    if document.data is None:
-        if errors:
-            raise PolicyProblem(where, tuple(errors))
-        return PolicyFile(Policy(), document)
-    document.data = as_written(document.data, POLICY_SCHEMA, document.texts)
-    errors += schema_mistakes(document)
-    parts = document.data if isinstance(document.data, dict) else {}
-    nfs, host = parts.get("nfs"), parts.get("host")
-    errors += [
-        _remark(document, path, sentence)
-        for path, sentence in (*nfs_mistakes(nfs), *host_mistakes(host))
+    folder = drop_in_folder(where)
+    main = _source("", text, POLICY)
+    sources = [
+        _source(str(folder / name), drop_in, DROP_IN)
+        for name, drop_in in sorted((drop_ins or {}).items())
     ]
-    wrong = {(error.line, error.key) for error in errors}
-    errors += [
-        remark
-        for path, sentence in number_mistakes(document.data, document.texts)
-        for remark in (_remark(document, path, sentence),)
-        if (remark.line, remark.key) not in wrong
-    ]
+    sources.append(main)
+    errors = _mistakes(sources, main)
     if errors:
-        raise PolicyProblem(where, tuple(sorted(set(errors), key=_by_line)))
-    policy = Policy(parts["version"], _nfs_policy(nfs or {}), host_policy(host or {}))
-    return PolicyFile(policy, document)
-
-
-def _nfs_policy(nfs: Mapping[str, Any]) -> NfsPolicy:
-    defaults = nfs.get("defaults") or {}
-    return NfsPolicy(
-        tuple(
-            _rule({**defaults, **rule}, number)
-            for number, rule in enumerate(nfs.get("rules") or (), 1)
-        )
+        raise PolicyProblem(where, tuple(sorted(errors, key=_by_line)))
+    defaults = main.nfs.get("defaults") or {}
+    places = [
+        (source, position, rule)
+        for source in sources
+        for position, rule in enumerate(source.nfs.get("rules") or ())
+    ]
+    rules = tuple(
+        _rule({**defaults, **rule}, number)
+        for number, (_, _, rule) in enumerate(places, 1)
     )
+    policy = Policy(
+        nfs=NfsPolicy(rules), host=host_policy(main.parts.get("host") or {})
+    )
+    return PolicyFile(
+        policy,
+        tuple(sorted(drop_ins or ())),
+        main,
+        tuple((source, position) for source, position, _ in places),
+    )
+
+
+def _source(file: str, text: str, form: Form) -> _Source:
+    document = read_yaml(text)
+    reading = Reading(document.texts, document.misread, _CHECKS)
+    parts: Any = {}
+    if document.data is not None:
+        parts = form.read(document.data, (), reading)
+    return _Source(file, document, reading, parts)
+
+
+def _mistakes(sources: list[_Source], main: _Source) -> set[Diagnostic]:
+    errors: set[Diagnostic] = set()
+    names: RuleNames = {}
+    defaults = main.nfs.get("defaults")
+    before = 0
+    for source in sources:
+        found = source.reading.mistakes
+        found += nfs_mistakes(source.nfs, defaults, names, before, source.file)
+        rules = source.nfs.get("rules")
+        before += len(rules) if isinstance(rules, list) else 0
+        if source is main and isinstance(main.parts, dict):
+            found += host_mistakes(main.parts.get("host"))
+        mistakes = [source.remark(*mistake) for mistake in found]
+        mistakes += (
+            error._replace(file=source.file) for error in source.document.mistakes
+        )
+        wrong = {(error.line, error.key) for error in mistakes}
+        misread = (source.remark(*each) for each in source.reading.misread_mistakes)
+        mistakes += (error for error in misread if error[:2] not in wrong)
+        errors.update(mistakes)
+    return errors
 
 
 def _rule(keys: Mapping[str, Any], number: int) -> NfsRule:
     named = {"path": "*", **keys, "name": rule_name(keys, number)}
-    for key in ("readiness_timeout", "settle_timeout", "failure_cache"):
-        if key in named:
-            named[key] = float(named[key])
     return NfsRule(number=number, **named)
 
 
-def _warnings(policy: Policy, document: YamlDocument) -> tuple[Diagnostic, ...]:
-    return tuple(
-        _remark(document, path, sentence)
-        for path, sentence in (
-            *rules_never_winning(policy),
-            *interfaces_never_winning(policy.host),
-            *_not_compared(policy),
-        )
-    )
-
-
-def _not_compared(policy: Policy) -> Iterator[Mistake]:
-    rules, interfaces = policy.nfs.rules, policy.host.interfaces
-    for part, many in (("rules", len(rules)), ("interfaces", len(interfaces))):
-        if many > MOST_COMPARED:
-            yield (
-                ("nfs" if part == "rules" else "host", part, MOST_COMPARED),
-                Sentence(
-                    "rules-not-compared",
-                    f"only the first {MOST_COMPARED} {part} are checked for rules that "
-                    "never win; this and later ones are not",
-                ),
-            )
-
-
-def _remark(document: YamlDocument, path: KeyPath, sentence: Sentence) -> Diagnostic:
-    return Diagnostic(document.line(path), key_text(path), sentence)
-
-
-def _unusable(where: str, sentence: Sentence, fix: str = "") -> PolicyProblem:
-    return PolicyProblem(where, (Diagnostic(None, "", sentence),), fix)
-
-
-def _by_line(remark: Diagnostic) -> tuple[int, str, str]:
-    return (remark.line or 0, remark.key, remark.sentence)
+def _by_line(remark: Diagnostic) -> tuple[str, int, str, str]:
+    return (remark.file, remark.line or 0, remark.key, remark.sentence)

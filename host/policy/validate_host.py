@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Validate the ``host:`` part beyond the schema, and make a HostPolicy of it. Pure.
+"""Validate the ``host:`` part beyond its form, and make a HostPolicy of it. Pure.
 
 PCI addresses, GUIDs and P_Keys may be written in several ways; they are converted to
-the form that the facts have. The functions that validate work on the data of the file
-and skip values of the wrong type, which the schema refuses.
+the form that the facts have. The functions that get the data of the file skip values of
+the wrong type, which their form refuses.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
+from ovirt_rdma.host.policy.forms import Check
 from ovirt_rdma.host.policy.model import (
     CONNECTED,
     DATAGRAM,
@@ -32,10 +34,12 @@ from ovirt_rdma.host.policy.model import (
 )
 from ovirt_rdma.host.policy.validate_modules import (
     kernel_name,
-    module_mistakes,
+    module_mistake,
     module_option_mistakes,
+    modules_repeated,
+    option_mistake,
 )
-from ovirt_rdma.host.policy.validate_nfs import MOST_COMPARED, glob_mistake
+from ovirt_rdma.host.policy.validate_nfs import MOST_COMPARED, each, glob_mistake
 
 _PCI = re.compile(
     r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])", re.ASCII
@@ -181,6 +185,12 @@ def _options(modules: Mapping[str, Any]) -> Iterator[ModuleOption]:
 _IPOIB_HEADER = 4
 _MAX_DATAGRAM_MTU = 10240 - _IPOIB_HEADER
 
+_MATCH_EMPTY = Sentence(
+    "match-empty",
+    "names nothing; write at least one key, such as link_layer: infiniband for all "
+    "InfiniBand ports",
+)
+
 _INFINIBAND_ONLY = ("transport_mode", "port_mtu", "pkey_children", "partitions")
 
 
@@ -200,14 +210,13 @@ def host_mistakes(host: object) -> Iterator[Mistake]:
             sentence = f"{name!r} is already the name of interface {first}"
             yield (*path, "name"), Sentence("name-repeated", sentence)
         match = rule.get("match")
-        if match is None and "match" in rule:
-            match = {}
-        if isinstance(match, dict):
-            yield from _match_mistakes(match, (*path, "match"))
+        if "match" in rule and match in (None, {}):
+            yield (*path, "match"), _MATCH_EMPTY
+        elif isinstance(match, dict):
             yield from _layer_mistakes(rule, match, path)
         yield from _children_mistakes(rule, match, path)
         yield from _mode_mistakes(rule, path)
-    yield from module_mistakes(host.get("modules"))
+    yield from modules_repeated(host.get("modules"))
     yield from module_option_mistakes(host.get("module_options"))
 
 
@@ -228,29 +237,6 @@ def interfaces_never_winning(host: HostPolicy) -> Iterator[Mistake]:
                     "names all its netdevs; move it up, or remove it",
                 ),
             )
-
-
-def _match_mistakes(match: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
-    if not match:
-        yield (
-            path,
-            Sentence(
-                "match-empty",
-                "names nothing; write at least one key, such as link_layer: infiniband "
-                "for all InfiniBand ports",
-            ),
-        )
-    device = match.get("device")
-    if isinstance(device, str) and device:
-        mistake = _device_mistake(device)
-        if mistake:
-            yield (*path, "device"), mistake
-    for key, normal_form in NORMAL_FORM.items():
-        value = match.get(key)
-        if isinstance(value, str):
-            mistake = _refusal(normal_form, value)
-            if mistake:
-                yield (*path, key), mistake
 
 
 def _device_mistake(device: str) -> Optional[Sentence]:
@@ -304,13 +290,9 @@ def _children_mistakes(
         own = None
     numbers: dict[str, int] = {}
     for position, text in enumerate(children if isinstance(children, list) else []):
-        if not isinstance(text, str):
+        if not isinstance(text, str) or _refusal(child_pkey, text):
             continue
         place = (*path, "pkey_children", position)
-        mistake = _refusal(child_pkey, text)
-        if mistake:
-            yield place, mistake
-            continue
         first = numbers.setdefault(child_pkey(text), position + 1)
         if first != position + 1:
             yield (
@@ -403,3 +385,15 @@ def _refusal(form: Callable[[str], str], text: str) -> Optional[Sentence]:
     except FormError as error:
         return error.sentence
     return None
+
+
+# The checks of texts, by the names in the table of fields.
+HOST_CHECKS: dict[str, Check] = {
+    **{
+        key: each(functools.partial(_refusal, form))
+        for key, form in (*NORMAL_FORM.items(), ("child", child_pkey))
+    },
+    "device": each(_device_mistake),
+    "module": each(module_mistake),
+    "option": each(option_mistake),
+}

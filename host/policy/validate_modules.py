@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Validate kernel modules and their options beyond the schema. Pure.
+"""Validate kernel modules and their options beyond their form. Pure.
 
-The functions work on the data of the file and skip values of the wrong type, which the
-schema refuses.
+The functions that get the data of the file skip values of the wrong type, which their
+form refuses.
 """
 
 from __future__ import annotations
@@ -32,17 +32,13 @@ def kernel_name(text: str) -> str:
     return text.replace("-", "_")
 
 
-def module_mistakes(modules: object) -> Iterator[Mistake]:
-    """Yield every mistake in ``host.modules``."""
+def modules_repeated(modules: object) -> Iterator[Mistake]:
+    """Yield the modules that are twice in ``host.modules``."""
     numbers: dict[str, int] = {}
     for position, text in enumerate(modules if isinstance(modules, list) else []):
-        if not isinstance(text, str) or not text:
+        if not isinstance(text, str) or not text or module_mistake(text):
             continue
         path: KeyPath = ("host", "modules", position)
-        mistake = _module_mistake(text)
-        if mistake:
-            yield path, mistake
-            continue
         name = kernel_name(text)
         first = numbers.setdefault(name, position + 1)
         if first != position + 1:
@@ -51,15 +47,15 @@ def module_mistakes(modules: object) -> Iterator[Mistake]:
 
 
 def module_option_mistakes(options: object) -> Iterator[Mistake]:
-    """Yield every mistake in ``host.module_options``."""
+    """Yield every mistake in the names of ``host.module_options``."""
     written: dict[str, str] = {}
     for module, values in _items(options):
         path: KeyPath = ("host", "module_options", module)
-        mistake = _module_mistake(module) or _twice(module, written)
+        mistake = module_mistake(module) or _twice(module, written)
         if mistake:
             yield path, mistake
         names: dict[str, str] = {}
-        for name, value in _items(values):
+        for name, _ in _items(values):
             if not _OPTION.fullmatch(name):
                 yield (
                     (*path, name),
@@ -73,12 +69,10 @@ def module_option_mistakes(options: object) -> Iterator[Mistake]:
                 twice = _twice(name, names)
                 if twice:
                     yield (*path, name), twice
-            mistake = _value_mistake(value) if isinstance(value, str) else None
-            if mistake:
-                yield (*path, name), mistake
 
 
-def _module_mistake(text: str) -> Optional[Sentence]:
+def module_mistake(text: str) -> Optional[Sentence]:
+    """Return a sentence if ``text`` is not the name of a module."""
     file = re.fullmatch(r"(.+?)\.ko(\.\w+)?", text)
     if file:
         sentence = f"{text!r} is a file; write the module's name: {file[1]}"
@@ -102,9 +96,8 @@ def _twice(text: str, written: dict[str, str]) -> Optional[Sentence]:
     return Sentence("key-repeated", f"is the same as {first}, which is already given")
 
 
-def _value_mistake(value: str) -> Optional[Sentence]:
-    if not value:
-        return None
+def option_mistake(value: str) -> Optional[Sentence]:
+    """Return a sentence if ``value`` cannot be the value of a module's option."""
     if not _VALUE.fullmatch(value) or _MEANT_OTHERWISE.search(value):
         return Sentence(
             "option-value-invalid",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Validate the ``nfs:`` part beyond the schema: servers, paths, globs, options. Pure.
+"""Validate the ``nfs:`` part beyond its form: servers, paths, globs, options. Pure.
 
-It also finds rules that never win. The functions work on the data of the file and
-skip values of the wrong type, which the schema refuses.
+It also finds rules that never win. The functions that get the data of the file skip
+values of the wrong type, which their form refuses.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import ipaddress
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
+from ovirt_rdma.host.policy.forms import Check
 from ovirt_rdma.host.policy.model import (
     TRANSPORTS,
     NfsRule,
@@ -44,6 +45,17 @@ def glob_mistake(glob: str) -> Optional[Sentence]:
                     f"{glob!r} has a range that ends before it begins: {first}-{last}",
                 )
     return None
+
+
+def each(mistake: Callable[[str], Optional[Sentence]]) -> Check:
+    """Return the check of a function that returns one sentence, or None."""
+
+    def check(text: str) -> Iterator[Sentence]:
+        sentence = mistake(text)
+        if sentence:
+            yield sentence
+
+    return check
 
 
 _BY_TRANSPORT = "use the key transport"
@@ -216,24 +228,36 @@ def rule_name(rule: Mapping[str, Any], number: int) -> str:
     return str(rule.get("name", f"rule {number}"))
 
 
-def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
-    """Yield every mistake in the ``nfs:`` part."""
-    if not isinstance(nfs, dict):
-        return
-    defaults = _mapping(nfs.get("defaults"))
-    yield from _options_mistakes(defaults, ("nfs", "defaults"))
+# Each name with the first rule that has it: its file and position (from 1).
+RuleNames = dict[str, tuple[str, int]]
+
+
+def nfs_mistakes(
+    nfs: Mapping[str, Any],
+    defaults: object,
+    names: RuleNames,
+    before: int = 0,
+    file: str = "",
+) -> Iterator[Mistake]:
+    """Yield every mistake of the rules in the ``nfs:`` part of ``file``.
+
+    ``defaults`` are those of the policy file. ``before`` is the number of rules in the
+    files before, and ``names`` has their names; those of this file are added.
+    """
     rules = nfs.get("rules")
-    numbers: dict[str, int] = {}
-    for position, item in enumerate(rules if isinstance(rules, list) else []):
+    for position, item in enumerate(rules if isinstance(rules, list) else [], 1):
         if not isinstance(item, dict):
             continue
-        path: KeyPath = ("nfs", "rules", position)
-        name = rule_name(item, position + 1)
-        first = numbers.setdefault(name, position + 1)
-        if first != position + 1:
-            sentence = f"{name!r} is already the name of rule {first}"
+        path: KeyPath = ("nfs", "rules", position - 1)
+        name = rule_name(item, before + position)
+        other, first = names.setdefault(name, (file, position))
+        if (other, first) != (file, position):
+            place = f" in {other}" if other != file else ""
+            sentence = f"{name!r} is already the name of rule {first}{place}"
             yield (*path, "name"), Sentence("name-repeated", sentence)
-        if "transport" not in item and "transport" not in defaults:
+        if "transport" not in item and not (
+            isinstance(defaults, dict) and "transport" in defaults
+        ):
             yield (
                 (*path, "transport"),
                 Sentence(
@@ -242,11 +266,10 @@ def nfs_mistakes(nfs: object) -> Iterator[Mistake]:
                     + ", ".join(TRANSPORTS),
                 ),
             )
-        yield from _rule_mistakes(item, path)
 
 
-def rules_never_winning(policy: Policy) -> Iterator[Mistake]:
-    """Yield the rules whose exports an earlier rule certainly names all.
+def rules_never_winning(policy: Policy) -> Iterator[tuple[NfsRule, NfsRule]]:
+    """Yield each rule whose exports an earlier one certainly names all, and that one.
 
     Each of the first MOST_COMPARED rules is compared with all before it.
     """
@@ -254,35 +277,7 @@ def rules_never_winning(policy: Policy) -> Iterator[Mistake]:
     for position, later in enumerate(rules):
         earlier = next((r for r in rules[:position] if _names_all_of(r, later)), None)
         if earlier is not None:
-            yield (
-                ("nfs", "rules", position),
-                Sentence(
-                    "rule-never-wins",
-                    f"{later.name!r} never wins: {earlier.name!r} is before it and "
-                    "names all its exports; move it up, or remove it",
-                ),
-            )
-
-
-def _rule_mistakes(rule: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
-    server = rule.get("server")
-    if isinstance(server, str) and server:
-        mistake = server_mistake(server)
-        if mistake:
-            yield (*path, "server"), mistake
-    glob = rule.get("path")
-    if isinstance(glob, str) and glob:
-        mistake = _path_mistake(glob)
-        if mistake:
-            yield (*path, "path"), mistake
-    yield from _options_mistakes(rule, path)
-
-
-def _options_mistakes(keys: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
-    options = keys.get("options")
-    if isinstance(options, str):
-        for sentence in option_mistakes(options):
-            yield (*path, "options"), sentence
+            yield later, earlier
 
 
 def _path_mistake(glob: str) -> Optional[Sentence]:
@@ -309,5 +304,9 @@ def _names_all_of(earlier: NfsRule, later: NfsRule) -> bool:
     return paths and names_all_servers_of(earlier.server, later.server)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+# The checks of texts, by the names in the table of fields.
+NFS_CHECKS: dict[str, Check] = {
+    "server": each(server_mistake),
+    "path": each(_path_mistake),
+    "options": option_mistakes,
+}

@@ -1,71 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Read YAML text as plain data, with the line and the original text of every value.
 
-YAML 1.1 reads ``pci: 04:00.0`` as the number 240 and ``tso: on`` as true. Where the
-schema has ``as_written``, the value is the text from the file. Elsewhere a number that
-YAML reads as another one (``mtu: 02044`` is 1060) is a mistake. Aliases, tags and
-repeated keys are mistakes too: with them a policy does not mean what it shows.
+YAML 1.1 reads ``pci: 04:00.0`` as the number 240 and ``tso: on`` as true, so the forms
+of some values take the text from the file. Elsewhere a number that YAML reads as
+another one (``mtu: 02044`` is 1060) is a mistake. Aliases, tags and repeated keys are
+mistakes too: with them a policy does not mean what it shows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 import yaml
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.diagnostics import Diagnostic, KeyPath, Mistake, key_text
+from ovirt_rdma.host.policy.diagnostics import Diagnostic, KeyPath, key_text
 
 # Not octal, hexadecimal, base 60 or 2_044.
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
-
-
-def as_written(
-    data: Any, schema: dict[str, Any], texts: dict[KeyPath, str], path: KeyPath = ()
-) -> Any:
-    """Return ``data`` with the text from the file for each ``as_written`` value.
-
-    ``texts`` has the text of each value. A key without a value keeps None, which is not
-    an empty text.
-    """
-    if schema.get("as_written"):
-        return data if data is None else texts.get(path, data)
-    if isinstance(data, dict):
-        known = schema.get("properties", {})
-        others = schema.get("additionalProperties") or {}
-        return {
-            key: as_written(value, known.get(key, others), texts, (*path, key))
-            for key, value in data.items()
-        }
-    if isinstance(data, list):
-        items = schema.get("items", {})
-        return [
-            as_written(value, items, texts, (*path, position))
-            for position, value in enumerate(data)
-        ]
-    return data
-
-
-def number_mistakes(
-    data: Any, texts: dict[KeyPath, str], path: KeyPath = ()
-) -> Iterator[Mistake]:
-    """Yield a mistake for each number in ``data`` that is not written in decimal;
-    ``texts`` has the text of each value.
-    """
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from number_mistakes(value, texts, (*path, key))
-    elif isinstance(data, list):
-        for position, value in enumerate(data):
-            yield from number_mistakes(value, texts, (*path, position))
-    elif isinstance(data, (int, float)) and not isinstance(data, bool):
-        text = texts[path]
-        if not _DECIMAL.fullmatch(text):
-            sentence = f"YAML reads {text} as {data}; write the number in plain decimal"
-            yield path, Sentence("number-misread", sentence)
 
 
 _QUOTES = "a value that starts with *, & or ! needs quotes"
@@ -76,12 +30,13 @@ class YamlDocument:
     """A YAML document; ``data`` is None for an empty one.
 
     ``lines`` has the line where the key or list item of each value starts, ``texts``
-    the text of each scalar.
+    the text of each scalar. ``misread`` are the numbers not written in decimal.
     """
 
     data: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
     texts: dict[KeyPath, str] = field(default_factory=dict)
+    misread: set[KeyPath] = field(default_factory=set)
     mistakes: list[Diagnostic] = field(default_factory=list)
 
     def line(self, path: KeyPath) -> int:
@@ -174,7 +129,10 @@ def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
         ]
     document.texts[path] = node.value
     try:
-        return yaml.constructor.SafeConstructor().construct_object(node)
+        value = yaml.constructor.SafeConstructor().construct_object(node)
+        if isinstance(value, (int, float)) and not _DECIMAL.fullmatch(node.value):
+            document.misread.add(path)
+        return value
     except (ValueError, OverflowError, yaml.constructor.ConstructorError):
         # YAML 1.1 reads 2001-13-45 as a date, 0b_ as a number, 1:1:1.5 as a number to
         # the base 60 (of any length), = as a default.

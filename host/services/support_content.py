@@ -11,6 +11,7 @@ from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO, MOUNTSTATS
 from ovirt_rdma.host.paths import (
     BOOT_JSON,
     CAPS_JSON,
+    DROP_INS,
     DROPIN_DIRECTORY,
     ENABLED,
     FINDINGS_JSON,
@@ -55,6 +56,7 @@ TOOLS = (
 # Files, and folders with all that is below them.
 FILES = (
     POLICY_YAML,
+    DROP_INS,
     ENABLED,
     POLICY_JSON,
     POLICY_COPY,

@@ -147,12 +147,12 @@ def rule_of(host: SimHost, connection: SimConnection) -> str:
 
 @functools.lru_cache(4096)
 def _rule(policy_text: str, export: str) -> str:
-    # Only if a test has a policy: it needs YAML and the schema library.
+    # Only if a test has a policy: it needs YAML.
     from ovirt_rdma.host.export import Export
-    from ovirt_rdma.host.policy.load import parse_policy
+    from ovirt_rdma.host.policy.drop_ins import parse_files
     from ovirt_rdma.host.policy.model import rule_for
 
-    match = rule_for(parse_policy(policy_text, "policy").policy, Export.parse(export))
+    match = rule_for(parse_files(policy_text, "policy").policy, Export.parse(export))
     return match.rule.transport if match else ""
 
 

@@ -46,7 +46,8 @@ def serve_hosts(double: EngineDouble, door: Any) -> None:
         if (method, target) == ("POST", f"{WAY}reports"):
             said = report_document(door.reports(hosts)[words["host"]])
         elif (method, target) == ("POST", f"{WAY}policy"):
-            pushed = door.push_policy(hosts, words["text"])[words["host"]]
+            answers = door.push_policy(hosts, words["text"], whole=words["whole"])
+            pushed = answers[words["host"]]
             said = dataclasses.asdict(pushed)
         elif (method, target) == ("POST", f"{WAY}prepare"):
             prepared = door.prepare(hosts, words["variables"])[words["host"]]

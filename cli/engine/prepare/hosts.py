@@ -100,7 +100,7 @@ def prepare(args: Namespace, output: Output) -> int:
 
 def _request(args: Namespace, variables: dict[str, Any]) -> PreparationRequest:
     path = variables.get("prepare_policy_file")
-    policy = load_policy_file(Path(path)).policy if path else None
+    policy = load_policy_file(Path(path), alone=True).policy if path else None
     return PreparationRequest(
         args.by,
         args.batch,

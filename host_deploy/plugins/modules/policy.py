@@ -12,6 +12,8 @@ version_added: 0.1.0
 description:
   - Validates a policy with C(ovirt-rdma-host policy check) before it replaces the
     host's, keeps a backup, and runs C(ovirt-rdma-host policy load).
+  - Drop-ins of the host, in the folder C(policy.d) beside the file, are loaded with it,
+    and stay as they are.
   - If the policy cannot be loaded, the earlier file is restored, and the policy that
     was loaded stays in force.
 options:
@@ -176,6 +178,20 @@ def _text(data):
     return "" if data is None else data.decode("utf-8", "replace")
 
 
+def _draft(module, path, data):
+    """Return a file with the new policy, with the drop-ins of ``path`` beside it."""
+    folder = Path(tempfile.mkdtemp(dir=module.tmpdir))  # Ansible removes its folder
+    drop_ins = path.parent / "policy.d"
+    if drop_ins.is_dir():
+        (folder / drop_ins.name).mkdir()
+        for one in drop_ins.glob("*.yaml"):
+            if one.is_file():
+                (folder / drop_ins.name / one.name).write_bytes(one.read_bytes())
+    draft = folder / "policy.yaml"
+    draft.write_bytes(data)
+    return draft
+
+
 def _place_and_load(module):
     command, file = HostCommand(module), _PolicyFile(module)
     content = module.params["content"]
@@ -183,11 +199,7 @@ def _place_and_load(module):
     replaced = after != file.before
     draft = file.path
     if replaced:
-        handle, name = tempfile.mkstemp(dir=module.tmpdir, suffix=".yaml")
-        module.add_cleanup_file(name)
-        with os.fdopen(handle, "wb") as opened:
-            opened.write(after)
-        draft = Path(name)
+        draft = _draft(module, file.path, after)
     shown = file.path if content is None else module.params["src"] or "the policy"
     attention = _warnings(command, draft, shown)
     text, path = _text(after), str(file.path)

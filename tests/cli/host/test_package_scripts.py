@@ -22,7 +22,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.policy import schema
+from ovirt_rdma.host.policy import fields
 from ovirt_rdma.host.services import package_scripts
 from ovirt_rdma.host.system.lock import one_run
 
@@ -128,7 +128,7 @@ def test_erased_gives_up_while_another_run_works(installed, monkeypatch):
 
 
 def test_the_packaged_policy_shows_every_key():
-    """Empty as it is; with the comments taken off, it has each key of the schema."""
+    """Empty as it is; with the comments taken off, it has each key."""
     text = PACKAGED.read_text()
     assert yaml.safe_load(text) == {"version": 1}
     _, _, example = text.partition("\n---\n")
@@ -142,8 +142,8 @@ def test_the_packaged_policy_shows_every_key():
     parse_policy("\n".join(lines), "policy.yaml")
     nfs, host = found["nfs"], found["host"]
     keys = set(nfs["defaults"]).union(*nfs["rules"])
-    assert keys == {"name", "server", "path", *schema._MOUNTING}
-    assert set(host) == set(schema.HOST_SCHEMA["properties"])
-    assert set().union(*host["interfaces"]) == set(schema._INTERFACE["properties"])
+    assert keys == set(fields.RULE.fields)
+    assert set(host) == set(fields.HOST.fields)
+    assert set().union(*host["interfaces"]) == set(fields.INTERFACE.fields)
     matches = set().union(*(rule["match"] for rule in host["interfaces"]))
-    assert matches == set(schema._MATCH["properties"])
+    assert matches == set(fields.MATCH.fields)

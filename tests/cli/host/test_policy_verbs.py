@@ -108,6 +108,54 @@ def test_load_then_show(host, written):
     )
 
 
+def test_drop_ins_are_loaded_with_the_file(host, written):
+    path = written(ONE)
+    drop_in = written(
+        ONE.replace("tcp", "require-rdma"), "etc/ovirt-rdma/policy.d/50-a.yaml"
+    )
+    loaded = host("policy", "load")
+    assert loaded.out.startswith(f"{path} with 1 drop-in is loaded: 2 NFS rules, ")
+    assert loaded.err.startswith(
+        f"warning: {path}:2: nfs.rules[1]: 'rule 2' never wins"
+    )
+    assert drop_in in loaded.err
+    shown = host("policy", "show", "--export", "nas1:/x", "-o", "json").document
+    assert shown["rule"]["transport"] == "require-rdma"
+    document = host("policy", "check", "-o", "json").document
+    assert document["drop_ins"] == ["50-a.yaml"]
+    assert [warning["file"] for warning in document["warnings"]] == [path]
+    status = host("status", "-o", "json").document["policy"]
+    assert status["drop_ins"] == {"50-a.yaml": Path(drop_in).read_text()}
+    # Without it, the rule of the file decides.
+    Path(drop_in).unlink()
+    assert host("policy", "load").out.startswith(f"{path} is loaded: 1 NFS rule, ")
+    shown = host("policy", "show", "--export", "nas1:/x", "-o", "json").document
+    assert shown["rule"]["transport"] == "tcp"
+
+
+def test_a_broken_drop_in_leaves_the_policy_in_force(host, written):
+    written(ONE)
+    host("policy", "load")
+    stored = (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes()
+    drop_in = written("colour: 1\n", "etc/ovirt-rdma/policy.d/50-a.yaml")
+    assert host("policy", "load").err.startswith(f"ovirt-rdma-host: {drop_in}:1: ")
+    result = host("policy", "check")
+    assert result.code == 3
+    assert result.out.startswith(f"{drop_in}:1: colour: ")
+    odd = written("", "etc/ovirt-rdma/policy.d/data1.yaml")
+    assert host("policy", "check").out.startswith(
+        f"{odd}: is not the name of a drop-in"
+    )
+    Path(odd).unlink()
+    Path(drop_in).unlink()
+    os.mkfifo(drop_in)
+    host("policy", "load").refused(1, drop_in, "a named pipe")
+    status = host("status", "-o", "json").document
+    assert status["policy"]["drop_ins"] is None
+    assert any("a named pipe" in problem for problem in status["problems"])
+    assert (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes() == stored
+
+
 def test_load_as_a_document(host, written):
     path = written(ONE)
     document = host("policy", "load", "-o", "json").document

@@ -5,6 +5,8 @@ change them too.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from engine_double import SimCluster, new_id
 from support.engine.conversion_runs import (
@@ -38,6 +40,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import status_words
+from ovirt_rdma.host.policy.drop_ins import split
+from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 
 pytestmark = pytest.mark.engine
 
@@ -306,6 +310,48 @@ def test_a_policy_that_is_on_the_disk_and_not_in_force():
     (reason,) = caught.value.reasons
     assert reason.id == "policy-not-loaded"
     assert reason.startswith("host02, host03, host01: ")
+
+
+@pytest.mark.parametrize("request_", [OFFLINE, ROLLING])
+def test_a_host_whose_version_reads_no_drop_ins_is_refused_before_any_change(request_):
+    site = site_of()
+    engine = engine_of(site)
+    domain = next(d for d in engine.domains if d.name == "data1")
+    told = []
+    for host in site.world.hosts.values():
+        report = report_of(site.world, host.name)
+        policy = {k: v for k, v in report.status["policy"].items() if k != "drop_ins"}
+        status = {**report.status, "policy": policy}
+        told.append(type(report)(**{**vars(report), "status": status}))
+    with problem("checks-failed") as caught:
+        plan_convert(engine, [domain], told, request_)
+    assert {reason.id for reason in caught.value.reasons} == {"host-without-drop-ins"}
+    # If a rule of its own says so already, nothing has to be written.
+    told = [replace(one, policy_text=_names_all(REQUIRE_RDMA)) for one in told]
+    told = [replace(one, status=_loaded_as(one)) for one in told]
+    assert plan_convert(engine, [domain], told, request_).state.hosts
+
+
+def _names_all(transport):
+    return f"version: 1\nnfs: {{rules: [{{server: '*', transport: {transport}}}]}}\n"
+
+
+def _loaded_as(report):
+    policy = {"loaded": True, "digest": digest_of(report.policy_text)}
+    return {**report.status, "policy": policy}
+
+
+def test_a_conversion_leaves_the_admins_policy_as_it_is():
+    site = site_of()
+    theirs = f"# ours\n{_names_all('tcp')}# end"
+    for host in site.world.hosts.values():
+        host.policy_text = theirs
+    assert convert(site).stage == CONVERTED
+    for host in site.world.hosts.values():
+        file, drop_ins = split(host.policy_text)
+        assert (file, list(drop_ins)) == (theirs, ["50-domain-data1.yaml"])
+    assert revert(site).stage == REVERTED
+    assert {host.policy_text for host in site.world.hosts.values()} == {theirs}
 
 
 # -- other ways

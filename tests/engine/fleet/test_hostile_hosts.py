@@ -51,8 +51,10 @@ class Fleet:
     def reports(self, hosts, done=None):
         return AnsibleHosts(run=self.run).reports(_with_key(hosts), done)
 
-    def push_policy(self, hosts, text, done=None):
-        return AnsibleHosts(run=self.run).push_policy(_with_key(hosts), text, done)
+    def push_policy(self, hosts, text, done=None, *, whole=False):
+        return AnsibleHosts(run=self.run).push_policy(
+            _with_key(hosts), text, done, whole=whole
+        )
 
     def run(self, order, folder):
         self.later -= 1

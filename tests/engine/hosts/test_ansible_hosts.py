@@ -41,10 +41,11 @@ from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     read_inventory,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.known_hosts import read_key
-from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES
+from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES, HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy.drop_ins import joined
 
 pytestmark = pytest.mark.hypervisor
 
@@ -67,7 +68,8 @@ case $* in
     if grep -q broken "$5"; then
         echo '{"errors": [{"line": 1, "key": "nfs", "sentence": "is odd"}]}'
         exit 3
-    fi ;;
+    fi
+    [ -e earlier ] || echo '{"drop_ins": [], "errors": []}' ;;
 "policy load -o json")
     status=$(head -n1 load-status 2>/dev/null || echo 0)
     sed -i 1d load-status 2>/dev/null
@@ -76,7 +78,7 @@ case $* in
         echo "fix: correct it" >&2
         exit "$status"
     fi
-    cksum <etc/policy.yaml | tr ' ' - >loaded
+    cat etc/policy.yaml etc/policy.d/* 2>/dev/null | cksum | tr ' ' - >loaded
     printf '{"digest": "%s"}' "$(cat loaded)" ;;
 *) exit 2 ;;
 esac
@@ -269,6 +271,69 @@ def test_a_load_that_fails_brings_the_earlier_file_back(hypervisor, old):
     assert [file.read_text() for file in hypervisor.policy.parent.iterdir()] == (
         [] if old is None else [old]
     )
+
+
+A, B = {"50-a.yaml": "a\n"}, {"50-b.yaml": "b é\n", "60-c.yaml": "c"}
+
+
+def drop_ins_on(hypervisor):
+    folder = hypervisor.policy.parent / "policy.d"
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_the_drop_ins_are_replaced_with_the_file(hypervisor):
+    hypervisor.policy.write_text("old\n")
+    for file, drop_ins in (("old\n", A), ("new\n", B), (None, A), ("new\n", {})):
+        text = joined(file, drop_ins)
+        pushed = hypervisor.door().push_policy([host()], text, whole=True)["hv1"]
+        assert pushed.problem == ""
+        assert drop_ins_on(hypervisor) == drop_ins
+        assert hypervisor.policy.exists() is (file is not None)
+        folder = hypervisor.policy.parent
+        assert {p.name for p in folder.iterdir()} <= {"policy.yaml", "policy.d"}
+        for path in (folder / "policy.d").iterdir():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE((folder / "policy.d").stat().st_mode) == 0o755
+
+
+def test_a_policy_alone_leaves_the_drop_ins(hypervisor):
+    hypervisor.door().push_policy([host()], joined("old\n", B), whole=True)
+    assert hypervisor.door().push_policy([host()], "new\n")["hv1"].problem == ""
+    assert drop_ins_on(hypervisor) == B
+    assert hypervisor.policy.read_text() == "new\n"
+
+
+def test_a_load_that_fails_brings_the_earlier_drop_ins_back(hypervisor):
+    hypervisor.door().push_policy([host()], joined("old\n", A), whole=True)
+    (hypervisor.top / "load-status").write_text("1\n")
+    text = joined("new\n", B)
+    pushed = hypervisor.door().push_policy([host()], text, whole=True)["hv1"]
+    assert "was restored" in pushed.problem
+    assert drop_ins_on(hypervisor) == A
+    assert hypervisor.policy.read_text() == "old\n"
+
+
+def test_an_earlier_version_gets_no_drop_ins(hypervisor):
+    hypervisor.policy.write_text("old\n")
+    (hypervisor.top / "earlier").touch()
+    text = joined("old\n", A)
+    pushed = hypervisor.door().push_policy([host()], text, whole=True)["hv1"]
+    assert "reads no drop-ins" in pushed.problem
+    assert "update" in pushed.fix
+    assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
+    assert "policy load -o json" not in hypervisor.calls
+    # Its policy.yaml can still be restored.
+    pushed = hypervisor.door().push_policy([host()], "new\n", whole=True)["hv1"]
+    assert pushed.problem == ""
+    assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
+
+
+def test_a_report_has_the_drop_ins_of_the_status():
+    status = {"policy": {"drop_ins": A}}
+    assert HostReport("hv1", status=status).drop_ins == A
+    for odd in (None, 5, {"../x": "a"}, {"50-a.yaml": 5}, {"50-a.yml": ""}):
+        status = {"policy": {"drop_ins": odd}}
+        assert HostReport("hv1", status=status).drop_ins is None
 
 
 def test_a_host_that_another_run_changes_is_waited_for(hypervisor):

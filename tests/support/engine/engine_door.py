@@ -36,7 +36,7 @@ from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
-from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.drop_ins import joined, parse_files, split
 from ovirt_rdma.host.policy.model import Policy
 from support.engine.engine_host_facts import facts_of
 
@@ -74,11 +74,13 @@ class DoubleDoor:
         hosts: Sequence[Host],
         text: Optional[str],
         done: Optional[HostDone] = None,
+        *,
+        whole: bool = False,
     ) -> dict[str, Pushed]:
         found = {}
         for host in hosts:
             with self.world.lock:
-                found[host.name] = self._push(host.name, text)
+                found[host.name] = self._push(host.name, text, whole)
             if done is not None:
                 done(host.name)
         return found
@@ -128,8 +130,10 @@ class DoubleDoor:
             read_at,
         )
 
-    def _push(self, name: str, text: Optional[str]) -> Pushed:
+    def _push(self, name: str, text: Optional[str], whole: bool) -> Pushed:
         host = self.world.host(name)
+        if not whole:
+            text = joined(text, split(host.policy_text).drop_ins)
         problem = _unreachable(host)
         if problem:
             return Pushed(name, problem=problem, fix=_fix(host))
@@ -196,6 +200,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
     )
     # As read from JSON: lists, not tuples.
     content = json.loads(json.dumps(dataclasses.asdict(status)))
+    content["policy"]["drop_ins"] = split(host.policy_text).drop_ins
     return {
         "schema_version": content["schema_version"],
         "kind": "status",
@@ -243,10 +248,14 @@ class HttpDoor:
         hosts: Sequence[Host],
         text: Optional[str],
         done: Optional[HostDone] = None,
+        *,
+        whole: bool = False,
     ) -> dict[str, Pushed]:
         found = {}
         for host in hosts:
-            said = self._ask("policy", {"host": host.name, "text": text})
+            said = self._ask(
+                "policy", {"host": host.name, "text": text, "whole": whole}
+            )
             found[host.name] = Pushed(**said)
             if done is not None:
                 done(host.name)
@@ -276,7 +285,7 @@ class HttpDoor:
 
 
 def _policy(text: Optional[str]) -> Optional[Policy]:
-    return None if text is None else parse_policy(text, POLICY_YAML).policy
+    return None if text is None else parse_files(text, POLICY_YAML).policy
 
 
 def _unreachable(host: SimHost) -> str:

@@ -3,8 +3,8 @@
 
 The machine is this one's file system with an overlay, in a mount namespace: whatever
 rpm and its scripts write is in the overlay, and everything else is seen. Its
-/usr/bin/python3 stands in for EL's: it finds what the packages install, and PyYAML and
-jsonschema. systemd is not running, as while an image is made.
+/usr/bin/python3 stands in for EL's: it finds what the packages install, and PyYAML.
+systemd is not running, as while an image is made.
 """
 
 from __future__ import annotations
