@@ -67,7 +67,8 @@ class Export:
 
     def same_as(self, other: Optional[Export]) -> bool:
         """Whether ``other`` is the same export, perhaps in another notation."""
-        return other is not None and self.key == other.key
+        # The path first: a host may have thousands of mounts, and it costs nothing.
+        return other is not None and self.path == other.path and self.key == other.key
 
     @functools.cached_property
     def address(self) -> Optional[IpAddress]:

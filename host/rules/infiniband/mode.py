@@ -2,7 +2,7 @@
 """IPOIB-MODE-01 and IPOIB-MODE-02: check and change the IPoIB transport mode. Pure.
 
 IPOIB-MODE-02 reports udev rules that try to set the mode and cannot. For ``auto`` see
-:mod:`ovirt_rdma.host.rules.infiniband.mode_choice`.
+:mod:`ovirt_rdma.host.rules.infiniband.choice`.
 
 The kernel sets an MTU with each mode: 65520 with connected, the smaller of the present
 and the broadcast group's with datagram. Connected mode accepts every MTU, datagram mode
@@ -34,12 +34,11 @@ from ovirt_rdma.host.rules.base import (
     Step,
 )
 from ovirt_rdma.host.rules.infiniband.children import parents_first
+from ovirt_rdma.host.rules.infiniband.choice import Choice, choose_mode, decided_mtu
 from ovirt_rdma.host.rules.infiniband.limits import (
     no_connected_mode,
     no_mode_file,
 )
-from ovirt_rdma.host.rules.infiniband.mode_choice import Choice, choose_mode
-from ovirt_rdma.host.rules.infiniband.mtu_choice import decided_mtu
 from ovirt_rdma.host.rules.infiniband.settings import (
     TRANSPORT_MODE,
     Settings,

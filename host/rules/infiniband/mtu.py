@@ -43,6 +43,15 @@ from ovirt_rdma.host.rules.base import (
     Step,
 )
 from ovirt_rdma.host.rules.infiniband.children import parents_first
+from ovirt_rdma.host.rules.infiniband.choice import (
+    BOND,
+    NETWORK,
+    DecidedMtu,
+    decided_mtu,
+    may_be_group_mtu,
+    mode_for_mtu,
+    planned_mode,
+)
 from ovirt_rdma.host.rules.infiniband.limits import (
     MtuLimit,
     is_mlx5,
@@ -51,14 +60,6 @@ from ovirt_rdma.host.rules.infiniband.limits import (
     planned_port_mtu,
     port_limit,
     unknown_mtu_fix,
-)
-from ovirt_rdma.host.rules.infiniband.mode_choice import mode_for_mtu, planned_mode
-from ovirt_rdma.host.rules.infiniband.mtu_choice import (
-    BOND,
-    NETWORK,
-    DecidedMtu,
-    decided_mtu,
-    may_be_group_mtu,
 )
 from ovirt_rdma.host.rules.infiniband.settings import MTU, Settings, settings_of, write
 from ovirt_rdma.host.rules.view import Interface, View

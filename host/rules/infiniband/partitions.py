@@ -45,7 +45,7 @@ from ovirt_rdma.host.rules.infiniband.children import (
     required_children,
     table_entry,
 )
-from ovirt_rdma.host.rules.infiniband.mode_choice import choose_mode
+from ovirt_rdma.host.rules.infiniband.choice import choose_mode
 from ovirt_rdma.host.rules.infiniband.settings import is_managed, new_profile
 from ovirt_rdma.host.rules.view import Interface, View
 

@@ -35,13 +35,13 @@ from ovirt_rdma.host.rules.base import (
     Step,
 )
 from ovirt_rdma.host.rules.infiniband.children import parents_first
+from ovirt_rdma.host.rules.infiniband.choice import planned_mode
 from ovirt_rdma.host.rules.infiniband.limits import (
     Tso,
     is_connectx_a0,
     revision_text,
     tso_of,
 )
-from ovirt_rdma.host.rules.infiniband.mode_choice import planned_mode
 from ovirt_rdma.host.rules.infiniband.settings import TSO, Settings, settings_of
 from ovirt_rdma.host.rules.reapply import class_of
 from ovirt_rdma.host.rules.view import Interface, View
