@@ -8,11 +8,19 @@ engine, and the run itself.
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import (
+    AccessOptions,
+    ChangeOptions,
+    EngineVerb,
+    add_change_options,
+    add_data_center,
+    add_host_access,
+)
 from ovirt_rdma.cli.engine.conversion_report import (
     command_of,
     exit_code,
@@ -23,9 +31,8 @@ from ovirt_rdma.cli.engine.conversion_report import (
     show_result,
 )
 from ovirt_rdma.cli.engine.session import NO_ACCESS, approve, ask_hosts, progress
-from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import state_folder
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
@@ -55,18 +62,41 @@ from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 
 
+@dataclass(frozen=True)
+class ChangesDomains(EngineVerb, AccessOptions, ChangeOptions):
+    """A verb that changes the transport of domains, host by host."""
+
+    batch: int
+    datacenter: Optional[str]
+    take_over: bool
+
+    @classmethod
+    def add_shared(cls, parser: Parser) -> None:
+        """Add what these verbs share, without --batch."""
+        parser.add_argument(
+            "--take-over",
+            action="store_true",
+            help="end the open job of another run in the engine, and start; a run that "
+            "is still alive stops before its next change",
+        )
+        add_data_center(parser)
+        add_change_options(parser)
+        add_host_access(parser)
+
+
 class Run:
     """One run of a verb on one data center, which holds its lock."""
 
     def __init__(
         self,
-        args: Namespace,
-        output: Output,
+        args: ChangesDomains,
+        context: Context,
         session: Session,
         access: Optional[HostAccess],
     ) -> None:
         self.args = args
-        self.output = output
+        self.output = context.output
+        self._context = context
         self.session = session
         self.access = access
         self.folder = conversion_states()
@@ -125,7 +155,7 @@ class Run:
 
     def _work(self, plan: ConversionPlan) -> ConversionState:
         state = plan.state
-        shown: Listener = progress(self.args, self.output)
+        shown = progress(self._context)
         if not self.args.no_job:
             state = replace(state, job=self.lock.take(state))
         job = self.lock.job
@@ -137,7 +167,7 @@ class Run:
             )
         except BaseException as error:
             # First, because closing the progress erases the last lines.
-            self.args.at_end.close()
+            self._context.at_end.close()
             for line in interrupted_lines(keeper.last):
                 self.output.message(f"note: {line}")
             if job is not None and not isinstance(error, OtherRun):

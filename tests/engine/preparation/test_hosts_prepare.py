@@ -21,8 +21,7 @@ from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
 from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor, run_role
 
-from ovirt_rdma.cli.engine import conversion_run
-from ovirt_rdma.cli.engine.prepare import hosts as prepare
+from ovirt_rdma.cli.engine import conversion_run, prepare
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.load import parse_policy
@@ -38,8 +37,7 @@ PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from support.engine.engine_door import HttpDoor
-from ovirt_rdma.cli.engine import conversion_run, session as engine_session
-from ovirt_rdma.cli.engine.prepare import hosts as prepare
+from ovirt_rdma.cli.engine import conversion_run, prepare, session as engine_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.api.session import Session
