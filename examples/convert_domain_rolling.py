@@ -12,7 +12,7 @@ from ovirt_rdma.engine_sdk_tools.automation import connect
 
 
 def show(plan):
-    """Print what will be done, and go on. Returning False would change nothing."""
+    """Print what will be done, and continue. Returning False would change nothing."""
     for step in plan.steps:
         print(step.doing)
     return True
