@@ -14,17 +14,19 @@ import sys
 import time
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import parse
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.cli.parser import form_of, parse
+from ovirt_rdma.host.errors import Problem, UsageProblem
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
     from typing import Any, Optional
 
     from ovirt_rdma.cli.parser import Parser
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
+
+    MakeParser = Callable[[Sequence[str]], Parser]
 
 # If it is 1, a bug of ours is reported with its traceback.
 DEBUG = "OVIRT_RDMA_DEBUG"
@@ -57,35 +59,33 @@ class Ended(KeyboardInterrupt):
 
 def run_command(
     program: str,
-    parser: Callable[[], Parser],
+    parser: MakeParser,
     arguments: Optional[Sequence[str]],
-    call: Callable[[Namespace, Output], int],
+    access: Optional[HostAccess] = None,
 ) -> int:
-    """Run the verb that ``arguments`` name; return the exit code.
+    """Run the verb that ``arguments`` name, by default those of this process; return
+    the exit code.
 
-    ``call`` gets the parsed arguments and calls ``args.verb``. A Problem is reported on
-    stderr.
+    ``parser`` makes the parser for them. ``access`` is for the verb's context. A
+    Problem is reported on stderr.
     """
     output = Output()
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         with _ended_by_signals(), _threads_on(output):
-            return _guarded(program, parser, arguments, output, call)
+            return _guarded(
+                program, output, lambda: _run(parser, given, output, access)
+            )
     except Ended as ended:  # while an error is being reported
         return ended.code
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _guarded(
-    program: str,
-    parser: Callable[[], Parser],
-    arguments: Optional[Sequence[str]],
-    output: Output,
-    call: Callable[[Namespace, Output], int],
-) -> int:
+def _guarded(program: str, output: Output, run: Callable[[], int]) -> int:
     try:
         try:
-            code = _run(parser, arguments, output, call)
+            code = run()
         except ModuleNotFoundError as error:
             raise _lacking(program, error) from error
         output.flush()
@@ -162,22 +162,29 @@ def _threads_on(output: Output) -> Iterator[None]:
 
 
 def _run(
-    parser: Callable[[], Parser],
-    arguments: Optional[Sequence[str]],
+    parser: MakeParser,
+    arguments: Sequence[str],
     output: Output,
-    call: Callable[[Namespace, Output], int],
+    access: Optional[HostAccess],
 ) -> int:
     with contextlib.redirect_stdout(io.StringIO()) as help_text:
         try:
-            args = parse(parser(), arguments)
+            verb, values = parse(parser(arguments), arguments)
         except SystemExit:  # argparse, after --help or --version
-            args = None
-    if args is None:
+            verb = None
+        except UsageProblem:
+            output.form = form_of(arguments)
+            raise
+    if verb is None:
         for line in help_text.getvalue().splitlines():
             output.line(line)
         return 0
-    output.form = args.form
-    return call(args, output)
+    from ovirt_rdma.cli.context import Context
+
+    output.form = values.pop("form")
+    root = values.pop("root", "/")
+    with contextlib.ExitStack() as at_end:
+        return verb(**values).run(Context(output, at_end, root, access))
 
 
 def _report_problem(program: str, problem: Problem, output: Output) -> None:

@@ -1,40 +1,47 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Parse command lines that consist of a verb and its arguments.
 
-The parser of a verb is built only when the command line names that verb. Building one
-takes some 0.3 ms, and a command line needs one of many.
+The verbs of a command are a table. A verb is imported, and its parser filled, only if
+the command line names it: that takes more time than the rest of ``--help``.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
 
 from ovirt_rdma.cli.output import FORMATS, terminal_width
 from ovirt_rdma.host.errors import UsageProblem
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, Optional, Union
+    from collections.abc import Callable, Container, Sequence
+    from typing import Any, ClassVar, NoReturn, Optional, Union
 
-    _SubParsers = argparse._SubParsersAction["Parser"]
-    Fill = Union[Callable[["Parser"], None], str]
-    """A function that adds the arguments of a verb or group to its parser, or its name
-    as ``module:function`` below ``ovirt_rdma.cli``.
-    """
-else:
-    _SubParsers = argparse._SubParsersAction
+    from ovirt_rdma.cli.context import Context
+
+    Load = Callable[[str], "type[Verb]"]
+    """Imports the verb of this name."""
+    Table = Sequence[tuple[str, str, Union[Load, "Table"]]]
+    """Name and help of verbs, each with its Load, or the table of a group of verbs."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are UsageProblems."""
+    """An argument parser whose errors are UsageProblems.
+
+    ``verb`` is the verb that it parses, ``verbs`` are the names of those of a group.
+    The parsed arguments have the parser of the last word as ``parser``.
+    """
+
+    verb: Optional[type[Verb]] = None
+    verbs: Sequence[str] = ()
 
     def __init__(self, **keys: Any) -> None:
-        super().__init__(formatter_class=_HelpFormatter, **keys)
+        super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **keys)
+        self.set_defaults(parser=self)
 
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a UsageProblem."""
@@ -58,99 +65,114 @@ def _columns() -> int:
     return terminal_width(sys.__stdout__) or 80
 
 
-class _LazyParsers(dict[str, "Parser"]):
-    """Parsers by name, each built when it is first looked up."""
+class Verb(ABC):
+    """A verb of a command, with the values of its arguments.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._builds: dict[str, Callable[[], Parser]] = {}
-        self._hidden: set[str] = set()
+    Each is a frozen dataclass; its fields have the names of its arguments.
+    ``codes`` describes its exit codes, ``examples`` are the arguments after the verb,
+    and ``more`` continues its description.
+    """
 
-    def later(self, name: str, build: Callable[[], Parser], hidden: bool) -> None:
-        self._builds[name] = build
-        self[name] = None  # type: ignore[assignment]
-        if hidden:
-            self._hidden.add(name)
+    codes: ClassVar[str]
+    examples: ClassVar[tuple[str, ...]]
+    more: ClassVar[str] = ""
 
-    def __iter__(self) -> Iterator[str]:
-        # Help and errors list these.
-        return (name for name in super().__iter__() if name not in self._hidden)
+    @classmethod  # noqa: B027
+    def add_common(cls, parser: Parser) -> None:
+        """Add the options of many verbs; ``add_arguments`` is called after this."""
 
-    def __getitem__(self, name: str) -> Parser:
-        if name in self._builds:
-            self[name] = self._builds.pop(name)()
-        return super().__getitem__(name)
+    @classmethod  # noqa: B027
+    def add_arguments(cls, parser: Parser) -> None:
+        """Add the verb's own arguments; without this, it has none."""
 
-    def items(self) -> Any:
-        return [(name, self[name]) for name in self]
+    @abstractmethod
+    def run(self, context: Context) -> int:
+        """Run the verb; return the exit code. Raises Problem."""
 
 
-class Verbs(_SubParsers):
-    """argparse's subparsers for verbs, built on demand."""
+def add_verbs(
+    parser: Parser, table: Table, named: Optional[Container[str]] = None
+) -> None:
+    """Add the verbs of ``table`` to ``parser``.
 
-    def __init__(self, **keys: Any) -> None:
-        super().__init__(**keys)
-        self._parsers = _LazyParsers()
-        self.choices = self._name_parser_map = self._parsers
-
-    def add(self, name: str, help: str, fill: Fill) -> None:
-        """Add a verb, or a group of verbs.
-
-        ``fill`` gets its parser, which has only ``help`` as its description.
-        """
-        self._choices_actions.append(self._ChoicesPseudoAction(name, (), help))
-        self._add(name, help, fill, hidden=False)
-
-    def add_hidden(self, name: str, help: str, fill: Fill) -> None:
-        """Add a group that help and errors do not list: only units use it."""
-        self._add(name, help, fill, hidden=True)
-
-    def _add(self, name: str, help: str, fill: Fill, *, hidden: bool) -> None:
-        def build() -> Parser:
-            parser = Parser(
-                prog=f"{self._prog_prefix} {name}",
-                description=f"{help[0].upper()}{help[1:]}.",
-                allow_abbrev=False,
-            )
-            (load_function(fill) if isinstance(fill, str) else fill)(parser)
-            return parser
-
-        self._parsers.later(name, build, hidden)
+    Only the verbs in ``named`` can be parsed, the others are listed; None: all can.
+    """
+    # prog is set, because argparse would format a usage text to find it.
+    verbs = parser.add_subparsers(metavar="VERB", title="verbs", prog=parser.prog)
+    for name, help, load in table:
+        wanted = named is None or name in named
+        description = f"{help[0].upper()}{help[1:]}."
+        child = verbs.add_parser(
+            name, help=help, description=description, add_help=wanted
+        )
+        if not wanted:
+            continue
+        if callable(load):
+            _define(child, load(name))
+        else:
+            add_verbs(child, load, named)
+    parser.verbs = [name for name, _, _ in table]
+    if parser.epilog is None:
+        parser.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
 
 
-def load_function(place: str) -> Any:
-    """Return the function that ``module:function`` names, below ``ovirt_rdma.cli``."""
-    module, _, function = place.partition(":")
-    return getattr(importlib.import_module(f"ovirt_rdma.cli.{module}"), function)
+def _define(parser: Parser, verb: type[Verb]) -> None:
+    shown = "\n".join(f"  %(prog)s {example}".rstrip() for example in verb.examples)
+    parser.epilog = f"exit codes: {verb.codes}\n\nexamples:\n{shown}"
+    if verb.more:
+        parser.description = f"{parser.description}\n{verb.more}"
+    _add_form(parser)
+    verb.add_common(parser)
+    verb.add_arguments(parser)
+    parser.verb = verb
+
+
+def _add_form(parser: Parser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        dest="form",
+        choices=FORMATS,
+        default="table",
+        help="output format; default: table",
+    )
 
 
 def parse(
-    parser: Parser, arguments: Optional[Sequence[str]] = None
-) -> argparse.Namespace:
-    """Return the parsed arguments; ``verb`` is the verb's ``module:function``.
+    parser: Parser, arguments: Sequence[str]
+) -> tuple[type[Verb], dict[str, Any]]:
+    """Return the verb that ``arguments`` name, and the values of its arguments.
 
-    Raises UsageProblem for a usage error, and SystemExit after --help or --version.
+    ``form``, the output format, is among these. Raises UsageProblem for a usage error,
+    and SystemExit after --help or --version.
     """
     args, rest = parser.parse_known_args(arguments)
-    if args.verb is None:
+    values = vars(args)
+    chosen: Parser = values.pop("parser")
+    if chosen.verb is None:
         raise UsageProblem(
             "verb-missing",
-            f"the verb is missing; verbs: {', '.join(args.verbs)}",
-            f"see {args.prog} --help",
-        )
-    if getattr(args, "refused_facts", None) is not None:
-        raise UsageProblem(
-            "verb-takes-no-facts",
-            "this verb acts on this host and does not accept a facts file",
-            "omit --facts",
+            f"the verb is missing; verbs: {', '.join(chosen.verbs)}",
+            f"see {chosen.prog} --help",
         )
     if rest:
         raise UsageProblem(
             "arguments-unknown",
             f"unknown arguments: {' '.join(rest)}",
-            f"see {args.prog} --help",
+            f"see {chosen.prog} --help",
         )
-    return args
+    return chosen.verb, values
+
+
+def form_of(arguments: Sequence[str]) -> str:
+    """Return the output format that ``arguments`` name, even if others are wrong."""
+    parser = Parser(add_help=False)
+    _add_form(parser)
+    try:
+        args, _ = parser.parse_known_args(arguments)
+    except UsageProblem:
+        return "table"
+    return str(args.form)
 
 
 def file_name(text: str) -> str:
@@ -163,49 +185,3 @@ def file_name(text: str) -> str:
             "the file name is empty; give a file, or omit this argument"
         )
     return text
-
-
-def add_verbs(parser: Parser) -> Verbs:
-    """Add verbs to ``parser``; ``args.verbs`` lists them if none was given."""
-    # prog is set, because argparse would format a usage text to find it.
-    verbs: Verbs = parser.add_subparsers(  # type: ignore[assignment]
-        metavar="VERB", title="verbs", prog=parser.prog, action=Verbs
-    )
-    parser.set_defaults(verb=None, verbs=verbs.choices, prog=parser.prog)
-    if parser.epilog is None:
-        parser.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
-    return verbs
-
-
-def define_verb(
-    parser: Parser,
-    verb: str,
-    *,
-    codes: str,
-    examples: Sequence[str],
-    more: str = "",
-    on_host: bool = True,
-) -> None:
-    """Make ``parser`` the parser of ``verb``, a ``module:function``.
-
-    ``codes`` describes its exit codes, ``examples`` are the arguments after the verb,
-    and ``more`` continues its description. ``on_host``: the verb is about this host.
-    """
-    shown = "\n".join(f"  %(prog)s {example}".rstrip() for example in examples)
-    parser.epilog = f"exit codes: {codes}\n\nexamples:\n{shown}"
-    if more:
-        parser.description = f"{parser.description}\n{more}"
-    parser.add_argument(
-        "-o",
-        "--output",
-        dest="form",
-        choices=FORMATS,
-        default="table",
-        help="output format; default: table",
-    )
-    if on_host:
-        # For tests, on a tree that looks like a host.
-        parser.add_argument(
-            "--root", metavar="DIR", default="/", help=argparse.SUPPRESS
-        )
-    parser.set_defaults(verb=verb, prog=parser.prog)

@@ -113,7 +113,7 @@ def mistake(span: Span) -> str:
     program, *words = words_of(span.text)
     for guess in (words, [LETTERS.get(word, word) for word in words]):
         try:
-            parse(PROGRAMS[program](), guess)
+            parse(PROGRAMS[program](guess), guess)
             return ""
         except SystemExit:
             return ""  # --help, --version
@@ -190,8 +190,7 @@ def test_every_verb_with_options_parses():
 
 
 def verbs_of_units() -> list[str]:
-    unit = next(a for a in host.parser()._actions if getattr(a, "choices", None))
-    return list(verbs(unit.choices["unit"]))
+    return list(verbs(host.unit_parser()))
 
 
 def test_every_make_target_is_there():

@@ -48,11 +48,11 @@ def verbs(program: str, *, hidden: bool = False) -> dict[str, argparse.ArgumentP
 
     ``hidden`` are the verbs that only units run, instead of the others.
     """
-    top = _PROGRAMS[program]()
-    groups = _groups(top)
     if hidden:
-        return dict(_leaves(groups["unit"], "unit")) if "unit" in groups else {}
-    return dict(_leaves(top, ""))
+        return (
+            dict(_leaves(host.unit_parser(), "unit")) if program == host.PROGRAM else {}
+        )
+    return dict(_leaves(_PROGRAMS[program](), ""))
 
 
 def _groups(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

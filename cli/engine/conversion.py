@@ -11,14 +11,16 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirt_rdma.cli.engine.conversion_run import Run
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import add_batch
+from ovirt_rdma.cli.engine.conversion_run import ChangesDomains, Run
 from ovirt_rdma.cli.engine.session import NO_ACCESS, access_of, open_session
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     check_resumable,
@@ -58,56 +60,127 @@ from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
 
+_OTHER_RUN = "75 another run is changing this data center"
 _CONVERT_KIND = "domain-convert"
 
 
-def convert(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Convert(ChangesDomains):
     """Convert domains, or resume a conversion that was interrupted."""
-    request = ConversionRequest(
-        args.to,
-        rolling=args.rolling,
-        by_row=args.engine_options,
-        batch=args.batch,
-        rule=args.policy_rule,
-        allow_datacenter_down=args.allow_datacenter_down,
-        without=tuple(dict.fromkeys(args.without)),
+
+    codes = (
+        "0 converted, or nothing to do, 1 failed, 3 checks failed,\n"
+        "4 refused or declined, 5 done on some hosts, not on others,\n"
+        f"6 failed, and rolled back, {_OTHER_RUN}"
     )
-    with open_session(args) as session, contextlib.ExitStack() as locked:
-        engine = read_engine(session)
-        domains = _domains(engine, args.names, args.datacenter)
-        center = str(domains[0].data_center)
-        run = Run(args, output, session, access_of(args, engine))
-        if not args.dry_run:
-            locked.enter_context(run.folder.only_run(center))
-        states = run.recorded(engine, center)
-        state = latest_state(states, domains)
-        refuse_other_runs(states, state)
-        if state is not None and state.stage not in FINISHED:
-            return run.do(_resume(run, engine, state, domains, request), _CONVERT_KIND)
-        earlier = earlier_conversions(states, domains, request.to)
-        domains = with_related(engine, states, domains, earlier)
-        check_domains(engine, domains, request)
-        if not args.dry_run:
-            # Before the checks: the other run may have hosts in maintenance.
-            run.lock.check_free([center, *(domain.id for domain in domains)])
-        reports = run.reports(engine, center)
-        users = {} if request.rolling else running_on(session, domains)
-        evacuated = engine.hosts_of(center) if request.rolling else ()
-        plan = plan_convert(
-            engine,
-            domains,
-            reports,
-            request,
-            users=users,
-            pinned=pinned_on(session, evacuated),
-            earlier=earlier,
-            now=time.time(),
+    examples = (
+        "data1 --to rdma --rolling",
+        "data1 data2 --to rdma --rolling --dry-run",
+        "data1 --to tcp",
+    )
+    more = (
+        "Without --rolling the domain is down during the conversion, and no\n"
+        "running virtual machine may use it. With --rolling, hosts go through\n"
+        "maintenance one by one while virtual machines run. The same command\n"
+        "resumes a conversion that was interrupted. Domains of one server that\n"
+        "have the same NFS 4 minor version share one connection of the kernel\n"
+        "and must be converted together."
+    )
+
+    names: list[str]
+    to: str
+    rolling: bool
+    engine_options: bool
+    policy_rule: str
+    allow_datacenter_down: bool
+    without: list[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument("names", metavar="NAME", nargs="+", help="a domain's name")
+        parser.add_argument(
+            "--to", choices=("rdma", "tcp"), required=True, help="the transport"
         )
-        for sentence in () if args.dry_run else plan.warnings:
-            output.message(f"warning: {sentence}")
-        if not plan.steps and not args.dry_run:
-            return _nothing(plan, output)
-        return run.do(plan, _CONVERT_KIND)
+        parser.add_argument(
+            "--rolling", action="store_true", help="host by host, while VMs run"
+        )
+        parser.add_argument(
+            "--engine-options",
+            action="store_true",
+            help="use the engine's mount options only, for hosts without the add-on",
+        )
+        add_batch(parser)
+        parser.add_argument(
+            "--policy-rule",
+            choices=("require-rdma", "prefer-rdma"),
+            default="require-rdma",
+            help="transport of the rule in the hosts' policy; default: require-rdma",
+        )
+        parser.add_argument(
+            "--allow-datacenter-down",
+            action="store_true",
+            help="convert even if no other data domain is active, or with --rolling no "
+            "other host is up",
+        )
+        parser.add_argument(
+            "--without",
+            metavar="HOST",
+            action="append",
+            default=[],
+            help="leave out this host, for example because it is down; may be given "
+            "several times",
+        )
+        cls.add_shared(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        request = ConversionRequest(
+            self.to,
+            rolling=self.rolling,
+            by_row=self.engine_options,
+            batch=self.batch,
+            rule=self.policy_rule,
+            allow_datacenter_down=self.allow_datacenter_down,
+            without=tuple(dict.fromkeys(self.without)),
+        )
+        with open_session(self, output) as session, contextlib.ExitStack() as locked:
+            engine = read_engine(session)
+            domains = _domains(engine, self.names, self.datacenter)
+            center = str(domains[0].data_center)
+            run = Run(self, context, session, access_of(self, context))
+            if not self.dry_run:
+                locked.enter_context(run.folder.only_run(center))
+            states = run.recorded(engine, center)
+            state = latest_state(states, domains)
+            refuse_other_runs(states, state)
+            if state is not None and state.stage not in FINISHED:
+                return run.do(
+                    _resume(run, engine, state, domains, request), _CONVERT_KIND
+                )
+            earlier = earlier_conversions(states, domains, request.to)
+            domains = with_related(engine, states, domains, earlier)
+            check_domains(engine, domains, request)
+            if not self.dry_run:
+                # Before the checks: the other run may have hosts in maintenance.
+                run.lock.check_free([center, *(domain.id for domain in domains)])
+            reports = run.reports(engine, center)
+            users = {} if request.rolling else running_on(session, domains)
+            evacuated = engine.hosts_of(center) if request.rolling else ()
+            plan = plan_convert(
+                engine,
+                domains,
+                reports,
+                request,
+                users=users,
+                pinned=pinned_on(session, evacuated),
+                earlier=earlier,
+                now=time.time(),
+            )
+            for sentence in () if self.dry_run else plan.warnings:
+                output.message(f"warning: {sentence}")
+            if not plan.steps and not self.dry_run:
+                return _nothing(plan, output)
+            return run.do(plan, _CONVERT_KIND)
 
 
 def _domains(
@@ -150,58 +223,83 @@ def _nothing(plan: ConversionPlan, output: Output) -> int:
 _REVERT_KIND = "domain-revert"
 
 
-def revert(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Revert(ChangesDomains):
     """Revert a conversion, of all domains that were converted together."""
-    with open_session(args) as session, contextlib.ExitStack() as locked:
-        engine = read_engine(session)
-        run = Run(args, output, session, access_of(args, engine))
-        domain = _domain(engine, run.folder, args)
-        if domain.data_center is None:
-            raise Refused(
-                [
-                    Sentence(
-                        "domain-not-attached",
-                        f"{domain.name} is not attached to a data center: no host "
-                        "mounts it",
+
+    codes = (
+        "0 reverted, 1 failed, 4 refused or declined,\n"
+        f"5 done on some hosts, not on others, {_OTHER_RUN}"
+    )
+    examples = ("data1", "data1 --dry-run")
+    more = (
+        "Restores the storage connection and the hosts' policies that convert\n"
+        "recorded."
+    )
+
+    name: str
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument("name", metavar="NAME", help="a domain's name")
+        add_batch(parser)
+        cls.add_shared(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        with open_session(self, output) as session, contextlib.ExitStack() as locked:
+            engine = read_engine(session)
+            run = Run(self, context, session, access_of(self, context))
+            domain = _domain(engine, run.folder, self)
+            if domain.data_center is None:
+                raise Refused(
+                    [
+                        Sentence(
+                            "domain-not-attached",
+                            f"{domain.name} is not attached to a data center: no host "
+                            "mounts it",
+                        )
+                    ],
+                    "attach it first",
+                )
+            center = domain.data_center
+            if not self.dry_run:
+                locked.enter_context(run.folder.only_run(center))
+            states = run.recorded(engine, center)
+            state = latest_state(states, [domain])
+            if state is None:
+                raise Refused(
+                    [
+                        Sentence(
+                            "conversion-not-recorded",
+                            "this machine has no record of a conversion of "
+                            f"{domain.name}",
+                        )
+                    ],
+                    "revert on the machine and as the user that ran the conversion; or "
+                    f"convert it: ovirt-rdma domain convert {shlex.quote(domain.name)} "
+                    "--to tcp",
+                )
+            refuse_other_runs(states, state)
+            reverted = state.stage in (REVERTED, ROLLED_BACK)
+            if reverted and not is_converted(state):
+                if output.for_people:
+                    output.text(f"Nothing to revert: {state.title} is as before.")
+                else:
+                    names = [domain.name for domain in state.domains]
+                    output.document(
+                        _REVERT_KIND, {"domains": names, "stage": state.stage}
                     )
-                ],
-                "attach it first",
-            )
-        center = domain.data_center
-        if not args.dry_run:
-            locked.enter_context(run.folder.only_run(center))
-        states = run.recorded(engine, center)
-        state = latest_state(states, [domain])
-        if state is None:
-            raise Refused(
-                [
-                    Sentence(
-                        "conversion-not-recorded",
-                        f"this machine has no record of a conversion of {domain.name}",
-                    )
-                ],
-                "revert on the machine and as the user that ran the conversion; or "
-                f"convert it: ovirt-rdma domain convert {shlex.quote(domain.name)} "
-                "--to tcp",
-            )
-        refuse_other_runs(states, state)
-        reverted = state.stage in (REVERTED, ROLLED_BACK)
-        if reverted and not is_converted(state):
-            if output.for_people:
-                output.text(f"Nothing to revert: {state.title} is as before.")
-            else:
-                names = [domain.name for domain in state.domains]
-                output.document(_REVERT_KIND, {"domains": names, "stage": state.stage})
-            return 0
-        state = replace(state, batch=args.batch)
-        reports = None if state.blind else run.reports(engine, state.data_center)
-        plan = plan_revert(state, engine, reports)
-        for sentence in () if args.dry_run else plan.warnings:
-            output.message(f"warning: {sentence}")
-        return run.do(plan, _REVERT_KIND)
+                return 0
+            state = replace(state, batch=self.batch)
+            reports = None if state.blind else run.reports(engine, state.data_center)
+            plan = plan_revert(state, engine, reports)
+            for sentence in () if self.dry_run else plan.warnings:
+                output.message(f"warning: {sentence}")
+            return run.do(plan, _REVERT_KIND)
 
 
-def _domain(engine: Engine, folder: StateFolder, args: Namespace) -> Domain:
+def _domain(engine: Engine, folder: StateFolder, args: Revert) -> Domain:
     """Return the named domain; for one that was removed, its stored state.
 
     Its hosts, and domains that were converted with it, can still be reverted. Raises
@@ -222,20 +320,47 @@ def _domain(engine: Engine, folder: StateFolder, args: Namespace) -> Domain:
 _HEAL_KIND = "domain-heal"
 
 
-def heal(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Heal(ChangesDomains):
     """Heal one data center after the other; return the worst exit code."""
-    with open_session(args) as session:
-        engine = read_engine(session)
-        domains = domains_to_verify(engine, args.names, args.datacenter)
-        access = access_of(args, engine)
-        if access is None:
-            raise Refused([NO_ACCESS[0]], NO_ACCESS[1])
-        run = Run(args, output, session, access)
-        centers = dict.fromkeys(str(d.data_center) for d in domains if d.data_center)
-        codes = [_center(run, engine, center, domains) for center in centers]
-    if not codes and output.for_people:
-        output.line("There is no NFS storage domain in a data center.")
-    return max(codes, default=0)
+
+    codes = (
+        "0 healed, or nothing to do, 1 failed,\n"
+        "3 a host cannot be healed, or is unknown, 4 refused or declined,\n"
+        f"5 done on some hosts, not on others, {_OTHER_RUN}"
+    )
+    examples = ("", "data1 --batch 2")
+    more = (
+        "Hosts on which a mount has fallen back to TCP go through maintenance\n"
+        "and activation, the SPM last, and are verified."
+    )
+
+    names: list[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "names", metavar="NAME", nargs="*", help="only these domains"
+        )
+        add_batch(parser)
+        cls.add_shared(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        with open_session(self, output) as session:
+            engine = read_engine(session)
+            domains = domains_to_verify(engine, self.names, self.datacenter)
+            access = access_of(self, context)
+            if access is None:
+                raise Refused([NO_ACCESS[0]], NO_ACCESS[1])
+            run = Run(self, context, session, access)
+            centers = dict.fromkeys(
+                str(d.data_center) for d in domains if d.data_center
+            )
+            codes = [_center(run, engine, center, domains) for center in centers]
+        if not codes and output.for_people:
+            output.line("There is no NFS storage domain in a data center.")
+        return max(codes, default=0)
 
 
 def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) -> int:
@@ -270,3 +395,10 @@ def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) ->
                 output.document(_HEAL_KIND, {"stage": "nothing to do", "hosts": []})
             return 3 if plan.warnings else 0
         return run.do(plan, _HEAL_KIND)
+
+
+VERBS: dict[str, type[Verb]] = {
+    "convert": Convert,
+    "revert": Revert,
+    "heal": Heal,
+}

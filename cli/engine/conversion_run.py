@@ -8,11 +8,19 @@ engine, and the run itself.
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import (
+    AccessOptions,
+    ChangeOptions,
+    EngineVerb,
+    add_change_options,
+    add_data_center,
+    add_host_access,
+)
 from ovirt_rdma.cli.engine.conversion_report import (
     exit_code,
     interrupted_lines,
@@ -22,10 +30,9 @@ from ovirt_rdma.cli.engine.conversion_report import (
     show_result,
 )
 from ovirt_rdma.cli.engine.session import NO_ACCESS, approve, ask_hosts, progress
-from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import state_folder
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
@@ -50,18 +57,41 @@ from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, UsageProblem
 
 
+@dataclass(frozen=True)
+class ChangesDomains(EngineVerb, AccessOptions, ChangeOptions):
+    """A verb that changes the transport of domains, host by host."""
+
+    batch: int
+    datacenter: Optional[str]
+    take_over: bool
+
+    @classmethod
+    def add_shared(cls, parser: Parser) -> None:
+        """Add what these verbs share, without --batch."""
+        parser.add_argument(
+            "--take-over",
+            action="store_true",
+            help="end the open job of another run in the engine, and start; a run that "
+            "is still alive stops before its next change",
+        )
+        add_data_center(parser)
+        add_change_options(parser)
+        add_host_access(parser)
+
+
 class Run:
     """One run of a verb on one data center, which holds its lock."""
 
     def __init__(
         self,
-        args: Namespace,
-        output: Output,
-        session: Session,
+        args: ChangesDomains,
+        context: Context,
+        session: EngineSession,
         access: Optional[HostAccess],
     ) -> None:
         self.args = args
-        self.output = output
+        self.output = context.output
+        self._context = context
         self.session = session
         self.access = access
         self.folder = conversion_states()
@@ -120,7 +150,7 @@ class Run:
 
     def _work(self, plan: ConversionPlan) -> ConversionState:
         state = plan.state
-        shown: Listener = progress(self.args, self.output)
+        shown = progress(self._context)
         if not self.args.no_job:
             state = replace(state, job=self.lock.take(state))
         job = self.lock.job
@@ -132,7 +162,7 @@ class Run:
             )
         except BaseException as error:
             # First, because closing the progress erases the last lines.
-            self.args.at_end.close()
+            self._context.at_end.close()
             for line in interrupted_lines(keeper.last):
                 self.output.message(f"note: {line}")
             if job is not None and not isinstance(error, OtherRun):

@@ -8,11 +8,19 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import (
+    AccessOptions,
+    ChangeOptions,
+    EngineVerb,
+    add_change_options,
+    add_data_center,
+    add_host_access,
+)
 from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence, show_matrix
 from ovirt_rdma.cli.engine.session import (
     access_of,
@@ -24,6 +32,7 @@ from ovirt_rdma.cli.engine.session import (
     work,
 )
 from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainPlan,
@@ -44,6 +53,7 @@ from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, status_label
 from ovirt_rdma.engine_sdk_tools.names import data_center_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
+_NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
 _TONES = {
     "rdma": "good",
     "not verified": "doubtful",
@@ -52,43 +62,103 @@ _TONES = {
 }
 
 
-def create(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Create(EngineVerb, AccessOptions, ChangeOptions):
     """Create the domain; return 0, or 5 if some hosts have another transport."""
-    request = DomainRequest(
-        args.name,
-        args.export,
-        args.datacenter,
-        args.nfs_version,
-        args.transport,
-        args.host,
-        args.mount_options,
+
+    codes = (
+        "0 active, 1 failed, 3 checks failed, 4 declined,\n"
+        "5 active, but some hosts have another transport, 6 failed, and rolled back"
     )
-    with open_session(args) as session:
-        engine = read_engine(session)
-        center = data_center_named(engine, args.datacenter)
-        access = access_of(args, engine)
-        note_no_access(access, output)
-        up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
-        reports = {host.name: report for host, report in ask_hosts(up, access, output)}
-        plan = plan_domain_create(engine, reports, request)
-        for sentence in plan.warnings:
-            output.message(f"warning: {sentence}")
-        if args.dry_run:
-            show_calls(output, plan.calls, "domain-create", **_planned(plan))
-            return 0
-        if not plan.nothing:
-            approve(args, output, _lines(plan))
-        title = f"create domain {plan.name}"
-        resume = "run the same command again to continue"
-        changes = not plan.nothing
-        with work(
-            args, output, session, title, resume=resume, changes=changes
-        ) as progress:
-            # A folder of dumps has no newer report.
-            newest = None if args.facts_dir is not None else access
-            made = create_domain(session, newest, plan, progress.listener)
-    _show(plan, made, output)
-    return made.exit_code
+    examples = (
+        "data2 --export nas1:/exports/data2 --datacenter dc1",
+        "data2 --export nas1:/exports/data2 --datacenter dc1 --dry-run",
+    )
+    more = (
+        "Checks first; then creates, attaches and activates the domain, and\n"
+        "verifies its transport if hosts can be asked."
+    )
+
+    name: str
+    export: str
+    datacenter: str
+    nfs_version: str
+    transport: str
+    host: Optional[str]
+    mount_options: str
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument("name", metavar="NAME", help="the new domain's name")
+        parser.add_argument(
+            "--export", metavar="SERVER:/PATH", required=True, help="the export"
+        )
+        add_data_center(parser, required=True)
+        parser.add_argument(
+            "--nfs-version",
+            choices=_NFS_VERSIONS,
+            default="4.2",
+            help="always sent to the engine; default: 4.2",
+        )
+        parser.add_argument(
+            "--transport",
+            choices=("rdma", "tcp"),
+            default="rdma",
+            help="of the mounts; default: rdma",
+        )
+        parser.add_argument(
+            "--host",
+            metavar="NAME",
+            help="the host that creates the domain; default: one that is up",
+        )
+        parser.add_argument(
+            "--mount-options",
+            metavar="OPTIONS",
+            default="",
+            help="additional mount options, without those of the transport",
+        )
+        add_change_options(parser)
+        add_host_access(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        request = DomainRequest(
+            self.name,
+            self.export,
+            self.datacenter,
+            self.nfs_version,
+            self.transport,
+            self.host,
+            self.mount_options,
+        )
+        with open_session(self, output) as session:
+            engine = read_engine(session)
+            center = data_center_named(engine, self.datacenter)
+            access = access_of(self, context)
+            note_no_access(access, output)
+            up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
+            reports = {
+                host.name: report for host, report in ask_hosts(up, access, output)
+            }
+            plan = plan_domain_create(engine, reports, request)
+            for sentence in plan.warnings:
+                output.message(f"warning: {sentence}")
+            if self.dry_run:
+                show_calls(output, plan.calls, "domain-create", **_planned(plan))
+                return 0
+            if not plan.nothing:
+                approve(self, output, _lines(plan))
+            title = f"create domain {plan.name}"
+            resume = "run the same command again to continue"
+            changes = not plan.nothing
+            with work(
+                self, context, session, title, resume=resume, changes=changes
+            ) as progress:
+                # A folder of dumps has no newer report.
+                newest = None if self.facts_dir is not None else access
+                made = create_domain(session, newest, plan, progress.listener)
+        _show(plan, made, output)
+        return made.exit_code
 
 
 def _lines(plan: DomainPlan) -> list[str]:
@@ -163,44 +233,60 @@ _HEADINGS = (
 )
 
 
-def show(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class ListDomains(EngineVerb, AccessOptions):
     """List the domains, with the transport on the hosts if these can be asked."""
-    with open_session(args) as session:
-        engine = read_engine(session)
-    center = None
-    if args.datacenter is not None:
-        center = data_center_named(engine, args.datacenter).id
-    domains = file_domains(engine, center)
-    access = access_of(args, engine)
-    hosts = engine.hosts if center is None else engine.hosts_of(center)
-    without_report: list[OnHost] = []
-    reports = () if access is None else ask_hosts(hosts, access, output)
-    rows = domain_rows(engine, domains, _collect_problems(reports, without_report))
-    if not output.for_people:
-        output.document(
-            "domain-list",
-            {
-                "hosts_asked": access is not None,
-                "domains": [_document(row) for row in rows],
-                "problems": [
-                    *engine.problems,
-                    *(f"{host.host}: {host.sentence}" for host in without_report),
-                ],
-            },
+
+    codes = "0 listed, 1 failed"
+    examples = ("", "--datacenter dc1 -o json", "--facts-dir dumps")
+
+    datacenter: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        add_data_center(parser)
+        add_host_access(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        with open_session(self, output) as session:
+            engine = read_engine(session)
+        center = None
+        if self.datacenter is not None:
+            center = data_center_named(engine, self.datacenter).id
+        domains = file_domains(engine, center)
+        access = access_of(self, context)
+        hosts = engine.hosts if center is None else engine.hosts_of(center)
+        without_report: list[OnHost] = []
+        reports = () if access is None else ask_hosts(hosts, access, output)
+        rows = domain_rows(engine, domains, _collect_problems(reports, without_report))
+        if not output.for_people:
+            output.document(
+                "domain-list",
+                {
+                    "hosts_asked": access is not None,
+                    "domains": [_document(row) for row in rows],
+                    "problems": [
+                        *engine.problems,
+                        *(f"{host.host}: {host.sentence}" for host in without_report),
+                    ],
+                },
+            )
+            return 0
+        for sentence in (
+            *engine.problems,
+            *(one.line for one in group_by_sentence(without_report)),
+        ):
+            output.message(f"note: {sentence}")
+        if not rows:
+            output.line("There is no file storage domain.")
+            return 0
+        headings = list(_HEADINGS)
+        more = ["HOSTS REQUEST", "IN USE"] if access is not None else []
+        output.table(
+            headings + more, [_cells(row, with_hosts=bool(more)) for row in rows]
         )
         return 0
-    for sentence in (
-        *engine.problems,
-        *(one.line for one in group_by_sentence(without_report)),
-    ):
-        output.message(f"note: {sentence}")
-    if not rows:
-        output.line("There is no file storage domain.")
-        return 0
-    headings = list(_HEADINGS)
-    more = ["HOSTS REQUEST", "IN USE"] if access is not None else []
-    output.table(headings + more, [_cells(row, with_hosts=bool(more)) for row in rows])
-    return 0
 
 
 def _collect_problems(
@@ -256,27 +342,46 @@ def _document(row: DomainRow) -> dict[str, Any]:
     }
 
 
-def verify(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Verify(EngineVerb, AccessOptions):
     """Show the matrix; return 3 if a mount is not as requested, or unknown."""
-    with open_session(args) as session:
-        engine = read_engine(session)
-    domains = domains_to_verify(engine, args.names, args.datacenter)
-    access = access_of(args, engine)
-    note_no_access(access, output)
-    hosts = _hosts(engine, domains)
-    matrix = matrix_of(
-        engine,
-        [
-            (host, row_of(engine, host, report, domains))
-            for host, report in ask_hosts(hosts, access, output)
-        ],
-        domains,
-    )
-    if output.for_people and not domains:
-        output.line("There is no NFS storage domain in a data center.")
-    else:
-        show_matrix(output, matrix)
-    return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+
+    codes = "0 all as requested, 1 failed,\n3 a mount is not as requested, or unknown"
+    examples = ("", "data1 data2", "--facts-dir dumps -o json")
+    more = "Asks the kernel of each host. A host that does not answer is unknown."
+
+    names: list[str]
+    datacenter: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "names", metavar="NAME", nargs="*", help="domains; default: all NFS domains"
+        )
+        add_data_center(parser)
+        add_host_access(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        with open_session(self, output) as session:
+            engine = read_engine(session)
+        domains = domains_to_verify(engine, self.names, self.datacenter)
+        access = access_of(self, context)
+        note_no_access(access, output)
+        hosts = _hosts(engine, domains)
+        matrix = matrix_of(
+            engine,
+            [
+                (host, row_of(engine, host, report, domains))
+                for host, report in ask_hosts(hosts, access, output)
+            ],
+            domains,
+        )
+        if output.for_people and not domains:
+            output.line("There is no NFS storage domain in a data center.")
+        else:
+            show_matrix(output, matrix)
+        return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
 
 
 def _hosts(engine: Engine, domains: list[Domain]) -> list[Host]:
@@ -284,3 +389,10 @@ def _hosts(engine: Engine, domains: list[Domain]) -> list[Host]:
     centers = {domain.data_center for domain in domains}
     inside = {c.id for c in engine.clusters if c.data_center in centers}
     return [host for host in engine.hosts if host.cluster in inside]
+
+
+VERBS: dict[str, type[Verb]] = {
+    "list": ListDomains,
+    "create": Create,
+    "verify": Verify,
+}

@@ -7,13 +7,19 @@ cluster.
 
 from __future__ import annotations
 
-from argparse import Namespace
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import (
+    AccessOptions,
+    EngineVerb,
+    add_data_center,
+    add_host_access,
+)
 from ovirt_rdma.cli.engine.matrix import show_matrix
 from ovirt_rdma.cli.engine.session import (
     access_of,
@@ -23,8 +29,9 @@ from ovirt_rdma.cli.engine.session import (
     own_policy,
 )
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet import check as hosts_check
 from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures, write_events
 from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
@@ -47,42 +54,56 @@ from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 
-def status(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class GateStatus(EngineVerb):
     """Show the cluster feature of each cluster."""
-    with open_session(args) as session:
-        engine = read_engine(session, hooks=True)
-        features = read_features(session, engine)
-    shown = gates(engine, features)
-    if args.datacenter is not None:
-        center = data_center_named(engine, args.datacenter).id
-        inside = {c.name for c in engine.clusters if c.data_center == center}
-        shown = tuple(gate for gate in shown if gate.cluster in inside)
-    if not output.for_people:
-        output.document(
-            "gate-status",
-            {"feature": FEATURE, "clusters": [asdict(gate) for gate in shown]},
-        )
-        return 0
-    if not shown:
-        output.line("There is no cluster.")
-        return 0
-    output.table(
-        ("CLUSTER", "LEVEL", "REGISTERED", "ENABLED", "HOSTS WITH THE HOOK"),
-        [
-            (
-                gate.cluster,
-                gate.level or "-",
-                _yes(gate.registered),
-                _yes(gate.enabled),
-                f"{len(gate.hooked)} of {len(gate.hosts)}",
+
+    codes = "0 shown, 1 failed"
+    examples = ("", "-o json")
+    more = "Changes nothing; docs/gate.md describes how to set the feature."
+
+    datacenter: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        add_data_center(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        with open_session(self, output) as session:
+            engine = read_engine(session, hooks=True)
+            features = read_features(session, engine)
+        shown = gates(engine, features)
+        if self.datacenter is not None:
+            center = data_center_named(engine, self.datacenter).id
+            inside = {c.name for c in engine.clusters if c.data_center == center}
+            shown = tuple(gate for gate in shown if gate.cluster in inside)
+        if not output.for_people:
+            output.document(
+                "gate-status",
+                {"feature": FEATURE, "clusters": [asdict(gate) for gate in shown]},
             )
-            for gate in shown
-        ],
-    )
-    for gate in shown:
-        output.text(f"{gate.cluster}: {gate.next or 'the feature is required'}.")
-    _caution(shown, output)
-    return 0
+            return 0
+        if not shown:
+            output.line("There is no cluster.")
+            return 0
+        output.table(
+            ("CLUSTER", "LEVEL", "REGISTERED", "ENABLED", "HOSTS WITH THE HOOK"),
+            [
+                (
+                    gate.cluster,
+                    gate.level or "-",
+                    _yes(gate.registered),
+                    _yes(gate.enabled),
+                    f"{len(gate.hooked)} of {len(gate.hosts)}",
+                )
+                for gate in shown
+            ],
+        )
+        for gate in shown:
+            output.text(f"{gate.cluster}: {gate.next or 'the feature is required'}.")
+        _caution(shown, output)
+        return 0
 
 
 def _caution(shown: tuple[Gate, ...], output: Output) -> None:
@@ -109,52 +130,103 @@ _HEADINGS = (
 )
 
 
-def show(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class ListHosts(EngineVerb):
     """List the hosts as the engine knows them."""
-    with open_session(args) as session:
-        engine = read_engine(session, nics=True, hooks=True)
-    hosts = hosts_named(engine, (), args.datacenter)
-    if not output.for_people:
-        output.document(
-            "hosts-list",
-            {
-                "hosts": [_document(engine, host) for host in hosts],
-                "problems": list(engine.problems),
-            },
-        )
-        return 0
-    for sentence in engine.problems:
-        output.message(f"note: {sentence}")
-    if not hosts:
-        output.line("There is no host.")
-        return 0
-    output.table(_HEADINGS, [_cells(engine, host) for host in hosts])
-    return 0
 
+    codes = "0 listed, 1 failed"
+    examples = ("", "--datacenter dc1 -o json")
 
-def check(args: Namespace, output: Output) -> int:
-    """Check hosts; return 3 if a check failed or is unknown."""
-    policy = own_policy(args)
-    with open_session(args) as session:
-        engine = read_engine(session, hooks=True)
-        hosts = hosts_named(engine, args.names, args.datacenter)
-        access = access_of(args, engine)
-        note_no_access(access, output)
-        wanted = hosts_check.Wanted(policy[0].policy if policy else None, our_hooks())
-        rows = [
-            hosts_check.row_of(
-                host, report, wanted, hosts_check.connections_of(engine, host)
+    datacenter: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        add_data_center(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        with open_session(self, output) as session:
+            engine = read_engine(session, nics=True, hooks=True)
+        hosts = hosts_named(engine, (), self.datacenter)
+        if not output.for_people:
+            output.document(
+                "hosts-list",
+                {
+                    "hosts": [_document(engine, host) for host in hosts],
+                    "problems": list(engine.problems),
+                },
             )
-            for host, report in ask_hosts(hosts, access, output)
-        ]
-        matrix = hosts_check.check(engine, rows, wanted)
-        show_matrix(output, matrix)
-        if args.events and not _write_events(session, matrix, output):
-            return 1
-    return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+            return 0
+        for sentence in engine.problems:
+            output.message(f"note: {sentence}")
+        if not hosts:
+            output.line("There is no host.")
+            return 0
+        output.table(_HEADINGS, [_cells(engine, host) for host in hosts])
+        return 0
 
 
-def _write_events(session: Session, matrix: Matrix, output: Output) -> bool:
+@dataclass(frozen=True)
+class Check(EngineVerb, AccessOptions):
+    """Check hosts; return 3 if a check failed or is unknown."""
+
+    codes = "0 no check failed, 1 failed, 3 a check failed or is unknown"
+    examples = ("", "hv1 hv2", "--facts-dir dumps --policy policy.yaml", "--events")
+    more = (
+        "The engine's view of a host and the host's own report are shown\nseparately."
+    )
+
+    names: list[str]
+    policy: Optional[str]
+    events: bool
+    datacenter: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "names", metavar="NAME", nargs="*", help="hosts; default: all"
+        )
+        parser.add_argument(
+            "--policy",
+            metavar="FILE",
+            type=file_name,
+            help="the policy that hosts should have; default: that of this machine or, "
+            "without one, that of most hosts",
+        )
+        parser.add_argument(
+            "--events",
+            action="store_true",
+            help="also write an event of the engine for each host with a failed check, "
+            "at most one a day for the same failure; for a timer",
+        )
+        add_data_center(parser)
+        add_host_access(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        policy = own_policy(self.policy)
+        with open_session(self, output) as session:
+            engine = read_engine(session, hooks=True)
+            hosts = hosts_named(engine, self.names, self.datacenter)
+            access = access_of(self, context)
+            note_no_access(access, output)
+            wanted = hosts_check.Wanted(
+                policy[0].policy if policy else None, our_hooks()
+            )
+            rows = [
+                hosts_check.row_of(
+                    host, report, wanted, hosts_check.connections_of(engine, host)
+                )
+                for host, report in ask_hosts(hosts, access, output)
+            ]
+            matrix = hosts_check.check(engine, rows, wanted)
+            show_matrix(output, matrix)
+            if self.events and not _write_events(session, matrix, output):
+                return 1
+        return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+
+
+def _write_events(session: EngineSession, matrix: Matrix, output: Output) -> bool:
     """Write an event for each host with a failed check; return True if that worked."""
     try:
         for host in write_events(session, failures(matrix), datetime.now(timezone.utc)):
@@ -208,3 +280,9 @@ def _document(engine: Engine, host: Host) -> dict[str, Any]:
             if nic.infiniband
         ],
     }
+
+
+VERBS: dict[str, type[Verb]] = {
+    "list": ListHosts,
+    "check": Check,
+}

@@ -6,27 +6,22 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import EngineVerb
 from ovirt_rdma.cli.engine.main import PROGRAM
 from ovirt_rdma.cli.engine.session import Declined
 from ovirt_rdma.cli.engine.settings import completed, found_settings, read_ini
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.api.auth import (
-    Ca,
-    ca_of,
-    check_health,
-    fetch_ca,
-    same_fingerprint,
-)
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import (
     DEFAULT_SECTION,
     IniFile,
@@ -41,69 +36,113 @@ from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port, engine_url
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.files import write_atomically
 
+if TYPE_CHECKING:
+    from ovirt_rdma.engine_sdk_tools.api.auth import Ca
+
 _FETCH_FIX = (
     "compare it on the engine's machine: openssl x509 -noout -fingerprint -sha256 "
     "-in /etc/pki/ovirt-engine/ca.pem"
 )
 
 
-def login(args: Namespace, output: Output) -> int:
-    """Test the connection to the engine, and write its section of the settings file.
+@dataclass(frozen=True)
+class Login(EngineVerb):
+    """Test the connection to the engine, and write its section of the settings.
 
     Nothing is written if a test fails.
     """
-    if args.fingerprint is not None and not args.fetch_ca:
-        raise UsageProblem(
-            "fingerprint-without-fetch-ca",
-            "--fingerprint needs --fetch-ca",
-            "add --fetch-ca, or omit --fingerprint",
+
+    codes = "0 logged in and settings written, 1 failed, 4 declined"
+    examples = (
+        "--engine-url engine.example.com --username admin@internal --fetch-ca",
+        "-c prod --password-file pw --save-password",
+    )
+    more = (
+        "Tests the engine's health page and the login, then writes a section of\n"
+        "the settings file, without the password. Writes nothing if a test\n"
+        "fails."
+    )
+
+    fetch_ca: bool
+    fingerprint: Optional[str]
+    save_password: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--fetch-ca",
+            action="store_true",
+            help="fetch the CA from the engine, and ask you to confirm its fingerprint",
         )
-    ini = read_ini(args)
-    section = args.config or DEFAULT_SECTION
-    settings = _settings(args, ini, section)
-    target = _target(args, ini)
-    known = sections(target).get(section, {})
-    _refuse_other_engine(target, section, known.get("engine_url"), settings)
-    ca = _fetch_ca(args, output, settings) if args.fetch_ca else None
-    with _trusting(settings, ca) as trial:
-        complete = completed(trial)
-        for sentence in complete.warnings:
-            output.message(f"warning: {sentence}")
-        check_health(complete)
-        version = _version(complete)
-    ca_file = settings.ca_file if ca is None else _write_ca(settings, ca)
-    password = complete.password if args.save_password else None
-    if password is None and complete.password == known.get("password"):
-        password = known.get("password")
-    values = {
-        "engine_url": settings.url,
-        "username": complete.username,
-        "password": password,
-        "cafile": ca_file,
-    }
-    _write(Path(target.path), with_section(target, section, values).text)
-    content = {
-        "engine_url": settings.url,
-        "engine_version": version,
-        "username": complete.username,
-        "settings_file": target.path,
-        "section": section,
-        "ca_file": ca_file,
-    }
-    _print_result(output, content)
-    return 0
+        parser.add_argument(
+            "--fingerprint",
+            metavar="SHA256",
+            help="the CA's fingerprint, as 'openssl x509 -fingerprint -sha256' shows "
+            "it, in place of the question",
+        )
+        parser.add_argument(
+            "--save-password", action="store_true", help="write the password too"
+        )
+
+    def run(self, context: Context) -> int:
+        # First: a missing package is reported before a password is asked for.
+        from ovirt_rdma.engine_sdk_tools.api.auth import check_health
+        from ovirt_rdma.engine_sdk_tools.api.session import Session
+
+        output = context.output
+        if self.fingerprint is not None and not self.fetch_ca:
+            raise UsageProblem(
+                "fingerprint-without-fetch-ca",
+                "--fingerprint needs --fetch-ca",
+                "add --fetch-ca, or omit --fingerprint",
+            )
+        ini = read_ini(self.config_file)
+        section = self.config or DEFAULT_SECTION
+        settings = _settings(self, ini, section)
+        target = _target(self, ini)
+        known = sections(target).get(section, {})
+        _refuse_other_engine(target, section, known.get("engine_url"), settings)
+        ca = _fetch_ca(self, output, settings) if self.fetch_ca else None
+        with _trusting(settings, ca) as trial:
+            complete = completed(trial)
+            for sentence in complete.warnings:
+                output.message(f"warning: {sentence}")
+            check_health(complete)
+            with Session(complete) as session:
+                version = _version(session)
+        ca_file = settings.ca_file if ca is None else _write_ca(settings, ca)
+        password = complete.password if self.save_password else None
+        if password is None and complete.password == known.get("password"):
+            password = known.get("password")
+        values = {
+            "engine_url": settings.url,
+            "username": complete.username,
+            "password": password,
+            "cafile": ca_file,
+        }
+        _write(Path(target.path), with_section(target, section, values).text)
+        content = {
+            "engine_url": settings.url,
+            "engine_version": version,
+            "username": complete.username,
+            "settings_file": target.path,
+            "section": section,
+            "ca_file": ca_file,
+        }
+        _print_result(output, content)
+        return 0
 
 
-def _settings(args: Namespace, ini: Optional[IniFile], section: str) -> Settings:
+def _settings(args: Login, ini: Optional[IniFile], section: str) -> Settings:
     if args.config is not None and (ini is None or section not in sections(ini)):
         # A new section has no settings in the file.
-        args = Namespace(**{**vars(args), "config": None})
+        args = replace(args, config=None)
         ini = None
     settings = found_settings(args, ini)
     return replace(settings, ca_file=None) if args.fetch_ca else settings
 
 
-def _target(args: Namespace, ini: Optional[IniFile]) -> IniFile:
+def _target(args: Login, ini: Optional[IniFile]) -> IniFile:
     """Return the file to write: the named one, or ours; empty if it does not exist."""
     if ini is not None and ini.ours:
         return ini
@@ -121,7 +160,9 @@ def _refuse_other_engine(
         )
 
 
-def _fetch_ca(args: Namespace, output: Output, settings: Settings) -> Ca:
+def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
+    from ovirt_rdma.engine_sdk_tools.api.auth import fetch_ca, same_fingerprint
+
     ca = fetch_ca(settings)
     output.message(
         f"CA of {engine_host_port(settings.url)}, fetched without verification:"
@@ -152,6 +193,8 @@ def _fetch_ca(args: Namespace, output: Output, settings: Settings) -> Ca:
 
 
 def _ca_before(settings: Settings) -> Optional[Ca]:
+    from ovirt_rdma.engine_sdk_tools.api.auth import ca_of
+
     try:
         return ca_of(_ca_file(settings).read_text(encoding="ascii"))
     except (OSError, ValueError, Problem):
@@ -170,9 +213,8 @@ def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
         yield replace(settings, ca_file=file.name)
 
 
-def _version(settings: Settings) -> str:
-    with Session(settings) as session:
-        api = session.read(Read("", "reading the engine's version", "get"))
+def _version(session: EngineSession) -> str:
+    api = session.read(Read("", "reading the engine's version", "get"))
     info = api.product_info
     version: Any = info.version.full_version if info and info.version else None
     return str(version or "unknown")

@@ -3,11 +3,22 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import (
+    AccessOptions,
+    ChangeOptions,
+    EngineVerb,
+    add_change_options,
+    add_data_center,
+    add_host_access,
+    add_hosts,
+    comma_list,
+)
 from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence, show_matrix
 from ovirt_rdma.cli.engine.session import (
     NO_ACCESS,
@@ -20,7 +31,8 @@ from ovirt_rdma.cli.engine.session import (
 )
 from ovirt_rdma.cli.host.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     SAME,
     PolicyDrift,
@@ -43,48 +55,76 @@ _PUSHED = {"done": "good", "failed": "bad"}
 SOME = 5
 
 
-def push(args: Namespace, output: Output) -> int:
-    """Send a policy to hosts; return 0 if all have loaded it, 5 if some, 1 if none."""
-    if args.facts_dir is not None and not args.dry_run:
-        raise UsageProblem(
-            "facts-dir-needs-dry-run",
-            "--facts-dir needs --dry-run: it gives no access to hosts",
-            "omit --facts-dir, or add --dry-run",
+@dataclass(frozen=True)
+class Push(EngineVerb, AccessOptions, ChangeOptions):
+    """Return 0 if all hosts have loaded the policy, 5 if some, 1 if none."""
+
+    codes = (
+        "0 loaded on all hosts, 1 failed, 4 refused or declined,\n"
+        "5 done on some hosts, not on others"
+    )
+    examples = ("policy.yaml --hosts 'hv*'", "policy.yaml --hosts hv1 --dry-run")
+    more = (
+        "The policy is validated here first. Each host then reports which\n"
+        "policy it uses."
+    )
+
+    file: str
+    hosts: tuple[str, ...]
+    datacenter: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "file", metavar="FILE", type=file_name, help="the policy file"
         )
-    path = Path(args.file)
-    load_policy_file(path, alone=True)  # reports mistakes before any host is asked
-    text = path.read_text(encoding="utf-8")
-    refuse_too_long(text, str(path))
-    with open_session(args) as session:
-        engine = read_engine(session)
-        hosts = hosts_named(engine, args.hosts, args.datacenter)
-        access = access_of(args, engine)
-        if access is None and not args.dry_run:
-            raise Problem("hosts-no-access", *NO_ACCESS)
-        reports = (
-            {} if access is None else _reports_without_facts(hosts, access, output)
-        )
-        plan = plan_policy_push(hosts, text, str(path), reports)
-        for remark in plan.warnings:
-            output.message(f"warning: {remark.at(str(path))}")
-        if args.dry_run:
-            _show_plan(plan, path, output)
+        add_hosts(parser)
+        add_data_center(parser)
+        add_change_options(parser)
+        add_host_access(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        if self.facts_dir is not None and not self.dry_run:
+            raise UsageProblem(
+                "facts-dir-needs-dry-run",
+                "--facts-dir needs --dry-run: it gives no access to hosts",
+                "omit --facts-dir, or add --dry-run",
+            )
+        path = Path(self.file)
+        load_policy_file(path, alone=True)  # reports mistakes before any host is asked
+        text = path.read_text(encoding="utf-8")
+        refuse_too_long(text, str(path))
+        with open_session(self, output) as session:
+            engine = read_engine(session)
+            hosts = hosts_named(engine, self.hosts, self.datacenter)
+            access = access_of(self, context)
+            if access is None and not self.dry_run:
+                raise Problem("hosts-no-access", *NO_ACCESS)
+            reports = (
+                {} if access is None else _reports_without_facts(hosts, access, output)
+            )
+            plan = plan_policy_push(hosts, text, str(path), reports)
+            for remark in plan.warnings:
+                output.message(f"warning: {remark.at(str(path))}")
+            if self.dry_run:
+                _show_plan(plan, path, output)
+                return 0
+            if not hosts or access is None:
+                output.line("There is no host to send the policy to.")
+                return 0
+            approve(self, output, _lines(plan, path))
+            result = _carried_out(self, context, session, access, plan)
+        _show_result(plan, result, path, output)
+        if not result.failed:
             return 0
-        if not hosts or access is None:
-            output.line("There is no host to send the policy to.")
-            return 0
-        approve(args, output, _lines(plan, path))
-        result = _carried_out(args, output, session, access, plan)
-    _show_result(plan, result, path, output)
-    if not result.failed:
-        return 0
-    return 1 if len(result.failed) == len(result.pushed) else SOME
+        return 1 if len(result.failed) == len(result.pushed) else SOME
 
 
 def _carried_out(
-    args: Namespace,
-    output: Output,
-    session: Session,
+    args: ChangeOptions,
+    context: Context,
+    session: EngineSession,
     access: HostAccess,
     plan: PolicyPushPlan,
 ) -> PolicyPushResult:
@@ -95,7 +135,7 @@ def _carried_out(
         "theirs; 'ovirt-rdma policy diff' shows which; run the same command again to "
         "continue"
     )
-    with work(args, output, session, title, resume=resume) as progress:
+    with work(args, context, session, title, resume=resume) as progress:
         result = push_policy(access, plan, progress.shown, progress.job)
         failed = len(result.failed)
         outcome = f"failed on {failed} of them" if failed else "is on all of them"
@@ -107,28 +147,59 @@ def _hosts(plan: PolicyPushPlan) -> str:
     return count(len(plan.hosts), "host")
 
 
-def diff(args: Namespace, output: Output) -> int:
-    """Compare a policy with those of hosts; return 3 if one differs or is unknown."""
-    path = Path(args.file)
-    policy = load_policy_file(path, alone=True).policy
-    text = path.read_text(encoding="utf-8")
-    with open_session(args) as session:
-        engine = read_engine(session)
-    hosts = hosts_named(engine, args.hosts or (), args.datacenter)
-    access = access_of(args, engine)
-    note_no_access(access, output)
-    drifts = [
-        compare(host, report, text, policy, str(path))
-        for host, report in ask_hosts(hosts, access, output)
-    ]
-    if output.for_people:
-        _show_drift(drifts, args.diff, output)
-    else:
-        output.document(
-            "policy-diff",
-            {"file": str(path), "hosts": [asdict(drift) for drift in drifts]},
+@dataclass(frozen=True)
+class Diff(EngineVerb, AccessOptions):
+    """Compare a policy with those of hosts; return 3 if one differs, or unknown."""
+
+    codes = "0 all equal, 1 failed, 3 a host differs or is unknown"
+    examples = ("policy.yaml", "policy.yaml --hosts 'hv*' --diff")
+
+    file: str
+    hosts: Optional[tuple[str, ...]]
+    diff: bool
+    datacenter: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "file", metavar="FILE", type=file_name, help="the policy file"
         )
-    return 3 if any(drift.verdict != SAME for drift in drifts) else 0
+        parser.add_argument(
+            "--hosts",
+            metavar="GLOB,...",
+            type=comma_list,
+            help="which hosts, by name; default: all",
+        )
+        parser.add_argument(
+            "--diff",
+            action="store_true",
+            help="also show the differences, line by line",
+        )
+        add_data_center(parser)
+        add_host_access(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        path = Path(self.file)
+        policy = load_policy_file(path, alone=True).policy
+        text = path.read_text(encoding="utf-8")
+        with open_session(self, output) as session:
+            engine = read_engine(session)
+        hosts = hosts_named(engine, self.hosts or (), self.datacenter)
+        access = access_of(self, context)
+        note_no_access(access, output)
+        drifts = [
+            compare(host, report, text, policy, str(path))
+            for host, report in ask_hosts(hosts, access, output)
+        ]
+        if output.for_people:
+            _show_drift(drifts, self.diff, output)
+        else:
+            output.document(
+                "policy-diff",
+                {"file": str(path), "hosts": [asdict(drift) for drift in drifts]},
+            )
+        return 3 if any(drift.verdict != SAME for drift in drifts) else 0
 
 
 def _reports_without_facts(
@@ -233,3 +304,9 @@ def _show_drift(drifts: list[PolicyDrift], with_diff: bool, output: Output) -> N
         output.text(f"{listed(names)}:")
         for line in lines:
             output.line(line)
+
+
+VERBS: dict[str, type[Verb]] = {
+    "push": Push,
+    "diff": Diff,
+}

@@ -10,23 +10,24 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import AccessOptions, ChangeOptions, EngineVerb
 from ovirt_rdma.cli.engine.progress import engine_progress
 from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.cli.output import Output, terminal_width
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
-from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
 from ovirt_rdma.engine_sdk_tools.job import END_S, EngineJob, Listeners
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host
+from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
@@ -69,13 +70,24 @@ def note_no_access(access: Optional[HostAccess], output: Output) -> None:
         output.message(f"fix: {fix}")
 
 
-def own_policy(args: Namespace) -> Optional[tuple[PolicyFile, Path]]:
-    """Return the policy of --policy, or that of this machine; None if it has none.
+def asked_reports(
+    args: AccessOptions, context: Context, hosts: Sequence[Host]
+) -> dict[str, HostReport]:
+    """Return the reports of ``hosts`` by name; a note says if there is no access."""
+    access = access_of(args, context)
+    note_no_access(access, context.output)
+    return {
+        host.name: report for host, report in ask_hosts(hosts, access, context.output)
+    }
+
+
+def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
+    """Return the policy in ``file``, or that of this machine; None if it has none.
 
     Raises PolicyProblem.
     """
-    if args.policy is not None:
-        path = Path(args.policy)
+    if file is not None:
+        path = Path(file)
         return load_policy_file(path, alone=True), path
     path = Path(POLICY_YAML)
     return (load_policy_file(path, alone=True), path) if path.exists() else None
@@ -88,31 +100,33 @@ class Declined(Problem):
 
 
 @contextmanager
-def open_session(args: Namespace) -> Iterator[Session]:
+def open_session(args: EngineVerb, output: Output) -> Iterator[EngineSession]:
     """Yield a session with the engine that the arguments name.
 
     Raises Problem if no engine is named, or if there is no password.
     """
+    # First: a missing package is reported before a password is asked for.
+    from ovirt_rdma.engine_sdk_tools.api.session import Session
+
     settings = settings_of(args)
     for sentence in settings.warnings:
-        args.output.message(f"warning: {sentence}")
+        output.message(f"warning: {sentence}")
     session = Session(replace(settings, warnings=()))
-    session.listener = _Notes(args.output)
+    session.listener = _Notes(output)
     try:
         yield session
     finally:
         session.close()
 
 
-def access_of(args: Namespace, engine: Optional[Engine] = None) -> Optional[HostAccess]:
-    """Return the host access that the arguments name; None if there is none.
+def access_of(args: AccessOptions, context: Context) -> Optional[HostAccess]:
+    """Return the host access of ``context``, or that the arguments name, or None.
 
     Root on the engine machine has access with the engine's own key. Without access,
     hosts are unknown.
     """
-    if args.access is not None:
-        access: HostAccess = args.access
-        return access
+    if context.access is not None:
+        return context.access
     over_ssh = any((args.inventory, args.ssh_key, args.ssh_user))
     if args.facts_dir is not None:
         if over_ssh:
@@ -135,7 +149,7 @@ def access_of(args: Namespace, engine: Optional[Engine] = None) -> Optional[Host
     return AnsibleHosts(Access(user, args.ssh_key or key, args.inventory))
 
 
-def approve(args: Namespace, output: Output, plan: Iterable[str]) -> None:
+def approve(args: ChangeOptions, output: Output, plan: Iterable[str]) -> None:
     """Show the lines of ``plan`` and ask for confirmation, unless --assume-yes.
 
     Raises Declined if the answer is no, or without a terminal.
@@ -196,10 +210,10 @@ def show_calls(
             output.line(f"   {line}")
 
 
-def progress(args: Namespace, output: Output) -> Listener:
+def progress(context: Context) -> Listener:
     """Return the listener that shows the progress of long work until the verb ends."""
-    listener = engine_progress(output)
-    args.at_end.callback(listener.close)
+    listener = engine_progress(context.output)
+    context.at_end.callback(listener.close)
     return listener
 
 
@@ -238,9 +252,9 @@ class Work:
 
 @contextmanager
 def work(
-    args: Namespace,
-    output: Output,
-    session: Session,
+    args: ChangeOptions,
+    context: Context,
+    session: EngineSession,
     title: str,
     *,
     resume: str,
@@ -252,7 +266,7 @@ def work(
     error ends the job as failed. ``resume`` describes the state after an interrupt or a
     bug of ours, and how to continue.
     """
-    shown: Listener = progress(args, output)
+    shown = progress(context)
     job = None
     if changes and not args.no_job:
         job = EngineJob(session, f"ovirt-rdma: {title}")
@@ -267,8 +281,8 @@ def work(
         interrupted = isinstance(error, KeyboardInterrupt)
         outcome = "was interrupted" if interrupted else "stopped by an error"
         # Closing the progress erases the last lines, so it comes before.
-        args.at_end.close()
-        output.message(f"note: {title} {outcome}; {resume}")
+        context.at_end.close()
+        context.output.message(f"note: {title} {outcome}; {resume}")
         progressing.ended(f"{title} {outcome}", succeeded=False, patience_s=0.0)
         raise
     progressing.ended(f"{title}: done", succeeded=True)

@@ -12,11 +12,11 @@ import os
 import shlex
 import stat
 import sys
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
+from ovirt_rdma.cli.engine.arguments import EngineVerb
 from ovirt_rdma.engine_sdk_tools.api.settings import (
     Flags,
     IniFile,
@@ -35,12 +35,12 @@ from ovirt_rdma.host.system.printable import printable
 ENGINE_CAS = ("/etc/pki/ovirt-engine/apache-ca.pem", "/etc/pki/ovirt-engine/ca.pem")
 
 
-def settings_of(args: Namespace) -> Settings:
+def settings_of(args: EngineVerb) -> Settings:
     """Return the settings; ask for the password on a terminal if it is missing.
 
     Raises Problem.
     """
-    return completed(found_settings(args, read_ini(args)))
+    return completed(found_settings(args, read_ini(args.config_file)))
 
 
 def completed(settings: Settings) -> Settings:
@@ -63,7 +63,7 @@ def completed(settings: Settings) -> Settings:
     return settings
 
 
-def found_settings(args: Namespace, ini: Optional[IniFile]) -> Settings:
+def found_settings(args: EngineVerb, ini: Optional[IniFile]) -> Settings:
     """Return the settings of options, environment and file, without asking."""
     password: Optional[str] = None
     warnings: tuple[str, ...] = ()
@@ -75,11 +75,11 @@ def found_settings(args: Namespace, ini: Optional[IniFile]) -> Settings:
     return replace(settings, warnings=(*warnings, *settings.warnings))
 
 
-def read_ini(args: Namespace) -> Optional[IniFile]:
-    """Return the settings file (the named one, ours, or ovirt-img's), or None."""
-    if args.config_file is not None:
-        _remove_unfinished(Path(args.config_file))
-        return _ini(Path(args.config_file), ours=True)
+def read_ini(name: Optional[str]) -> Optional[IniFile]:
+    """Return the settings file (that with this name, ours, or ovirt-img's), or None."""
+    if name is not None:
+        _remove_unfinished(Path(name))
+        return _ini(Path(name), ours=True)
     if "HOME" not in os.environ and "XDG_CONFIG_HOME" not in os.environ:
         return None
     ours = settings_file(os.environ)

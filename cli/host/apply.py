@@ -7,10 +7,17 @@ keeps the changes of ``apply --confirm-timeout``.
 
 from __future__ import annotations
 
-from argparse import Namespace
-from dataclasses import asdict
+import argparse
+from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import (
+    OTHER_RUN,
+    HostVerb,
+    add_link_down,
+    refuse_facts,
+)
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.runs import (
     APPLIED,
@@ -23,6 +30,7 @@ from ovirt_rdma.cli.host.runs import (
     as_root,
 )
 from ovirt_rdma.cli.output import Output, count, when, when_iso
+from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.changes import plan_file
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import iso
@@ -52,24 +60,87 @@ from ovirt_rdma.host.system.signals import delayed_signals
 
 EXIT_CODES = {DONE: 0, ROLLED_BACK: 6, PARTLY: 1}
 
+# In less than ten seconds nobody can verify and type; nobody waits for a day.
+SHORTEST_S = 10
+LONGEST_S = 86400
 
-def apply(args: Namespace, output: Output) -> int:
+
+@dataclass(frozen=True)
+class Apply(HostVerb):
     """Apply the plan, or a saved plan that is not outdated."""
-    as_root("apply", args)
-    saved = None if args.planfile is None else plan_file.load(args.planfile)
-    host, report = ThisHost(args), RunReport(output)
-    if args.confirm_timeout is not None:
-        host.timer(0).check()
-    report.reading()
-    host.facts()
-    with one_run(args.root, by="apply"):
-        recovered = host.recover(report, even_in_use=args.allow_link_down)
-        done = _Apply(args, host, report).run(saved)
-    if output.for_people:
-        _print_applied(done, output)
-    else:
-        output.document("apply", _document(done, recovered, report))
-    return EXIT_CODES[done.result.outcome]
+
+    codes = (
+        "0 done or nothing to do,\n"
+        "1 failed, and not all could be rolled back, 4 refused as unsafe,\n"
+        f"6 failed, and everything was rolled back, {OTHER_RUN}"
+    )
+    examples = ("", "hv1-plan.json", "--confirm-timeout 120", "--live-only")
+    more = (
+        "Applies what plan shows for the loaded policy. Each value is recorded\n"
+        "before it is changed and verified afterwards. If a value is not\n"
+        "accepted, the whole run is rolled back. Changes stay over a reboot;\n"
+        "revert undoes them. A change that interrupts a netdev in use is\n"
+        "refused."
+    )
+
+    planfile: Optional[str]
+    confirm_timeout: Optional[int]
+    allow_link_down: bool
+    live_only: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "planfile",
+            metavar="PLANFILE",
+            nargs="?",
+            type=file_name,
+            help="apply a plan saved by 'plan --out'; refused if the host has changed "
+            "since",
+        )
+        parser.add_argument(
+            "--confirm-timeout",
+            metavar="S",
+            type=_seconds,
+            help="roll back the whole run unless 'confirm' is run within S seconds (10 "
+            "to 86400)",
+        )
+        add_link_down(parser)
+        parser.add_argument(
+            "--live-only",
+            action="store_true",
+            help="apply live steps, and steps that take effect at the next boot",
+        )
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        root, output = context.root, context.output
+        as_root("apply", root)
+        saved = None if self.planfile is None else plan_file.load(self.planfile)
+        host, report = ThisHost(root), RunReport(output)
+        if self.confirm_timeout is not None:
+            host.timer(0).check()
+        report.reading()
+        host.facts()
+        with one_run(root, by="apply"):
+            recovered = host.recover(report, even_in_use=self.allow_link_down)
+            done = _Apply(self, host, report).run(saved)
+        if output.for_people:
+            _print_applied(done, output)
+        else:
+            output.document("apply", _document(done, recovered, report))
+        return EXIT_CODES[done.result.outcome]
+
+
+def _seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    # Checked before int(), which refuses very long numbers with its own message.
+    if len(text) > len(str(LONGEST_S)) or not SHORTEST_S <= int(text) <= LONGEST_S:
+        raise argparse.ArgumentTypeError(
+            f"{text[:20]} is not {SHORTEST_S} to {LONGEST_S} seconds"
+        )
+    return int(text)
 
 
 class _Done:
@@ -93,7 +164,7 @@ class _Done:
 class _Apply:
     """One run of apply, which holds the lock."""
 
-    def __init__(self, args: Namespace, host: ThisHost, report: RunReport) -> None:
+    def __init__(self, args: Apply, host: ThisHost, report: RunReport) -> None:
         self._args, self._host, self._report = args, host, report
         self._timer_of: Optional[int] = None
 
@@ -238,24 +309,39 @@ class TooLate(Problem):
     """The run was rolled back before it was confirmed."""
 
 
-def confirm(args: Namespace, output: Output) -> int:
-    """Keep the run that awaits confirmation; raise TooLate if it was rolled back."""
-    as_root("confirm", args)
-    host, report = ThisHost(args), RunReport(output)
-    with one_run(args.root, by="confirm"):
-        # This rolls back a run after its deadline, if its timer has not done so yet.
-        host.recover(report)
-        ledger = host.journal.ledger()
-        run = ledger.awaiting
-        if run is not None:
-            host.journal.append(Confirmed(run.number, iso(host.effects.now())))
-            problem = host.timer(run.number).cancel()
-            if problem:
-                report.note(problem)
-    if run is None:
-        _refuse_late(ledger)
-    _print_confirmed(run, report, output)
-    return 0
+@dataclass(frozen=True)
+class Confirm(HostVerb):
+    """Keep the run that awaits confirmation; TooLate if it was rolled back."""
+
+    codes = f"0 confirmed, or nothing to confirm,\n1 too late, {OTHER_RUN}"
+    examples = ("",)
+    more = "Without it the run is rolled back after the timeout."
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        as_root("confirm", context.root)
+        host, report = ThisHost(context.root), RunReport(context.output)
+        with one_run(context.root, by="confirm"):
+            # This rolls back a run after its deadline, if its timer has not done so
+            # yet.
+            host.recover(report)
+            ledger = host.journal.ledger()
+            run = ledger.awaiting
+            if run is not None:
+                host.journal.append(Confirmed(run.number, iso(host.effects.now())))
+                problem = host.timer(run.number).cancel()
+                if problem:
+                    report.note(problem)
+        if run is None:
+            _refuse_late(ledger)
+        _print_confirmed(run, report, context.output)
+        return 0
+
+
+VERBS: dict[str, type[Verb]] = {"apply": Apply, "confirm": Confirm}
 
 
 def _refuse_late(ledger: Ledger) -> None:

@@ -11,13 +11,16 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision, rule_of
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.rules.base import (
@@ -31,12 +34,8 @@ from ovirt_rdma.host.rules.base import (
     Rule,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
-    Key = Callable[[Finding], Optional[Hashable]]
-    Line = Callable[[Sequence[Finding]], Finding]
+Key = Callable[[Finding], Optional[Hashable]]
+Line = Callable[[Sequence[Finding]], Finding]
 
 # Up to this many equal findings stay on separate lines.
 APART = 3
@@ -144,21 +143,43 @@ _GROUPINGS: tuple[tuple[Key, int, Line], ...] = (
 _INDENT = "  "
 
 
-def explain(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Explain(HostVerb):
     """Explain one rule, or list all."""
-    if (args.id is None) != args.list:
-        raise UsageProblem(
-            "options-exclude-each-other",
-            "give either the id of a rule or --list",
-            f"list the ids: {PROGRAM} explain --list",
+
+    codes = "0 printed"
+    examples = ("IPOIB-MTU-01", "--list")
+
+    id: Optional[str]
+    list: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "id", metavar="ID", nargs="?", help="the id of a rule or a step"
         )
-    if args.list:
-        _list(output)
+        parser.add_argument(
+            "--list", action="store_true", help="list all ids with their titles"
+        )
+
+    def run(self, context: Context) -> int:
+        if (self.id is None) != self.list:
+            raise UsageProblem(
+                "options-exclude-each-other",
+                "give either the id of a rule or --list",
+                f"list the ids: {PROGRAM} explain --list",
+            )
+        if self.id is None:
+            _list(context.output)
+        else:
+            _explain(rule_of(self.id), context.output)
         return 0
-    rule = rule_of(args.id)
+
+
+def _explain(rule: Rule, output: Output) -> None:
     if not output.for_people:
         output.document("rule", _document(rule))
-        return 0
+        return
     output.text(f"{rule.id}: {rule.title}")
     for title, text in (("what", rule.what), ("why", rule.why), ("fix", rule.fix)):
         output.line()
@@ -171,7 +192,6 @@ def explain(args: Namespace, output: Output) -> int:
     output.line("sources")
     for source in rule.sources:
         output.text(" ".join(source.split()), _INDENT, "- ")
-    return 0
 
 
 def _list(output: Output) -> None:
@@ -205,31 +225,67 @@ _TONES = {PASS: "good", WARN: "doubtful", FAIL: "bad"}
 _WIDEST = 16
 
 
-def check(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Check(HostVerb, Source):
     """Print the findings of all rules; return 3 if one is FAIL, else 0."""
-    skipped = sorted({rule_of(text).id for text in args.skip})
-    decided = load_decision(args, output, skipped)
-    findings = _with_steps(decided)
-    verdict, then = _verdict(decided, skipped), _next(decided, args)
-    if output.for_people:
-        _print(findings, output, verbose=args.verbose)
-        output.text(verdict)
-        output.next(then)
-    else:
-        output.document(
-            "check",
-            {
-                "hostname": decided.facts.hostname,
-                "policy": decided.source,
-                "skipped": skipped,
-                "counts": _counts(findings),
-                "failed": decided.decision.failed,
-                "verdict": verdict,
-                "next": then,
-                "findings": [dataclasses.asdict(finding) for finding in findings],
-            },
+
+    codes = "0 no check failed, 3 a check failed"
+    examples = ("", "--skip ROCE-PFC-01 -v", "--facts hv1.json --policy new.yaml")
+    more = (
+        "Changes nothing. PASS is correct, WARN may be wrong or will be, FAIL\n"
+        "is wrong, SKIP does not apply here or is unknown. Equal findings share\n"
+        "one line, and so do rules that have nothing to do on this host."
+    )
+
+    skip: list[str]
+    verbose: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--skip",
+            metavar="ID",
+            action="append",
+            default=[],
+            help="leave out a rule; may be given several times; ids: explain --list",
         )
-    return 3 if decided.decision.failed else 0
+        add_policy(parser)
+        parser.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            help="show every finding on its own line",
+        )
+        add_facts(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        skipped = sorted({rule_of(text).id for text in self.skip})
+        decided = load_decision(self, context, skipped)
+        findings = _with_steps(decided)
+        verdict, then = _verdict(decided, skipped), _next(decided, self)
+        if output.for_people:
+            _print(findings, output, verbose=self.verbose)
+            output.text(verdict)
+            output.next(then)
+        else:
+            output.document(
+                "check",
+                {
+                    "hostname": decided.facts.hostname,
+                    "policy": decided.source,
+                    "skipped": skipped,
+                    "counts": _counts(findings),
+                    "failed": decided.decision.failed,
+                    "verdict": verdict,
+                    "next": then,
+                    "findings": [dataclasses.asdict(finding) for finding in findings],
+                },
+            )
+        return 3 if decided.decision.failed else 0
+
+
+VERBS: dict[str, type[Verb]] = {"check": Check, "explain": Explain}
 
 
 def _with_steps(decided: HostDecision) -> list[Finding]:
@@ -306,18 +362,18 @@ def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
     return f"{', '.join(parts)}."
 
 
-def _next(decided: HostDecision, args: Namespace) -> str:
+def _next(decided: HostDecision, source: Source) -> str:
     """Return the command to run next, or nothing if there is none."""
     if decided.decision.applicable:
-        return command("plan", args)
+        return command("plan", source)
     for verdict in (FAIL, WARN):
         for finding in decided.decision.findings:
             if finding.verdict == verdict:
                 return f"{PROGRAM} explain {finding.rule}"
-    if args.facts is not None:
+    if source.facts is not None:
         return ""
-    if args.policy is not None:
-        return f"{PROGRAM} policy load {shlex.quote(args.policy)}"
+    if source.policy is not None:
+        return f"{PROGRAM} policy load {shlex.quote(source.policy)}"
     if decided.policy.nfs.rules:
         return f"{PROGRAM} nfs list"
     has_rdma = bool(decided.facts.rdma_devices)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import Source
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.decision.registry import Decision, decide
@@ -37,25 +37,25 @@ class HostDecision:
 
 
 def load_decision(
-    args: Namespace, output: Output, skip: Iterable[str] = ()
+    source: Source, context: Context, skip: Iterable[str] = ()
 ) -> HostDecision:
-    """Decide for this host, or a facts file, with the loaded policy or --policy.
+    """Decide for the host and with the policy that ``source`` names.
 
     ``skip`` are ids of rules to leave out. Raises UsageProblem for an unknown id.
     """
     left_out = {rule_of(text).id for text in skip}
-    policy, source = policy_in_question(args, output)
-    if args.facts is None:
-        facts = HostReader(args.root).facts()
+    policy, place = policy_in_question(source.policy, context)
+    if source.facts is None:
+        facts = HostReader(context.root).facts()
     else:
         from ovirt_rdma.host.facts.dump import load
 
-        facts = load(args.facts)
+        facts = load(source.facts)
     return HostDecision(
         facts,
         policy,
-        source,
-        args.policy is not None or under(args.root, POLICY_JSON).exists(),
+        place,
+        source.policy is not None or under(context.root, POLICY_JSON).exists(),
         decide(facts, policy, left_out),
     )
 
@@ -79,11 +79,10 @@ def rule_of(text: str) -> Rule:
         ) from None
 
 
-def command(verb: str, args: Namespace, *more: str) -> str:
+def command(verb: str, source: Source, *more: str) -> str:
     """Return a command line with ``verb`` for the same host and policy."""
     argv = [PROGRAM, *verb.split(), *more]
-    for option in ("policy", "facts"):
-        file = getattr(args, option)
+    for option, file in (("--policy", source.policy), ("--facts", source.facts)):
         if file is not None:
-            argv += [f"--{option}", file]
+            argv += [option, file]
     return " ".join(shlex.quote(word) for word in argv)

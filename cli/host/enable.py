@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
-from argparse import Namespace
+from dataclasses import dataclass
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import EnablementResult
 from ovirt_rdma.host.enablement.state import MODE_HOST
@@ -14,19 +17,80 @@ from ovirt_rdma.host.enablement.state import MODE_HOST
 _SCHEMA_VERSION = 2  # 1 had "notes", of mode nfsmount
 
 
-def enable(args: Namespace, output: Output) -> int:
+_CODES = (
+    "0 done or nothing to do, 1 failed, 4 refused as unsafe,\n"
+    "75 another run is changing this host"
+)
+
+
+@dataclass(frozen=True)
+class Enable(HostVerb):
     """Turn a mode on; a second run changes nothing."""
-    result = apply.enable(args.root, args.mode, restart_vdsmd=args.restart_vdsmd)
-    code = _report("enable", "enabled", result, output)
-    if output.for_people and args.mode == MODE_HOST:
-        output.line("VDSM runs the hooks from now on; NFS is mounted as before.")
-    return code
+
+    codes = _CODES
+    examples = ("", "--restart-vdsmd", "--mode host")
+    more = (
+        "A second run changes nothing. In mode vdsmd, vdsmd uses the policy\n"
+        "from its next start on, and VDSM's hooks and our units act. In mode\n"
+        "host only the hooks and units act, and NFS is left to the engine. Only\n"
+        "one mode can be on."
+    )
+
+    mode: str
+    restart_vdsmd: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--mode",
+            metavar="MODE",
+            default="vdsmd",
+            help="vdsmd or host; default: vdsmd",
+        )
+        _add_restart(parser)
+
+    def run(self, context: Context) -> int:
+        result = apply.enable(context.root, self.mode, restart_vdsmd=self.restart_vdsmd)
+        code = _report("enable", "enabled", result, context.output)
+        if context.output.for_people and self.mode == MODE_HOST:
+            context.output.line(
+                "VDSM runs the hooks from now on; NFS is mounted as before."
+            )
+        return code
 
 
-def disable(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Disable(HostVerb):
     """Undo enable; a second run changes nothing."""
-    result = apply.disable(args.root, restart_vdsmd=args.restart_vdsmd)
-    return _report("disable", "disabled", result, output)
+
+    codes = _CODES
+    examples = ("", "--restart-vdsmd")
+    more = (
+        "A second run changes nothing. A running vdsmd is unchanged until it is\n"
+        "restarted."
+    )
+
+    restart_vdsmd: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        _add_restart(parser)
+
+    def run(self, context: Context) -> int:
+        result = apply.disable(context.root, restart_vdsmd=self.restart_vdsmd)
+        return _report("disable", "disabled", result, context.output)
+
+
+VERBS: dict[str, type[Verb]] = {"enable": Enable, "disable": Disable}
+
+
+def _add_restart(parser: Parser) -> None:
+    parser.add_argument(
+        "--restart-vdsmd",
+        action="store_true",
+        help="restart vdsmd at once, if it is not the one that the mode needs",
+    )
+    refuse_facts(parser)
 
 
 def _report(verb: str, state: str, result: EnablementResult, output: Output) -> int:

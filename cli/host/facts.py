@@ -8,12 +8,15 @@ rules; ``facts_devices`` has the others.
 from __future__ import annotations
 
 import ipaddress
-from argparse import Namespace
+from dataclasses import dataclass
 from typing import Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host import facts_devices
+from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.facts_devices import Section, known
 from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts.devices import NetworkManager
@@ -160,26 +163,51 @@ def udev_rules(facts: Facts) -> Section:
     )
 
 
-def show(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class ShowFacts(HostVerb):
     """Print the facts of this host, or of a facts file."""
-    if args.facts is not None:
-        if args.route_to:
-            raise UsageProblem(
-                "options-exclude-each-other",
-                "--route-to reads this host, and --facts a file",
-                "omit one of them",
-            )
-        facts = load(args.facts)
-    else:
-        for address in args.route_to:
-            _refuse_name(address)
-        facts = HostReader(args.root).facts(args.route_to)
-    if output.for_people:
-        _print(facts, output)
-    else:
-        # The document is the facts file itself, which --facts accepts.
-        output.raw_document(to_json_dict(facts))
-    return 0
+
+    codes = "0 printed"
+    examples = (
+        "",
+        "-o json > hv1.json       # for --facts, or for a bug report",
+        "--route-to 10.20.0.1",
+    )
+
+    route_to: list[str]
+    facts: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--route-to",
+            metavar="ADDRESS",
+            action="append",
+            default=[],
+            help="also read the route to this server, an IP address; may be given "
+            "several times",
+        )
+        add_facts(parser)
+
+    def run(self, context: Context) -> int:
+        if self.facts is not None:
+            if self.route_to:
+                raise UsageProblem(
+                    "options-exclude-each-other",
+                    "--route-to reads this host, and --facts a file",
+                    "omit one of them",
+                )
+            facts = load(self.facts)
+        else:
+            for address in self.route_to:
+                _refuse_name(address)
+            facts = HostReader(context.root).facts(self.route_to)
+        if context.output.for_people:
+            _print(facts, context.output)
+        else:
+            # The document is the facts file itself, which --facts accepts.
+            context.output.raw_document(to_json_dict(facts))
+        return 0
 
 
 def _refuse_name(address: str) -> None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``ovirt-rdma-host``: parse the command line, and call the verb that it names.
 
-The arguments of a verb are in ``host.arguments`` and ``host.change_arguments``. Verbs
-are imported when they are called, so that ``--help`` and the light verbs start fast and
-load no YAML.
+Verbs are imported when the command line names them, so that ``--help`` and the light
+verbs start fast and load no YAML.
 """
 
 from __future__ import annotations
@@ -11,16 +10,15 @@ from __future__ import annotations
 import sys
 
 from ovirt_rdma.cli.command import run_command
-from ovirt_rdma.cli.parser import Parser, add_verbs, load_function
+from ovirt_rdma.cli.parser import Parser, add_verbs
 from ovirt_rdma.host import __version__
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Sequence
     from typing import Optional
 
-    from ovirt_rdma.cli.output import Output
+    from ovirt_rdma.cli.parser import Table, Verb
 
 PROGRAM = "ovirt-rdma-host"
 
@@ -38,80 +36,149 @@ exit codes:
 '{program} VERB --help' shows a verb's options and examples;
 {program}(8) is the manual."""
 
-_VERBS = (
-    ("facts", "show the facts of this host", "host.arguments:facts"),
-    ("check", "check this host, and show fixes", "host.arguments:check"),
-    ("plan", "show what apply would change, and why", "host.arguments:plan"),
+
+def _apply(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.apply import VERBS
+
+    return VERBS[name]
+
+
+def _bundle(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.bundle import Bundle
+
+    return Bundle
+
+
+def _check(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.check import VERBS
+
+    return VERBS[name]
+
+
+def _enable(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.enable import VERBS
+
+    return VERBS[name]
+
+
+def _facts(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.facts import ShowFacts
+
+    return ShowFacts
+
+
+def _nfs(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.nfs import VERBS
+
+    return VERBS[name]
+
+
+def _nfs_list(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.nfs_list import ListMounts
+
+    return ListMounts
+
+
+def _plan(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.plan import ShowPlan
+
+    return ShowPlan
+
+
+def _policy(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.policy import VERBS
+
+    return VERBS[name]
+
+
+def _revert(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.revert import VERBS
+
+    return VERBS[name]
+
+
+def _status(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.status import ShowStatus
+
+    return ShowStatus
+
+
+def _unit(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.units import VERBS
+
+    return VERBS[name]
+
+
+_POLICY: Table = (
+    ("check", "validate a policy file, and show all mistakes", _policy),
+    ("load", "validate a policy file and load it", _policy),
+    ("show", "show the loaded policy, or the rule that names an export", _policy),
+)
+_NFS: Table = (
+    ("list", "list all NFS mounts with their proven transport", _nfs_list),
+    ("check", "check step by step whether an export can be mounted over RDMA", _nfs),
     (
-        "apply",
-        "apply the policy to this host and verify the result",
-        "host.change_arguments:apply",
-    ),
-    (
-        "confirm",
-        "keep the changes of 'apply --confirm-timeout'",
-        "host.change_arguments:confirm",
-    ),
-    (
-        "revert",
-        "undo the changes of apply and the hooks",
-        "host.change_arguments:revert",
-    ),
-    (
-        "history",
-        "show what was changed, when and by which command",
-        "host.change_arguments:history",
-    ),
-    ("explain", "explain a rule of check and plan", "host.arguments:explain"),
-    ("policy", "check, load and show the policy", "host.arguments:policy"),
-    (
-        "nfs",
-        "list NFS mounts, check exports and their mount options",
-        "host.arguments:nfs",
-    ),
-    (
-        "enable",
-        "let VDSM mount NFS storage as the policy says",
-        "host.change_arguments:enable",
-    ),
-    ("disable", "undo enable", "host.change_arguments:disable"),
-    (
-        "status",
-        "show what is enabled, running, loaded and changed",
-        "host.change_arguments:status",
-    ),
-    (
-        "bundle",
-        "collect what a support case needs in one file",
-        "host.arguments:bundle",
+        "mount-options",
+        "show the mount options that VDSM passes to mount, and why",
+        _nfs,
     ),
 )
+# What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
+_UNIT: Table = (
+    ("netdev", "set the boot settings of a netdev", _unit),
+    ("recover", "roll back a run that was interrupted", _unit),
+    ("unconfirmed", "roll back a run that was not confirmed", _unit),
+    ("partitions", "keep P_Key children equal to the P_Key table of the port", _unit),
+    ("caps", "write the capabilities that are reported to the engine", _unit),
+    ("installed", "report what the installed package lacks", _unit),
+    ("erased", "disable everything before the package is erased", _unit),
+    ("recheck", "check the host, and compare with the kernel before", _unit),
+)
+_VERBS: Table = (
+    ("facts", "show the facts of this host", _facts),
+    ("check", "check this host, and show fixes", _check),
+    ("plan", "show what apply would change, and why", _plan),
+    ("apply", "apply the policy to this host and verify the result", _apply),
+    ("confirm", "keep the changes of 'apply --confirm-timeout'", _apply),
+    ("revert", "undo the changes of apply and the hooks", _revert),
+    ("history", "show what was changed, when and by which command", _revert),
+    ("explain", "explain a rule of check and plan", _check),
+    ("policy", "check, load and show the policy", _POLICY),
+    ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
+    ("enable", "let VDSM mount NFS storage as the policy says", _enable),
+    ("disable", "undo enable", _enable),
+    ("status", "show what is enabled, running, loaded and changed", _status),
+    ("bundle", "collect what a support case needs in one file", _bundle),
+)
+_HIDDEN: Table = (("unit", "for systemd units", _UNIT),)
 
 
-def parser() -> Parser:
-    """Return the parser of all verbs."""
+def parser(arguments: Optional[Sequence[str]] = None) -> Parser:
+    """Return the parser of the verbs that ``arguments`` name; without, of all verbs.
+
+    ``unit`` is there only if it comes first: help and errors do not list it.
+    """
     top = Parser(
         prog=PROGRAM,
         description="Check and configure RDMA on this oVirt hypervisor.",
         epilog=_EXIT_CODES.format(program=PROGRAM),
-        allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    verbs = add_verbs(top)
-    for name, help, fill in _VERBS:
-        verbs.add(name, help, fill)
-    # For systemd units: ovirt-rdma-host(8), UNITS.
-    verbs.add_hidden("unit", "for systemd units", "host.change_arguments:unit")
+    hidden = _HIDDEN if arguments and arguments[0] == "unit" else ()
+    add_verbs(top, (*_VERBS, *hidden), arguments)
+    return top
+
+
+def unit_parser() -> Parser:
+    """Return the parser of the verbs of ``unit``."""
+    top = Parser(prog=f"{PROGRAM} unit")
+    add_verbs(top, _UNIT)
     return top
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command and return its exit code."""
-    return run_command(PROGRAM, parser, arguments, _call)
-
-
-def _call(args: Namespace, output: Output) -> int:
-    return int(load_function(args.verb)(args, output))
+    return run_command(PROGRAM, parser, arguments)
 
 
 if __name__ == "__main__":

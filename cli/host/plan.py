@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import shlex
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
 from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.changes import plan_file
 from ovirt_rdma.host.changes.plan_diff import diff
 from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy, values_read
@@ -39,23 +42,59 @@ _MEANING = {
 }
 
 
-def plan(args: Namespace, output: Output) -> int:
-    """Print the plan, and save it with --out; return 3 with --exit-code if not empty.
+@dataclass(frozen=True)
+class ShowPlan(HostVerb, Source):
+    """Print the plan, and save it with --out; return 3 with --exit-code if it is
+    not empty.
 
     Refused steps are shown, but do not count.
     """
-    decided = load_decision(args, output)
-    for sentence in decided.decision.unread:
-        output.message(f"note: {sentence}")
-    planned = _plan(decided)
-    if args.out is not None:
-        plan_file.save(planned, Path(args.out))
-    if output.for_people:
-        _print(decided, args, output)
-    else:
-        # The document is the plan file itself.
-        output.raw_document(plan_file.to_json_dict(planned))
-    return 3 if args.exit_code and decided.decision.applicable else 0
+
+    codes = "0 shown; with --exit-code 3 if something would change"
+    examples = ("", "--diff", "--out plan.json", "--policy new.yaml --exit-code")
+    more = (
+        "Changes nothing. Each step has an id, a reason, a way to undo it and a\n"
+        "class: live (no interruption, now or at the engine's next change to\n"
+        "the networks), link-down (the link is down for a moment) or reboot\n"
+        "(takes effect at the next boot)."
+    )
+
+    diff: bool
+    out: Optional[str]
+    exit_code: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--diff", action="store_true", help="also show the changes, line by line"
+        )
+        parser.add_argument(
+            "--out",
+            metavar="FILE",
+            type=file_name,
+            help="also save the plan as JSON, for review",
+        )
+        add_policy(parser)
+        parser.add_argument(
+            "--exit-code",
+            action="store_true",
+            help="exit with 3 if something would change",
+        )
+        add_facts(parser)
+
+    def run(self, context: Context) -> int:
+        decided = load_decision(self, context)
+        for sentence in decided.decision.unread:
+            context.output.message(f"note: {sentence}")
+        planned = _plan(decided)
+        if self.out is not None:
+            plan_file.save(planned, Path(self.out))
+        if context.output.for_people:
+            _print(decided, self, context.output)
+        else:
+            # The document is the plan file itself.
+            context.output.raw_document(plan_file.to_json_dict(planned))
+        return 3 if self.exit_code and decided.decision.applicable else 0
 
 
 def _plan(decided: HostDecision) -> Plan:
@@ -70,7 +109,7 @@ def _plan(decided: HostDecision) -> Plan:
     )
 
 
-def _print(decided: HostDecision, args: Namespace, output: Output) -> None:
+def _print(decided: HostDecision, args: ShowPlan, output: Output) -> None:
     for step in decided.decision.applicable:
         _print_step(step, output, diffs=args.diff)
     if decided.decision.refused:
@@ -151,7 +190,7 @@ def _by_class(steps: Sequence[Step]) -> str:
     )
 
 
-def _next(decided: HostDecision, args: Namespace) -> str:
+def _next(decided: HostDecision, args: ShowPlan) -> str:
     if not decided.decision.applicable:
         return command("check", args)
     if args.facts is None and args.policy is None:
@@ -159,7 +198,7 @@ def _next(decided: HostDecision, args: Namespace) -> str:
         return command("apply", args, *saved)
     if not args.diff:
         return command("plan", args, "--diff")
-    if args.facts is None:
+    if args.facts is None and args.policy is not None:
         # apply uses the loaded policy only.
         return shlex.join([PROGRAM, "policy", "load", args.policy])
     if args.out is None:

@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Optional, Union
 
-from ovirt_rdma.cli.host.arguments import export_of
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import (
+    OTHER_RUN,
+    HostVerb,
+    add_policy,
+    export_of,
+    refuse_facts,
+)
 from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
@@ -90,48 +97,61 @@ def _shown(value: Union[str, int, None]) -> str:
     return "-" if value is None else str(value)
 
 
-def check(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Check(HostVerb):
     """Validate a policy file; return 0, or 3 and print all mistakes.
 
     Raises PolicyProblem if the file cannot be read.
     """
-    from ovirt_rdma.host.policy.load import load_policy_file
 
-    path = _file(args)
-    errors: tuple[Diagnostic, ...] = ()
-    warnings: tuple[Diagnostic, ...] = ()
-    drop_ins: tuple[str, ...] = ()
-    fix, counts = "", ""
-    try:
-        loaded = load_policy_file(path)
-        warnings = loaded.warnings
-        counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
-    except PolicyProblem as problem:
-        if isinstance(problem.__cause__, OSError):
-            raise
-        errors, fix = problem.errors, problem.fix
-    if output.for_people:
-        for remark in errors:
-            output.line(remark.at(str(path)))
-        for remark in warnings:
-            output.line(f"{remark.at(str(path))} (warning)")
-        if errors:
-            output.line(f"{path} is invalid: {count(len(errors), 'mistake')}.")
-            output.fix(fix)
+    codes = "0 valid, 1 it cannot be read, 3 it has mistakes"
+    examples = ("", "new.yaml")
+
+    file: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        _add_file(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.host.policy.load import load_policy_file
+
+        output = context.output
+        path = _file(self.file, context)
+        errors: tuple[Diagnostic, ...] = ()
+        warnings: tuple[Diagnostic, ...] = ()
+        drop_ins: tuple[str, ...] = ()
+        fix, counts = "", ""
+        try:
+            loaded = load_policy_file(path)
+            warnings = loaded.warnings
+            counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
+        except PolicyProblem as problem:
+            if isinstance(problem.__cause__, OSError):
+                raise
+            errors, fix = problem.errors, problem.fix
+        if output.for_people:
+            for remark in errors:
+                output.line(remark.at(str(path)))
+            for remark in warnings:
+                output.line(f"{remark.at(str(path))} (warning)")
+            if errors:
+                output.line(f"{path} is invalid: {count(len(errors), 'mistake')}.")
+                output.fix(fix)
+            else:
+                output.line(f"{path}{_with(drop_ins)} is valid: {counts}.")
         else:
-            output.line(f"{path}{_with(drop_ins)} is valid: {counts}.")
-    else:
-        output.document(
-            "policy-check",
-            {
-                "file": str(path),
-                "drop_ins": list(drop_ins),
-                "in_order": not errors,
-                "errors": [_remark(one, path) for one in errors],
-                "warnings": [_remark(one, path) for one in warnings],
-            },
-        )
-    return 3 if errors else 0
+            output.document(
+                "policy-check",
+                {
+                    "file": str(path),
+                    "drop_ins": list(drop_ins),
+                    "in_order": not errors,
+                    "errors": [_remark(one, path) for one in errors],
+                    "warnings": [_remark(one, path) for one in warnings],
+                },
+            )
+        return 3 if errors else 0
 
 
 def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:
@@ -143,74 +163,132 @@ def _with(drop_ins: Sequence[str]) -> str:
     return f" with {count(len(drop_ins), 'drop-in')}" if drop_ins else ""
 
 
-def load(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Load(HostVerb):
     """Validate a policy file and load it."""
-    from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, marker_mode
-    from ovirt_rdma.host.policy.load import load_policy_file
-    from ovirt_rdma.host.system.lock import one_run
 
-    path = _file(args)
-    loaded = load_policy_file(path, own=True)
-    _warn(loaded, path, output)
-    source, target = str(path.absolute()), under(args.root, POLICY_JSON)
-    with one_run(args.root, by="policy load"):
-        result = store(loaded.policy, source, target)
-    remarks = list(result.remarks)
-    if marker_mode(Path(args.root)) == MODE_NFSMOUNT:
-        remarks.append(
-            "mode nfsmount of an earlier version is on, and its file does not follow "
-            "the policy any more; for the fix run: ovirt-rdma-host status"
-        )
-    for remark in remarks:
-        output.message(f"warning: {remark}")
-    if output.for_people:
-        verb = "is loaded" if result.changed else "was already loaded"
-        counts = policy_counts(loaded.policy)
-        drop_ins = _with(loaded.drop_ins)
-        digest = result.stored.digest
-        output.line(f"{path}{drop_ins} {verb}: {counts}, {digest}.")
-    else:
-        output.document(
-            "policy-load",
-            {
-                "file": str(path),
-                "drop_ins": list(loaded.drop_ins),
-                "changed": result.changed,
-                "digest": result.stored.digest,
-                "rules": len(loaded.policy.nfs.rules),
-                "interfaces": len(loaded.policy.host.interfaces),
-                "modules": len(loaded.policy.host.modules),
-                "module_options": len(loaded.policy.host.module_options),
-                "notes": remarks,
-            },
-        )
-    return 0
+    codes = (
+        "0 loaded,\n"
+        "1 invalid, writable by others than root, or not stored,\n"
+        f"{OTHER_RUN}"
+    )
+    examples = ("", "new.yaml")
+    more = (
+        "vdsmd uses the policy from its next connect on. Existing mounts stay\n"
+        "as they are."
+    )
+
+    file: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        _add_file(parser)
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, marker_mode
+        from ovirt_rdma.host.policy.load import load_policy_file
+        from ovirt_rdma.host.system.lock import one_run
+
+        output = context.output
+        path = _file(self.file, context)
+        loaded = load_policy_file(path, own=True)
+        _warn(loaded, path, output)
+        source, target = str(path.absolute()), under(context.root, POLICY_JSON)
+        with one_run(context.root, by="policy load"):
+            result = store(loaded.policy, source, target)
+        remarks = list(result.remarks)
+        if marker_mode(Path(context.root)) == MODE_NFSMOUNT:
+            remarks.append(
+                "mode nfsmount of an earlier version is on, and its file does not "
+                "follow the policy any more; for the fix run: ovirt-rdma-host status"
+            )
+        for remark in remarks:
+            output.message(f"warning: {remark}")
+        if output.for_people:
+            verb = "is loaded" if result.changed else "was already loaded"
+            counts = policy_counts(loaded.policy)
+            drop_ins = _with(loaded.drop_ins)
+            digest = result.stored.digest
+            output.line(f"{path}{drop_ins} {verb}: {counts}, {digest}.")
+        else:
+            output.document(
+                "policy-load",
+                {
+                    "file": str(path),
+                    "drop_ins": list(loaded.drop_ins),
+                    "changed": result.changed,
+                    "digest": result.stored.digest,
+                    "rules": len(loaded.policy.nfs.rules),
+                    "interfaces": len(loaded.policy.host.interfaces),
+                    "modules": len(loaded.policy.host.modules),
+                    "module_options": len(loaded.policy.host.module_options),
+                    "notes": remarks,
+                },
+            )
+        return 0
 
 
-def show(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Show(HostVerb):
     """Show the whole policy, or the rule that names an export and why."""
-    export = None if args.export is None else export_of(args.export)
-    policy, source = policy_in_question(args, output)
-    if export is None:
-        _show_policy(policy, source, output)
-    else:
-        _show_rule_for(policy, source, export, output)
-    return 0
+
+    codes = "0 printed, also if no rule names the export"
+    examples = (
+        "",
+        "--export nas1:/export/vm",
+        "--policy new.yaml --export nas1:/export/vm",
+    )
+
+    export: Optional[Export]
+    policy: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--export",
+            metavar="SERVER:/PATH",
+            type=export_of,
+            help="show the rule that names this export, and why",
+        )
+        add_policy(parser)
+
+    def run(self, context: Context) -> int:
+        policy, source = policy_in_question(self.policy, context)
+        if self.export is None:
+            _show_policy(policy, source, context.output)
+        else:
+            _show_rule_for(policy, source, self.export, context.output)
+        return 0
 
 
-def policy_in_question(args: Namespace, output: Output) -> tuple[Policy, str]:
-    """Return the policy of --policy, or the loaded one, and where it is from.
+VERBS: dict[str, type[Verb]] = {"check": Check, "load": Load, "show": Show}
+
+
+def _add_file(parser: Parser) -> None:
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=file_name,
+        help=f"the policy file; default: {POLICY_YAML}",
+    )
+
+
+def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, str]:
+    """Return the policy in ``file``, or the loaded one, and where it is from.
 
     Warnings about a policy file go to stderr.
     """
-    if args.policy is not None:
+    output = context.output
+    if file is not None:
         from ovirt_rdma.host.policy.load import load_policy_file
 
-        path = Path(args.policy)
+        path = Path(file)
         loaded = load_policy_file(path)
         _warn(loaded, path, output)
         return loaded.policy, str(path)
-    current = in_force(under(args.root, POLICY_JSON))
+    current = in_force(under(context.root, POLICY_JSON))
     stored, problem = current.stored, current.problem
     if problem is not None and stored is None:
         raise problem
@@ -222,10 +300,8 @@ def policy_in_question(args: Namespace, output: Output) -> tuple[Policy, str]:
     return stored.policy, f"{stored.source}, loaded {stored.loaded_at}{copy}"
 
 
-def _file(args: Namespace) -> Path:
-    if args.file is None:
-        return under(args.root, POLICY_YAML)
-    return Path(args.file)
+def _file(file: Optional[str], context: Context) -> Path:
+    return under(context.root, POLICY_YAML) if file is None else Path(file)
 
 
 def _warn(loaded: PolicyFile, path: Path, output: Output) -> None:

@@ -7,11 +7,18 @@ the values from before these runs.
 
 from __future__ import annotations
 
-from argparse import Namespace
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import (
+    OTHER_RUN,
+    HostVerb,
+    add_link_down,
+    refuse_facts,
+)
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.runs import (
     BACK,
@@ -26,6 +33,7 @@ from ovirt_rdma.cli.host.runs import (
     values_of,
 )
 from ovirt_rdma.cli.output import Output, count, when, when_iso
+from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK, RunResult
 from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger, Run
@@ -36,15 +44,32 @@ from ovirt_rdma.host.system.lock import one_run
 _TONES = {DONE: "good", ROLLED_BACK: "doubtful", PARTLY: "bad"}
 
 
-def history(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class History(HostVerb):
     """Show the runs, the newest first."""
-    ledger = Journal(args.root).ledger()
-    if output.for_people:
-        _print(ledger, output, verbose=args.verbose)
-    else:
-        runs = [_history_document(run) for run in reversed(ledger.runs)]
-        output.document("history", {"runs": runs})
-    return 0
+
+    codes = "0 printed, 1 the journal cannot be read"
+    examples = ("", "-v")
+
+    verbose: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            help="also show each change with the value before and after",
+        )
+
+    def run(self, context: Context) -> int:
+        ledger = Journal(context.root).ledger()
+        if context.output.for_people:
+            _print(ledger, context.output, verbose=self.verbose)
+        else:
+            runs = [_history_document(run) for run in reversed(ledger.runs)]
+            context.output.document("history", {"runs": runs})
+        return 0
 
 
 def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
@@ -155,47 +180,90 @@ def _act(applied: AppliedChange) -> dict[str, Any]:
     }
 
 
-def revert(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Revert(HostVerb):
     """Revert all steps, or one; return 1 if something could not be reverted."""
-    as_root("revert", args)
-    host, report = ThisHost(args), RunReport(output, word=BACK)
-    report.reading()
-    host.facts()
-    with one_run(args.root, by="revert"):
-        recovered = host.recover(report, even_in_use=args.allow_link_down)
-        ledger = host.journal.ledger()
-        applied = applied_steps(ledger)
-        only = _known(args.step, applied)
-        report.expect(applied)
-        facts = host.facts()
-        result = revert_changes(
-            host.effects,
-            host.journal,
-            facts,
-            report,
-            only=only,
-            allow_link_down=args.allow_link_down,
-            by=f"{PROGRAM} revert",
+
+    codes = (
+        "0 reverted, or left because someone else changed it since,\n"
+        "1 something could not be reverted,\n"
+        f"4 refused as unsafe, {OTHER_RUN}"
+    )
+    examples = ("", "IPOIB-MODE-01/ib0")
+    more = (
+        "Restores the earlier values. A value that someone else has changed\n"
+        "since is left unchanged, and this is reported."
+    )
+
+    step: Optional[str]
+    allow_link_down: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "step",
+            metavar="STEP",
+            nargs="?",
+            type=_step,
+            help="only this step; 'history -v' shows the ids",
         )
-        after = host.journal.ledger()
-        if result.run is not None:
-            host.finish(report)
-        awaited = ledger.awaiting
-        if awaited is not None and after.awaiting is None:
-            problem = host.timer(awaited.number).cancel()
-            if problem:
-                report.note(problem)
-    steps = list(_reverted_steps(result, after))
-    for step in steps:
-        report.add(Line(step.id, step.outcome), "; ".join(step.told))
-    for left in result.left:
-        text = f"{left.what}: {left.why}" if left.failed else left.why
-        report.add(Line(left.step, LEFT), text)
-    if output.for_people:
-        _print_result(result, only, facts.hostname, output)
-    else:
-        output.document("revert", _revert_document(result, steps, recovered, report))
-    return 0 if result.outcome == DONE else 1
+        add_link_down(parser)
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        as_root("revert", context.root)
+        host, report = ThisHost(context.root), RunReport(output, word=BACK)
+        report.reading()
+        host.facts()
+        with one_run(context.root, by="revert"):
+            recovered = host.recover(report, even_in_use=self.allow_link_down)
+            ledger = host.journal.ledger()
+            applied = applied_steps(ledger)
+            only = _known(self.step, applied)
+            report.expect(applied)
+            facts = host.facts()
+            result = revert_changes(
+                host.effects,
+                host.journal,
+                facts,
+                report,
+                only=only,
+                allow_link_down=self.allow_link_down,
+                by=f"{PROGRAM} revert",
+            )
+            after = host.journal.ledger()
+            if result.run is not None:
+                host.finish(report)
+            awaited = ledger.awaiting
+            if awaited is not None and after.awaiting is None:
+                problem = host.timer(awaited.number).cancel()
+                if problem:
+                    report.note(problem)
+        steps = list(_reverted_steps(result, after))
+        for step in steps:
+            report.add(Line(step.id, step.outcome), "; ".join(step.told))
+        for left in result.left:
+            text = f"{left.what}: {left.why}" if left.failed else left.why
+            report.add(Line(left.step, LEFT), text)
+        if output.for_people:
+            _print_result(result, only, facts.hostname, output)
+        else:
+            output.document(
+                "revert", _revert_document(result, steps, recovered, report)
+            )
+        return 0 if result.outcome == DONE else 1
+
+
+VERBS: dict[str, type[Verb]] = {"revert": Revert, "history": History}
+
+
+def _step(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "the id is empty; give one, or omit it to revert everything"
+        )
+    return text
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -170,10 +169,10 @@ def host_effects(root: str) -> HostEffects:
 
 
 class ThisHost:
-    """The host that a verb changes, below ``args.root``."""
+    """The host that a verb changes, below ``root``."""
 
-    def __init__(self, args: Namespace) -> None:
-        self.root: str = args.root
+    def __init__(self, root: str) -> None:
+        self.root = root
         self.run = TOOLS
         if self.run is None and self.root == "/":
             self.run = partial(run_command, timeout_s=READ_TIMEOUT_S)
@@ -223,9 +222,9 @@ class ThisHost:
             report.note(problem)
 
 
-def as_root(verb: str, args: Namespace) -> None:
+def as_root(verb: str, root: str) -> None:
     """Raise Problem if this process may not change the host."""
-    if args.root == "/" and os.geteuid() != 0:
+    if root == "/" and os.geteuid() != 0:
         raise Problem(
             "not-root",
             f"only root can change this host: {verb}",

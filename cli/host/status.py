@@ -7,14 +7,15 @@ Each is read and shown separately: one that is unknown does not hide the others.
 from __future__ import annotations
 
 import dataclasses
-from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_counts
-from ovirt_rdma.cli.output import Output, count, when, when_iso
+from ovirt_rdma.cli.output import count, when, when_iso
 from ovirt_rdma.host.changes.status import ChangeStatus
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER
@@ -155,50 +156,57 @@ def change_document(
     return content
 
 
-def status(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class ShowStatus(HostVerb):
     """Show the status; return 0, or 3 if the stored policy cannot be used."""
-    report = read_status(args.root)
-    changes, digest = read_changes(args.root), report.policy.digest
-    holder = holder_of(args.root)
-    policy = _in_force(args.root)
-    exit_code = 0 if report.policy.problem is None else 3
-    degraded, unknown, problems = _degraded(args.root, policy)
-    kernel = read_kernel_change(args.root, problems)
-    if not output.for_people:
-        content = dataclasses.asdict(report)
-        content["policy"]["drop_ins"] = _drop_ins(args.root, problems)
-        listed = [_document(review) for review in degraded]
-        content["degraded"] = None if unknown else listed
-        content["changes"] = change_document(changes, digest)
-        content["kernel_change"] = kernel_document(*kernel)
-        content["at_work"] = holder and dataclasses.asdict(holder)
-        problems += [changes.problem] if changes.problem else []
-        first = {"schema_version": report.schema_version, "kind": "status"}
-        output.raw_document({**first, **content, "problems": problems})
+
+    codes = "0 printed, 3 the stored policy cannot be used"
+    examples = ("", "-o json")
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        report = read_status(context.root)
+        changes, digest = read_changes(context.root), report.policy.digest
+        holder = holder_of(context.root)
+        policy = _in_force(context.root)
+        exit_code = 0 if report.policy.problem is None else 3
+        degraded, unknown, problems = _degraded(context.root, policy)
+        kernel = read_kernel_change(context.root, problems)
+        if not output.for_people:
+            content = dataclasses.asdict(report)
+            content["policy"]["drop_ins"] = _drop_ins(context.root, problems)
+            listed = [_document(review) for review in degraded]
+            content["degraded"] = None if unknown else listed
+            content["changes"] = change_document(changes, digest)
+            content["kernel_change"] = kernel_document(*kernel)
+            content["at_work"] = holder and dataclasses.asdict(holder)
+            problems += [changes.problem] if changes.problem else []
+            first = {"schema_version": report.schema_version, "kind": "status"}
+            output.raw_document({**first, **content, "problems": problems})
+            return exit_code
+        for sentence in problems:
+            output.message(f"note: {sentence}")
+        count_shown = count(len(degraded), "mount") if degraded else "none"
+        shown = f"unknown: {unknown}" if unknown else count_shown
+        output.fields(
+            [
+                *_status_lines(report, policy or Policy()),
+                *change_lines(changes, digest, at_work=holder is not None),
+                *([("locked by", str(holder))] if holder else []),
+                ("degraded", shown),
+            ]
+        )
+        for review in degraded:
+            output.line(f"{review.sentence}.")
+            output.fix(review.fix)
+        for sentence, fix in (
+            *change_advice(changes, at_work=holder is not None),
+            *((advice.sentence, advice.fix) for advice in report.advice),
+            *kernel_advice(*kernel),
+        ):
+            output.text(f"{sentence}.")
+            output.fix(fix)
         return exit_code
-    for sentence in problems:
-        output.message(f"note: {sentence}")
-    count_shown = count(len(degraded), "mount") if degraded else "none"
-    shown = f"unknown: {unknown}" if unknown else count_shown
-    output.fields(
-        [
-            *_status_lines(report, policy or Policy()),
-            *change_lines(changes, digest, at_work=holder is not None),
-            *([("locked by", str(holder))] if holder else []),
-            ("degraded", shown),
-        ]
-    )
-    for review in degraded:
-        output.line(f"{review.sentence}.")
-        output.fix(review.fix)
-    for sentence, fix in (
-        *change_advice(changes, at_work=holder is not None),
-        *((advice.sentence, advice.fix) for advice in report.advice),
-        *kernel_advice(*kernel),
-    ):
-        output.text(f"{sentence}.")
-        output.fix(fix)
-    return exit_code
 
 
 def _in_force(root: str) -> Optional[Policy]:

@@ -7,14 +7,17 @@ something was done, or has to be known.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host import runs
+from ovirt_rdma.cli.host.arguments import HostVerb, Source, refuse_facts
 from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
 from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
 from ovirt_rdma.host.changes.recover import may_be_rolled_back, roll_back_unconfirmed
@@ -31,93 +34,148 @@ _RECOVER_WAIT_S = 60.0
 _PATIENCE = HolderTimeouts()
 
 
-def netdev(args: Namespace, output: Output) -> int:
+class UnitVerb(HostVerb):
+    """A verb that our systemd units, or the scripts of our package, run."""
+
+    codes = "0 done or nothing to do, 1 failed"
+    examples = ("",)
+    more = "For systemd units and package scripts of ovirt-rdma."
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        refuse_facts(parser)
+
+
+@dataclass(frozen=True)
+class SetNetdev(UnitVerb):
     """Set the boot settings of a netdev; return 1 if that failed."""
-    from ovirt_rdma.host.changes.boot import restore_netdev
 
-    as_root("unit netdev", args)
-    effects = runs.host_effects(args.root)
-    return restore_netdev(args.root, runs.TOOLS, args.netdev, output.message, effects)
+    examples = ("ib0",)
+
+    netdev: str
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("netdev", metavar="NAME", help="a netdev")
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.host.changes.boot import restore_netdev
+
+        as_root("unit netdev", context.root)
+        effects = runs.host_effects(context.root)
+        return restore_netdev(
+            context.root, runs.TOOLS, self.netdev, context.output.message, effects
+        )
 
 
-def recover(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Recover(UnitVerb):
     """Roll back a run that was interrupted, or not confirmed before the boot.
 
     Nothing that matters is in use that early.
     """
-    as_root("unit recover", args)
-    host, report = ThisHost(args), RunReport(output)
-    with one_run(args.root, _RECOVER_WAIT_S, by="unit recover"):
-        result = host.recover(report, even_in_use=True)
-        # Also if a run was interrupted right before its own finish().
-        host.finish(report)
-    return _print_result(result, report, output)
+
+    def run(self, context: Context) -> int:
+        as_root("unit recover", context.root)
+        host, report = ThisHost(context.root), RunReport(context.output)
+        with one_run(context.root, _RECOVER_WAIT_S, by="unit recover"):
+            result = host.recover(report, even_in_use=True)
+            # Also if a run was interrupted right before its own finish().
+            host.finish(report)
+        return _print_result(result, report, context.output)
 
 
-def unconfirmed(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class RollBackUnconfirmed(UnitVerb):
     """Roll back a run that was not confirmed, even if a netdev is in use.
 
-    The operator may be cut off. A process that holds the lock is ended, because it may
-    hang or be stopped. A confirmed run is left alone.
+    The operator may be cut off. A process that holds the lock is ended, because it
+    may hang or be stopped. A confirmed run is left alone.
     """
-    as_root("unit unconfirmed", args)
-    host, report = ThisHost(args), RunReport(output)
-    with ExitStack() as stack:
-        if not lock_or_end_holder(
-            stack,
-            args.root,
-            "unit unconfirmed",
-            is_needed=partial(_is_due, host, args.run),
-            say=report.note,
-            patience=_PATIENCE,
-        ):
-            return 0
-        result = host.recover(report, even_in_use=True)
-        if result is None:
-            result = roll_back_unconfirmed(host.effects, host.journal, args.run, report)
-            if result is not None:
-                host.finish(report)
-                report.note(result.sentence)
-    return _print_result(result, report, output)
+
+    examples = ("7",)
+
+    number: int
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("number", metavar="RUN", type=int, help="a run's number")
+
+    def run(self, context: Context) -> int:
+        as_root("unit unconfirmed", context.root)
+        host, report = ThisHost(context.root), RunReport(context.output)
+        with ExitStack() as stack:
+            if not lock_or_end_holder(
+                stack,
+                context.root,
+                "unit unconfirmed",
+                is_needed=partial(_is_due, host, self.number),
+                say=report.note,
+                patience=_PATIENCE,
+            ):
+                return 0
+            result = host.recover(report, even_in_use=True)
+            if result is None:
+                result = roll_back_unconfirmed(
+                    host.effects, host.journal, self.number, report
+                )
+                if result is not None:
+                    host.finish(report)
+                    report.note(result.sentence)
+        return _print_result(result, report, context.output)
 
 
 def _is_due(host: ThisHost, run: int) -> bool:
     return may_be_rolled_back(host.journal.ledger(), run)
 
 
-def partitions(args: Namespace, output: Output) -> int:
-    """Keep P_Key children equal to the P_Key tables of their ports, until SIGTERM."""
-    from ovirt_rdma.host.services.partition_follower import follow_partitions
-    from ovirt_rdma.host.system.signals import StopSignal
+@dataclass(frozen=True)
+class FollowPartitions(UnitVerb):
+    """Keep P_Key children equal to the P_Key tables of ports, until SIGTERM."""
 
-    as_root("unit partitions", args)
-    with StopSignal() as stop:
-        follow_partitions(args.root, runs.TOOLS, RunReport(output), stop)
-    return 0
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.host.services.partition_follower import follow_partitions
+        from ovirt_rdma.host.system.signals import StopSignal
 
-
-def caps(args: Namespace, output: Output) -> int:
-    """Write the capabilities that the hook after_get_caps reports, if they changed."""
-    from ovirt_rdma.host.services.capabilities import write_caps
-
-    as_root("unit caps", args)
-    write_caps(args.root)
-    return 0
+        as_root("unit partitions", context.root)
+        with StopSignal() as stop:
+            follow_partitions(context.root, runs.TOOLS, RunReport(context.output), stop)
+        return 0
 
 
-def installed(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class WriteCaps(UnitVerb):
+    """Write the capabilities for the hook after_get_caps, if they changed."""
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.host.services.capabilities import write_caps
+
+        as_root("unit caps", context.root)
+        write_caps(context.root)
+        return 0
+
+
+@dataclass(frozen=True)
+class ReportInstalled(UnitVerb):
     """Report what keeps the installed package from being used; changes nothing."""
-    from ovirt_rdma.host.services.package_scripts import notes_after_install
 
-    return _print_notes(notes_after_install(args.root), output)
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.host.services.package_scripts import notes_after_install
+
+        return _print_notes(notes_after_install(context.root), context.output)
 
 
-def erased(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class PrepareErase(UnitVerb):
     """Disable everything before the package is erased, and report what stays."""
-    from ovirt_rdma.host.services.package_scripts import prepare_erase
 
-    as_root("unit erased", args)
-    return _print_notes(prepare_erase(args.root), output)
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.host.services.package_scripts import prepare_erase
+
+        as_root("unit erased", context.root)
+        return _print_notes(prepare_erase(context.root), context.output)
 
 
 def _print_notes(notes: list[Note], output: Output) -> int:
@@ -127,32 +185,46 @@ def _print_notes(notes: list[Note], output: Output) -> int:
     return 0
 
 
-def recheck(args: Namespace, output: Output) -> int:
+@dataclass(frozen=True)
+class Recheck(UnitVerb):
     """Check the host and record the result; after the boot of another kernel, print
     which findings differ.
     """
-    from ovirt_rdma.cli.host.decision import load_decision
-    from ovirt_rdma.host.services import kernel_change
 
-    as_root("unit recheck", args)
-    args.policy = args.facts = None
-    made = load_decision(args, output)
-    kernel, digest = made.facts.kernel_release, policy_digest(made.policy)
-    now = kernel_change.findings_of(kernel, digest, made.decision.findings)
-    try:
-        earlier = kernel_change.read_record(args.root)
-    except Problem as problem:
-        output.message(f"{problem}; it is replaced")
-        earlier = None
-    record = kernel_change.record_after(earlier, now)
-    kernel_change.write_record(args.root, record)
-    if earlier is not None and earlier.now.kernel != kernel:
-        found = kernel_change.differences(record)
-        what = f"{count(len(found), 'finding')} changed since kernel"
-        output.message(f"kernel {kernel}: {what} {earlier.now.kernel}")
-        for difference in found:
-            output.message(str(difference))
-    return 0
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.decision import load_decision
+        from ovirt_rdma.host.services import kernel_change
+
+        as_root("unit recheck", context.root)
+        made = load_decision(Source(None, None), context)
+        kernel, digest = made.facts.kernel_release, policy_digest(made.policy)
+        now = kernel_change.findings_of(kernel, digest, made.decision.findings)
+        try:
+            earlier = kernel_change.read_record(context.root)
+        except Problem as problem:
+            context.output.message(f"{problem}; it is replaced")
+            earlier = None
+        record = kernel_change.record_after(earlier, now)
+        kernel_change.write_record(context.root, record)
+        if earlier is not None and earlier.now.kernel != kernel:
+            found = kernel_change.differences(record)
+            what = f"{count(len(found), 'finding')} changed since kernel"
+            context.output.message(f"kernel {kernel}: {what} {earlier.now.kernel}")
+            for difference in found:
+                context.output.message(str(difference))
+        return 0
+
+
+VERBS: dict[str, type[Verb]] = {
+    "netdev": SetNetdev,
+    "recover": Recover,
+    "unconfirmed": RollBackUnconfirmed,
+    "partitions": FollowPartitions,
+    "caps": WriteCaps,
+    "installed": ReportInstalled,
+    "erased": PrepareErase,
+    "recheck": Recheck,
+}
 
 
 def _print_result(

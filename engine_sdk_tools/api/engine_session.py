@@ -15,6 +15,10 @@ from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 
 _T = TypeVar("_T")
 
+# The engine refuses a change until its tasks or operations have ended: a snapshot or a
+# backup may take this long.
+BUSY_S = 1800.0
+
 
 class EngineSession(Protocol):
     """One engine: its address, our mark in its events, its clock, and requests.

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Optional
 
-from ovirtsdk4 import types
-
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.request import Read
+from ovirt_rdma.engine_sdk_tools.api.sdk import types
 
 # VDS_DETECTED: written when a host that is up has connected its storage, and not if
 # that failed (InitVdsOnUpCommand.java:193-196, ovirt-engine 4.5.7). The status "up" is
@@ -21,11 +20,6 @@ from ovirt_rdma.engine_sdk_tools.api.request import Read
 # too (HostMonitoring.java:801-807), so it counts only for a host that is up.
 DETECTED = 13
 _MOST = 50
-_BAD = (
-    types.LogSeverity.WARNING,
-    types.LogSeverity.ERROR,
-    types.LogSeverity.ALERT,
-)
 
 
 def newest_event(session: EngineSession) -> int:
@@ -54,10 +48,15 @@ def reasons(events: Iterable[Any], host: Optional[str] = None) -> list[str]:
     """Return the texts of the warnings and errors among ``events``, each once: those
     about ``host``, or without it those that name no host.
     """
+    bad = (
+        types.LogSeverity.WARNING,
+        types.LogSeverity.ERROR,
+        types.LogSeverity.ALERT,
+    )
     texts = [
         str(event.description)
         for event in events
-        if event.severity in _BAD
+        if event.severity in bad
         and event.description
         and (_is_about(event, host) if host else event.host is None)
     ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Union
 
-from ovirtsdk4.services import SystemService
+from ovirt_rdma.engine_sdk_tools.api.sdk import services
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def wire_form(asked: Union[Call, Read]) -> WireForm:
     Raises TypeError for arguments that the SDK's method does not have, and the SDK's
     Error for a path without a service.
     """
-    service = SystemService(_Recorder(), "").service(asked.path)
+    service = services.SystemService(_Recorder(), "").service(asked.path)
     try:
         sdk_method(service, asked)(**dict(asked.arguments))
     except _Recorded as recorded:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Callable, Optional, TypeVar
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
     BUSY,
@@ -41,9 +42,6 @@ _T = TypeVar("_T")
 
 # An engine restarts in a minute or two.
 PATIENCE_S = 300.0
-# The engine refuses a change until its tasks or operations have ended: a snapshot or a
-# backup may take this long.
-BUSY_S = 1800.0
 # The timeout of a change, in timeouts of a reading: the engine gives VDSM 180 s for one
 # command (vdsTimeout), and a change may consist of several.
 ACT_TIMES = 10

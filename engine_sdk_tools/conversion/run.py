@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+from ovirt_rdma.engine_sdk_tools.api.engine_session import BUSY_S, EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BUSY,
     CONFLICT,
@@ -28,7 +28,6 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 from ovirt_rdma.engine_sdk_tools.api.events import events_since, reasons
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.conversion.actions import (
     Actions,
     HoldsLock,

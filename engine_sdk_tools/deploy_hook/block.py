@@ -13,12 +13,16 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Any, Optional
-
-import yaml
+from typing import TYPE_CHECKING, Any, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.system.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = LazyModule("yaml")
 
 # Where the package ovirt-rdma-engine installs the collection of the role.
 COLLECTION = "/usr/share/ansible/collections/ansible_collections/ovirt_rdma/host"
@@ -28,8 +32,6 @@ SETTINGS = "/etc/ovirt-rdma/host-deploy.yml"
 MISSING, INSTALLED, OUTDATED, EDITED = "missing", "installed", "outdated", "edited"
 STATES = (MISSING, INSTALLED, OUTDATED, EDITED)
 
-# As Ansible: libyaml accepts a few files that the parser in Python refuses.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BEGIN = "# BEGIN ovirt-rdma"
 _END = "# END ovirt-rdma"
 _MARK = re.compile(rb"^[ ]*# (BEGIN|END) ovirt-rdma\b.*$", re.MULTILINE)
@@ -306,10 +308,15 @@ def _text(content: bytes) -> str:
         ) from None
 
 
+def _loader() -> Any:
+    # As Ansible: libyaml accepts a few files that the parser in Python refuses.
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def _root(text: str) -> Optional[yaml.Node]:
     try:
         # Tags as !vault need no constructor here.
-        root: Optional[yaml.Node] = yaml.compose(text, Loader=_LOADER)
+        root: Optional[yaml.Node] = yaml.compose(text, Loader=_loader())
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
@@ -328,7 +335,7 @@ def _root(text: str) -> Optional[yaml.Node]:
 
 def _explicit_end(text: str) -> Optional[int]:
     """Return the place of the mark ``...``, None if there is none."""
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in yaml.parse(text, Loader=_loader()):
         if isinstance(event, yaml.DocumentEndEvent) and event.explicit:
             mark: Any = event.start_mark
             return int(mark.index)
@@ -360,7 +367,7 @@ def _events(content: bytes) -> list[tuple[Any, ...]]:
     """
     events = [
         (type(one).__name__, *(getattr(one, name, None) for name in _PARTS))
-        for one in yaml.parse(_text(content), Loader=_LOADER)
+        for one in yaml.parse(_text(content), Loader=_loader())
     ]
     # Without the stream, the document, and the list itself.
     return events[3:-3]

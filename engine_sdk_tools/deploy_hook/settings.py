@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Optional
-
-import yaml
+from typing import TYPE_CHECKING, Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.deploy_hook.block import SETTINGS
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.system.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = LazyModule("yaml")
 
 _MOST_BYTES = 1_000_000
 

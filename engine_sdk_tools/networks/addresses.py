@@ -25,7 +25,6 @@ from typing import Optional, Union
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.engine_sdk_tools.names import nearest
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.policy.yaml_source import read_yaml
 
 Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 
@@ -49,6 +48,8 @@ def read_plan_file(text: str, where: str) -> dict[str, Interface]:
     ``where`` names the file in messages. Raises AddressProblem with one line per
     mistake: invalid YAML, no mapping, a repeated host, no address with a prefix.
     """
+    from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
+
     document = read_yaml(text)
     remarks: list[str] = [remark.at(where) for remark in document.mistakes]
     data = document.data

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from ovirtsdk4 import types
-
 from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.api.sdk import types
 from ovirt_rdma.engine_sdk_tools.model import Attachment, Host, Network
 from ovirt_rdma.engine_sdk_tools.networks.addresses import Interface, netmask
 from ovirt_rdma.engine_sdk_tools.networks.nics import Chosen

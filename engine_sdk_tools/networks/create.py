@@ -6,12 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ovirtsdk4 import types
-
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import LostAnswer
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
+from ovirt_rdma.engine_sdk_tools.api.sdk import types
 from ovirt_rdma.engine_sdk_tools.model import Cluster
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import HadMigration, NetworkPlan
 from ovirt_rdma.engine_sdk_tools.undo import Undo, after_lost, undo

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from ovirtsdk4 import types
-
 from ovirt_rdma.engine_sdk_tools.api.request import Call
+from ovirt_rdma.engine_sdk_tools.api.sdk import types
 from ovirt_rdma.engine_sdk_tools.model import status_words
 from ovirt_rdma.engine_sdk_tools.preparation.model import (
     CHECKING,

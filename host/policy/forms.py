@@ -44,7 +44,7 @@ class Reading:
         self.misread = misread
         self.checks: Mapping[str, Check] = checks or {}
         self.mistakes: list[Mistake] = []
-        # Reported only for values that have no other mistake.
+        # Only of values that have no other mistake.
         self.misread_mistakes: list[Mistake] = []
 
     def refuse(self, path: KeyPath, sentence: Sentence) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.policy.diagnostics import (
@@ -41,7 +41,9 @@ from ovirt_rdma.host.policy.validate_nfs import (
     rule_name,
     rules_never_winning,
 )
-from ovirt_rdma.host.policy.yaml_source import YamlDocument, read_yaml
+
+if TYPE_CHECKING:
+    from ovirt_rdma.host.policy.yaml_source import YamlDocument
 
 _CHECKS = {**NFS_CHECKS, **HOST_CHECKS}
 
@@ -177,6 +179,8 @@ def parse_policy(
 
 
 def _source(file: str, text: str, form: Form) -> _Source:
+    from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
+
     document = read_yaml(text)
     reading = Reading(document.texts, document.misread, _CHECKS)
     parts: Any = {}

@@ -145,12 +145,12 @@ def test_what_looks_at_a_host_leaves_nothing(tmp_path):
     """For example, no temporary folder."""
     program = (
         "import os, signal, sys, tempfile\n"
-        "from ovirt_rdma.cli.host import main as host_command\n"
-        "def verb(args, output):\n"
+        "from ovirt_rdma.cli.host import facts, main as host_command\n"
+        "def verb(self, context):\n"
         "    with tempfile.TemporaryDirectory():\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "        signal.pause()\n"
-        "host_command.load_function = lambda name: verb\n"
+        "facts.ShowFacts.run = verb\n"
         "sys.exit(host_command.main(['facts']))\n"
     )
     done = subprocess.run(
@@ -170,13 +170,13 @@ import os
 import signal
 import sys
 from ovirt_rdma.cli import command
-from ovirt_rdma.cli.host import main as host_command
+from ovirt_rdma.cli.host import facts, main as host_command
 @contextlib.contextmanager
 def threads_on(output):
     yield
     os.kill(os.getpid(), signal.SIGTERM)
 command._threads_on = threads_on
-host_command.load_function = lambda name: lambda args, output: 0
+facts.ShowFacts.run = lambda self, context: 0
 sys.exit(host_command.main(["facts"]))
 """
 
@@ -194,8 +194,8 @@ import signal
 import sys
 import time
 from ovirt_rdma.cli import command
-from ovirt_rdma.cli.host import main as host_command
-def verb(args, output):
+from ovirt_rdma.cli.host import facts, main as host_command
+def verb(self, context):
     now = time.monotonic()
     for later_s in (0, 1, 40):
         time.monotonic = lambda: now + later_s
@@ -206,7 +206,7 @@ def verb(args, output):
             if later_s:
                 raise
     return 0
-host_command.load_function = lambda name: verb
+facts.ShowFacts.run = verb
 sys.exit(host_command.main(["facts"]))
 """
 

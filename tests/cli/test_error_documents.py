@@ -26,6 +26,33 @@ def test_yaml_has_the_same(capsys):
     assert yaml.safe_load(result.out)["id"] == "rule-unknown"
 
 
+@pytest.mark.parametrize(
+    ("words", "id"),
+    [
+        ("-o json facts --no-such", "usage"),
+        ("facts --no-such -ojson", "arguments-unknown"),
+        ("plan --output=json --exit", "arguments-unknown"),
+        ("nfs -o json", "usage"),
+        ("apply --confirm-timeout 9 -o json", "usage"),
+        ("apply --facts x -o json", "verb-takes-no-facts"),
+        ("nfs check nas -o json", "export-server-missing"),
+        ("nfs --output json", "usage"),
+    ],
+)
+def test_a_usage_error_is_a_document_too(capsys, words, id):
+    run(capsys, *words.split()).error(id, 2)
+
+
+def test_a_usage_error_in_yaml(capsys):
+    result = run(capsys, "facts", "--no-such", "-o", "yaml")
+    assert yaml.safe_load(result.out)["id"] == "arguments-unknown"
+
+
+@pytest.mark.parametrize("words", ["facts --no-such", "facts --no-such -o xml"])
+def test_a_usage_error_for_people_is_no_document(capsys, words):
+    run(capsys, *words.split()).refused(2)
+
+
 def test_people_get_it_on_stderr_only(capsys):
     run(capsys, "explain", "NO-SUCH-01").refused(2, "NO-SUCH-01")
 

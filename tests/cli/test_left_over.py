@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from uuid import UUID
 
 import pytest
@@ -78,6 +77,5 @@ def test_of_the_settings_with_the_password_with_the_next_reading(
     path = tmp_path / ("mine.conf" if named else "ovirt-rdma.conf")
     rest = killed_write(path)
     path.write_text("[ovirt-rdma]\n")
-    words = Namespace(config_file=str(path) if named else None)
-    assert settings.read_ini(words)
+    assert settings.read_ini(str(path) if named else None)
     assert not rest.exists()

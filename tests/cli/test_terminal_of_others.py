@@ -142,7 +142,7 @@ def test_a_result(monkeypatch):
 
 BUGS = """
 import os, threading
-from ovirt_rdma.cli.{command} import main as command
+from ovirt_rdma.cli.{command} import main as command, {module}
 odd = {odd!a}
 def bug(*words, **more):
     def in_thread():
@@ -154,17 +154,22 @@ def bug(*words, **more):
         raise RuntimeError(odd + "first")
     except RuntimeError:
         raise RuntimeError(odd + "bug")
-command.load_function = lambda verb: bug
+{module}.{verb}.run = bug
 command.main({words!r})
 """
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
-    [("host", ["explain"]), ("engine", ["gate", "status"])],
+    ("command", "module", "verb", "words"),
+    [
+        ("host", "check", "Explain", ["explain"]),
+        ("engine", "hosts", "GateStatus", ["gate", "status"]),
+    ],
 )
-def test_tracebacks_of_bugs(monkeypatch, command, words):
-    text = BUGS.format(command=command, words=words, odd=STEERS)
+def test_tracebacks_of_bugs(monkeypatch, command, module, verb, words):
+    text = BUGS.format(
+        command=command, module=module, verb=verb, words=words, odd=STEERS
+    )
     program(monkeypatch, "-c", text)
     shown = run_on_terminal(columns=300, OVIRT_RDMA_DEBUG="1")
     is_shown(shown, *(rf"\U000e0041{name}" for name in ("thread", "first", "bug")))

@@ -18,8 +18,9 @@ from support.engine.engine_command_line import Clock, Result
 
 from engine_smoke.notes import PREFIX, Notes
 from engine_smoke.wishes import DOUBLE, SSH, Wishes
-from ovirt_rdma.cli.engine import conversion_run, session
+from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api.auth import log_in, log_out
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.api.settings import Flags, Settings, from_sources

@@ -59,14 +59,16 @@ def test_help_of_each_verb(capsys, verb):
     assert "--password " not in shown.out  # never on a command line
 
 
-def test_help_loads_none_of_the_engines_libraries():
+@pytest.mark.parametrize("option", ["--help", "--wrong"])
+def test_help_loads_none_of_the_engines_libraries(option):
     program = (
-        "import sys; from ovirt_rdma.cli.engine.main import main;"
-        "main(sys.argv[1:]);"
+        "import sys; from ovirt_rdma.cli.engine.main import main\n"
+        "for words in sys.argv[2:]: main([*words.split(), sys.argv[1]])\n"
         "print([m for m in ('ovirtsdk4', 'pycurl', 'requests', 'rich', 'yaml')"
         " if m in sys.modules])"
     )
-    command = [sys.executable, "-c", program, "domain", "convert", "--help"]
+    verbs = ("", "domain", *VERBS, "hosts prepare", "deploy-hook lint")
+    command = [sys.executable, "-c", program, option, *verbs]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -103,33 +105,33 @@ def test_wrong_words(capsys, words, said):
     ],
 )
 def test_a_package_that_is_lacking_is_named(capsys, monkeypatch, name, package):
-    def lacking(args, output):
+    def lacking(self, context):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr(login, "login", lacking)
+    monkeypatch.setattr(login.Login, "run", lacking)
     found = run_engine(capsys, None, None, "login")
     found.refused(1, f"{package} is not installed", f"dnf install {package}")
 
 
 def test_a_module_of_ours_that_is_lacking_is_a_bug(capsys, monkeypatch):
-    def lacking(args, output):
+    def lacking(self, context):
         raise ModuleNotFoundError("No module named 'x'", name="x")
 
-    monkeypatch.setattr(login, "login", lacking)
+    monkeypatch.setattr(login.Login, "run", lacking)
     run_engine(capsys, None, None, "login").refused(1, "this is a bug")
 
 
 def test_what_a_verb_is_given(capsys, monkeypatch):
     seen = {}
 
-    def verb(args, output):
-        seen.update(access=args.access, output=args.output is output)
-        args.at_end.callback(lambda: seen.update(ended=True))
+    def verb(self, context):
+        seen.update(access=context.access, url=self.engine_url, root=context.root)
+        context.at_end.callback(lambda: seen.update(ended=True))
         return 5
 
-    monkeypatch.setattr(login, "login", verb)
-    assert main(["login"], access="the door") == 5
-    assert seen == {"access": "the door", "output": True, "ended": True}
+    monkeypatch.setattr(login.Login, "run", verb)
+    assert main(["login", "--engine-url", "e"], access="the door") == 5
+    assert seen == {"access": "the door", "url": "e", "root": "/", "ended": True}
 
 
 @pytest.mark.parametrize("words", ["hosts list", "domain list", "login"])

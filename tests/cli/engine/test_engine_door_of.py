@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from contextlib import ExitStack
 
 import pytest
 
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.engine.arguments import AccessOptions
 from ovirt_rdma.cli.engine.session import access_of
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.hosts import ansible, inventory
 from ovirt_rdma.engine_sdk_tools.hosts.dumps import DumpFolder
 from ovirt_rdma.host.errors import UsageProblem
@@ -28,8 +31,9 @@ def files(tmp_path, monkeypatch):
 def way(monkeypatch, *, on_engine, **said):
     key = inventory.default_key("engine" if on_engine else "absent")
     monkeypatch.setattr(inventory, "default_key", lambda: key)
-    none = dict.fromkeys(("access", "facts_dir", "inventory", "ssh_key", "ssh_user"))
-    return access_of(Namespace(**{**none, **said}))
+    none = dict.fromkeys(("facts_dir", "inventory", "ssh_key", "ssh_user"))
+    options = AccessOptions(**{**none, **said})
+    return access_of(options, Context(Output(), ExitStack()))
 
 
 @pytest.mark.parametrize(

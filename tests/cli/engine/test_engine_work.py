@@ -13,6 +13,7 @@ from engine_double.jobs import jobs_of
 from support.engine.engine_command_line import Clock
 from support.engine.engine_sessions import open_session
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.session import work
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.host.errors import Problem
@@ -30,11 +31,12 @@ def broke_off(double, error):
     """Raise ``error`` within work; return the clock."""
     clock = Clock()
     with open_session(double, clock) as session, contextlib.ExitStack() as at_end:
-        words = Namespace(no_job=False, at_end=at_end)
-        session.listener.note = words.note = Output().message
+        args, output = Namespace(no_job=False), Output()
+        session.listener.note = output.message
+        context = Context(output, at_end)
         with (
             pytest.raises(type(error)),
-            work(words, Output(), session, "make it", resume="run it again"),
+            work(args, context, session, "make it", resume="run it again"),
         ):
             raise error
     return clock

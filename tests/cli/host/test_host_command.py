@@ -226,11 +226,11 @@ def test_broken_stored_policy(host, verb):
 
 
 def test_an_error_after_output_leaves_stdout_empty(call, monkeypatch):
-    def half_way(args, output):
-        output.line("half of it")
+    def half_way(self, context):
+        context.output.line("half of it")
         raise RuntimeError("the disk\nis gone")
 
-    monkeypatch.setattr(facts, "show", half_way)
+    monkeypatch.setattr(facts.ShowFacts, "run", half_way)
     monkeypatch.delenv("OVIRT_RDMA_DEBUG", raising=False)
     result = call("facts")
     result.refused(

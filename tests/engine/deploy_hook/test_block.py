@@ -66,7 +66,7 @@ BAD = {
 
 
 def tasks(content):
-    return yaml.load(content, Loader=block._LOADER) or []
+    return yaml.load(content, Loader=block._loader()) or []
 
 
 @pytest.mark.parametrize("before", GOOD.values(), ids=list(GOOD))

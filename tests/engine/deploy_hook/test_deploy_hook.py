@@ -47,7 +47,7 @@ def machine(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
     real = settings.read_settings
     monkeypatch.setattr(
-        "ovirt_rdma.cli.engine.prepare.hook.read_settings",
+        "ovirt_rdma.cli.engine.deploy_hook.read_settings",
         lambda **words: real(str(tmp_path / "host-deploy.yml"), **words),
     )
     return made

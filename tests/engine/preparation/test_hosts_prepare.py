@@ -21,8 +21,7 @@ from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
 from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor, run_role
 
-from ovirt_rdma.cli.engine import conversion_run
-from ovirt_rdma.cli.engine.prepare import hosts as prepare
+from ovirt_rdma.cli.engine import conversion_run, prepare
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.load import parse_policy
@@ -38,18 +37,18 @@ PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from support.engine.engine_door import HttpDoor
-from ovirt_rdma.cli.engine import conversion_run, session as engine_session
-from ovirt_rdma.cli.engine.prepare import hosts as prepare
+from ovirt_rdma.cli.engine import conversion_run, prepare
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.api import session
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, policy, *words = sys.argv[1:]
 conversion_run.conversion_states = lambda: StateFolder(Path(folder))
 prepare.policy_of_engine = lambda: {"prepare_policy_file": policy}
 prepare.read_settings = lambda collection: {}
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
-engine_session.Session = lambda settings: Session(settings, sleep=brief)
+true_session = session.Session
+session.Session = lambda settings: true_session(settings, sleep=brief)
 raise SystemExit(main(words, HttpDoor(url)))
 """
 

@@ -20,6 +20,7 @@ from engine_double.views import connection_view
 from ovirtsdk4 import Error, types
 from ovirtsdk4.reader import Reader
 
+from ovirt_rdma.engine_sdk_tools.api.engine_session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BUSY,
     MISSING,
@@ -30,7 +31,6 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 )
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener, NoProgress
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read, wire_form
-from ovirt_rdma.engine_sdk_tools.api.session import BUSY_S
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import (
     Cluster,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from ovirt_rdma.cli.engine import session
 from ovirt_rdma.cli.engine.main import main
+from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 
 

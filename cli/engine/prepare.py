@@ -5,13 +5,23 @@ from __future__ import annotations
 
 import contextlib
 import time
-from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
+from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine import conversion_run
-from ovirt_rdma.cli.engine.prepare import report
+from ovirt_rdma.cli.engine import prepare_report as report
+from ovirt_rdma.cli.engine.arguments import (
+    AccessOptions,
+    ChangeOptions,
+    EngineVerb,
+    add_batch,
+    add_change_options,
+    add_data_center,
+    add_host_access,
+)
 from ovirt_rdma.cli.engine.session import (
     NO_ACCESS,
     access_of,
@@ -20,9 +30,8 @@ from ovirt_rdma.cli.engine.session import (
     open_session,
     progress,
 )
-from ovirt_rdma.cli.output import Output
-from ovirt_rdma.engine_sdk_tools.api.progress import Listener
-from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     DataCenterLock,
     OtherRun,
@@ -65,40 +74,114 @@ from ovirt_rdma.host.policy.json_form import digest
 from ovirt_rdma.host.policy.load import load_policy_file
 
 
-def prepare(args: Namespace, output: Output) -> int:
-    """Prepare hosts, one data center after the other; return the worst exit code."""
-    if args.facts_dir is not None and not args.dry_run:
-        raise UsageProblem(
-            "facts-dir-needs-dry-run",
-            "--facts-dir needs --dry-run: it gives no access to hosts",
-            "give --ssh-key or --inventory",
+@dataclass(frozen=True)
+class Prepare(EngineVerb, AccessOptions, ChangeOptions):
+    """Prepare one data center after the other; return the worst exit code."""
+
+    codes = (
+        "0 prepared, or nothing to do, 1 failed, 3 checks failed,\n"
+        "4 refused or declined, 5 done on some hosts, not on others,\n"
+        "75 another run is changing the data center"
+    )
+    examples = ("--dry-run", "--batch 4", "hv1 hv2 --by ssh")
+    more = (
+        "The first host goes alone, and the others follow in batches if it is\n"
+        "prepared. By SSH, a host stays at work: packages, policy and what takes no\n"
+        "link down. By reinstall, the engine moves it to maintenance, installs it\n"
+        "again (with the block of deploy-hook), and activates it. A host counts as\n"
+        "prepared only if the last task of the role has run on it. Hosts get the\n"
+        "policy of this machine, and the settings in /etc/ovirt-rdma/host-deploy.yml.\n"
+        "An interrupted run continues with the same command."
+    )
+
+    names: list[str]
+    by: str
+    canary: Optional[str]
+    again: bool
+    reboot: str
+    take_over: bool
+    datacenter: Optional[str]
+    batch: int
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "names", metavar="NAME", nargs="*", help="hosts; default: all"
         )
-    settings = read_settings(collection=collection_folder())
-    variables = {**policy_of_engine(), **settings}
-    request = _request(args, variables)
-    with open_session(args) as session:
-        engine = read_engine(session)
-        hosts = hosts_named(engine, args.names, args.datacenter)
-        if args.canary is not None and args.canary not in {host.name for host in hosts}:
-            raise NameProblem(
-                "canary-unknown",
-                f"--canary {args.canary}: there is no such host among those to prepare",
-                "give the name of one of the hosts",
+        parser.add_argument(
+            "--by",
+            choices=("auto", "ssh", "reinstall"),
+            default="auto",
+            help="how; auto, the default: by SSH, and by reinstall where a link has to "
+            "go down, or the host has to restart",
+        )
+        parser.add_argument(
+            "--canary",
+            metavar="NAME",
+            help="the host that goes first; default: one that is not SPM, with the "
+            "fewest virtual machines",
+        )
+        parser.add_argument(
+            "--again",
+            action="store_true",
+            help="also hosts that need nothing, for example to update the package",
+        )
+        parser.add_argument(
+            "--reboot",
+            choices=("auto", "yes", "no"),
+            default="auto",
+            help="let a reinstall restart the host at its end; auto, the default: "
+            "where the plan of the host has a step for it, or the plan is unknown",
+        )
+        parser.add_argument(
+            "--take-over",
+            action="store_true",
+            help="end the open task of another run that has been abandoned",
+        )
+        add_data_center(parser)
+        add_batch(parser)
+        add_change_options(parser)
+        add_host_access(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        if self.facts_dir is not None and not self.dry_run:
+            raise UsageProblem(
+                "facts-dir-needs-dry-run",
+                "--facts-dir needs --dry-run: it gives no access to hosts",
+                "give --ssh-key or --inventory",
             )
-        access = access_of(args, engine)
-        if access is None and args.by == SSH and not args.dry_run:
-            raise Refused([NO_ACCESS[0]], NO_ACCESS[1])
-        run = _Run(args, output, session, access, request=request, variables=variables)
-        codes = [
-            run.center(engine, center, [h for h in hosts if h.id in ids])
-            for center, ids in _by_center(engine, hosts).items()
-        ]
-    if not codes and output.for_people:
-        output.line("There is no host.")
-    return max(codes, default=0)
+        settings = read_settings(collection=collection_folder())
+        variables = {**policy_of_engine(), **settings}
+        request = _request(self, variables)
+        with open_session(self, output) as session:
+            engine = read_engine(session)
+            hosts = hosts_named(engine, self.names, self.datacenter)
+            if self.canary is not None and self.canary not in {
+                host.name for host in hosts
+            }:
+                raise NameProblem(
+                    "canary-unknown",
+                    f"--canary {self.canary}: there is no such host among those to "
+                    "prepare",
+                    "give the name of one of the hosts",
+                )
+            access = access_of(self, context)
+            if access is None and self.by == SSH and not self.dry_run:
+                raise Refused([NO_ACCESS[0]], NO_ACCESS[1])
+            run = _Run(
+                self, context, session, access, request=request, variables=variables
+            )
+            codes = [
+                run.center(engine, center, [h for h in hosts if h.id in ids])
+                for center, ids in _by_center(engine, hosts).items()
+            ]
+        if not codes and output.for_people:
+            output.line("There is no host.")
+        return max(codes, default=0)
 
 
-def _request(args: Namespace, variables: dict[str, Any]) -> PreparationRequest:
+def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
     path = variables.get("prepare_policy_file")
     policy = load_policy_file(Path(path), alone=True).policy if path else None
     return PreparationRequest(
@@ -139,16 +222,17 @@ class _Keeper:
 class _Run:
     def __init__(
         self,
-        args: Namespace,
-        output: Output,
-        session: Session,
+        args: Prepare,
+        context: Context,
+        session: EngineSession,
         access: Any,
         *,
         request: PreparationRequest,
         variables: dict[str, Any],
     ) -> None:
         self._args = args
-        self._output = output
+        self._context = context
+        self._output = context.output
         self._session = session
         self._access = access
         self._request = request
@@ -214,7 +298,7 @@ class _Run:
     def _work(
         self, state: PreparationState, lock: DataCenterLock, file: PreparationFile
     ) -> PreparationState:
-        shown: Listener = progress(self._args, self._output)
+        shown = progress(self._context)
         about = [state.data_center]
         title = f"prepare hosts of {state.name}"
         if not self._args.no_job:
@@ -237,7 +321,7 @@ class _Run:
             )
         except BaseException as error:
             # First, because closing the progress erases the last lines.
-            self._args.at_end.close()
+            self._context.at_end.close()
             lines = report.interrupted_lines(keeper.last)
             for line in lines:
                 self._output.message(f"note: {line}")

@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run ``deploy-hook install``, ``remove``, ``lint`` and ``status``.
+
+They work on the engine machine, on the file of tasks that the engine includes at the
+end of each installation of a host.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.engine_sdk_tools.deploy_hook import (
+    block,
+    traps,
+)
+from ovirt_rdma.engine_sdk_tools.deploy_hook import (
+    context as surroundings,
+)
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+    POST_TASKS,
+    PostTasksFile,
+)
+from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
+    SettingsProblem,
+    read_settings,
+)
+from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.paths import POLICY_YAML
+
+_COLORS = {"OK": "good", "WARN": "doubtful", "FAIL": "bad"}
+
+
+@dataclass(frozen=True)
+class _OfFile(Verb):
+    """A verb about the engine's file of post-tasks."""
+
+    file: Optional[str]
+
+    @classmethod
+    def add_common(cls, parser: Parser) -> None:
+        """Add --file."""
+        parser.add_argument(
+            "--file",
+            metavar="FILE",
+            type=file_name,
+            help="the post-tasks file; default: the engine's, in "
+            "/etc/ovirt-engine/ansible",
+        )
+
+
+@dataclass(frozen=True)
+class _ChangesFile(_OfFile):
+    """A verb that changes it."""
+
+    dry_run: bool
+    force: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "-n",
+            "--dry-run",
+            action="store_true",
+            help="change nothing; show the differences",
+        )
+        parser.add_argument(
+            "--force", action="store_true", help="also if the block was edited"
+        )
+
+
+@dataclass(frozen=True)
+class Install(_ChangesFile):
+    """Add the block, or bring it up to date; a second time changes nothing."""
+
+    codes = "0 installed, or nothing to do, 1 failed, 75 another run"
+    examples = ("", "--dry-run")
+    more = (
+        "Adds a marked block to the engine's file of post-tasks, or updates it.\n"
+        "The other lines stay as they are, byte for byte; a copy is kept\n"
+        "beside the file. Nothing is written unless ansible-playbook accepts it."
+    )
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        collection = collection_folder()
+        if collection is None:
+            raise Problem(
+                "role-missing",
+                "the collection ovirt_rdma.host is not installed on this machine, so "
+                "the engine could not prepare a host",
+                "dnf install ovirt-rdma-engine",
+            )
+        file = PostTasksFile(self.file or POST_TASKS)
+        with file.locked():
+            before = file.read()
+            try:
+                after = block.installed(before, str(collection), force=self.force)
+                if after == before:
+                    return _show(self, output, file, "nothing to do", (before, after))
+                if before is not None:
+                    surroundings.check_syntax(block.foreign_part(before))
+                surroundings.check_syntax(after)
+            except PostTasksProblem as problem:
+                raise _in_file(file, problem) from None
+            return _replace(self, output, file, before, after)
+
+
+@dataclass(frozen=True)
+class Remove(_ChangesFile):
+    """Remove the block; the file is then as before it."""
+
+    codes = "0 removed, or nothing to do, 1 failed, 75 another run"
+    examples = ("", "--dry-run")
+    more = (
+        "Restores the file as it was before the block, byte for byte. A file\n"
+        "that did not exist is deleted."
+    )
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        file = PostTasksFile(self.file or POST_TASKS)
+        with file.locked():
+            before = file.read()
+            try:
+                after = (
+                    None if before is None else block.removed(before, force=self.force)
+                )
+            except PostTasksProblem as problem:
+                raise _in_file(file, problem) from None
+            if after == before:
+                return _show(self, output, file, "nothing to do", (before, after))
+            return _replace(self, output, file, before, after)
+
+
+def _replace(
+    args: _ChangesFile,
+    output: Output,
+    file: PostTasksFile,
+    before: Optional[bytes],
+    after: Optional[bytes],
+) -> int:
+    if args.dry_run:
+        return _show(args, output, file, "would be changed", (before, after))
+    file.replace(before, after)
+    return _show(args, output, file, "changed", (before, after))
+
+
+def _show(
+    args: _ChangesFile,
+    output: Output,
+    file: PostTasksFile,
+    result: str,
+    content: tuple[Optional[bytes], Optional[bytes]],
+) -> int:
+    before, after = content
+    state = block.MISSING if after is None else block.find(after, _collection()).state
+    differences = _diff(before, after, str(file.named))
+    backup = str(file.backup) if result == "changed" and before is not None else None
+    if not output.for_people:
+        shown: dict[str, Any] = {
+            "dry_run": args.dry_run,
+            "file": str(file.named),
+            "result": result,
+            "block": state,
+            "backup": backup,
+            "diff": differences,
+        }
+        output.document("deploy-hook", shown)
+        return 0
+    if result == "nothing to do":
+        output.text(f"Nothing to do: the block is {state} in {file.named}.")
+        return 0
+    if args.dry_run:
+        for line in differences:
+            output.line(line)
+        output.line("Nothing was changed (--dry-run).")
+        return 0
+    output.text(f"{file.named} was changed: the block is {state}.")
+    if backup:
+        output.text(f"The file as it was before is {backup}.")
+    if state == block.INSTALLED:
+        output.text(
+            "The engine now prepares each host that it installs. For hosts that exist: "
+            "ovirt-rdma hosts prepare."
+        )
+    return 0
+
+
+@dataclass(frozen=True)
+class Lint(_OfFile):
+    """Check the whole file as the engine will read it; return 3 for a finding."""
+
+    codes = "0 nothing found, 1 failed, 3 something was found"
+    examples = ("", "-o json")
+    more = (
+        "Checks the whole file, with tasks of others, for what works with\n"
+        "ansible-playbook but fails the installation of a host in the engine, or\n"
+        "ends it without a failure. Changes nothing."
+    )
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        file = PostTasksFile(self.file or POST_TASKS)
+        content = file.read()
+        findings = _findings(file, content)
+        shown = [
+            {
+                "id": id,
+                "verdict": verdict,
+                "line": line,
+                "sentence": sentence,
+                "fix": fix,
+            }
+            for id, verdict, line, sentence, fix in findings
+        ]
+        if not output.for_people:
+            output.document(
+                "deploy-hook-lint", {"file": str(file.named), "findings": shown}
+            )
+        elif not findings:
+            output.text(f"{file.named}: nothing was found.")
+        else:
+            for _id, verdict, line, sentence, fix in findings:
+                place = f"{file.named}:{line}" if line else str(file.named)
+                output.text(f"{verdict} {place}: {sentence}")
+                output.fix(fix)
+        return 3 if findings else 0
+
+
+_Finding = tuple[str, str, int, str, str]
+
+
+def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
+    found: list[_Finding] = []
+
+    def problem(of: Problem) -> None:
+        found.append((of.id, traps.FAIL, 0, of.one_line, of.fix))
+
+    if content is not None:
+        try:
+            nodes = block.nodes_of(content)
+            block.find(content, _collection())
+            surroundings.check_syntax(content)
+            missing = [
+                traps.missing_role(one)
+                for one in traps.included_roles(nodes)
+                if not surroundings.role_is_found(one.role)
+            ]
+            for trap in sorted(
+                [*traps.traps_of(nodes), *missing], key=lambda t: t.line
+            ):
+                sentence = f"task '{trap.task}' {trap.sentence}"
+                found.append((trap.id, trap.verdict, trap.line, sentence, trap.fix))
+        except PostTasksProblem as of:
+            problem(of)
+        for path in (file.path, Path(block.SETTINGS), Path(POLICY_YAML)):
+            user = surroundings.user_without_access(path) if path.exists() else ""
+            if user:
+                found.append(
+                    (
+                        "post-tasks-not-readable",
+                        traps.FAIL,
+                        0,
+                        f"{path} cannot be read by the engine's user, {user}",
+                        f"chmod o+r {path}",
+                    )
+                )
+    try:
+        read_settings(collection=collection_folder())
+    except SettingsProblem as of:
+        problem(of)
+    return found
+
+
+@dataclass(frozen=True)
+class Status(_OfFile):
+    """Show the state of the block and what it needs; return 3 if it cannot work."""
+
+    codes = "0 installed and current, 1 failed, 3 not so"
+    examples = ("", "-o json")
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        file = PostTasksFile(self.file or POST_TASKS)
+        content = file.read()
+        machine = surroundings.engine_machine()
+        why, state = "", "unknown"
+        try:
+            state = block.find(content or b"", _collection()).state
+        except PostTasksProblem as problem:
+            why = problem.one_line
+        findings = _findings(file, content)
+        failed = [finding for finding in findings if finding[1] == traps.FAIL]
+        rows = [
+            ("block", _verdict(state == block.INSTALLED), why or state),
+            (
+                "engine",
+                _verdict(None if machine.runs_hook is None else machine.runs_hook),
+                f"version {machine.version or 'unknown'}, its playbook "
+                + {True: "includes", False: "does not include", None: "may include"}[
+                    machine.runs_hook
+                ]
+                + " the file",
+            ),
+            (
+                "role",
+                _verdict(machine.role),
+                str(machine.collection) if machine.role else "not found",
+            ),
+            ("lint", _verdict(not failed), _count(findings)),
+        ]
+        if not output.for_people:
+            content_of = {
+                "file": str(file.named),
+                "block": state,
+                "problem": why,
+                "engine_version": machine.version,
+                "engine_runs_hook": machine.runs_hook,
+                "role_found": machine.role,
+                "collection": str(machine.collection) if machine.collection else None,
+                "findings": len(findings),
+            }
+            output.document("deploy-hook-status", content_of)
+        else:
+            output.table(("WHAT", "VERDICT", "STATE"), rows, _COLORS)
+            if state in (block.MISSING, block.OUTDATED):
+                output.fix("ovirt-rdma deploy-hook install")
+            elif state == block.EDITED:
+                output.fix("ovirt-rdma deploy-hook install --force")
+            if not machine.role:
+                output.fix("dnf install ovirt-rdma-engine")
+            if findings:
+                output.fix("ovirt-rdma deploy-hook lint")
+        return 3 if any(row[1] == "FAIL" for row in rows) else 0
+
+
+def _verdict(good: Optional[bool]) -> str:
+    return {True: "OK", False: "FAIL", None: "WARN"}[good]
+
+
+def _count(findings: list[_Finding]) -> str:
+    return f"{len(findings)} findings" if findings else "nothing found"
+
+
+def _collection() -> str:
+    folder = collection_folder()
+    return block.COLLECTION if folder is None else str(folder)
+
+
+def _in_file(file: PostTasksFile, problem: PostTasksProblem) -> PostTasksProblem:
+    sentence = f"{file.named}: {problem}; it was not changed"
+    return PostTasksProblem(problem.id, sentence, problem.fix)
+
+
+def _diff(before: Optional[bytes], after: Optional[bytes], name: str) -> list[str]:
+    texts = [(part or b"").decode("utf-8", "replace") for part in (before, after)]
+    now, then = (text.splitlines() for text in texts)
+    files = (f"{name} now", f"{name} then")
+    return list(difflib.unified_diff(now, then, *files, lineterm=""))
+
+
+VERBS: dict[str, type[Verb]] = {
+    "install": Install,
+    "remove": Remove,
+    "lint": Lint,
+    "status": Status,
+}

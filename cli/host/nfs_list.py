@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run ``nfs list``: show each NFS mount with its transport and the verdict of its rule.
+
+For a degraded mount it shows since when, and why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
+from ovirt_rdma.cli.host.policy import policy_in_question
+from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.parser import Parser
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.storage.proof import UNPROVEN
+from ovirt_rdma.storage.review import (
+    DEGRADED,
+    NOT_COVERED,
+    OK,
+    MountReview,
+    review_all,
+)
+
+_TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
+
+
+@dataclass(frozen=True)
+class ListMounts(HostVerb, Source):
+    """List all NFS mounts; return 3 with --exit-code if one is not as its rule
+    says.
+    """
+
+    codes = "0 listed; with --exit-code 3 if a mount is not as its rule says"
+    examples = ("", "--exit-code", "-v --facts hv1.json")
+
+    exit_code: bool
+    verbose: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        add_policy(parser)
+        parser.add_argument(
+            "--exit-code",
+            action="store_true",
+            help="exit with 3 if a mount is degraded, unproven or not covered",
+        )
+        parser.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            help="also show the proof of each mount",
+        )
+        add_facts(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        policy, source = policy_in_question(self.policy, context)
+        facts = mount_facts(self.facts, context.root)
+        reviews = review_all(facts, policy)
+        wrong = [review for review in reviews if review.verdict in _TONES.keys() - {OK}]
+        if output.for_people:
+            # Otherwise a host that could not be read would look like one without.
+            for sentence in facts.problems:
+                output.message(f"note: {sentence}")
+            _print_list(reviews, source, output)
+            _print_verdict(reviews, wrong, source, output)
+            if self.verbose:
+                for review in reviews:
+                    _print_proof(review, output)
+        else:
+            output.document(
+                "nfs-mounts",
+                {
+                    "policy": source,
+                    "mounts": [_list_document(review) for review in reviews],
+                    "problems": list(facts.problems),
+                },
+            )
+        return 3 if wrong and self.exit_code else 0
+
+
+def mount_facts(file: Optional[str], root: str) -> Facts:
+    """Return the facts about mounts, of the host or of a facts file."""
+    if file is None:
+        return HostReader(root).mount_facts()
+    from ovirt_rdma.host.facts.dump import load
+
+    return load(file)
+
+
+def _print_list(reviews: list[MountReview], source: str, output: Output) -> None:
+    if reviews:
+        output.table(
+            ("EXPORT", "TRANSPORT", "NFS", "RULE", "VERDICT", "SINCE (UTC)"),
+            [
+                (
+                    review.mount.source,
+                    review.proof.transport or "unproven",
+                    review.mount.version or "-",
+                    review.match.rule.name if review.match else "-",
+                    review.verdict,
+                    _minute(review.since),
+                )
+                for review in reviews
+            ],
+            _TONES,
+        )
+
+
+def _print_verdict(
+    reviews: list[MountReview], wrong: list[MountReview], source: str, output: Output
+) -> None:
+    named = sum(1 for review in reviews if review.match)
+    mounts = "The mount" if named == 1 else f"All {named} mounts"
+    if not reviews:
+        output.line("This host has no NFS mount.")
+    elif not named:
+        these = "this mount" if len(reviews) == 1 else "any of these mounts"
+        output.line(f"No rule names {these} ({source}).")
+    elif not wrong:
+        verb = "is" if named == 1 else "are"
+        output.line(f"{mounts} named by a rule {verb} as the rule says ({source}).")
+    else:
+        verb = "is" if len(wrong) == 1 else "are"
+        output.line(
+            f"{len(wrong)} of {count(named, 'mount')} named by a rule {verb} not as "
+            f"the rule says ({source})."
+        )
+    for review in wrong:
+        output.line(f"{review.sentence}.")
+        output.fix(review.fix)
+
+
+def _minute(since: Optional[str]) -> str:
+    return since[: len("2026-11-21T02:51")].replace("T", " ") if since else "-"
+
+
+def _print_proof(review: MountReview, output: Output) -> None:
+    output.line()
+    output.line(review.mount.source)
+    seen = [(signal.source, signal.shown) for signal in review.proof.signals]
+    output.fields(
+        [("mounted at", review.mount.mountpoint), *(seen or [("proof", "no signal")])],
+        indent="  ",
+    )
+
+
+def _list_document(review: MountReview) -> dict[str, Any]:
+    return {
+        "export": review.mount.source,
+        "mountpoint": review.mount.mountpoint,
+        "version": review.mount.version,
+        "transport": review.proof.transport,
+        "rule": review.match.rule.name if review.match else None,
+        "verdict": review.verdict,
+        "since": review.since,
+        "reason": review.reason,
+        "sentence": review.sentence,
+        "fix": review.fix,
+        "signals": [asdict(signal) for signal in review.proof.signals],
+    }
