@@ -48,8 +48,8 @@ def install(args: Namespace, output: Output) -> int:
             if after == before:
                 return _show(args, output, file, "nothing to do", (before, after))
             if before is not None:
-                context.check_syntax(block.foreign_part(before))
-            context.check_syntax(after)
+                context.check_syntax(block.foreign_part(before), file.named.parent)
+            context.check_syntax(after, file.named.parent)
         except PostTasksProblem as problem:
             raise _in_file(file, problem) from None
         return _replace(args, output, file, before, after)
@@ -159,7 +159,7 @@ def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
         try:
             nodes = block.nodes_of(content)
             block.find(content, _collection())
-            context.check_syntax(content)
+            context.check_syntax(content, file.named.parent)
             missing = [
                 traps.missing_role(one)
                 for one in traps.included_roles(nodes)
