@@ -55,7 +55,7 @@ _NOTE = "made by 'ovirt-rdma deploy-hook'; see docs/host-deploy.md"
 # - vdsmd may restart: the engine itself has just restarted it, for the same reason.
 # - What include_vars reads has precedence over vars of a block, but not over those of
 #   an include_role.
-# - The settings are looked at before, because the result of include_vars is of no use:
+# - The settings are looked at before, not in the result of include_vars:
 #   ansible-core 2.14 evaluates all templates in it where one word of it is asked for;
 #   a variable that is not defined would end the installation at the next condition.
 _TASKS = """\
