@@ -106,8 +106,10 @@ class Install(_ChangesFile):
                 if after == before:
                     return _show(self, output, file, "nothing to do", (before, after))
                 if before is not None:
-                    surroundings.check_syntax(block.foreign_part(before))
-                surroundings.check_syntax(after)
+                    surroundings.check_syntax(
+                        block.foreign_part(before), file.named.parent
+                    )
+                surroundings.check_syntax(after, file.named.parent)
             except PostTasksProblem as problem:
                 raise _in_file(file, problem) from None
             return _replace(self, output, file, before, after)
@@ -248,7 +250,7 @@ def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
         try:
             nodes = block.nodes_of(content)
             block.find(content, _collection())
-            surroundings.check_syntax(content)
+            surroundings.check_syntax(content, file.named.parent)
             missing = [
                 traps.missing_role(one)
                 for one in traps.included_roles(nodes)

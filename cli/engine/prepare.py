@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -30,6 +30,7 @@ from ovirt_rdma.cli.engine.session import (
     open_session,
     progress,
 )
+from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.conversion.lock import (
@@ -39,6 +40,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.lock import (
     refuse_other_runs,
 )
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block
+from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
     POST_TASKS,
     PostTasksFile,
@@ -54,10 +56,11 @@ from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.engine_sdk_tools.names import NameProblem, hosts_named
 from ovirt_rdma.engine_sdk_tools.preparation.model import (
     DONE,
+    FAILED,
+    NO_HARDWARE,
     PREPARING,
     REINSTALL,
     SSH,
-    STOPPED,
     PreparationState,
 )
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
@@ -172,10 +175,17 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
             run = _Run(
                 self, context, session, access, request=request, variables=variables
             )
-            codes = [
-                run.center(engine, center, [h for h in hosts if h.id in ids])
-                for center, ids in _by_center(engine, hosts).items()
-            ]
+            codes = []
+            centers = _by_center(engine, hosts, output)
+            for number, (center, ids) in enumerate(centers.items(), 1):
+                mine = [host for host in hosts if host.id in ids]
+                codes.append(run.center(engine, center, mine))
+                if run.stopped and number < len(centers):
+                    output.message(
+                        f"note: {count(len(centers) - number, 'data center')} not "
+                        "started, because hosts have failed"
+                    )
+                    break
         if not codes and output.for_people:
             output.line("There is no host.")
         return max(codes, default=0)
@@ -192,17 +202,28 @@ def _request(args: Prepare, variables: dict[str, Any]) -> PreparationRequest:
         args.again,
         policy,
         None if policy is None else digest(policy),
+        variables.get("prepare_apply", True) is not False,
+        str(variables.get("prepare_mode", "vdsmd")),
+        block_problem() is None,
     )
 
 
-def _by_center(engine: Engine, hosts: Sequence[Host]) -> dict[str, set[str]]:
-    """Return the ids of ``hosts`` by data center; hosts without one are left out."""
+def _by_center(
+    engine: Engine, hosts: Sequence[Host], output: Output
+) -> dict[str, set[str]]:
+    """Return the ids of ``hosts`` by data center; hosts without one are left out, with
+    a note.
+    """
     centers = {cluster.id: cluster.data_center for cluster in engine.clusters}
     found: dict[str, set[str]] = {}
     for host in hosts:
         center = centers.get(host.cluster)
         if center is not None:
             found.setdefault(center, set()).add(host.id)
+        else:
+            output.message(
+                f"note: {host.name} is left out: its cluster has no data center"
+            )
     return found
 
 
@@ -238,6 +259,8 @@ class _Run:
         self._request = request
         self._variables = {**variables, **SSH_VARIABLES}
         self._folder = conversion_run.conversion_states()
+        # Whether hosts were not started because others failed.
+        self.stopped = False
 
     def center(self, engine: Engine, center: str, hosts: Sequence[Host]) -> int:
         """Prepare the hosts of one data center; return the exit code."""
@@ -251,6 +274,12 @@ class _Run:
             if state is not None and state.stage == PREPARING:
                 command = report.command_of(state)
                 output.message(f"note: continues the interrupted '{command}'")
+                if state.digest != self._request.digest:
+                    output.message(
+                        "note: the policy was changed meanwhile; hosts that are "
+                        "prepared already have the earlier one"
+                    )
+                    state = replace(state, digest=self._request.digest)
             else:
                 state = self._planned(engine, center, hosts, state)
             statuses = {host.id: host.status for host in engine.hosts}
@@ -260,11 +289,14 @@ class _Run:
             if not report.anything_to_do(state):
                 return report.show_result(state, output)
             if any(record.way == REINSTALL for record in state.hosts):
-                _check_block()
+                problem = block_problem()
+                if problem is not None:
+                    raise problem
             lock = self._lock(state)
             lock.check_free([center])
             approve(args, output, report.plan_lines(state))
             state = self._work(state, lock, file)
+            self.stopped = any(record.stage == FAILED for record in state.hosts)
             return report.show_result(state, output)
 
     def _planned(
@@ -274,19 +306,24 @@ class _Run:
         hosts: Sequence[Host],
         earlier: Optional[PreparationState],
     ) -> PreparationState:
-        looks = None
+        looks, proven = None, set()
         if self._access is not None:
             looks = {
                 host.name: look_at(told, self._request)
                 for host, told in ask_hosts(hosts, self._access, self._output)
             }
-        elif earlier is not None and earlier.stage == STOPPED:
+        elif earlier is not None and earlier.digest == self._request.digest:
             # Without reports, only the run before knows which hosts are prepared.
-            done = {h.id for h in earlier.hosts if h.stage == DONE and h.sentinel}
-            if earlier.digest == self._request.digest and not self._request.again:
-                hosts = [host for host in hosts if host.id not in done]
+            over = (DONE, NO_HARDWARE)
+            proven = {h.id for h in earlier.hosts if h.stage in over}
         return plan_preparation(
-            engine, center, hosts, looks, self._request, now=time.time()
+            engine,
+            center,
+            hosts,
+            looks,
+            self._request,
+            now=time.time(),
+            proven=proven,
         )
 
     def _lock(self, state: PreparationState) -> DataCenterLock:
@@ -339,18 +376,21 @@ class _Run:
         return state
 
 
-def _check_block() -> None:
-    """Raise ChecksFailed if this is the engine machine, and a reinstall would not run
-    the role. Elsewhere, the canary shows it.
+def block_problem() -> Optional[Problem]:
+    """Return why a reinstall would not run the role, if this is the engine machine.
+    Elsewhere, the canary shows it.
     """
     if not Path(POST_TASKS).parent.is_dir():
-        return
-    content = PostTasksFile(POST_TASKS).read()
+        return None
     collection = collection_folder()
     name = block.COLLECTION if collection is None else str(collection)
-    state = block.MISSING if content is None else block.find(content, name).state
+    try:
+        content = PostTasksFile(POST_TASKS).read()
+        state = block.MISSING if content is None else block.find(content, name).state
+    except PostTasksProblem as problem:
+        return problem
     if state != block.INSTALLED:
-        raise ChecksFailed(
+        return ChecksFailed(
             [
                 Sentence(
                     "deploy-hook-not-installed",
@@ -360,3 +400,4 @@ def _check_block() -> None:
             ],
             "ovirt-rdma deploy-hook install; or, without maintenance: --by ssh",
         )
+    return None

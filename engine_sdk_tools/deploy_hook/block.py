@@ -57,12 +57,29 @@ _NOTE = "made by 'ovirt-rdma deploy-hook'; see docs/host-deploy.md"
 # - vdsmd may restart: the engine itself has just restarted it, for the same reason.
 # - What include_vars reads has precedence over vars of a block, but not over those of
 #   an include_role.
+# - The settings are looked at before, not in the result of include_vars:
+#   ansible-core 2.14 evaluates all templates in it where one word of it is asked for;
+#   a variable that is not defined would end the installation at the next condition.
 _TASKS = """\
+- name: "ovirt-rdma: look at the settings of the host preparation"
+  vars:
+    ovirt_rdma_file: "{{ lookup('ansible.builtin.file', '@SETTINGS@') | from_yaml }}"
+  ansible.builtin.assert:
+    that:
+      - ovirt_rdma_file | default({}, true) is mapping
+      - ovirt_rdma_file | default({}, true) | reject('match', 'prepare_') | list == []
+      - (ovirt_rdma_file | default({}, true)).prepare_on_failure | default('report')
+        in ['report', 'fail']
+    quiet: true
+  when: "'@SETTINGS@' is exists"
+  register: ovirt_rdma_settings
+  ignore_errors: true
 - name: "ovirt-rdma: read the settings of the host preparation"
   ansible.builtin.include_vars:
     file: @SETTINGS@
-  when: "'@SETTINGS@' is exists"
-  register: ovirt_rdma_settings
+  when:
+    - "'@SETTINGS@' is exists"
+    - ovirt_rdma_settings is not failed
   ignore_errors: true
 - vars:
     prepare_on_failure: report
@@ -76,7 +93,8 @@ _TASKS = """\
       when:
         - ovirt_rdma_settings is not failed
         - "'@COLLECTION@/roles/prepare/tasks' is directory"
-- name: "ovirt-rdma: host is not prepared: [ERROR] @SETTINGS@ cannot be read"
+- name: "ovirt-rdma: host is not prepared: [ERROR] @SETTINGS@ is invalid; fix: on the
+    engine, ovirt-rdma deploy-hook lint"
   ansible.builtin.assert:
     that: true
     quiet: true

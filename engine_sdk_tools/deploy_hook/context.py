@@ -64,7 +64,7 @@ _PLAY = [
     {
         "hosts": "all",
         "remote_user": "root",
-        "tasks": [{"import_tasks": "post_tasks.yml"}],
+        "tasks": [{"import_tasks": "tasks/post_tasks.yml"}],
     }
 ]
 
@@ -114,13 +114,17 @@ def role_is_found(name: str, project: str = PROJECT) -> bool:
     if len(parts) == 3:
         inside = f"ansible_collections/{parts[0]}/{parts[1]}/roles/{parts[2]}"
         return any((path / inside).is_dir() for path in collection_paths())
-    try:
-        home = Path(pwd.getpwnam(ENGINE_USER).pw_dir) / ".ansible/roles"
-    except KeyError:
-        home = Path("/nonexistent")
-    shared = ("/usr/share/ansible/roles", "/etc/ansible/roles")
-    folders = (Path(project) / "roles", home, *map(Path, shared), Path(project))
+    folders = (Path(project) / "roles", *_role_paths(), Path(project))
     return any((folder / name).is_dir() for folder in folders)
+
+
+def _role_paths() -> list[Path]:
+    """Return ansible-core's DEFAULT_ROLES_PATH, for the engine's user."""
+    shared = [Path("/usr/share/ansible/roles"), Path("/etc/ansible/roles")]
+    try:
+        return [Path(pwd.getpwnam(ENGINE_USER).pw_dir) / ".ansible/roles", *shared]
+    except KeyError:
+        return shared
 
 
 def user_without_access(path: Path) -> str:
@@ -133,8 +137,9 @@ def user_without_access(path: Path) -> str:
         return ""
 
 
-def check_syntax(content: bytes, project: str = PROJECT) -> None:
-    """Let ansible-playbook read ``content`` as the engine does.
+def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
+    """Let ansible-playbook read ``content`` as the engine does. ``beside`` is the
+    folder of the file, in which its tasks find others.
 
     Raises PostTasksProblem with Ansible's reason, and if there is no Ansible here.
     """
@@ -145,7 +150,7 @@ def check_syntax(content: bytes, project: str = PROJECT) -> None:
             "ansible-playbook is not installed, so nothing can be checked",
             "install the package ansible-core (an engine has it)",
         )
-    with _play(content, project) as folder:
+    with _play(content, beside, project) as folder:
         try:
             done = subprocess.run(
                 [
@@ -172,7 +177,7 @@ def check_syntax(content: bytes, project: str = PROJECT) -> None:
             ) from None
     if done.returncode:
         text = (done.stderr + b"\n" + done.stdout).decode("utf-8", "replace")
-        text = text.replace(f"{folder}/", "")
+        text = text.replace(f"{folder}/", "").replace("tasks/post_tasks", "post_tasks")
         raise PostTasksProblem(
             "post-tasks-syntax",
             f"ansible-playbook --syntax-check refuses it: {_reason(text)}",
@@ -182,7 +187,7 @@ def check_syntax(content: bytes, project: str = PROJECT) -> None:
 
 
 @contextmanager
-def _play(content: bytes, project: str) -> Iterator[Path]:
+def _play(content: bytes, beside: Path, project: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ovirt-rdma-check-") as name:
         folder = Path(name)
         values = {
@@ -191,7 +196,12 @@ def _play(content: bytes, project: str) -> Iterator[Path]:
             "ovirt_pki_dir": "/etc/pki/ovirt-engine",
             "ansible_port": 22,
         }
-        (folder / "post_tasks.yml").write_bytes(content)
+        tasks = folder / "tasks"
+        tasks.mkdir()
+        for other in beside.iterdir():
+            if other.name != "post_tasks.yml":
+                (tasks / other.name).symlink_to(other.absolute())
+        (tasks / "post_tasks.yml").write_bytes(content)
         (folder / "play.yml").write_text(json.dumps(_PLAY), encoding="utf-8")
         (folder / "vars.json").write_text(json.dumps(values), encoding="utf-8")
         (folder / "hosts").write_text("host.example.com ansible_port=22\n")
@@ -210,6 +220,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "HOME": str(folder),
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_COLLECTIONS_PATH": ":".join(map(str, collection_paths())),
+        "ANSIBLE_ROLES_PATH": ":".join(map(str, _role_paths())),
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
         "ANSIBLE_NOCOLOR": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -17,6 +18,13 @@ else:
     yaml = LazyModule("yaml")
 
 _MOST_BYTES = 1_000_000
+_KINDS = {
+    "bool": "true or false",
+    "int": "a number",
+    "list": "a list",
+    "str": "a text",
+}
+_TRUTH = ("yes", "on", "1", "true", "y", "t", "no", "off", "0", "false", "n", "f")
 
 
 class SettingsProblem(Problem):
@@ -28,8 +36,9 @@ def read_settings(
 ) -> dict[str, Any]:
     """Return the variables in the file ``path``; none if it is missing or empty.
 
-    With ``collection``, the folder of our collection, unknown names are refused, too.
-    Raises SettingsProblem.
+    With ``collection``, the folder of our collection, unknown names and values that the
+    role does not take are refused, too: the engine's run does not check them
+    (rolespec_validate in the block). Raises SettingsProblem.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -54,6 +63,10 @@ def read_settings(
     unknown = sorted(name for name in values if known and name not in known)
     if unknown:
         raise _invalid(path, f"the role has no variable {', '.join(unknown)}")
+    for name, value in values.items():
+        wrong = _wrong(name, known.get(name, {}), value)
+        if wrong:
+            raise _invalid(path, f"{name} {wrong}")
     return values
 
 
@@ -62,15 +75,34 @@ def policy_of_engine(path: str = POLICY_YAML) -> dict[str, Any]:
     return {"prepare_policy_file": path} if Path(path).exists() else {}
 
 
-def _known(collection: Optional[Path]) -> frozenset[str]:
-    """Return the names of the role's variables; none if they cannot be read."""
+def _known(collection: Optional[Path]) -> dict[str, Any]:
+    """Return the role's variables with their types; none if they cannot be read."""
     if collection is None:
-        return frozenset()
+        return {}
     try:
         text = (collection / "roles/prepare/meta/argument_specs.yml").read_bytes()
-        return frozenset(yaml.safe_load(text)["argument_specs"]["main"]["options"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
-        return frozenset()
+        return dict(yaml.safe_load(text)["argument_specs"]["main"]["options"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def _wrong(name: str, known: Mapping[str, Any], value: Any) -> str:
+    """Return what is wrong with the value of a variable, "" if nothing is."""
+    choices, kind = known.get("choices"), known.get("type")
+    if isinstance(value, str) and "{{" in value and name != "prepare_on_failure":
+        return ""  # a template; Ansible alone knows its value
+    if choices and value not in choices:
+        return f"is {value!r}, and must be one of {', '.join(choices)}"
+    # As ansible.module_utils.common.validation takes them, but for None.
+    good = {
+        "bool": isinstance(value, bool) or str(value).lower() in _TRUTH,
+        "int": not isinstance(value, bool) and str(value).isdecimal(),
+        "list": isinstance(value, (list, str)),
+        "str": value is None or isinstance(value, (str, int, float)),
+    }
+    if good.get(str(kind), True):
+        return ""
+    return f"is {value!r}, and must be {_KINDS[str(kind)]}"
 
 
 def _invalid(path: str, reason: str) -> SettingsProblem:

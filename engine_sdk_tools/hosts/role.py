@@ -96,7 +96,11 @@ class RunsRole(Protocol):
 
 
 def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
-    """Return ``before`` after one more event of ansible-runner on its host."""
+    """Return ``before`` after one more event of ansible-runner on its host.
+
+    In a run on several hosts Ansible puts the variables of one of them into a task's
+    name. So the name says only which task it is; what it says is in its result.
+    """
     data = event["event_data"]
     name = one_line(str(data.get("task") or ""))
     result: Mapping[str, Any] = data["res"]
@@ -104,14 +108,16 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
     if kind == _OK:
         if str(data.get("task_action", "")).endswith("include_role"):
             return before  # our own task, which takes in the role
+        message = result.get("msg")
+        said = one_line(message) if isinstance(message, str) else ""
         if name.startswith(SENTINEL):
-            return replace(before, sentinel=name)
+            return replace(before, sentinel=said if said.startswith(SENTINEL) else "")
         if name.startswith(NO_HARDWARE):
             return replace(before, no_hardware=True)
         warnings = result.get("warnings")
         texts = warnings if isinstance(warnings, list) else []
         if name.startswith(ATTENTION):
-            texts = [*texts, name[len(ATTENTION) :].replace("[WARNING]", "").strip()]
+            texts = [*texts, said]
         task = RoleTask(
             name, bool(result.get("changed")), tuple(one_line(str(x)) for x in texts)
         )

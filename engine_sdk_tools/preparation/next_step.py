@@ -23,9 +23,11 @@ from ovirt_rdma.engine_sdk_tools.preparation.model import (
     IN_PROGRESS,
     INSTALLING,
     LEAVING,
+    LEFT_OUT,
     NOTHING,
     OVER,
     PREPARED,
+    REINSTALL,
     SSH,
     STOPPED,
     TODO,
@@ -116,7 +118,23 @@ def _current(state: PreparationState) -> list[HostRecord]:
     number = min(record.batch for record in (*open_now, *todo))
     if any(record.stage == FAILED and record.batch < number for record in mine):
         return open_now
-    return [r for r in (*open_now, *todo) if r.batch == number or r.stage != TODO]
+    batch = [r for r in (*open_now, *todo) if r.batch == number or r.stage != TODO]
+    return _tried_first(mine, batch)
+
+
+def _tried_first(mine: list[HostRecord], batch: list[HostRecord]) -> list[HostRecord]:
+    """Return ``batch`` with one host only of a way that no host has proven yet: the
+    canary may have gone the other way, have no RDMA hardware, or be left out.
+    """
+    for way in (SSH, REINSTALL):
+        same = [record for record in mine if record.way == way]
+        if any(record.stage == DONE for record in same):
+            continue
+        begun = any(r.stage in IN_PROGRESS or r.stage == FAILED for r in same)
+        waiting = [r for r in batch if r.way == way and r.stage == TODO]
+        later = {record.id for record in waiting[0 if begun else 1 :]}
+        batch = [record for record in batch if record.id not in later]
+    return batch
 
 
 def _host_step(record: HostRecord, statuses: Statuses) -> PreparationStep:
@@ -133,6 +151,13 @@ def _host_step(record: HostRecord, statuses: Statuses) -> PreparationStep:
 
 
 def _entering(record: HostRecord, status: Optional[str]) -> PreparationStep:
+    # ENTERING is stored before we move a host, so this was somebody else, who needs the
+    # host: it would be activated at the end.
+    moved = status == "maintenance" and record.found != "maintenance"
+    if record.stage == TODO and (moved or status == "installing"):
+        problem = f"{_is(record, status)}, by somebody else"
+        fix = "when it is up again, run the same command again"
+        return _mark(record, stage=LEFT_OUT, problem=problem, fix=fix)
     if record.stage == INSTALLING or status == "installing":
         return _wait(record, WAIT_INSTALL)
     if status in INSTALLABLE:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -45,7 +45,9 @@ class PreparationRequest:
     """The request of the operator.
 
     ``policy`` is what hosts get, with its ``digest``; None: they keep theirs.
-    ``again``: also hosts that need nothing. ``canary`` is a host's name.
+    ``again``: also hosts that need nothing. ``canary`` is a host's name. ``apply`` and
+    ``mode`` are those variables of the role. ``reinstall``: whether a reinstall would
+    run the role, so that what SSH has left can be done by one.
     """
 
     by: str = AUTO
@@ -55,6 +57,9 @@ class PreparationRequest:
     again: bool = False
     policy: Optional[Policy] = None
     digest: Optional[str] = None
+    apply: bool = True
+    mode: str = "vdsmd"
+    reinstall: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,14 +93,16 @@ def _look_at(report: HostReport, request: PreparationRequest) -> Look:
         return Look(False, report.problem or "it did not report")
     policy = request.policy
     digest = digest_without_drop_ins(report)
-    enabled = status_part(report.status, "enabled").get("mode")
+    enabled = status_part(report.status, "enabled").get("mode") or "disabled"
     reasons = []
-    if enabled is None:
-        reasons.append("the add-on is not enabled")
+    if request.mode not in ("none", enabled):
+        off = enabled == "disabled"
+        other = "not enabled" if off else f"enabled with the mode {enabled}"
+        reasons.append(f"the add-on is {other}")
     if request.digest is not None and digest != request.digest:
         reasons.append("its policy is another one" if digest else "no policy is loaded")
     counts: Mapping[str, int] = {}
-    if policy is not None:
+    if policy is not None and request.apply:
         steps = decide(report.facts, policy).applicable
         counts = {
             effect: sum(step.effect == effect for step in steps)
@@ -116,13 +123,22 @@ def plan_preparation(
     request: PreparationRequest,
     *,
     now: float,
+    proven: Collection[str] = (),
 ) -> PreparationState:
     """Return the state at the start of the preparation of ``hosts``, which are of one
-    data center. ``looks`` are by name; None: hosts cannot be asked.
+    data center. ``looks`` are by name; None: hosts cannot be asked. Then ``proven`` are
+    the ids of those that an earlier run has prepared with the same policy.
     """
+
+    def look_of(host: Host) -> Optional[Look]:
+        if looks is not None:
+            return looks[host.name]
+        again = request.again or host.id not in proven
+        return None if again else Look(True)
+
     center = next(c.name for c in engine.data_centers if c.id == data_center)
     found = [
-        _record(host, None if looks is None else looks[host.name], request)
+        _record(host, look_of(host), request)
         for host in _in_order(hosts, request.canary)
     ]
     batches = _batches(found, request)
@@ -146,8 +162,10 @@ def _record(
     reboot = request.reboot == "yes" or (
         request.reboot == AUTO and (look is None or not look.known or look.reboot > 0)
     )
+    # Somebody moves it to maintenance: it stays there.
+    found = host.status if host.status != "preparing_for_maintenance" else "maintenance"
     record = HostRecord(
-        host.id, host.name, host.status, way, reason, reboot and way == REINSTALL
+        host.id, host.name, found, way, reason, reboot and way == REINSTALL
     )
     if way == NOTHING:
         return replace(record, stage=DONE)
@@ -185,12 +203,13 @@ def _needs_maintenance(look: Look) -> str:
 
 
 def after_ssh(
-    state: PreparationState, record: HostRecord, look: Look
+    state: PreparationState, record: HostRecord, look: Look, *, reinstall: bool = True
 ) -> PreparationState:
     """Return the state after the report of a host that was prepared by SSH: with AUTO,
-    what is left for a maintenance is done by a reinstall.
+    what is left for a maintenance is done by a reinstall, if that runs the role.
     """
-    if state.by == AUTO and look.disruptive and record.found == "up":
+    disruptive = state.by == AUTO and look.disruptive
+    if disruptive and reinstall and record.found == "up":
         return state.with_host(
             record.name,
             way=REINSTALL,

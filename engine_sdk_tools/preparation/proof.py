@@ -73,6 +73,13 @@ def installation(host: str, events: Iterable[Any]) -> Installation:
     elif refusal:
         problem, fix = split_fix(refusal.rstrip("."))
         result = Prepared(host, problem=problem, fix=fix or _LOG)
+    elif not ended:
+        result = Prepared(
+            host,
+            problem="its installation began, and the engine has not reported the end: "
+            "it was probably restarted meanwhile",
+            fix="run the same command again",
+        )
     elif not sentinel and not no_hardware:
         result = Prepared(
             host,

@@ -34,6 +34,7 @@ from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_words
 from ovirt_rdma.engine_sdk_tools.preparation.model import (
     CHECKING,
     DONE,
+    ENTERING,
     FAILED,
     LEAVING,
     NO_HARDWARE,
@@ -44,6 +45,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.model import (
     PreparationState,
 )
 from ovirt_rdma.engine_sdk_tools.preparation.next_step import (
+    ENTER,
     FINISH,
     LOOK,
     MARK,
@@ -165,8 +167,12 @@ class _Work:
         if changes and self.lock is not None:
             self.lock.check()
         for name in step.hosts if step.call is not None else ():
+            stored: dict[str, Any] = {"stage": step.before}
+            if step.kind == ENTER:
+                # Whatever it was at the start: it is up, so it is up at the end.
+                stored["found"] = "up"
             event = newest_event(self._session)
-            state = state.with_host(name, stage=step.before, event=event)
+            state = state.with_host(name, **stored, event=event)
         state = self._save(replace(state, doing=step.doing))
         subject = step.host if len(step.hosts) == 1 else None
         self._listener.begin(step.doing, subject)
@@ -290,7 +296,7 @@ class _Work:
             return self._failed(state, record.name, why)
         look = look_at(report, self.request)
         if record.way == SSH:
-            return after_ssh(state, record, look)
+            return after_ssh(state, record, look, reinstall=self.request.reinstall)
         return state.with_host(record.name, stage=DONE, left=look.disruptive)
 
     def _installed(
@@ -301,12 +307,13 @@ class _Work:
         def ended(host: Any) -> Optional[str]:
             nonlocal since
             status = host.status.value if host.status else None
-            if status not in step.until:
+            if status not in step.until and status not in _BROKEN:
                 since = None
                 return None
             since = self._session.clock() if since is None else since
             found = installation(record.name, self._events(record))
-            waited = self._session.clock() - since >= START_S
+            patience_s = _BROKEN_S if status in _BROKEN else START_S
+            waited = self._session.clock() - since >= patience_s
             return status if found.ended or waited else None
 
         read = Read(f"hosts/{record.id}", step.doing, "get")
@@ -314,7 +321,7 @@ class _Work:
         found = installation(record.name, self._events(record))
         if not found.started and not found.ended:
             # The request was lost, or the engine restarted before it began.
-            return state.with_host(record.name, stage=TODO)
+            return state.with_host(record.name, stage=ENTERING)
         if status == "install_failed" and not found.result.problem:
             problem = f"{record.name} is {status_words(status)} now"
             return self._failed(state, record.name, problem)
@@ -364,7 +371,10 @@ class _Work:
         self._listener.note(f"{name}: {sentence}")
         problem = f"{record.problem}; {sentence}" if record.problem else sentence
         return state.with_host(
-            name, stage=LEAVING if back else FAILED, problem=problem, fix=fix
+            name,
+            stage=LEAVING if back else FAILED,
+            problem=problem,
+            fix=fix or record.fix,
         )
 
     def _marked(

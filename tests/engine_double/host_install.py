@@ -7,7 +7,8 @@ them, as the administrator's post-tasks would change the host and be reported;
 ``host.more["install_fails"]`` is the message with which a task fails, and
 ``host.more["install_error"]`` the number of tasks after which the playbook ends with an
 error that is no task's (a role that is missing). ``host.more["reboot_fails"]``: it
-cannot be restarted.
+cannot be restarted. ``host.more["engine_restarts"]``: the engine is restarted when the
+tasks are done. ``host.more["vdsm_silent"]``: VDSM does not answer after them.
 """
 
 from __future__ import annotations
@@ -95,6 +96,20 @@ NOT_RESTARTED = behaviour(
     f"{_INSTALL}:121-133",
 )
 
+RESTARTED = behaviour(
+    "HOST-34",
+    "An engine that is restarted forgets an installation: the host becomes Unassigned, "
+    "then what it is, and neither 504 nor 505 is written.",
+    "vdsbroker/ResourceManager.java:183-188",
+)
+SILENT = behaviour(
+    "HOST-35",
+    "A host whose VDSM does not answer after the playbook is NonResponsive, with event "
+    "505.",
+    f"{_INSTALL}:524-529",
+    f"{_INSTALL}:226-230",
+)
+
 _CODES = {"NORMAL": 559, "WARNING": 554, "ERROR": 553, "ALERT": 557}
 _TASK = re.compile(r"(?P<title>.*) \[(?P<severity>[A-Z]+)\] (?P<message>.*)")
 _INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_os")
@@ -142,8 +157,8 @@ def _begin(
         severity = match["severity"].lower() if match else "normal"
         record(code, severity, f"Installing Host {host.name}. {text}.")
 
-    def failed(why: str) -> None:
-        host.status = "install_failed"
+    def failed(why: str, status: str = "install_failed") -> None:
+        host.status = status
         record(505, "error", f"Host {host.name} installation failed. {why}.")
         world.transitions.stop(host.id)
 
@@ -162,6 +177,9 @@ def _begin(
         error = host.more.get("install_error")
         for task in names[:error]:
             task_done(task)
+        if host.more.get("engine_restarts") and world.does(RESTARTED):
+            begin_activation(world, host, None)
+            return
         if error is not None and not world.does(ERROR_IGNORED):
             failed("The playbook ended with an error")
             return
@@ -170,6 +188,9 @@ def _begin(
             failed(failure)
             return
         record(561, "normal", f"The playbook for host {host.name} has finished.")
+        if host.more.get("vdsm_silent") and world.does(SILENT):
+            failed("Network error during communication with the host", "non_responsive")
+            return
         if reboot and host.more.get("reboot_fails") and world.does(NOT_RESTARTED):
             failed("Please refer to the engine's log")
             return

@@ -180,3 +180,19 @@ def test_a_sentence_is_one_line_that_has_no_severity_of_the_engine(text):
     assert not re.search("[\n\r\u0085\u2028\u2029\x00]", line)
     assert len(line) <= 900
     assert not re.search(r"\[(NORMAL|WARNING|ERROR|ALERT)\]", line)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Cannot read http://u:pw@repo.example.com/x", "http://***@repo.example.com/x"),
+        (
+            "from https://u:p@ss@repo/x, https://b:c@d/",
+            "https://***@repo/x, https://***@d/",
+        ),
+        ("look at https://repo.example.com/a@b", "https://repo.example.com/a@b"),
+    ],
+)
+def test_a_sentence_has_no_password_of_a_repository(text, shown):
+    """Everybody who sees the host in the engine sees its events."""
+    assert host_command.sentence(text).endswith(shown)

@@ -155,6 +155,7 @@ def test_host_deploy_prepares_a_host_and_says_so_in_events(fleet, deployed):
     assert deployed.of(host).failure == ""
     *steps, (severity, last) = deployed.ours(host)
     assert [text for level, text in steps if level == NORMAL] == [
+        "check the settings",
         "install the package",
         "look for RDMA hardware",
         "place and load the policy",

@@ -288,7 +288,9 @@ def test_the_policy_is_the_admins_file(packages):
         if not line.endswith(" ")
     )
     assert flags["/etc/ovirt-rdma/policy.yaml"] == "cn"
+    assert flags["/etc/ovirt-rdma/host-deploy.yml"] == "cn"
     assert flags["/usr/share/doc/python3-ovirt-rdma/policy.yaml"] == "d"
     assert [path for path in flags if path.startswith("/etc/")] == [
-        "/etc/ovirt-rdma/policy.yaml"
+        "/etc/ovirt-rdma/policy.yaml",
+        "/etc/ovirt-rdma/host-deploy.yml",
     ]

@@ -40,9 +40,12 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # it has no types
 
     def _print(self, event: str, result: Any, **more: Any) -> None:
         # ansible-core 2.19 has names without the underscore, and keeps these.
+        task = result._task
         data = {
             "host": result._host.get_name(),
-            "task": result._task.get_name(),
+            # As ansible-runner; get_name() puts the role in front.
+            "task": task.name or task.action,
+            "task_action": task.action,
             "res": result._result,
             **more,
         }

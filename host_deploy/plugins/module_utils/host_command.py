@@ -24,9 +24,11 @@ _FOLDERS = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin"]
 def one_line(text):
     """Return text as one printable line that the engine's parser reads as intended.
 
-    The engine takes ``[ERROR]`` within a task's name for its severity.
+    The engine takes ``[ERROR]`` within a task's name for its severity. Many people may
+    read its events, so passwords in URLs, as of repositories, are left out.
     """
     line = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).split())
+    line = re.sub(r"(?<=://)[^\s/]*@", "***@", line)
     line = re.sub(r"\[(NORMAL|WARNING|ERROR|ALERT)\]", r"(\1)", line)
     return line if len(line) <= _LONGEST else line[: _LONGEST - 4] + " ..."
 

@@ -4,18 +4,23 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from support.engine.host_deploy import make_collection
 
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.deploy_hook import block, context, settings
 from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
 from ovirt_rdma.engine_sdk_tools.hosts import collection
+from ovirt_rdma.host.paths import POLICY_YAML
 
 pytestmark = pytest.mark.hypervisor
 
+TOP = Path(__file__).resolve().parents[3]
 THEIRS = b"---\n- name: theirs\n  ansible.builtin.command: /bin/true\n"
 real_check = context.check_syntax
 
@@ -42,7 +47,9 @@ class Machine:
 def machine(capsys, tmp_path, monkeypatch):
     made = Machine(capsys, tmp_path)
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
-    monkeypatch.setattr(context, "check_syntax", made.checked.append)
+    monkeypatch.setattr(
+        context, "check_syntax", lambda content, beside: made.checked.append(content)
+    )
     monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
     monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
     real = settings.read_settings
@@ -157,6 +164,13 @@ def test_lint_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
     ("text", "words"),
     [
         ("prepare_mod: vdsmd\n", "the role has no variable prepare_mod"),
+        ("prepare_mode: vdsm\n", "prepare_mode is 'vdsm', and must be one of vdsmd, "),
+        ("prepare_apply: ture\n", "prepare_apply is 'ture', and must be true or false"),
+        ("prepare_apply:\n", "prepare_apply is None, and must be true or false"),
+        ("prepare_packages:\n", "must be a list"),
+        ("prepare_confirm_timeout: true\n", "must be a number"),
+        ("prepare_policy_file: [a]\n", "must be a text"),
+        ("prepare_on_failure: '{{ x }}'\n", "must be one of fail, report"),
         ("- a\n", "is not a list of lines"),
         ("a: [\n", "line"),
     ],
@@ -164,13 +178,31 @@ def test_lint_sees_that_the_engine_cannot_read_the_file(machine, monkeypatch):
 def test_lint_reads_the_settings(machine, text, words):
     specs = machine.collection / "roles/prepare/meta"
     specs.mkdir()
-    known = "argument_specs: {main: {options: {prepare_mode: {}}}}\n"
-    (specs / "argument_specs.yml").write_text(known)
-    (machine.top / "host-deploy.yml").write_text("prepare_mode: host\n")
-    assert machine.run("lint")[0] == 0
+    shutil.copy(TOP / "host_deploy/roles/prepare/meta/argument_specs.yml", specs)
+    for good in (
+        "prepare_mode: host\nprepare_policy_file:\nprepare_apply: 'off'\n",
+        "prepare_packages: a,b\nprepare_confirm_timeout: 120\n",
+        "prepare_policy_file: '/x/{{ host_deploy_cluster_name }}.yaml'\n",
+    ):
+        (machine.top / "host-deploy.yml").write_text(good)
+        assert machine.run("lint")[0] == 0
     (machine.top / "host-deploy.yml").write_text(text)
     code, out, _ = machine.run("lint")
     assert (code, words in out) == (3, True)
+
+
+def test_the_packaged_settings_set_nothing_and_are_valid(tmp_path):
+    packaged = TOP / "rpm/host-deploy.yml"
+    role = TOP / "host_deploy"
+    assert settings.read_settings(str(packaged), role) == {}
+    text = re.sub(r"^# (prepare_\w+:)", r"\1", packaged.read_text(), flags=re.MULTILINE)
+    (tmp_path / "all.yml").write_text(text)
+    shown = settings.read_settings(str(tmp_path / "all.yml"), role)
+    defaults = yaml.safe_load((role / "roles/prepare/defaults/main.yml").read_text())
+    ours = yaml.safe_load(block.tasks_of())[2]["vars"]
+    ours["prepare_policy_file"] = POLICY_YAML
+    assert len(shown) == text.count("\nprepare_") > 5
+    assert shown == {name: {**defaults, **ours}[name] for name in shown}
 
 
 @pytest.mark.parametrize(
@@ -203,6 +235,8 @@ def test_the_real_ansible_decides(machine, monkeypatch):
     assert (code, out) == (1, "")
     assert "no_such_module" in err
     assert machine.file.read_bytes() == wrong
-    machine.file.write_bytes(THEIRS)
+    # Files are found beside it, as by the engine's include_tasks.
+    machine.file.write_bytes(THEIRS + b"- import_tasks: more.yml\n")
+    (machine.top / "more.yml").write_bytes(THEIRS)
     assert machine.run("install")[0] == 0
     assert machine.run("lint")[0] == 0

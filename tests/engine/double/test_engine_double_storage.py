@@ -736,3 +736,27 @@ def test_a_host_that_cannot_be_restarted(engine: Engine) -> None:
         "install_failed",
         [560, 561, 505],
     )
+
+
+@pytest.mark.engine_does("HOST-34")
+def test_an_engine_that_is_restarted_forgets_the_installation(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.status = "maintenance"
+    host.more["engine_restarts"] = True
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.world.settle()
+    assert host.status == "up"
+    assert not {504, 505, 561} & set(engine.world.log.codes())
+
+
+@pytest.mark.engine_does("HOST-35")
+def test_a_host_whose_vdsm_is_silent_after_the_playbook(engine: Engine) -> None:
+    host = engine.world.host("host02")
+    host.status = "maintenance"
+    host.more["vdsm_silent"] = True
+    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.world.settle()
+    assert (host.status, engine.world.log.codes()) == (
+        "non_responsive",
+        [560, 561, 505],
+    )

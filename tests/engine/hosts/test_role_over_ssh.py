@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
 import pytest
 from support.engine.host_deploy import make_collection
 
+from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.model import Host
 
@@ -29,32 +31,52 @@ ROLE = """\
   ansible.builtin.fail:
     msg: "the policy has\\n a mistake"
   when: ansible_host == '192.0.2.2'
-- name: "ovirt-rdma: host is prepared (ovirt-rdma 0.9, policy {{ prepare_digest }})"
-  ansible.builtin.assert: {that: true, quiet: true}
+- name: "ovirt-rdma: attention: [WARNING] {{ ansible_host }}"
+  ansible.builtin.debug:
+    msg: "{{ ansible_host }} is warm"
+- name: "ovirt-rdma: host is prepared (policy sha256:{{ ansible_host }})"
+  ansible.builtin.debug:
+    msg: "ovirt-rdma: host is prepared (policy sha256:{{ ansible_host }})"
 """
 
 
-def test_each_host_has_its_own_result(tmp_path, monkeypatch):
+@pytest.fixture(params=["ansible-runner", "ansible-playbook"])
+def program(request, monkeypatch):
+    """What carries the role out: ansible-runner need not be installed."""
+    which = shutil.which
+
+    def without(name, **words):
+        return None if name == "ansible-runner" else which(name, **words)
+
+    if request.param == "ansible-playbook":
+        monkeypatch.setattr(ansible_run.shutil, "which", without)
+    return request.param
+
+
+def test_each_host_has_its_own_result(tmp_path, monkeypatch, program):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/ssh").write_text(SSH)
     (tmp_path / "bin/ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path))
     make_collection(tmp_path, ROLE)
-    hosts = [Host(str(n), f"hv{n}", f"192.0.2.{n}", "c") for n in (1, 2, 3)]
+    hosts = [Host(str(n), f"hv{n}", f"192.0.2.{n}", "c") for n in (1, 2, 3, 5)]
     odd = Host("4", "hv4", "-oProxyCommand=x", "c")
     told: list[str] = []
-    variables = {
-        "prepare_digest": "sha256:1",
-        "ansible_python_interpreter": sys.executable,
-    }
+    variables = {"ansible_python_interpreter": sys.executable}
     found = AnsibleHosts().prepare([*hosts, odd], variables, told.append)
-    assert found["hv1"].problem == ""
-    assert found["hv1"].sentinel.endswith("policy sha256:1)")
-    assert found["hv1"].changed
+    for number in (1, 5):
+        result, address = found[f"hv{number}"], f"192.0.2.{number}"
+        assert result.problem == ""
+        # Ansible puts the variables of one host into the names of all.
+        assert (
+            result.sentinel == f"ovirt-rdma: host is prepared (policy sha256:{address})"
+        )
+        assert result.warnings == (f"{address} is warm",)
+        assert result.changed
     policy = "ovirt-rdma: place the policy: the policy has a mistake"
     assert (found["hv2"].problem, found["hv2"].sentinel) == (policy, "")
     assert "cannot be reached by SSH" in found["hv3"].problem
     assert found["hv3"].unreachable
     assert "neither a name nor an IP address" in found["hv4"].problem
-    assert sorted(told) == ["hv1", "hv2", "hv3", "hv4"]
+    assert sorted(told) == ["hv1", "hv2", "hv3", "hv4", "hv5"]

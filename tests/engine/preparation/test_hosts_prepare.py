@@ -17,6 +17,7 @@ import pytest
 from engine_double import AnswerLost, EngineDouble, sample_world
 from engine_double.jobs import jobs_of
 from engine_double.serve import serve_hosts
+from engine_double.world import SimCluster, new_id
 from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
 from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor, run_role
@@ -177,6 +178,22 @@ def test_a_failed_canary_stops_all(fleet):
     assert len(fleet.door.prepared) == 1
 
 
+def test_a_failure_stops_the_next_data_center_too(capsys, tmp_path):
+    world = sample_world(hosts=4, domains=("data1",), default_data_center=True)
+    (other,) = (c.id for c in world.clusters.values() if c.name == "Default")
+    homeless = SimCluster(new_id("cl9"), "cl9", None)
+    world.clusters[homeless.id] = homeless
+    world.host("host03").cluster, world.host("host04").cluster = other, homeless.id
+    world.host("host02").more["role"] = {"fails": "no space is left"}
+    with EngineDouble(world) as double:
+        fleet = Fleet(capsys, double, tmp_path)
+        found = fleet.run("-y")
+    assert found.code == 1
+    assert [name for name, _ in fleet.door.prepared] == ["host02"]
+    assert "1 data center not started, because hosts have failed" in found.err
+    assert "host04 is left out: its cluster has no data center" in found.err
+
+
 def test_a_failed_host_stops_the_next_batch_but_not_its_own(fleet):
     fleet.world.host("host03").more["role"] = {"fails": "it is broken"}
     found = fleet.results("--batch", "2", code=5)
@@ -244,6 +261,8 @@ def test_what_a_reinstall_asks_for(fleet):
         ({"install_fails": "Task x failed"}, "Task x failed", "install_failed"),
         ({"reboot_fails": True}, "could not install it", "install_failed"),
         ({"install_error": 0}, "the role has not run to its end", "up"),
+        ({"engine_restarts": True}, "has not reported the end", "up"),
+        ({"vdsm_silent": True}, "Network error", "non_responsive"),
     ],
 )
 def test_an_installation_that_fails(fleet, more, words, status):
@@ -252,6 +271,23 @@ def test_an_installation_that_fails(fleet, more, words, status):
     assert words in found["host02"]["problem"]
     assert fleet.world.host("host02").status == status
     assert {h["stage"] for n, h in found.items() if n != "host02"} == {"todo"}
+
+
+def test_a_host_that_somebody_else_takes_meanwhile_is_theirs(fleet):
+    """It is in maintenance because somebody works on it: it must not be activated."""
+    theirs = fleet.world.host("host04")
+
+    def hook(host):
+        theirs.status = "maintenance"
+        return fleet.hook(host)
+
+    fleet.world.more["post_tasks"] = hook
+    found = fleet.results("--by", "reinstall", code=5)
+    assert found["host04"]["stage"] == "left out"
+    assert "by somebody else" in found["host04"]["problem"]
+    assert theirs.status == "maintenance"
+    assert not any(theirs.id in act for act in fleet.acts)
+    assert {h["stage"] for n, h in found.items() if n != "host04"} == {"done"}
 
 
 def test_a_host_that_does_not_come_up_again(fleet):
@@ -295,6 +331,12 @@ def test_without_access_the_engine_reinstalls_and_its_events_prove(fleet):
     assert {h["way"] for h in found.values()} == {"reinstall"}
     assert all(DIGEST in h["sentinel"] for h in found.values())
     fleet.is_prepared()
+    # What is proven is not reinstalled, and restarted, a second time.
+    before = list(fleet.acts)
+    found = fleet.results("--batch", "3", door=False, code=0)
+    assert ({h["way"] for h in found.values()}, fleet.acts) == ({"nothing"}, before)
+    dry = fleet.run("--again", "--dry-run", "-o", "json", door=False)
+    assert {h["way"] for h in dry.document["hosts"]} == {"reinstall"}
 
 
 def test_the_dry_run_changes_nothing_and_says_what_the_run_does(fleet):
@@ -338,6 +380,16 @@ def test_killed_at_a_change_and_run_again(fleet, number, applied):
     assert [
         j.status for j in jobs_of(fleet.world).values() if j.status == "started"
     ] == []
+
+
+def test_a_policy_that_was_changed_meanwhile_is_no_failure(fleet):
+    words = ("host02", "host03", "--by", "reinstall")
+    fleet.killed(0, *words, "-y", applied=True)
+    fleet.policy.write_text(f"# edited\n{POLICY.replace('prefer', 'require')}")
+    again = fleet.run(*words, "-y")
+    assert again.code == 0, again
+    assert "the policy was changed meanwhile" in again.err
+    assert fleet.world.host("host02").policy_text == fleet.policy.read_text()
 
 
 def test_an_answer_that_was_lost_is_looked_up(fleet):

@@ -23,14 +23,19 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
 from ovirt_rdma.engine_sdk_tools.preparation import plan
 from ovirt_rdma.engine_sdk_tools.preparation.model import (
     DONE,
+    ENTERING,
     FAILED,
     LEFT_OUT,
+    NO_HARDWARE,
     NOTHING,
     REINSTALL,
     SSH,
 )
 from ovirt_rdma.engine_sdk_tools.preparation.next_step import (
+    ENTER,
     FINISH,
+    INSTALL,
+    MARK,
     finished,
     next_step,
 )
@@ -163,6 +168,81 @@ def test_a_report_says_what_is_to_be_done():
     assert look_at(report("hv1", facts=facts(), status=status(text)), keep).reason == ""
 
 
+def step_of(state, **statuses):
+    given = {record.id: statuses[record.name] for record in state.hosts}
+    return next_step(state, given)
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "kind"),
+    [
+        ("up", "maintenance", MARK),
+        ("up", "installing", MARK),
+        ("maintenance", "installing", MARK),
+        ("maintenance", "maintenance", INSTALL),
+        ("preparing_for_maintenance", "maintenance", INSTALL),
+        ("up", "non_operational", INSTALL),
+    ],
+)
+def test_a_host_that_somebody_else_has_moved_is_left_out(found, now, kind):
+    """Else it would be reinstalled and activated while they work on it."""
+    state = planned({"hv1": LINK}, host("hv1", status=found))
+    step = step_of(state, hv1=now)
+    assert step.kind == kind
+    if kind == MARK:
+        assert dict(step.marks)["stage"] == LEFT_OUT
+        assert dict(step.marks)["fix"]
+    moved = state.with_host("hv1", stage=ENTERING)
+    if now == "maintenance":
+        assert step_of(moved, hv1=now).kind == INSTALL  # we have moved it
+
+
+def test_the_first_of_each_way_goes_alone():
+    """A canary by SSH says nothing about a reinstallation."""
+    hosts = tuple(host(f"hv{number}") for number in range(1, 5))
+    looks = {"hv1": POLICY, "hv2": LINK, "hv3": LINK, "hv4": LINK}
+    up = dict.fromkeys(looks, "up")
+    state = planned(looks, *hosts, batch=3).with_host("hv1", stage=DONE)
+    assert step_of(state, **up).hosts == ("hv2",)
+    state = state.with_host("hv2", stage=ENTERING)
+    assert step_of(state, **{**up, "hv2": "maintenance"}).hosts == ("hv2",)
+    failed = state.with_host("hv2", stage=FAILED)
+    assert step_of(failed, **up).kind == FINISH
+    assert finished(failed).stage == "stopped"
+    good = state.with_host("hv2", stage=DONE)
+    assert step_of(good, **up).hosts == ("hv3",)
+    entered = good.with_host("hv3", stage=ENTERING)
+    now = {**up, "hv3": "preparing_for_maintenance"}
+    assert (step_of(entered, **now).kind, step_of(entered, **now).hosts) == (
+        ENTER,
+        ("hv4",),
+    )
+
+
+@pytest.mark.parametrize("stage", [NO_HARDWARE, LEFT_OUT])
+def test_a_canary_that_proves_nothing_is_followed_by_another(stage):
+    hosts = tuple(host(f"hv{number}") for number in range(1, 5))
+    looks = {one.name: POLICY for one in hosts}
+    state = planned(looks, *hosts, batch=3).with_host("hv1", stage=stage)
+    up = dict.fromkeys(looks, "up")
+    assert step_of(state, **up).hosts == ("hv2",)
+    assert step_of(state.with_host("hv2", stage=DONE), **up).hosts == ("hv3", "hv4")
+
+
+def test_another_mode_is_something_to_do():
+    text = rules("prefer-rdma")
+    told = report("hv1", facts=facts(), status=status(text))
+    mode = told.status["enabled"]["mode"]
+    for wanted, to_do in ((mode, False), ("host", mode != "host"), ("none", False)):
+        assert bool(look_at(told, PreparationRequest(mode=wanted)).reason) == to_do
+
+
+def test_a_reinstall_that_would_not_run_the_role_is_not_made():
+    state = planned({"hv1": POLICY}, host("hv1"))
+    after = plan.after_ssh(state, state.hosts[0], LINK, reinstall=False).hosts[0]
+    assert (after.stage, after.left) == (DONE, 1)
+
+
 # -- the proof
 
 
@@ -181,6 +261,14 @@ def test_only_the_sentinel_proves():
     bad = installation("hv1", [STARTED, FINISHED, DONE_WELL])
     assert "has not run to its end" in bad.result.problem
     assert "deploy-hook lint" in bad.result.fix
+
+
+def test_an_installation_without_an_end_proves_nothing():
+    """The engine was restarted in the middle (ResourceManager.java:176-190)."""
+    for events in ([STARTED], [STARTED, OUR_LAST]):
+        found = installation("hv1", events)
+        assert "has not reported the end" in found.result.problem
+        assert found.result.sentinel == ""
 
 
 def test_an_earlier_installation_proves_nothing():
@@ -212,6 +300,10 @@ def result(kind, task, **more):
     return {"event": f"runner_on_{kind}", "event_data": data}
 
 
+def said(text):
+    return result("ok", text, msg=text.replace("[WARNING] ", ""))
+
+
 def played(*events):
     found = Prepared("hv1")
     for one in events:
@@ -220,16 +312,15 @@ def played(*events):
 
 
 def test_over_ssh_the_sentinel_counts_too():
-    assert played(result("ok", "a"), result("ok", SENTINEL)).problem == ""
+    assert played(result("ok", "a"), said(SENTINEL)).problem == ""
+    # The name alone proves nothing: it may have the variables of another host.
+    assert played(result("ok", SENTINEL)).problem
     ended = played(result("ok", "a"))
     assert "ended after 'a' without its last task" in ended.problem
     failed = played(result("failed", "b", msg="it\nis bad; fix: repair it"))
     assert (failed.problem, failed.fix) == ("b: it is bad", "repair it")
     assert (
-        played(
-            result("failed", "b", ignore_errors=True), result("ok", SENTINEL)
-        ).problem
-        == ""
+        played(result("failed", "b", ignore_errors=True), said(SENTINEL)).problem == ""
     )
     away = played(result("unreachable", "a", msg="no route"))
     assert away.unreachable
@@ -243,7 +334,8 @@ def test_no_hardware_is_no_failure_and_no_proof():
 
 def test_a_warning_of_the_role_is_passed_on():
     text = "ovirt-rdma: attention: [WARNING] vdsmd has to be restarted"
-    assert played(result("ok", text)).warnings == ("vdsmd has to be restarted",)
+    done = result("ok", text, msg="vdsmd has to be restarted")
+    assert played(done).warnings == ("vdsmd has to be restarted",)
 
 
 def test_what_needs_a_maintenance_is_left_with_ssh_or_reinstalled():

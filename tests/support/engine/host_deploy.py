@@ -59,6 +59,10 @@ ROLE = """\
 """
 
 
+# The folder of another Ansible with ansible-runner, for example that of EL9.
+_OTHER = os.environ.get("OVIRT_RDMA_TEST_ANSIBLE", "")
+
+
 @dataclass(frozen=True)
 class Deployed:
     """What the engine makes of a run: events as (code, text), and whether the host is
@@ -100,7 +104,7 @@ def deploy(top: Path, post_tasks: bytes, **variables: Any) -> Deployed:
         capture_output=True,
         env={
             **{name: os.environ[name] for name in ("HOME",) if name in os.environ},
-            "PATH": search_path(),
+            "PATH": ":".join(filter(None, [_OTHER, search_path()])),
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_COLLECTIONS_PATH": str(top),
             "ANSIBLE_LOCALHOST_WARNING": "False",
