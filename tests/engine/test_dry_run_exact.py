@@ -56,9 +56,9 @@ class Recorded:
         }
         self.seen.append((seen.method, seen.path, query, seen.body))
 
-    def _pushed(self, hosts, text, done=None):
+    def _pushed(self, hosts, text, done=None, *, whole=False):
         self.seen += [("policy", host.name, text) for host in hosts]
-        return self._push(hosts, text, done)
+        return self._push(hosts, text, done, whole=whole)
 
 
 @pytest.fixture

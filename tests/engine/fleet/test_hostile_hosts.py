@@ -22,6 +22,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.facts import dump
+from ovirt_rdma.host.policy.drop_ins import joined, split
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 
@@ -69,20 +70,24 @@ class Fleet:
             return self._pushed(asked, sim, script)
         report = self.double.reports([asked])[sim.name]
         facts, status = dump.to_json_dict(report.facts), report.status
+        # The drop-ins are in the status, as those of a host are.
+        file = split(report.policy_text).file
         if sim.name in self.hostile and self.later < 0:
             made = HOSTILE[self.hostile[sim.name]]
-            return made(facts, status, report.policy_text or "")
-        return told(facts, status, report.policy_text)
+            return made(facts, status, file or "")
+        return told(facts, status, file)
 
     def _pushed(self, asked, sim, script):
         words = dict(
-            one.split("=", 1)
-            for one in (shlex.split(x)[0] for x in script.splitlines()[:4])
+            one.split("=", 1) for one in shlex.split(script.partition("\n#!")[0])
         )
-        text = base64.b64decode(words["NEW"]).decode()
-        text = text if words["KEEP"] == "yes" else None
-        before = sim.policy_text
-        pushed = self.double.push_policy([asked], text)[sim.name]
+        text = _unpacked(words["NEW"]) if words["KEEP"] == "yes" else None
+        whole = words["DROP_INS"] != "keep"
+        if whole:
+            named = map(str.split, words["DROP_INS"].splitlines())
+            text = joined(text, {name: _unpacked(packed) for name, packed in named})
+        before = split(sim.policy_text).file
+        pushed = self.double.push_policy([asked], text, whole=whole)[sim.name]
         answer = "" if before is None else line("before", before.encode())
         answer += line("check", b"{}")
         answer += line("load", json.dumps({"digest": pushed.digest}).encode())
@@ -91,6 +96,10 @@ class Fleet:
             facts = dump.to_json_dict(self.double.reports([asked])[sim.name].facts)
             return answer + HOSTILE[self.hostile[sim.name]](facts, status, "")
         return answer + line("status", json.dumps(status).encode())
+
+
+def _unpacked(text):
+    return base64.b64decode(text).decode()
 
 
 def _with_key(hosts):
