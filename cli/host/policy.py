@@ -187,6 +187,7 @@ class Load(HostVerb):
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, marker_mode
+        from ovirt_rdma.host.policy.json_form import digest as digest_of
         from ovirt_rdma.host.policy.load import load_policy_file
         from ovirt_rdma.host.system.lock import one_run
 
@@ -219,6 +220,8 @@ class Load(HostVerb):
                     "drop_ins": list(loaded.drop_ins),
                     "changed": result.changed,
                     "digest": result.stored.digest,
+                    # To compare it with a file for many hosts: drop-ins are the host's.
+                    "file_digest": digest_of(loaded.alone),
                     "rules": len(loaded.policy.nfs.rules),
                     "interfaces": len(loaded.policy.host.interfaces),
                     "modules": len(loaded.policy.host.modules),

@@ -11,7 +11,7 @@ the drop-ins' names, and ``nfs.defaults`` of policy.yaml are for them too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
@@ -89,6 +89,15 @@ class PolicyFile:
         """
         return tuple(self._warnings())
 
+    @property
+    def alone(self) -> Policy:
+        """The policy of the file without its drop-ins."""
+        if self._main is None or not self.drop_ins:
+            return self.policy
+        return _policy(
+            self._main, [place for place in self._places if place[0] is self._main]
+        )
+
     def drop_in_of(self, rule: NfsRule) -> str:
         """Return the name of the drop-in that has ``rule``, "" for policy.yaml."""
         return Path(self._places[rule.number - 1][0].file).name
@@ -157,25 +166,24 @@ def parse_policy(
     errors = _mistakes(sources, main)
     if errors:
         raise PolicyProblem(where, tuple(sorted(errors, key=_by_line)))
-    defaults = main.nfs.get("defaults") or {}
-    places = [
-        (source, position, rule)
+    places = tuple(
+        (source, position)
         for source in sources
-        for position, rule in enumerate(source.nfs.get("rules") or ())
-    ]
-    rules = tuple(
-        _rule({**defaults, **rule}, number)
-        for number, (_, _, rule) in enumerate(places, 1)
-    )
-    policy = Policy(
-        nfs=NfsPolicy(rules), host=host_policy(main.parts.get("host") or {})
+        for position in range(len(source.nfs.get("rules") or ()))
     )
     return PolicyFile(
-        policy,
-        tuple(sorted(drop_ins or ())),
-        main,
-        tuple((source, position) for source, position, _ in places),
+        _policy(main, places), tuple(sorted(drop_ins or ())), main, places
     )
+
+
+def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:
+    """Return the policy with the rules at ``places``, the rest of it from ``main``."""
+    defaults = main.nfs.get("defaults") or {}
+    rules = tuple(
+        _rule({**defaults, **source.nfs["rules"][position]}, number)
+        for number, (source, position) in enumerate(places, 1)
+    )
+    return Policy(nfs=NfsPolicy(rules), host=host_policy(main.parts.get("host") or {}))
 
 
 def _source(file: str, text: str, form: Form) -> _Source:

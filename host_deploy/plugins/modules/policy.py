@@ -62,6 +62,11 @@ digest:
   returned: success
   type: str
   sample: sha256:5c7b
+file_digest:
+  description: The digest of the policy without the drop-ins of the host.
+  returned: success, not in check mode
+  type: str
+  sample: sha256:5c7b
 text:
   description: The text of the policy.
   returned: success
@@ -228,6 +233,8 @@ def _place_and_load(module):
         **result,
         "changed": replaced or document["changed"],
         "digest": document["digest"],
+        # Versions before drop-ins do not report it.
+        "file_digest": document.get("file_digest", document["digest"]),
         "attention": attention + document["notes"],
     }
 

@@ -162,6 +162,19 @@ def test_load_as_a_document(host, written):
     assert (document["kind"], document["file"]) == ("policy-load", path)
     assert (document["changed"], document["rules"]) == (True, 1)
     assert not host("policy", "load", "-o", "json").document["changed"]
+    assert document["file_digest"] == document["digest"]
+
+
+def test_a_load_shows_the_digest_of_the_file_alone(host, written):
+    """Hosts that got the same file have it in common, drop-ins are their own."""
+    written(ONE)
+    alone = host("policy", "load", "-o", "json").document
+    rules = "version: 1\nnfs:\n  rules:\n  - {server: nas9, transport: tcp}\n"
+    written(rules, "etc/ovirt-rdma/policy.d/50-a.yaml")
+    both = host("policy", "load", "-o", "json").document
+    assert (both["rules"], alone["rules"]) == (2, 1)
+    assert both["digest"] != alone["digest"]
+    assert both["file_digest"] == alone["digest"]
 
 
 def test_a_load_that_fails_leaves_the_policy_in_force(host, written):

@@ -25,6 +25,7 @@ from support.engine.engine_door import DoubleDoor, run_role
 from ovirt_rdma.cli.engine import conversion_run, prepare
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.drop_ins import joined, split
 from ovirt_rdma.host.policy.load import parse_policy
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
@@ -390,6 +391,18 @@ def test_a_policy_that_was_changed_meanwhile_is_no_failure(fleet):
     assert again.code == 0, again
     assert "the policy was changed meanwhile" in again.err
     assert fleet.world.host("host02").policy_text == fleet.policy.read_text()
+
+
+@pytest.mark.parametrize("words", [("--by", "ssh"), ("--by", "reinstall"), ()])
+def test_the_drop_ins_of_a_host_stay_and_are_no_other_policy(fleet, words):
+    """A conversion has written them."""
+    rule = "version: 1\nnfs:\n  rules:\n  - {server: nas, path: /x, transport: tcp}\n"
+    for host in fleet.world.hosts.values():
+        host.policy_text = joined("version: 1\n", {"50-data1.yaml": rule})
+    found = fleet.results(*words, door=bool(words), code=0)
+    assert all(DIGEST in one["sentinel"] for one in found.values())
+    for host in fleet.world.hosts.values():
+        assert split(host.policy_text) == (POLICY, {"50-data1.yaml": rule})
 
 
 def test_an_answer_that_was_lost_is_looked_up(fleet):

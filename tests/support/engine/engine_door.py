@@ -164,13 +164,16 @@ def run_role(host: SimHost, variables: Mapping[str, Any]) -> list[str]:
     if spoilt.get("fails"):
         return [*names, f"{NOT_PREPARED} [ERROR] {spoilt['fails']}"]
     path = variables.get("prepare_policy_file")
-    text = Path(path).read_text("utf-8") if path else host.policy_text
-    host.policy_text = spoilt.get("other_policy", text)
+    old = split(host.policy_text)
+    file = Path(path).read_text("utf-8") if path else old.file
+    file = spoilt.get("other_policy", file)
+    host.policy_text = joined(file, old.drop_ins)
     host.addon = True
     names += ["ovirt-rdma: place and load the policy", "ovirt-rdma: check the host"]
     if spoilt.get("no_sentinel"):
         return names
-    policy = _policy(host.policy_text)
+    # The file_digest of host_deploy/plugins/modules/policy.py.
+    policy = _policy(file)
     digest = "" if policy is None else json_form.digest(policy)
     return [*names, f"{SENTINEL} (ovirt-rdma 0.9, policy {digest})"]
 
