@@ -37,7 +37,7 @@ def owned(packages: dict[str, Path], names: tuple[str, ...]) -> set[str]:
 
 
 def use(machine: Machine) -> dict[str, str]:
-    """Enable, load a policy with a drop-in, and bring the journal and marks of a host that works."""
+    """Enable, load a policy, and bring the journal and marks of a host that works."""
     machine.path(POLICY).write_text(POLICY_TEXT)
     machine.path(DROP_IN).write_text(POLICY_TEXT.replace("nas1", "nas2"))
     machine.shell("ovirt-rdma-host policy load && ovirt-rdma-host enable")
