@@ -176,15 +176,14 @@ class Envelope:
             raise WrongRecord(f"schema_version is {shown}, not a whole number")
         if self.oldest <= version <= self.version:
             return
-        newer = version > self.version
-        reads = f"{self.oldest} to {self.version}"
-        raise WrongVersion(
-            f"it was written by {'a newer' if newer else 'an older'} version of "
-            f"ovirt-rdma (schema version {version}; this one reads "
-            f"{self.version if self.oldest == self.version else reads})",
-            "use the version of ovirt-rdma that wrote it"
-            + (", or a newer one" if newer else ""),
-        )
+        written = "it was written by an older version of ovirt-rdma"
+        fix = "use the version of ovirt-rdma that wrote it"
+        if version > self.version:
+            written = "it was written by a newer version of ovirt-rdma"
+            fix += ", or a newer one"
+        oldest = f"{self.oldest} to " if self.oldest < self.version else ""
+        reads = f"this one reads {oldest}{self.version}"
+        raise WrongVersion(f"{written} (schema version {version}; {reads})", fix)
 
 
 def json_type(value: object) -> str:
