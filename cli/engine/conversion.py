@@ -51,6 +51,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     ConversionRequest,
     check_domains,
+    data_center_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
@@ -146,7 +147,9 @@ class Convert(ChangesDomains):
         with open_session(self, output) as session, contextlib.ExitStack() as locked:
             engine = read_engine(session)
             domains = _domains(engine, self.names, self.datacenter)
-            center = str(domains[0].data_center)
+            if not all(domain.data_center for domain in domains):
+                check_domains(engine, domains, request)
+            center = data_center_of(domains[0])
             run = Run(self, context, session, access_of(self, context))
             if not self.dry_run:
                 locked.enter_context(run.folder.only_run(center))
@@ -251,18 +254,7 @@ class Revert(ChangesDomains):
             engine = read_engine(session)
             run = Run(self, context, session, access_of(self, context))
             domain = _domain(engine, run.folder, self)
-            if domain.data_center is None:
-                raise Refused(
-                    [
-                        Sentence(
-                            "domain-not-attached",
-                            f"{domain.name} is not attached to a data center: no host "
-                            "mounts it",
-                        )
-                    ],
-                    "attach it first",
-                )
-            center = domain.data_center
+            center = data_center_of(domain)
             if not self.dry_run:
                 locked.enter_context(run.folder.only_run(center))
             states = run.recorded(engine, center)

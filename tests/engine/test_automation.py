@@ -138,6 +138,14 @@ def test_checks_come_before_the_plan(site):
         blind.convert("data1")
 
 
+def test_a_domain_that_is_in_no_data_center(site):
+    site.world.domain("data1").data_center = None
+    for act in (site.rdma.convert, site.rdma.revert):
+        with problem("refused", "data1 is not attached to a data center"):
+            act("data1")
+    assert site.double.changes() == []
+
+
 def test_a_push_that_fails_on_a_host_is_seen_in_the_task(site):
     site.door.fail_push["host02"] = "the disk is full"
     result = site.rdma.push_policy("version: 1\n")

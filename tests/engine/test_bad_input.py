@@ -193,6 +193,22 @@ def test_wrong_names(asked, words, code, said):
     assert asked.state() == before
 
 
+@pytest.mark.parametrize("more", ["-y", "--dry-run"])
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (CONVERT, "or create a new one with"),
+        (CONVERT.replace("--rolling", ""), "or create a new one with"),
+        ("domain revert data1", "attach it first"),
+    ],
+)
+def test_a_domain_that_is_in_no_data_center(asked, words, fix, more):
+    asked.world.domain("data1").data_center = None
+    asked(f"{words} {more}").refused(4, "data1 is not attached to a data center", fix)
+    assert not asked.folder.exists()
+    assert asked.double.changes() == []
+
+
 def test_ambiguous_names(asked):
     other = next(c for c in asked.world.clusters.values() if c.name == "Default")
     twin = dataclasses.replace(
