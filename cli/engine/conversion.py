@@ -160,8 +160,8 @@ class Convert(ChangesDomains):
                 return run.do(
                     _resume(run, engine, state, domains, request), _CONVERT_KIND
                 )
-            earlier = earlier_conversions(states, domains, request.to)
-            domains = with_related(engine, states, domains, earlier)
+            earlier = earlier_conversions(states, domains)
+            domains = with_related(engine, states, domains, earlier, request.to)
             check_domains(engine, domains, request)
             if not self.dry_run:
                 # Before the checks: the other run may have hosts in maintenance.
