@@ -207,7 +207,7 @@ class StateFile(RecordFile[ConversionState]):
         """See RecordFile."""
         if version not in (1, 2):
             return super().upgraded(version, data)
-        return _of_version_2(_of_version_1(data) if version == 1 else data)
+        return _of_version_2(_of_version_1(data))
 
     def invalid(self, reason: str) -> StateFileProblem:
         """See RecordFile."""
@@ -247,7 +247,7 @@ def _digest(data: Any) -> str:
 
 
 def _of_version_1(data: Any) -> Any:
-    """Return a state of version 1 with the fields added in version 2."""
+    """Return a state of version 1, or of version 2, with the fields added in that."""
     if not isinstance(data, dict):
         return data
     new = {
@@ -259,9 +259,10 @@ def _of_version_1(data: Any) -> Any:
     records = {
         key: [
             {**fields, **record} if isinstance(record, dict) else record
-            for record in data.get(key) or ()
+            for record in data[key]
         ]
         for key, fields in new.items()
+        if isinstance(data.get(key), list)
     }
     return {**data, **records}
 
@@ -270,7 +271,7 @@ def _of_version_2(data: Any) -> Any:
     """Return a state of version 2 in the form of version 3.
 
     Version 2 had each host's whole policy before and after, and the baseline as records
-    of their own. Raises ValueError.
+    of their own. Raises WrongRecord.
     """
     try:
         data = dict(data)
@@ -282,8 +283,8 @@ def _of_version_2(data: Any) -> Any:
         ]
         data["hosts"] = [_host_of_2(h, hosts.pop(h["id"], None)) for h in data["hosts"]]
         data["former"] = [_host_of_2(host, host) for host in hosts.values()]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"its records are incomplete: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WrongRecord(f"its records are incomplete: {error}") from None
     return data
 
 

@@ -494,6 +494,32 @@ def test_a_state_file_of_an_earlier_version_is_reverted(asked, version):
     assert json.loads(path.read_text())["schema_version"] == 3
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "broken",
+    ["a list", "no hosts", "a host without its policy", "a policy of another type"],
+)
+def test_a_state_file_of_an_earlier_version_that_is_broken(asked, broken):
+    path = conversion_file(asked)
+    whole = json.loads(path.read_text())
+    state = whole["state"] = as_version_2(whole["state"])
+    if broken == "a list":
+        whole["state"] = [1]
+    elif broken == "no hosts":
+        del state["hosts"]
+    elif broken == "a host without its policy":
+        del state["hosts"][0]["policy"]
+    else:
+        state["hosts"][0]["policy"] = {"a": []}
+    text = json.dumps(whole["state"], sort_keys=True, separators=(",", ":"))
+    whole["digest"] = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    whole["schema_version"] = 2
+    path.write_text(json.dumps(whole))
+    before = asked.state()
+    asked("domain revert data1 -y").refused(1, str(path), "keep a copy")
+    assert asked.state() == before
+
+
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1", "domain heal"])
 def test_a_state_folder_that_cannot_be_written(asked, words):
     asked.folder = asked.folder.parent / "policy.yaml" / "states"
