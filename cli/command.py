@@ -35,7 +35,6 @@ DEBUG = "OVIRT_RDMA_DEBUG"
 _PACKAGES = {
     "ovirtsdk4": ("python3-ovirt-engine-sdk4", "ovirt-engine-sdk-python"),
     "pycurl": ("python3-pycurl", "pycurl"),
-    "requests": ("python3-requests", "requests"),
     "yaml": ("python3-pyyaml", "PyYAML"),
 }
 

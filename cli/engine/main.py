@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``ovirt-rdma``: parse the command line, and call the verb that it names.
 
-Verbs, and with them the engine's SDK and requests, are imported when the command line
-names them; the help of the command and of its groups needs none of them.
+Verbs, and with them the engine's SDK, are imported when the command line names them;
+the help of the command and of its groups needs none of them.
 """
 
 from __future__ import annotations

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Union
 
 from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD, marker_mode
-from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import CAPS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.store import in_force
-from ovirt_rdma.host.system.files import fix_for, write_atomically
+from ovirt_rdma.host.system.files import not_written, write_atomically
 from ovirt_rdma.host.system.safe_file import read_file
 
 SCHEMA_VERSION = 1
@@ -60,11 +59,7 @@ def write_caps(root: Union[str, Path] = "/") -> bool:
             path.parent.chmod(_DIRECTORY_MODE)
         write_atomically(path, wanted, _FILE_MODE)
     except OSError as error:
-        raise Problem(
-            "file-not-written",
-            f"{path} cannot be written: {error.strerror}",
-            fix_for(error, path),
-        ) from error
+        raise not_written(error, path) from error
     return True
 
 

@@ -17,7 +17,7 @@ from typing import Optional, Union
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import FINDINGS_JSON, under
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
-from ovirt_rdma.host.system.files import fix_for, write_atomically
+from ovirt_rdma.host.system.files import not_written, write_atomically
 from ovirt_rdma.host.system.json_codec import (
     Records,
     UnreadableJson,
@@ -144,8 +144,4 @@ def write_record(root: Union[str, Path], record: Record) -> None:
         path.parent.mkdir(mode=0o755, exist_ok=True, parents=True)
         write_atomically(path, data.encode(), _FILE_MODE)
     except OSError as error:
-        raise Problem(
-            "file-not-written",
-            f"{path} cannot be written: {error.strerror}",
-            fix_for(error, path),
-        ) from error
+        raise not_written(error, path) from error

@@ -13,6 +13,10 @@ import pytest
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.cli.parser import parse
+
+# Only the developers' environment has it.
+pytest.importorskip("docutils")
+
 from tools.command_docs import verbs
 
 pytestmark = pytest.mark.engine

@@ -29,7 +29,7 @@ def double():
 
 @pytest.fixture
 def log(tmp_path):
-    """A log with all messages of ovirt_rdma, the SDK and requests."""
+    """A log with all messages of ovirt_rdma and the SDK."""
     file = tmp_path / "log"
     handler = logging.FileHandler(file)
     root, level = logging.getLogger(), logging.getLogger().level
