@@ -339,6 +339,20 @@ def test_what_others_change_in_other_files_stays(when, edit, request_):
     assert set(transports(site).values()) == {"tcp"}
 
 
+@pytest.mark.parametrize("request_", [ROLLING, OFFLINE], ids=["rolling", "offline"])
+def test_a_host_without_a_policy_file_gets_none(request_):
+    site = site_of()
+    there = site.world.host("host02")
+    there.policy_text = None
+    before = everything(site)
+    assert convert(site, request_).stage == CONVERTED
+    file, drop_ins = split(there.policy_text)
+    assert (file, list(drop_ins)) == (None, ["50-domain-data1.yaml"])
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
 def test_an_edit_that_is_not_loaded_is_not_loaded_by_a_revert():
     site = site_of()
     convert(site)
