@@ -22,7 +22,6 @@ from ovirt_rdma.host.changes.journal import Journal, JournalProblem
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.location import (
-    NET_CLASS,
     netdevs_of_pci,
     present_name,
 )
@@ -32,7 +31,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
-from ovirt_rdma.host.paths import BOOT_JSON, RUN_LOCK, under
+from ovirt_rdma.host.paths import BOOT_JSON, NET_CLASS, RUN_LOCK, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 from ovirt_rdma.host.rules.view import View
