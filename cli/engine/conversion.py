@@ -60,6 +60,7 @@ from ovirt_rdma.engine_sdk_tools.names import NameProblem, domain_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 
 _OTHER_RUN = "75 another run is changing this data center"
 _CONVERT_KIND = "domain-convert"
@@ -385,7 +386,7 @@ def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) ->
                 output.text("Nothing to heal: no mount is known to be degraded.")
             else:
                 output.document(_HEAL_KIND, {"stage": "nothing to do", "hosts": []})
-            return 3 if plan.warnings else 0
+            return ExitCode.CHECKS_FAILED if plan.warnings else ExitCode.DONE
         return run.do(plan, _HEAL_KIND)
 
 

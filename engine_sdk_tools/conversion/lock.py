@@ -42,6 +42,7 @@ from ovirt_rdma.engine_sdk_tools.job import (
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import PREFER_RDMA
 
 _JOBS = "ovirt-rdma: "
@@ -50,7 +51,7 @@ _JOBS = "ovirt-rdma: "
 class OtherRun(Problem):
     """Another run works on the same domains, or on their hosts (exit code 75)."""
 
-    exit_code = 75
+    exit_code = ExitCode.OTHER_RUN
 
 
 class Recorded(Protocol):
