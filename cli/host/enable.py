@@ -95,15 +95,15 @@ def _add_restart(parser: Parser) -> None:
 
 def _report(verb: str, state: str, result: EnablementResult, output: Output) -> int:
     if not output.for_people:
-        output.raw_document(
+        output.document(
+            verb,
             {
-                "schema_version": _SCHEMA_VERSION,
-                "kind": verb,
                 "changed": result.changed,
                 "restart_needed": result.restart_needed,
                 "advice": [dataclasses.asdict(advice) for advice in result.advice],
                 "steps": [dataclasses.asdict(step) for step in result.steps],
             },
+            _SCHEMA_VERSION,
         )
         return 0
     for step in result.steps:

@@ -19,7 +19,7 @@ from ovirt_rdma.cli.output import count, when, when_iso
 from ovirt_rdma.host.changes.status import ChangeStatus
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER
-from ovirt_rdma.host.enablement.status import Status, read_status
+from ovirt_rdma.host.enablement.status import SCHEMA_VERSION, Status, read_status
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
@@ -183,8 +183,8 @@ class ShowStatus(HostVerb):
             content["kernel_change"] = kernel_document(*kernel)
             content["at_work"] = holder and dataclasses.asdict(holder)
             problems += [changes.problem] if changes.problem else []
-            first = {"schema_version": report.schema_version, "kind": "status"}
-            output.raw_document({**first, **content, "problems": problems})
+            content["problems"] = problems
+            output.document("status", content, SCHEMA_VERSION)
             return exit_code
         for sentence in problems:
             output.message(f"note: {sentence}")

@@ -13,8 +13,6 @@ version did not write has its default.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from typing import Any
 
 from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, POLICY, RULE
@@ -36,6 +34,7 @@ from ovirt_rdma.host.policy.model import (
     NfsRule,
     Policy,
 )
+from ovirt_rdma.host.system.json_document import digest_of
 
 # Keys that the first version of this form did not have.
 _LATER = {"partitions"}
@@ -156,10 +155,4 @@ def _host(parts: dict[str, Any]) -> HostPolicy:
 
 def digest(policy: Policy) -> str:
     """Return ``sha256:…`` over the policy's content: equal policies, equal digests."""
-    return digest_as_stored(to_json_dict(policy))
-
-
-def digest_as_stored(data: object) -> str:
-    """Return the digest over a policy in its JSON form, also of an earlier version."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
+    return digest_of(to_json_dict(policy))

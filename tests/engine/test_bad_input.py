@@ -433,7 +433,6 @@ def conversion_file(asked):
         lambda text: b"",
         lambda text: b"\xff\x00",
         lambda text: b"[]",
-        lambda text: text.replace(b'"schema_version": 3', b'"schema_version": 99'),
         lambda text: text.replace(b"host01", b"host02"),
     ],
 )
@@ -446,6 +445,19 @@ def test_a_state_file_that_is_broken_is_left_as_it_is(asked, words, broken):
         asked(f"{words} {more}").refused(1, str(path), "keep a copy")
     assert (path.read_bytes(), asked.state()) == (content, before)
     assert len(asked.double.changes()) == changes
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("words", [CONVERT, "domain revert data1"])
+def test_a_state_file_of_a_newer_version_is_left_as_it_is(asked, words):
+    path = conversion_file(asked)
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({**whole, "schema_version": 4}))
+    before = path.read_bytes()
+    asked(f"{words} -y").refused(
+        1, f"{path} is invalid: it was written by a newer version", "or a newer one"
+    )
+    assert path.read_bytes() == before
 
 
 def test_a_file_that_names_this_machine_and_is_empty(asked):

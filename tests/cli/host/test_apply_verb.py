@@ -192,9 +192,9 @@ def test_not_root(capsys, monkeypatch):
 
 def test_a_damaged_journal_stops_everything(ready):
     under(ready.root, JOURNAL).write_text("{\n{\n")
-    ready("apply").refused(1, "line 1: is not JSON", "fix: ")
-    ready("revert").refused(1, "line 1: is not JSON")
-    ready("confirm").refused(1, "line 1: is not JSON")
+    ready("apply").refused(1, "line 1: it is not JSON", "fix: ")
+    ready("revert").refused(1, "line 1: it is not JSON")
+    ready("confirm").refused(1, "line 1: it is not JSON")
     assert modes(ready) == ["datagram", "datagram"]
 
 
@@ -300,7 +300,7 @@ def test_an_edited_plan_has_nothing_else_done(ready, saved):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"), [("{", "not JSON"), ("{}", "schema_version is missing")]
+    ("text", "sentence"), [("{", "not JSON"), ("{}", "kind is missing, not 'plan'")]
 )
 def test_what_is_no_plan(ready, saved, text, sentence):
     saved.write_text(text)

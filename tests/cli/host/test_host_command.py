@@ -158,8 +158,9 @@ def test_help_and_version(call):
 
 
 BROKEN_FACTS = [
-    ("", "line 1 column 1 is not JSON"),
-    ('{"schema_version": 9}', "schema_version is 9, this version reads only 1"),
+    ("", "it is not JSON: column 1: "),
+    ('{"schema_version": 9}', "kind is missing, not 'facts'"),
+    ('{"schema_version": 9, "kind": "facts"}', "schema version 9; this one reads 1"),
     ('{"schema_version": 1, "kind": "status"}', "kind is 'status', not 'facts'"),
     ('{"schema_version": 1, "kind": "facts"}', "hostname is missing"),
 ]
