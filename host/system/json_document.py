@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, NoReturn, Optional, Union
+from typing import Any, Callable, NoReturn, Optional, Union
 
 from ovirt_rdma.host.system.safe_file import read_named
 
@@ -111,7 +111,7 @@ def digest_of(data: object) -> str:
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-class Envelope(NamedTuple):
+class Envelope:
     """The first keys of a document: ``schema_version``, ``kind``, ``digest``.
 
     kind: what the document is
@@ -122,11 +122,18 @@ class Envelope(NamedTuple):
     digested: the key of the value that has a digest; "" if there is no digest
     """
 
-    kind: str
-    version: int
-    oldest: int = 1
-    shows_kind: bool = True
-    digested: str = ""
+    def __init__(
+        self,
+        kind: str,
+        version: int,
+        *,
+        oldest: int = 1,
+        shows_kind: bool = True,
+        digested: str = "",
+    ) -> None:
+        # No dataclass: vdsmd waits for its imports.
+        self.kind, self.version, self.oldest = kind, version, oldest
+        self.shows_kind, self.digested = shows_kind, digested
 
     def around(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document with ``content``."""

@@ -424,7 +424,7 @@ def test_a_broken_state_file_is_left_alone(fleet):
     whole = json.loads(path.read_text())
     path.write_text(json.dumps({**whole, "digest": "sha256:0"}))
     before = path.read_text()
-    fleet.run("-y").refused(1, "the digest differs", "activate those by hand")
+    fleet.run("-y").refused(1, "its digest differs", "activate those by hand")
     assert path.read_text() == before
 
 
