@@ -18,10 +18,11 @@ from ovirt_rdma.host.errors import UsageProblem
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
     from typing import Any, ClassVar, NoReturn, Optional, Union
 
     from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.exit_code import ExitCode
 
     Load = Callable[[str], "type[Verb]"]
     """Imports the verb of this name."""
@@ -114,6 +115,16 @@ def add_verbs(
     parser.verbs = [name for name, _, _ in table]
     if parser.epilog is None:
         parser.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
+
+
+def end_of_help(program: str, codes: Iterable[ExitCode]) -> str:
+    """Return the end of a command's ``--help``: its exit codes and its manual page."""
+    lines = "\n".join(f"  {code:<4d} {code.sentence}" for code in codes)
+    return (
+        f"exit codes:\n{lines}\n\n"
+        f"'{program} VERB --help' shows a verb's options and examples;\n"
+        f"{program}(8) is the manual."
+    )
 
 
 def _define(parser: Parser, verb: type[Verb]) -> None:

@@ -16,6 +16,9 @@ Three directives, for pages in Markdown:
     At the end of the last verb's section: a section for each verb that no
     ``{options}`` of the page names, from its help.
 
+``{exit-codes} PROGRAM``
+    The exit codes of a command. The content adds sentences, as for ``{options}``.
+
 ``{unit-verbs} PROGRAM``
     The verbs that units run, as a list. The content adds sentences, as for
     ``{options}``.
@@ -41,6 +44,7 @@ from ovirt_rdma.cli.host import main as host
 
 _LOGGER = logging.getLogger(__name__)
 _PROGRAMS = {main.PROGRAM: main.parser for main in (engine, host)}
+_EXIT_CODES = {main.PROGRAM: main.EXIT_CODES for main in (engine, host)}
 
 
 def verbs(program: str, *, hidden: bool = False) -> dict[str, argparse.ArgumentParser]:
@@ -319,6 +323,29 @@ def _put_beside(_: Sphinx, document: nodes.document) -> None:
         outer[place:place] = holder.children
 
 
+class ExitCodes(_Directive):
+    """``{exit-codes} PROGRAM``; see the module."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a definition list of the exit codes."""
+        more = self._more()
+        listing = nodes.definition_list()
+        for code in _EXIT_CODES[self.arguments[0]]:
+            number, sentence = str(int(code)), code.sentence
+            text = nodes.paragraph("", f"{sentence[0].upper()}{sentence[1:]}.")
+            for node in more.pop(number, []):
+                text += [nodes.Text(" "), *node.children]
+            term = nodes.term("", "", nodes.strong(number, number))
+            body = nodes.definition("", text)
+            listing += nodes.definition_list_item("", term, body)
+        if more:
+            raise self.error(f"{self.arguments[0]} has no {', '.join(more)}")
+        return [listing]
+
+
 class UnitVerbs(_Directive):
     """``{unit-verbs} PROGRAM``; see the module."""
 
@@ -386,6 +413,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("options", Options)
     app.add_directive("shared-options", SharedOptions)
     app.add_directive("other-verbs", OtherVerbs)
+    app.add_directive("exit-codes", ExitCodes)
     app.add_directive("unit-verbs", UnitVerbs)
     app.add_directive("facts-verbs", FactsVerbs)
     app.connect("doctree-read", _put_beside)

@@ -51,6 +51,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     ConversionRequest,
     check_domains,
+    data_center_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
@@ -59,6 +60,7 @@ from ovirt_rdma.engine_sdk_tools.names import NameProblem, domain_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 
 _OTHER_RUN = "75 another run is changing this data center"
 _CONVERT_KIND = "domain-convert"
@@ -146,7 +148,9 @@ class Convert(ChangesDomains):
         with open_session(self, output) as session, contextlib.ExitStack() as locked:
             engine = read_engine(session)
             domains = _domains(engine, self.names, self.datacenter)
-            center = str(domains[0].data_center)
+            if not all(domain.data_center for domain in domains):
+                check_domains(engine, domains, request)
+            center = data_center_of(domains[0])
             run = Run(self, context, session, access_of(self, context))
             if not self.dry_run:
                 locked.enter_context(run.folder.only_run(center))
@@ -157,8 +161,8 @@ class Convert(ChangesDomains):
                 return run.do(
                     _resume(run, engine, state, domains, request), _CONVERT_KIND
                 )
-            earlier = earlier_conversions(states, domains, request.to)
-            domains = with_related(engine, states, domains, earlier)
+            earlier = earlier_conversions(states, domains)
+            domains = with_related(engine, states, domains, earlier, request.to)
             check_domains(engine, domains, request)
             if not self.dry_run:
                 # Before the checks: the other run may have hosts in maintenance.
@@ -251,18 +255,7 @@ class Revert(ChangesDomains):
             engine = read_engine(session)
             run = Run(self, context, session, access_of(self, context))
             domain = _domain(engine, run.folder, self)
-            if domain.data_center is None:
-                raise Refused(
-                    [
-                        Sentence(
-                            "domain-not-attached",
-                            f"{domain.name} is not attached to a data center: no host "
-                            "mounts it",
-                        )
-                    ],
-                    "attach it first",
-                )
-            center = domain.data_center
+            center = data_center_of(domain)
             if not self.dry_run:
                 locked.enter_context(run.folder.only_run(center))
             states = run.recorded(engine, center)
@@ -393,7 +386,7 @@ def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) ->
                 output.text("Nothing to heal: no mount is known to be degraded.")
             else:
                 output.document(_HEAL_KIND, {"stage": "nothing to do", "hosts": []})
-            return 3 if plan.warnings else 0
+            return ExitCode.CHECKS_FAILED if plan.warnings else ExitCode.DONE
         return run.do(plan, _HEAL_KIND)
 
 

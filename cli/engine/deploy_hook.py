@@ -33,6 +33,7 @@ from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
 )
 from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import POLICY_YAML
 
 _COLORS = {"OK": "good", "WARN": "doubtful", "FAIL": "bad"}
@@ -234,7 +235,7 @@ class Lint(_OfFile):
                 place = f"{file.named}:{line}" if line else str(file.named)
                 output.text(f"{verdict} {place}: {sentence}")
                 output.fix(fix)
-        return 3 if findings else 0
+        return ExitCode.CHECKS_FAILED if findings else ExitCode.DONE
 
 
 _Finding = tuple[str, str, int, str, str]

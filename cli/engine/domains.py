@@ -52,6 +52,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, status_label
 from ovirt_rdma.engine_sdk_tools.names import data_center_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.exit_code import ExitCode
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
 _TONES = {
@@ -381,7 +382,8 @@ class Verify(EngineVerb, AccessOptions):
             output.line("There is no NFS storage domain in a data center.")
         else:
             show_matrix(output, matrix)
-        return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+        bad = matrix.worst in (FAIL, UNKNOWN)
+        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 
 
 def _hosts(engine: Engine, domains: list[Domain]) -> list[Host]:

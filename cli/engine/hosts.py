@@ -52,6 +52,7 @@ from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN, Matrix
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_label
 from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.exit_code import ExitCode
 
 
 @dataclass(frozen=True)
@@ -222,8 +223,9 @@ class Check(EngineVerb, AccessOptions):
             matrix = hosts_check.check(engine, rows, wanted)
             show_matrix(output, matrix)
             if self.events and not _write_events(session, matrix, output):
-                return 1
-        return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+                return ExitCode.FAILED
+        bad = matrix.worst in (FAIL, UNKNOWN)
+        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 
 
 def _write_events(session: EngineSession, matrix: Matrix, output: Output) -> bool:

@@ -49,10 +49,10 @@ from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.load import load_policy_file
 
 _PUSHED = {"done": "good", "failed": "bad"}
-SOME = 5
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
         _show_result(plan, result, path, output)
         if not result.failed:
             return 0
-        return 1 if len(result.failed) == len(result.pushed) else SOME
+        none = len(result.failed) == len(result.pushed)
+        return ExitCode.FAILED if none else ExitCode.SOME
 
 
 def _carried_out(
@@ -199,7 +200,8 @@ class Diff(EngineVerb, AccessOptions):
                 "policy-diff",
                 {"file": str(path), "hosts": [asdict(drift) for drift in drifts]},
             )
-        return 3 if any(drift.verdict != SAME for drift in drifts) else 0
+        apart = any(drift.verdict != SAME for drift in drifts)
+        return ExitCode.CHECKS_FAILED if apart else ExitCode.DONE
 
 
 def _reports_without_facts(

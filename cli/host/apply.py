@@ -54,11 +54,16 @@ from ovirt_rdma.host.changes.prepare import (
 )
 from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.rules.base import REBOOT
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.signals import delayed_signals
 
-EXIT_CODES = {DONE: 0, ROLLED_BACK: 6, PARTLY: 1}
+EXIT_CODES = {
+    DONE: ExitCode.DONE,
+    ROLLED_BACK: ExitCode.ROLLED_BACK,
+    PARTLY: ExitCode.FAILED,
+}
 
 # In less than ten seconds nobody can verify and type; nobody waits for a day.
 SHORTEST_S = 10

@@ -23,6 +23,7 @@ from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.rules.base import (
     FAIL,
     HOST,
@@ -282,7 +283,8 @@ class Check(HostVerb, Source):
                     "findings": [dataclasses.asdict(finding) for finding in findings],
                 },
             )
-        return 3 if decided.decision.failed else 0
+        failed = decided.decision.failed
+        return ExitCode.CHECKS_FAILED if failed else ExitCode.DONE
 
 
 VERBS: dict[str, type[Verb]] = {"check": Check, "explain": Explain}

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
+from ovirt_rdma.host.facts.devices import (
+    FULL_MEMBER,
+    Adapter,
+    Dcb,
+    Netdev,
+    PKey,
+    Profile,
+    RdmaPort,
+)
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.pci_ids import model_of
 
@@ -271,7 +279,6 @@ def mounts(facts: Facts) -> Section:
     )
 
 
-_FULL_MEMBER = 0x8000
 _MOST_PKEYS = 12
 
 
@@ -439,7 +446,7 @@ def _pkeys(pkeys: tuple[PKey, ...]) -> Optional[str]:
 
 def _pkey(value: str) -> str:
     try:
-        full = int(value, 16) & _FULL_MEMBER
+        full = int(value, 16) & FULL_MEMBER
     except ValueError:  # possible in a facts file
         return value
     return value if full else f"{value} (limited)"

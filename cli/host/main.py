@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 
 from ovirt_rdma.cli.command import run_command
-from ovirt_rdma.cli.parser import Parser, add_verbs
+from ovirt_rdma.cli.parser import Parser, add_verbs, end_of_help
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
@@ -22,19 +23,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "ovirt-rdma-host"
 
-_EXIT_CODES = """\
-exit codes:
-  0    done, or nothing to do
-  1    failed
-  2    usage error
-  3    checks failed; with --exit-code: the plan is not empty
-  4    refused as unsafe
-  6    failed, and everything was rolled back
-  75   another run is changing this host
-  130  interrupted; 129 by SIGHUP, 143 by SIGTERM
-
-'{program} VERB --help' shows a verb's options and examples;
-{program}(8) is the manual."""
+EXIT_CODES = tuple(code for code in ExitCode if code is not ExitCode.SOME)
 
 
 def _apply(name: str) -> type[Verb]:
@@ -161,7 +150,7 @@ def parser(arguments: Optional[Sequence[str]] = None) -> Parser:
     top = Parser(
         prog=PROGRAM,
         description="Check and configure RDMA on this oVirt hypervisor.",
-        epilog=_EXIT_CODES.format(program=PROGRAM),
+        epilog=end_of_help(PROGRAM, EXIT_CODES),
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     hidden = _HIDDEN if arguments and arguments[0] == "unit" else ()

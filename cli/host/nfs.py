@@ -26,6 +26,7 @@ from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.parsers.mounts import MOUNTINFO
 from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.mount_options import (
@@ -168,7 +169,7 @@ class ShowOptions(_OfExport):
                     "policy": source,
                 },
             )
-        return 3 if choice.refused else 0
+        return ExitCode.CHECKS_FAILED if choice.refused else ExitCode.DONE
 
 
 def _engine_options(text: str) -> MountOptions:
@@ -296,7 +297,7 @@ class Check(_OfExport):
                     ],
                 },
             )
-        return 0 if ready else 3
+        return ExitCode.DONE if ready else ExitCode.CHECKS_FAILED
 
 
 VERBS: dict[str, type[Verb]] = {"check": Check, "mount-options": ShowOptions}

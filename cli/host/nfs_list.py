@@ -15,6 +15,7 @@ from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.storage.proof import UNPROVEN
 from ovirt_rdma.storage.review import (
@@ -80,7 +81,8 @@ class ListMounts(HostVerb, Source):
                     "problems": list(facts.problems),
                 },
             )
-        return 3 if wrong and self.exit_code else 0
+        bad = wrong and self.exit_code
+        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 
 
 def mount_facts(file: Optional[str], root: str) -> Facts:

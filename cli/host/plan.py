@@ -19,6 +19,7 @@ from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.changes import plan_file
 from ovirt_rdma.host.changes.plan_diff import diff
 from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy, values_read
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.rules.base import (
     CLASSES,
@@ -94,7 +95,8 @@ class ShowPlan(HostVerb, Source):
         else:
             # The document is the plan file itself.
             context.output.raw_document(plan_file.to_json_dict(planned))
-        return 3 if self.exit_code and decided.decision.applicable else 0
+        bad = self.exit_code and decided.decision.applicable
+        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 
 
 def _plan(decided: HostDecision) -> Plan:

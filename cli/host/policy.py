@@ -18,6 +18,7 @@ from ovirt_rdma.cli.host.arguments import (
 )
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
@@ -151,7 +152,7 @@ class Check(HostVerb):
                     "warnings": [_remark(one, path) for one in warnings],
                 },
             )
-        return 3 if errors else 0
+        return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
 
 
 def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:

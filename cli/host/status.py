@@ -21,6 +21,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER
 from ovirt_rdma.host.enablement.status import SCHEMA_VERSION, Status, read_status
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.diagnostics import PolicyProblem
 from ovirt_rdma.host.policy.files import read_drop_ins
@@ -169,7 +170,8 @@ class ShowStatus(HostVerb):
         changes, digest = read_changes(context.root), report.policy.digest
         holder = holder_of(context.root)
         policy = _in_force(context.root)
-        exit_code = 0 if report.policy.problem is None else 3
+        usable = report.policy.problem is None
+        exit_code = ExitCode.DONE if usable else ExitCode.CHECKS_FAILED
         degraded, unknown, problems = _degraded(context.root, policy)
         kernel = read_kernel_change(context.root, problems)
         if not output.for_people:

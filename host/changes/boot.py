@@ -21,7 +21,6 @@ from ovirt_rdma.host.changes.journal import Journal, JournalProblem
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.location import (
-    NET_CLASS,
     netdevs_of_pci,
     present_name,
 )
@@ -29,8 +28,9 @@ from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
-from ovirt_rdma.host.paths import BOOT_JSON, RUN_LOCK, under
+from ovirt_rdma.host.paths import BOOT_JSON, NET_CLASS, RUN_LOCK, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 from ovirt_rdma.host.rules.view import View
@@ -226,12 +226,12 @@ def restore_netdev(
             effects = effects or HostEffects(root, run)
             restorer = _Restorer(Path(root), run, effects, say)
             results = [restorer.restore(name, setting) for setting in _in_order(wanted)]
-            return 0 if all(results) else 1
+            return ExitCode.DONE if all(results) else ExitCode.FAILED
     except Problem as problem:
         say(f"{name}: {problem}" + (f"; {problem.fix}" if problem.fix else ""))
     except Exception as error:  # noqa: BLE001  (a unit at boot, with no operator)
         say(f"{name}: its settings could not be set again: {error!r}")
-    return 1
+    return ExitCode.FAILED
 
 
 def _settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:

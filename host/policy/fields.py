@@ -9,6 +9,7 @@ editors and the tables of docs/policy.md (tools/policy_reference.py).
 from __future__ import annotations
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
 from ovirt_rdma.host.policy.forms import (
     Field,
     Keys,
@@ -30,9 +31,7 @@ from ovirt_rdma.host.policy.model import (
     NfsRule,
 )
 
-# The smallest MTU of IPv4 (RFC 791), and the largest of IPoIB's connected mode
-# (0x10000 - 16, ipoib.h).
-_MIN_MTU, _MAX_MTU = 68, 65520
+_MIN_MTU = 68  # of IPv4 (RFC 791)
 # More than InfiniBand's 254: mlx5 counts the representors of its VFs as ports.
 _MAX_PORT = 65535
 # A subnet manager takes seconds for a sweep. With more than an hour, netdevs would
@@ -188,7 +187,7 @@ INTERFACE = Keys(
     Field("transport_mode", Text(choices=TRANSPORT_MODES), "IPoIB", _UNCHANGED),
     Field(
         "mtu",
-        Number(_MIN_MTU, _MAX_MTU, word=AUTO),
+        Number(_MIN_MTU, CONNECTED_MTU, word=AUTO),
         "in bytes; what is possible depends on the mode",
         _UNCHANGED,
     ),

@@ -18,7 +18,7 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import ipoib
-from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import FULL_MEMBER, Netdev, RdmaDevice, RdmaPort
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = ipoib.MODES
 ON, OFF = "on", "off"
@@ -34,7 +34,6 @@ PARTITIONS_INTERVAL_S = 30
 PORT_MTUS = (256, 512, 1024, 2048, 4096)
 
 # The full-member bit of a P_Key.
-FULL_MEMBER = 0x8000
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Callable, Optional, Protocol, Union
 
 from ovirt_rdma.host.changes.kinds.base import Reading
 from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.host.system.json_document import Envelope
@@ -209,7 +210,7 @@ class Refused(Problem):
     The message has the sentence, and below it a line for each of ``reasons``.
     """
 
-    exit_code = 4
+    exit_code = ExitCode.REFUSED
 
     def __init__(
         self, id: str, sentence: str, fix: str = "", *, reasons: Sequence[Sentence] = ()
