@@ -18,7 +18,7 @@ from ovirt_rdma.host.errors import UsageProblem
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, ClassVar, NoReturn, Optional, Union
 
     from ovirt_rdma.cli.context import Context
@@ -69,7 +69,8 @@ def _columns() -> int:
 class Verb(ABC):
     """A verb of a command, with the values of its arguments.
 
-    Each is a frozen dataclass; its fields have the names of its arguments.
+    Each annotates its values, which have the names of its arguments. A module of verbs
+    imports the rest of the package where the work is done, not for a parser.
     ``codes`` describes its exit codes, ``examples`` are the arguments after the verb,
     and ``more`` continues its description.
     """
@@ -77,6 +78,9 @@ class Verb(ABC):
     codes: ClassVar[str]
     examples: ClassVar[tuple[str, ...]]
     more: ClassVar[str] = ""
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
 
     @classmethod  # noqa: B027
     def add_common(cls, parser: Parser) -> None:
@@ -92,16 +96,19 @@ class Verb(ABC):
 
 
 def add_verbs(
-    parser: Parser, table: Table, named: Optional[Container[str]] = None
+    parser: Parser, table: Table, arguments: Optional[Sequence[str]] = None
 ) -> None:
     """Add the verbs of ``table`` to ``parser``.
 
-    Only the verbs in ``named`` can be parsed, the others are listed; None: all can.
+    Only the one that ``arguments`` name can be parsed, the others are listed; None: all
+    can.
     """
+    parser.verbs = [name for name, _, _ in table]
+    named = next((word for word in arguments or () if word in parser.verbs), None)
     # prog is set, because argparse would format a usage text to find it.
     verbs = parser.add_subparsers(metavar="VERB", title="verbs", prog=parser.prog)
     for name, help, load in table:
-        wanted = named is None or name in named
+        wanted = arguments is None or name == named
         description = f"{help[0].upper()}{help[1:]}."
         child = verbs.add_parser(
             name, help=help, description=description, add_help=wanted
@@ -111,8 +118,7 @@ def add_verbs(
         if callable(load):
             _define(child, load(name))
         else:
-            add_verbs(child, load, named)
-    parser.verbs = [name for name, _, _ in table]
+            add_verbs(child, load, arguments)
     if parser.epilog is None:
         parser.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
 

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
-from typing import Optional, Union
 
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Union
 
 # The largest number of hosts to process in parallel.
 MOST_AT_ONCE = 100
 
 
-@dataclass(frozen=True)
 class EngineVerb(Verb):
     """A verb that needs an engine, with the options that name it."""
 
@@ -63,7 +64,6 @@ class EngineVerb(Verb):
         )
 
 
-@dataclass(frozen=True)
 class ChangeOptions:
     """The values of :func:`add_change_options`."""
 
@@ -88,7 +88,6 @@ def add_change_options(parser: Parser) -> None:
     )
 
 
-@dataclass(frozen=True)
 class AccessOptions:
     """The values of :func:`add_host_access`."""
 
@@ -156,6 +155,27 @@ def add_batch(parser: Parser) -> None:
         default=1,
         help="number of hosts to process in parallel; default: 1",
     )
+
+
+class ChangesDomains(EngineVerb, AccessOptions, ChangeOptions):
+    """A verb that changes the transport of domains, host by host."""
+
+    batch: int
+    datacenter: Optional[str]
+    take_over: bool
+
+    @classmethod
+    def add_shared(cls, parser: Parser) -> None:
+        """Add what these verbs share, without --batch."""
+        parser.add_argument(
+            "--take-over",
+            action="store_true",
+            help="end the open job of another run in the engine, and start; a run that "
+            "is still alive stops before its next change",
+        )
+        add_data_center(parser)
+        add_change_options(parser)
+        add_host_access(parser)
 
 
 def comma_list(text: str) -> tuple[str, ...]:
