@@ -33,16 +33,28 @@ if TYPE_CHECKING:
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are UsageProblems.
 
-    ``verb`` is the verb that it parses, ``verbs`` are the names of those of a group.
-    The parsed arguments have the parser of the last word as ``parser``.
+    ``verb`` is the verb that it parses, ``verbs`` are the parsers of those of a group,
+    ``arguments`` are all its arguments and options. The
+    parsed arguments have the parser of the last word as ``parser``.
     """
 
     verb: Optional[type[Verb]] = None
-    verbs: Sequence[str] = ()
 
     def __init__(self, **keys: Any) -> None:
+        self.verbs: dict[str, Parser] = {}
+        self.arguments: list[argparse.Action] = []
         super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **keys)
         self.set_defaults(parser=self)
+
+    def add_argument(self, *names: Any, **keys: Any) -> argparse.Action:
+        """Add an argument or option, as argparse does."""
+        self.arguments.append(super().add_argument(*names, **keys))
+        return self.arguments[-1]
+
+    def add_group(self, title: str) -> Callable[..., None]:
+        """Return ``add_argument`` of a new group, which ``--help`` shows apart."""
+        add = self.add_argument_group(title).add_argument
+        return lambda *names, **keys: self.arguments.append(add(*names, **keys))
 
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a UsageProblem."""
@@ -103,14 +115,14 @@ def add_verbs(
     Only the one that ``arguments`` name can be parsed, the others are listed; None: all
     can.
     """
-    parser.verbs = [name for name, _, _ in table]
-    named = next((word for word in arguments or () if word in parser.verbs), None)
+    names = {name for name, _, _ in table}
+    named = next((word for word in arguments or () if word in names), None)
     # prog is set, because argparse would format a usage text to find it.
     verbs = parser.add_subparsers(metavar="VERB", title="verbs", prog=parser.prog)
     for name, help, load in table:
         wanted = arguments is None or name == named
         description = f"{help[0].upper()}{help[1:]}."
-        child = verbs.add_parser(
+        child = parser.verbs[name] = verbs.add_parser(
             name, help=help, description=description, add_help=wanted
         )
         if not wanted:

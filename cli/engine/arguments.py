@@ -28,35 +28,33 @@ class EngineVerb(Verb):
     @classmethod
     def add_common(cls, parser: Parser) -> None:
         """Add the options of the engine."""
-        group = parser.add_argument_group("engine")
-        group.add_argument(
+        add = parser.add_group("engine")
+        add(
             "-c",
             "--config",
             metavar="SECTION",
             help="a section of the settings file; default: its section [default]",
         )
-        group.add_argument(
+        add(
             "--config-file",
             metavar="FILE",
             type=file_name,
             help="the settings file; default: ~/.config/ovirt-rdma.conf",
         )
-        group.add_argument(
-            "--engine-url", metavar="URL", help="its URL or name; or set OVIRT_URL"
-        )
-        group.add_argument(
+        add("--engine-url", metavar="URL", help="its URL or name; or set OVIRT_URL")
+        add(
             "--username",
             metavar="USER",
             help="for example admin@internal, or admin@ovirt@internalsso with "
             "Keycloak; or set OVIRT_USERNAME",
         )
-        group.add_argument(
+        add(
             "--password-file",
             metavar="FILE",
             type=file_name,
             help="its first line is the password; or set OVIRT_PASSWORD; default: ask",
         )
-        group.add_argument(
+        add(
             "--ca-file",
             metavar="FILE",
             type=file_name,
@@ -99,28 +97,26 @@ class AccessOptions:
 
 def add_host_access(parser: Parser) -> None:
     """Add the options for host access: over SSH, or from a folder of reports."""
-    group = parser.add_argument_group("host access")
-    group.add_argument(
+    add = parser.add_group("host access")
+    add(
         "--facts-dir",
         metavar="DIR",
         type=file_name,
         help="read HOST.facts.json, HOST.status.json and HOST.policy.yaml from here",
     )
-    group.add_argument(
+    add(
         "--inventory",
         metavar="FILE",
         type=file_name,
         help="an Ansible inventory with the differences from the defaults",
     )
-    group.add_argument(
+    add(
         "--ssh-key",
         metavar="FILE",
         type=file_name,
         help="a private key; default, for root on the engine machine: the engine's",
     )
-    group.add_argument(
-        "--ssh-user", metavar="USER", help="the user for SSH; default: root"
-    )
+    add("--ssh-user", metavar="USER", help="the user for SSH; default: root")
 
 
 def add_data_center(parser: Parser, *, required: bool = False) -> None:

@@ -14,11 +14,7 @@ from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.cli.parser import parse
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.mount_options import MountOptions
-
-# Only the developers' environment has it.
-pytest.importorskip("docutils")
-
-from tools.command_docs import verbs
+from tools.verbs import verbs
 
 pytestmark = pytest.mark.engine
 
