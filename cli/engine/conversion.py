@@ -9,64 +9,31 @@ hosts that fell back to TCP.
 from __future__ import annotations
 
 import contextlib
-import shlex
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Optional
 
-from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.engine.arguments import add_batch
-from ovirt_rdma.cli.engine.conversion_run import ChangesDomains, Run
-from ovirt_rdma.cli.engine.session import NO_ACCESS, access_of, open_session
+from ovirt_rdma.cli.engine.arguments import ChangesDomains, add_batch
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    check_resumable,
-    command_of,
-    earlier_conversions,
-    has_other_options,
-    is_converted,
-    latest_state,
-    refuse_other_runs,
-    with_related,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    CONVERT,
-    FINISHED,
-    HEAL,
-    REVERTED,
-    ROLLED_BACK,
-    UNDER_WAY,
-    ConversionState,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on, running_on
-from ovirt_rdma.engine_sdk_tools.conversion.plan import (
-    ConversionPlan,
-    plan_convert,
-    plan_resume,
-    plan_revert,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
-    ConversionRequest,
-    check_domains,
-    data_center_of,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.names import NameProblem, domain_named
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.engine.conversion_run import Run
+    from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionState
+    from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
+    from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+    from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+    from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 
 _OTHER_RUN = "75 another run is changing this data center"
 _CONVERT_KIND = "domain-convert"
 
 
-@dataclass(frozen=True)
 class Convert(ChangesDomains):
     """Convert domains, or resume a conversion that was interrupted."""
 
@@ -135,6 +102,27 @@ class Convert(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.conversion_run import Run
+        from ovirt_rdma.cli.engine.session import access_of, open_session
+        from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+            earlier_conversions,
+            latest_state,
+            refuse_other_runs,
+            with_related,
+        )
+        from ovirt_rdma.engine_sdk_tools.conversion.model import FINISHED
+        from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+            pinned_on,
+            running_on,
+        )
+        from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert
+        from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
+            ConversionRequest,
+            check_domains,
+            data_center_of,
+        )
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         request = ConversionRequest(
             self.to,
@@ -190,6 +178,8 @@ class Convert(ChangesDomains):
 def _domains(
     engine: Engine, names: Sequence[str], data_center: Optional[str]
 ) -> list[Domain]:
+    from ovirt_rdma.engine_sdk_tools.names import domain_named
+
     domains = [domain_named(engine, name, data_center) for name in names]
     return list({domain.id: domain for domain in domains}.values())
 
@@ -201,6 +191,15 @@ def _resume(
     domains: Sequence[Domain],
     request: ConversionRequest,
 ) -> ConversionPlan:
+    from dataclasses import replace
+
+    from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+        check_resumable,
+        command_of,
+        has_other_options,
+    )
+    from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+
     check_resumable(state, domains, request)
     if has_other_options(state, request):
         run.output.message(
@@ -227,7 +226,6 @@ def _nothing(plan: ConversionPlan, output: Output) -> int:
 _REVERT_KIND = "domain-revert"
 
 
-@dataclass(frozen=True)
 class Revert(ChangesDomains):
     """Revert a conversion, of all domains that were converted together."""
 
@@ -250,6 +248,22 @@ class Revert(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
+        import shlex
+        from dataclasses import replace
+
+        from ovirt_rdma.cli.engine.conversion_run import Run
+        from ovirt_rdma.cli.engine.session import access_of, open_session
+        from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+            is_converted,
+            latest_state,
+            refuse_other_runs,
+        )
+        from ovirt_rdma.engine_sdk_tools.conversion.model import REVERTED, ROLLED_BACK
+        from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_revert
+        from ovirt_rdma.engine_sdk_tools.conversion.preflight import data_center_of
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+        from ovirt_rdma.engine_sdk_tools.refusals import Refused
+
         output = context.output
         with open_session(self, output) as session, contextlib.ExitStack() as locked:
             engine = read_engine(session)
@@ -298,6 +312,10 @@ def _domain(engine: Engine, folder: StateFolder, args: Revert) -> Domain:
     Its hosts, and domains that were converted with it, can still be reverted. Raises
     NameProblem if there is neither.
     """
+    from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERT
+    from ovirt_rdma.engine_sdk_tools.model import Domain
+    from ovirt_rdma.engine_sdk_tools.names import NameProblem, domain_named
+
     try:
         return domain_named(engine, args.name, args.datacenter)
     except NameProblem:
@@ -313,7 +331,6 @@ def _domain(engine: Engine, folder: StateFolder, args: Revert) -> Domain:
 _HEAL_KIND = "domain-heal"
 
 
-@dataclass(frozen=True)
 class Heal(ChangesDomains):
     """Heal one data center after the other; return the worst exit code."""
 
@@ -339,6 +356,12 @@ class Heal(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.conversion_run import Run
+        from ovirt_rdma.cli.engine.session import NO_ACCESS, access_of, open_session
+        from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+        from ovirt_rdma.engine_sdk_tools.refusals import Refused
+
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session)
@@ -357,6 +380,12 @@ class Heal(ChangesDomains):
 
 
 def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) -> int:
+    from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
+    from ovirt_rdma.engine_sdk_tools.conversion.lock import refuse_other_runs
+    from ovirt_rdma.engine_sdk_tools.conversion.model import HEAL, UNDER_WAY
+    from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on
+    from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+
     args, output = run.args, run.output
     with contextlib.ExitStack() as locked:
         if not args.dry_run:

@@ -3,12 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Union
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -19,22 +13,18 @@ from ovirt_rdma.cli.host.arguments import (
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.exit_code import ExitCode
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
-from ovirt_rdma.host.policy.json_form import host_to_json_dict
-from ovirt_rdma.host.policy.model import (
-    TCP,
-    HostPolicy,
-    InterfaceRule,
-    NfsRule,
-    Policy,
-    rule_for,
-)
-from ovirt_rdma.host.policy.store import in_force, store
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import Optional, Union
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.export import Export
+    from ovirt_rdma.host.policy.diagnostics import Diagnostic
     from ovirt_rdma.host.policy.load import PolicyFile
+    from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, NfsRule, Policy
 
 
 def policy_counts(policy: Policy) -> str:
@@ -98,7 +88,6 @@ def _shown(value: Union[str, int, None]) -> str:
     return "-" if value is None else str(value)
 
 
-@dataclass(frozen=True)
 class Check(HostVerb):
     """Validate a policy file; return 0, or 3 and print all mistakes.
 
@@ -115,6 +104,7 @@ class Check(HostVerb):
         _add_file(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.host.policy.diagnostics import PolicyProblem
         from ovirt_rdma.host.policy.load import load_policy_file
 
         output = context.output
@@ -164,7 +154,6 @@ def _with(drop_ins: Sequence[str]) -> str:
     return f" with {count(len(drop_ins), 'drop-in')}" if drop_ins else ""
 
 
-@dataclass(frozen=True)
 class Load(HostVerb):
     """Validate a policy file and load it."""
 
@@ -187,9 +176,13 @@ class Load(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
+        from pathlib import Path
+
         from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, marker_mode
+        from ovirt_rdma.host.paths import POLICY_JSON, under
         from ovirt_rdma.host.policy.json_form import digest as digest_of
         from ovirt_rdma.host.policy.load import load_policy_file
+        from ovirt_rdma.host.policy.store import store
         from ovirt_rdma.host.system.lock import one_run
 
         output = context.output
@@ -233,7 +226,6 @@ class Load(HostVerb):
         return 0
 
 
-@dataclass(frozen=True)
 class Show(HostVerb):
     """Show the whole policy, or the rule that names an export and why."""
 
@@ -270,6 +262,8 @@ VERBS: dict[str, type[Verb]] = {"check": Check, "load": Load, "show": Show}
 
 
 def _add_file(parser: Parser) -> None:
+    from ovirt_rdma.host.paths import POLICY_YAML
+
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -284,6 +278,12 @@ def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, s
 
     Warnings about a policy file go to stderr.
     """
+    from pathlib import Path
+
+    from ovirt_rdma.host.paths import POLICY_JSON, under
+    from ovirt_rdma.host.policy.model import Policy
+    from ovirt_rdma.host.policy.store import in_force
+
     output = context.output
     if file is not None:
         from ovirt_rdma.host.policy.load import load_policy_file
@@ -305,6 +305,10 @@ def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, s
 
 
 def _file(file: Optional[str], context: Context) -> Path:
+    from pathlib import Path
+
+    from ovirt_rdma.host.paths import POLICY_YAML, under
+
     return under(context.root, POLICY_YAML) if file is None else Path(file)
 
 
@@ -314,6 +318,10 @@ def _warn(loaded: PolicyFile, path: Path, output: Output) -> None:
 
 
 def _show_policy(policy: Policy, source: str, output: Output) -> None:
+    from dataclasses import asdict
+
+    from ovirt_rdma.host.policy.json_form import host_to_json_dict
+
     if output.for_people:
         _show_rules(policy.nfs.rules, source, output)
         show_host(policy.host, output)
@@ -344,6 +352,10 @@ def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None
 
 
 def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) -> None:
+    from dataclasses import asdict
+
+    from ovirt_rdma.host.policy.model import rule_for
+
     match = rule_for(policy, export)
     if not output.for_people:
         rule_document = None
@@ -372,6 +384,8 @@ def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) 
 
 
 def _port(rule: NfsRule) -> str:
+    from ovirt_rdma.host.policy.model import TCP
+
     return "-" if rule.transport == TCP else str(rule.port)
 
 

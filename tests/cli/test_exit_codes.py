@@ -17,7 +17,7 @@ from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
-from tools.command_docs import verbs
+from tools.verbs import verbs
 
 pytestmark = pytest.mark.engine
 
