@@ -72,6 +72,7 @@ def test_stock_starts_before(vdsmd: VdsmDaemon) -> None:
 # tests/storage/vdsm/test_launcher_chain.py cuts at every byte, without systemd.
 @pytest.mark.parametrize("step", [400, pytest.param(50, marks=pytest.mark.faults)])
 def test_cut_anywhere_stock_starts(vdsmd: VdsmDaemon, step: int) -> None:
+    assert vdsmd.command("enable").exit_code == 0
     size = int(vdsmd.guest.run(f"stat -c %s {WHOLE}", check=True).stdout)
     cuts = range(0, size, step)
     assert len(cuts) > 2000 // step
