@@ -53,9 +53,11 @@ def machine(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(context, "ENGINE_USER", "no-such-user")
     monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
     real = settings.read_settings
+    own = str(tmp_path / "host-deploy.yml")
     monkeypatch.setattr(
-        "ovirt_rdma.cli.engine.deploy_hook.read_settings",
-        lambda **words: real(str(tmp_path / "host-deploy.yml"), **words),
+        settings,
+        "read_settings",
+        lambda path=own, collection=None: real(path, collection),
     )
     return made
 
