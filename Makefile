@@ -114,7 +114,10 @@ man: venv ## write the manual pages docs/man, from docs/ and the commands' parse
 	@$(BIN)/python tools/man_pages.py build/man docs/man
 
 .PHONY: check
-check: lint types docs test lab-test ## all of lint, types, docs, test and lab-test
+check: ## all of lint, types, docs, test and lab-test
+	@$(MAKE) --no-print-directory -j 3 -O lint types docs
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory lab-test
 	@echo "make check: lint, types, docs, test and lab-test passed"
 
 .PHONY: clean

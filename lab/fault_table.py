@@ -82,7 +82,6 @@ FAULTS: tuple[Fault, ...] = (
         fault_acts.booted,
         server="booting",
         each_case=True,
-        chosen=(REQUIRE_42,),
     ),
     ConnectFault(
         "no-listener",
@@ -222,7 +221,6 @@ FAULTS: tuple[Fault, ...] = (
         _OVER_RDMA,
         fault_acts.fail_and_come_back,
         fault_acts.nothing,
-        chosen=(REQUIRE_42,),
     ),
     ConnectFault(
         "server-back-remembered",

@@ -19,6 +19,9 @@ import pytest
 from lab.topology import Topology
 from lab.vdsm_daemon import local_path
 
+# Stock VDSM, kernel and nfs-utils do not change with this source.
+pytestmark = pytest.mark.faults
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 MOUNT_FAILED = {100, 477}  # VDSM before 4.50.3 has the latter
 FILE = "/etc/nfsmount.conf.d/rdma.conf"

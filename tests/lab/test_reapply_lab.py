@@ -46,6 +46,12 @@ POLICY = """
     - {match: {device: mlx4_4}, transport_mode: connected}
     - {match: {device: rxe0}, tso: off}
 """
+SHORT_POLICY = """
+  interfaces:
+    - {match: {device: mlx4_1}, transport_mode: connected}
+    - {match: {device: rxe0}, tso: off}
+"""
+SHORT = {"IPOIB-MODE-01/ib1", "ROCE-TSO-01/roce0"}
 LIVE = {
     "IPOIB-PKEY-01/ib0.8001",
     "IPOIB-MTU-01/ib0",
@@ -112,6 +118,26 @@ def offload(host: PreparedHost) -> str:
 
 
 def test_a_later_setup_costs_no_link(host: PreparedHost) -> None:
+    host.becomes(FOUND)
+    host.load_policy(SHORT_POLICY)
+    kept = host.kept()
+    applied = host.command("apply")
+    assert applied.exit_code == 0, applied
+    assert outcomes(applied) == dict.fromkeys(SHORT, "done")
+    host.becomes({**FOUND, "ib1": CONNECTED})
+    assert offload(host) == "off"
+    now = activations(host)
+    assert refused(host, ["ib1", "roce0"]) == {}
+    assert activations(host) == now
+    host.becomes({**FOUND, "ib1": CONNECTED})
+    host.said("ovirt-rdma-host revert")
+    host.becomes(FOUND)
+    assert offload(host) == "on"
+    assert host.kept() == kept
+
+
+@pytest.mark.faults
+def test_no_kind_of_step_costs_a_link_later(host: PreparedHost) -> None:
     host.becomes(FOUND)
     was_on = offload(host)
     assert was_on == "on"
