@@ -54,8 +54,11 @@ def machine(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(block, "SETTINGS", str(tmp_path / "host-deploy.yml"))
     real = settings.read_settings
     monkeypatch.setattr(
-        "ovirt_rdma.cli.engine.deploy_hook.read_settings",
-        lambda **words: real(str(tmp_path / "host-deploy.yml"), **words),
+        settings,
+        "read_settings",
+        lambda path=str(tmp_path / "host-deploy.yml"), *more, **words: real(
+            path, *more, **words
+        ),
     )
     return made
 
