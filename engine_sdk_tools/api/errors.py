@@ -137,6 +137,8 @@ _CURL_WRITE = 23
 MOST_BYTES = 64 << 20
 # What libcurl and OpenSSL say before the reason.
 _TLS_PREFIX = re.compile(r"(SSL certificate [^:]*: |SSL: |.*\broutines:\w*:)")
+# libcurl quotes a proxy that it cannot use, perhaps with a password.
+_BAD_PROXY = re.compile(r"(Unsupported proxy \w+ (?:in|for)) '.*'", re.DOTALL)
 # As the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
 _CURL_ERROR = re.compile(r"\(<[^>]*>, (\d+), (['\"])(.*?)\2\)")
 
@@ -177,6 +179,7 @@ def engine_problem_of(
 
 def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProblem:
     """Return libcurl's error ``number`` with its ``text`` as a problem."""
+    text = _BAD_PROXY.sub(r"\1 https_proxy or http_proxy", text)
     if number in _TLS:
         return untrusted(_TLS_PREFIX.sub("", text, count=1), doing, the_engine)
     if number in _NOT_SENT:

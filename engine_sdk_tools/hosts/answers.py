@@ -289,14 +289,22 @@ def _good(
     )
 
 
+def _place(error: Mapping[str, Any]) -> str:
+    """Return where a mistake is, with a blank at its end: drop-in, line and key."""
+    # An earlier version says no file. The folder is one of the push only.
+    file = str(error.get("file", "")).rpartition("/policy.d/")[2]
+    parts = [f"policy.d/{file}:"] if "/" not in file and file else []
+    parts += [f"line {error['line']}:"] if error["line"] is not None else []
+    return " ".join([*parts, *([error["key"]] if error["key"] else []), ""])
+
+
 def _mistakes(host: str, answer: Answer) -> Problem:
     """Return one problem with the mistakes that the host's ``policy check`` found."""
     fix = f"correct the policy; or, if it is valid here: {_SAME_VERSION}"
     try:
         document: Any = json_value(answer.out)
         lines = [
-            f"the policy is invalid on {host}: line {error['line']}: {error['key']} "
-            f"{error['sentence']}"
+            f"the policy is invalid on {host}: {_place(error)}{error['sentence']}"
             for error in document["errors"][:_MOST_MISTAKES]
         ]
     except (ValueError, LookupError, TypeError, RecursionError):

@@ -26,17 +26,23 @@ trap 'rm -rf "$TOLD" "$new" "$old"' EXIT
 tell write sh -c '
     set -e
     umask 022
+    rm -rf "$1" "$3"  # of a push that was killed
     mkdir "$1" "$1/policy.d"
     printf %s "$NEW" | base64 -d >"$1/policy.yaml"
     if [ "$DROP_INS" != keep ]; then
         printf "%s\n" "$DROP_INS" | while read -r name text; do
             [ -z "$name" ] || printf %s "$text" | base64 -d >"$1/policy.d/$name"
         done
-    elif [ -d "$2" ]; then
-        cp -pR "$2/." "$1/policy.d"
+    else
+        # Links are followed: what they name is read here too.
+        for file in "$2"/*.yaml "$2"/*.yml; do
+            [ ! -e "$file" ] && [ ! -L "$file" ] || cp -p "$file" "$1/policy.d"
+        done
     fi
-    sync "$1/policy.yaml"
-' sh "$new" "$drop_ins" || exit 0
+    for file in "$1/policy.yaml" "$1"/policy.d/*; do
+        [ ! -e "$file" ] || sync "$file"
+    done
+' sh "$new" "$drop_ins" "$old" || exit 0
 tell check ovirt-rdma-host policy check -o json "$new/policy.yaml" || exit 0
 case $DROP_INS in
 keep | '') ;;
@@ -57,20 +63,41 @@ restore() {
     tell restore sh -c '
         set -e
         if [ "$1" = yes ]; then mv -f "$2/policy.yaml" "$POLICY"; else rm -f "$POLICY"; fi
-        if [ -d "$2/policy.d" ]; then
-            rm -rf "$3"
-            mv "$2/policy.d" "$3"
-        fi
+        [ -d "$2/policy.d" ] || exit 0
+        ls "$2/policy.d" >"$2/names"
+        for file in "$2"/policy.d/*.yaml; do
+            [ ! -e "$file" ] && [ ! -L "$file" ] || mv -f "$file" "$3"
+        done
+        for file in "$3"/[0-9][0-9]-*.yaml; do
+            grep -qxF -e "${file##*/}" "$2/names" || rm -f "$file"
+        done
     ' sh "$had" "$old" "$drop_ins"
 }
 tell place mv -f "$new/policy.yaml" "$POLICY" || exit 0
 if [ "$DROP_INS" != keep ] && [ "$DROP_INS$(ls -A "$drop_ins" 2>/dev/null)" ]; then
+    # One file after the other, the new ones first: after a power cut each is complete,
+    # and none is missing. Files that are no drop-ins, and equal ones, stay as they are.
     # shellcheck disable=SC2016
     tell swap sh -c '
         set -e
+        umask 022
         mkdir -p "$3"
-        mv "$3" "$2/policy.d"
-        mv "$1/policy.d" "$3"
+        mkdir "$2/saved"
+        for file in "$3"/[0-9][0-9]-*.yaml; do
+            [ ! -e "$file" ] && [ ! -L "$file" ] || cp -pP "$file" "$2/saved"
+        done
+        mv "$2/saved" "$2/policy.d"
+        ls "$1/policy.d" >"$2/names"
+        for file in "$1"/policy.d/*.yaml; do
+            [ -e "$file" ] || continue
+            present=$3/${file##*/}
+            [ -f "$present" ] && [ "$(base64 <"$file")" = "$(base64 <"$present")" ] ||
+                mv -f "$file" "$present"
+        done
+        for file in "$3"/[0-9][0-9]-*.yaml; do
+            grep -qxF -e "${file##*/}" "$2/names" || rm -f "$file"
+        done
+        sync "$3"
     ' sh "$new" "$old" "$drop_ins" || {
         restore
         exit 0

@@ -18,7 +18,7 @@ from typing import NamedTuple, Optional
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.load import PolicyFile, parse_policy
-from ovirt_rdma.host.policy.model import TRANSPORTS, rule_for
+from ovirt_rdma.host.policy.model import TRANSPORTS, NfsRule, rule_for
 
 _FILE, _DROP_INS = "policy.yaml", "policy.d"
 _START = f'{{"{_FILE}": '
@@ -117,12 +117,16 @@ def with_rule(
     Raises PolicyProblem if ``text`` is not a valid policy, RuleProblem if the rule
     would not win, or is not one that a policy can have.
     """
-    match = rule_for(parse_files(text, where).policy, export)
+    present = parse_files(text, where)
+    match = rule_for(present.policy, export)
     old = match.rule if match else None
     if old is not None and old.transport == transport:
         return text or ""
     file, drop_ins = split(text)
-    others = {n: t for n, t in drop_ins.items() if not _is_ours(n, t, export)}
+    ours = _drop_ins_for(present, export)
+    others = {
+        n: t for n, t in drop_ins.items() if not (t.startswith(_HEAD) and n in ours)
+    }
     rest = parse_policy(file or "", where, others)
     rule = {
         "server": export.server,
@@ -134,9 +138,9 @@ def with_rule(
     drop_in = _file_name(rest, export, name)
 
     def new_with(kept: Mapping[str, object]) -> str:
-        ours = _text(name or str(export), {**rule, **kept})
+        new = _text(name or str(export), {**rule, **kept})
         return json.dumps(
-            {_FILE: file, _DROP_INS: dict(sorted({**others, drop_in: ours}.items()))}
+            {_FILE: file, _DROP_INS: dict(sorted({**others, drop_in: new}.items()))}
         )
 
     try:
@@ -155,16 +159,15 @@ def with_rule(
     return new
 
 
-def _is_ours(name: str, text: str, export: Export) -> bool:
-    """Whether the drop-in was written for ``export`` by :func:`with_rule`."""
-    if not text.startswith(_HEAD):
-        return False
-    (*_, rule) = parse_policy("", name, {name: text}).policy.nfs.rules or (None,)
-    return (
-        rule is not None
-        and rule.server == export.server
-        and rule.path == _as_pattern(export.path)
-    )
+def _drop_ins_for(present: PolicyFile, export: Export) -> list[str]:
+    """Return the names of the drop-ins that have one rule, for only ``export``."""
+    rules: dict[str, list[NfsRule]] = {}
+    for rule in present.policy.nfs.rules:
+        rules.setdefault(present.drop_in_of(rule), []).append(rule)
+    wanted = [(export.server, _as_pattern(export.path))]
+    return [
+        n for n, its in rules.items() if [(r.server, r.path) for r in its] == wanted
+    ]
 
 
 def _file_name(rest: PolicyFile, export: Export, name: str) -> str:

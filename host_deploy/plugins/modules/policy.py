@@ -174,9 +174,12 @@ def _warnings(command, path, shown):
 
 
 def _remark(one):
+    # The draft's folder is Ansible's. Versions before drop-ins do not report the file.
+    folder, _, name = str(one.get("file") or "").rpartition("/")
+    file = f"policy.d/{name}: " if folder.endswith("/policy.d") else ""
     line = f"line {one['line']}: " if one["line"] is not None else ""
     key = f"{one['key']}: " if one["key"] else ""
-    return one_line(f"{line}{key}{one['sentence']}")
+    return one_line(f"{file}{line}{key}{one['sentence']}")
 
 
 def _text(data):

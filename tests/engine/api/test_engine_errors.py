@@ -46,6 +46,9 @@ def fault(code, detail, reason="Operation Failed"):
     [
         (curl(5, "Could not resolve proxy: e"), "engine-unreachable", UNREACHABLE,
          "Could not resolve proxy"),
+        (curl(5, "Unsupported proxy syntax in 'http://u:pw@p': Bad port"),
+         "engine-unreachable", UNREACHABLE,
+         "Unsupported proxy syntax in https_proxy or http_proxy: Bad port"),
         (curl(6, "Could not resolve host: e"), "engine-unreachable", UNREACHABLE,
          "e.example cannot be reached: its name cannot be resolved"),
         (curl(7, "Failed to connect to e"), "engine-unreachable", UNREACHABLE,

@@ -326,3 +326,17 @@ def test_words_that_are_no_utf8_are_one_sentence(word):
         Settings("https://e/ovirt-engine/api", **{word: "pass\udcff"})
     with problem("token-invalid"):
         Settings("https://e/ovirt-engine/api", token="a\r\nX: y")
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://admin:s3cret pw@proxy:3128", "odd://admin:s3cret@proxy"]
+)
+def test_a_proxy_that_is_none_shows_no_password(monkeypatch, proxy):
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, proxy)
+    settings = Settings("http://engine.invalid/ovirt-engine/api", "admin@internal", "x")
+    with problem("engine-unreachable", "proxy") as caught:
+        log_in(settings)
+    assert "s3cret" not in f"{caught.value} {caught.value.fix}"

@@ -299,6 +299,45 @@ def test_the_drop_ins_are_replaced_with_the_file(hypervisor):
     assert stat.S_IMODE((folder / "policy.d").stat().st_mode) == 0o755
 
 
+def test_what_is_no_drop_in_or_the_same_stays_as_it_is(hypervisor):
+    folder = hypervisor.policy.parent / "policy.d"
+    folder.mkdir(mode=0o750)
+    (folder / "README").write_text("ours\n")
+    (hypervisor.top / "site.yaml").write_text("site\n")
+    (folder / "10-site.yaml").symlink_to(hypervisor.top / "site.yaml")
+    for drop_ins in (A, B):
+        text = joined("new\n", {"10-site.yaml": "site\n", **drop_ins})
+        pushed = hypervisor.door().push_policy([host()], text, whole=True)["hv1"]
+        assert pushed.problem == ""
+        assert (folder / "README").read_text() == "ours\n"
+        assert (folder / "10-site.yaml").is_symlink()
+        assert {p.name for p in folder.iterdir()} == {
+            "README",
+            "10-site.yaml",
+            *drop_ins,
+        }
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_no_drop_in_is_missing_while_others_are_replaced(hypervisor, status):
+    kept = {"10-x.yaml": "x\n"}
+    door, folder = hypervisor.door(), hypervisor.policy.parent / "policy.d"
+    door.push_policy([host()], joined("old\n", {**kept, **A}), whole=True)
+    (hypervisor.top / "load-status").write_text(f"{status}\n")
+    seen = hypervisor.top / "seen"
+    for name in ("mv", "rm"):
+        program = shutil.which(name)
+        text = f'{program} "$@"; code=$?; ls {folder} 2>&1 | xargs >>{seen}; exit $code'
+        hypervisor._program(name, f"#!/bin/sh\n{text}\n")
+    door.push_policy([host()], joined("new\n", {**kept, **B}), whole=True)
+    lines = seen.read_text().splitlines()
+    assert len(lines) > 3
+    assert all("10-x.yaml" in line.split() for line in lines)
+    assert all({*A} <= {*line.split()} or {*B} <= {*line.split()} for line in lines)
+    assert drop_ins_on(hypervisor) == {**kept, **(B if status == 0 else A)}
+
+
 def test_a_policy_alone_leaves_the_drop_ins(hypervisor):
     hypervisor.door().push_policy([host()], joined("old\n", B), whole=True)
     assert hypervisor.door().push_policy([host()], "new\n")["hv1"].problem == ""
@@ -314,6 +353,29 @@ def test_a_load_that_fails_brings_the_earlier_drop_ins_back(hypervisor):
     assert "was restored" in pushed.problem
     assert drop_ins_on(hypervisor) == A
     assert hypervisor.policy.read_text() == "old\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (
+            {"file": "/x/policy.d/50-a.yaml", "line": 3, "key": "nfs.rules[1]"},
+            "hv1: policy.d/50-a.yaml: line 3: nfs.rules[1] is odd",
+        ),
+        (
+            {"file": "/x/policy.d/a.yaml", "line": None, "key": ""},
+            "hv1: policy.d/a.yaml: is odd",
+        ),
+        ({"file": "/x/.new/policy.yaml", "line": 3, "key": ""}, "hv1: line 3: is odd"),
+        ({"line": 3, "key": "nfs"}, "hv1: line 3: nfs is odd"),
+    ],
+)
+def test_a_mistake_that_the_host_finds_names_its_drop_in(hypervisor, error, shown):
+    document = json.dumps({"errors": [{**error, "sentence": "is odd"}]})
+    text = f"#!/bin/sh\ncase $1 in policy) echo '{document}'; exit 3;; esac\n"
+    hypervisor._program("ovirt-rdma-host", text)
+    pushed = hypervisor.door().push_policy([host()], "new\n")["hv1"]
+    assert pushed.problem.endswith(shown)
 
 
 def test_an_earlier_version_gets_no_drop_ins(hypervisor):

@@ -255,6 +255,31 @@ def test_a_rule_in_an_admins_drop_in_is_overtaken_and_kept():
     assert rule_of(text).transport == REQUIRE_RDMA
 
 
+def test_an_edited_drop_in_of_ours_may_rely_on_the_defaults():
+    main = "version: 1\nnfs: {defaults: {transport: tcp}}\n"
+    first, other = Export.parse("nas1:/a"), Export.parse("nas2:/b")
+    (name, text), *_ = split(with_rule(main, first, REQUIRE_RDMA)).drop_ins.items()
+    edited = text.replace("      transport: require-rdma\n", "")
+    assert edited != text
+    present = joined(main, {name: edited})
+    new = with_rule(present, other, REQUIRE_RDMA)
+    assert split(new).drop_ins[name] == edited
+    assert split(with_rule(present, first, REQUIRE_RDMA)).drop_ins == {name: text}
+
+
+def test_a_drop_in_of_ours_that_got_another_rule_stays():
+    first = Export.parse("nas1:/a")
+    (name, text), *_ = split(with_rule("", first, REQUIRE_RDMA)).drop_ins.items()
+    head, rule = text.split("    - ")
+    theirs = "    - {server: nas2, transport: tcp}\n"
+    present = joined("", {name: f"{head}{theirs}    - {rule}"})
+    new = with_rule(present, first, TCP)
+    assert split(new).drop_ins[name] == split(present).drop_ins[name]
+    policy = parse_files(new, "policy.yaml").policy
+    assert rule_for(policy, first).rule.transport == TCP
+    assert rule_for(policy, Export.parse("nas2:/x")).rule.transport == TCP
+
+
 def test_a_rule_that_cannot_win_is_shown_to_add_it_by_hand():
     first = joined(None, {"00-a.yaml": drop_in("nas1", "*", TCP)})
     with problem("policy-rule-not-added", "nas1:/vm1") as caught:
