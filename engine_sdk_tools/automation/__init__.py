@@ -266,6 +266,7 @@ class RdmaEngine:
 
     def convert(
         self,
+        name: str,
         *names: str,
         to: str = RDMA,
         rolling: bool = True,
@@ -284,7 +285,7 @@ class RdmaEngine:
         """
         request = ConversionRequest(to, rolling, **options)
         engine = read_engine(self.session)
-        domains = [domain_named(engine, name) for name in dict.fromkeys(names)]
+        domains = [domain_named(engine, name) for name in dict.fromkeys((name, *names))]
         if not all(domain.data_center for domain in domains):
             check_domains(engine, domains, request)
         center = data_center_of(domains[0])
