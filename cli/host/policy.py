@@ -20,6 +20,8 @@ from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
+from ovirt_rdma.host.policy import block_fields
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.json_form import host_to_json_dict
 from ovirt_rdma.host.policy.model import (
@@ -44,6 +46,8 @@ def policy_counts(policy: Policy) -> str:
         (host.interfaces, "interface"),
         (host.modules, "module"),
         (host.module_options, "module option"),
+        (policy.block.srp, "SRP target"),
+        (policy.block.iser, "iSER target"),
     ):
         if settings:
             parts.append(count(len(settings), noun))
@@ -84,6 +88,25 @@ def show_host(host: HostPolicy, output: Output) -> None:
     if pairs:
         output.line()
         output.fields(pairs)
+
+
+def show_block(block: BlockPolicy, output: Output) -> None:
+    """Print the block part of a policy; nothing if it is empty."""
+    rows = [
+        (
+            target.name,
+            "SRP",
+            target.dest or f"{target.dgid} {target.pkey}",
+            target.ioc_guid,
+        )
+        for target in block.srp
+    ]
+    rows += [(one.name, "iSER", one.portal, one.iqn) for one in block.iser]
+    if rows:
+        output.line()
+        output.table(("TARGET", "PROTOCOL", "AT", "IOC_GUID, IQN"), rows)
+    if block.rescan_interval:
+        output.line(f"A rescan every {block.rescan_interval} s.")
 
 
 def _match(rule: InterfaceRule) -> Iterator[str]:
@@ -316,6 +339,7 @@ def _show_policy(policy: Policy, source: str, output: Output) -> None:
     if output.for_people:
         _show_rules(policy.nfs.rules, source, output)
         show_host(policy.host, output)
+        show_block(policy.block, output)
         return
     output.document(
         "policy",
@@ -323,6 +347,7 @@ def _show_policy(policy: Policy, source: str, output: Output) -> None:
             "source": source,
             "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
             "host": host_to_json_dict(policy.host),
+            "block": block_fields.to_json_dict(policy.block),
         },
     )
 
