@@ -276,8 +276,9 @@ def _wanted(
     sessions = srp_sessions(facts.sessions)
     # All targets of the policy, so that each session belongs to one of them.
     named = {one.number for one in targets}
+    ports = host.partitions()
     found = wanted_logins(
-        block.srp, host.rdma_devices(), host.netdevs(), routes, sessions
+        block.srp, ports.rdma_devices, ports.netdevs, routes, sessions
     )
     return [one for one in found if one.target.number in named]
 

@@ -341,15 +341,14 @@ def _show_policy(policy: Policy, source: str, output: Output) -> None:
         show_host(policy.host, output)
         show_block(policy.block, output)
         return
-    output.document(
-        "policy",
-        {
-            "source": source,
-            "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
-            "host": host_to_json_dict(policy.host),
-            "block": block_fields.to_json_dict(policy.block),
-        },
-    )
+    document: dict[str, object] = {
+        "source": source,
+        "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
+        "host": host_to_json_dict(policy.host),
+    }
+    if policy.block != BlockPolicy():
+        document["block"] = block_fields.to_json_dict(policy.block)
+    output.document("policy", document)
 
 
 def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None:

@@ -14,9 +14,10 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.block.model import TIMEOUTS, Session
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
+from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.block_fields import OFF, SrpTarget, Timeout
+from ovirt_rdma.host.policy.model import partition, partition_of_facts
 from ovirt_rdma.host.policy.validate_block import timeouts_problem
 
 _INFINIBAND = "InfiniBand"
@@ -123,14 +124,28 @@ def _on_fabric(
         shown = ", ".join(f"{name}/{p.number} is {p.state}" for name, p in infiniband)
         return Sentence("srp-port-not-active", f"no port is ACTIVE: {shown}")
     near = [
-        (name, p.number)
+        (name, p)
         for name, p in active
         if not p.gids or p.gids[0].gid.replace(":", "")[:16] == prefix
     ]
     if not near:
         text = f"no ACTIVE port is in the subnet {prefix} of its dgid"
         return Sentence("srp-other-subnet", text)
-    return near
+    members = [(name, p.number) for name, p in near if _is_member(p, target.pkey or "")]
+    if not members:
+        shown = ", ".join(f"{name}/{p.number}" for name, p in near)
+        text = f"the P_Key table of {shown} does not have the partition {target.pkey}"
+        return Sentence("srp-not-in-partition", text)
+    return members
+
+
+def _is_member(port: RdmaPort, pkey: str) -> bool:
+    """Whether the kernel finds the partition, as full or limited member, in the port's
+    table (ib_find_pkey in srp_init_ib_qp, ib_srp.c).
+    """
+    wanted = partition(pkey)
+    table = [partition_of_facts(one.value) for one in port.pkeys]
+    return wanted in table or not table  # unknown: the kernel decides
 
 
 def _by_route(
@@ -252,8 +267,27 @@ _CM_REASONS = {
 _REJECTED = re.compile(r"REJECTED, reason (0x[0-9a-f]{8})")
 _REJ = re.compile(r"REJ reason (0x[0-9a-f]+)")
 _UNANSWERED = "Sending CM REQ failed"
+_NO_PATH = "Path record query failed"
 _TOO_LARGE = "requested max_it_iu_len too large"
 _SCSI_HOST = re.compile(r"scsi (host[0-9]+): ")
+
+
+# The errors of add_target (add_target_store in ib_srp.c and what it calls), but the
+# refusals.
+_ERRORS = {
+    errno.EHOSTUNREACH: Sentence("srp-target-silent", "the target does not answer"),
+    errno.ENXIO: Sentence("srp-target-silent", "no RDMA path to its address was found"),
+    errno.ETIMEDOUT: Sentence(
+        "srp-target-silent", "the subnet manager or the target did not answer in time"
+    ),
+    errno.ENOENT: Sentence(
+        "srp-not-in-partition", "the local port has left the partition of the target"
+    ),
+    errno.EINVAL: Sentence(
+        "srp-login-invalid",
+        "the kernel does not accept the values; its log says which",
+    ),
+}
 
 
 def failure(number: int, target: SrpTarget, log: Iterable[str]) -> Sentence:
@@ -262,20 +296,14 @@ def failure(number: int, target: SrpTarget, log: Iterable[str]) -> Sentence:
     ``log`` are the lines of the kernel's log since it began. ib_srp reports every
     refusal as ECONNRESET; the reason is in the log only.
     """
+    lines = list(log)
     if number == errno.ECONNRESET:
-        return Sentence("srp-login-refused", _refusal(target, list(log)))
-    if number == errno.EHOSTUNREACH:
-        return Sentence("srp-target-silent", "the target does not answer")
-    if number == errno.ENXIO:
-        text = "no RDMA path to its address was found"
-        return Sentence("srp-target-silent", text)
-    if number == errno.EINVAL:
-        text = "the kernel does not accept the values; its log says which"
-        return Sentence("srp-login-invalid", text)
-    if number == errno.ETIMEDOUT:
-        text = "the subnet manager or the target did not answer in time"
-        return Sentence("srp-target-silent", text)
-    return Sentence("srp-login-failed", f"the kernel reports: {os.strerror(number)}")
+        return Sentence("srp-login-refused", _refusal(target, lines))
+    if any(_NO_PATH in line for line in lines):
+        text = "the subnet manager knows no path to its dgid in this partition"
+        return Sentence("srp-no-path", text)
+    other = Sentence("srp-login-failed", f"the kernel reports: {os.strerror(number)}")
+    return _ERRORS.get(number, other)
 
 
 def _refusal(target: SrpTarget, lines: list[str]) -> str:

@@ -133,7 +133,7 @@ class Srp:
         if number == errno.ETIME:
             text = f"the target does not answer within {timeout_s:g} s"
             return Outcome(login, problem=Sentence("srp-target-silent", text))
-        if number == errno.ENOENT:
+        if number == errno.ENOENT and not path.exists():
             text = f"ib_srp does not offer the port as {SRP_LOCAL}/{login.local}"
             return Outcome(login, problem=Sentence("srp-local-port-missing", text))
         # EEXIST: srp_daemon or another path of the same target was faster.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""SRP with a real target (LIO): by RDMA CM over Soft-RoCE between two guests."""
+"""SRP with a real target (LIO): by RDMA CM over Soft-RoCE between two guests.
+
+And by the InfiniBand CM, over the InfiniBand fabric of one guest.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from prepared_host import PreparedHost
 
 from lab import modules
 from lab.guest import Guest
+from lab.infiniband import InfiniBand
 from lab.qemu import Wire
 from lab.soft_roce import SoftRoce
 from lab.srp_target import CM_PORT, SERVICE_GUID, SrpServer
@@ -20,6 +24,7 @@ from lab.srp_target import CM_PORT, SERVICE_GUID, SrpServer
 SIZE = 64 << 20
 ADDRESS = "10.99.0.1"
 OTHER = SERVICE_GUID[:-1]
+RDMA = "/sys/class/infiniband"
 STATE = "/sys/class/srp_remote_ports/*/state"
 POLICY = f"""\
 version: 1
@@ -161,3 +166,65 @@ def test_a_path_that_is_lost_and_returns(pair: Pair) -> None:
     pair.server.run("ip link set eth0 up", check=True)
     pair.guest.run(f"until grep -q running {STATE}; do sleep 1; done", timeout=300)
     assert pair.run("echo 3 > /proc/sys/vm/drop_caches; md5sum < /dev/sda") == before
+
+
+IB_POLICY = """\
+version: 1
+block:
+  srp:
+"""
+IB_TARGET = (
+    '    - {{name: {}, id_ext: {}, ioc_guid: {}, dgid: "{}", pkey: {}, service_id: {}, '
+    "device: mlx4_0}}\n"
+)
+
+
+@pytest.mark.faults
+def test_the_infiniband_cm_over_the_fabric() -> None:
+    with Guest("hypervisor") as guest:
+        guest.wait_ready()
+        InfiniBand(hcas=2).load(guest)
+        modules.load(guest, "sd_mod")
+        own, gid = (
+            guest.run(f"cat {RDMA}/{name}/ports/1/gids/0", check=True).stdout.strip()
+            for name in ("mlx4_0", "mlx4_1")
+        )
+        server = SrpServer(guest)
+        server.add_disk(0, SIZE)
+        server.serve("mlx4_1", 1, own[-len("0002:c903:00fb:1231") :])
+        host = PreparedHost(guest, ())
+        good = SERVICE_GUID
+        rows = [
+            ("array", good, gid, "0xffff", good),
+            ("ids", f"{OTHER}1", gid, "0xffff", good),
+            ("service", f"{OTHER}2", gid, "0xffff", f"{OTHER}9"),
+            ("partition", f"{OTHER}3", gid, "0x8005", good),
+            ("gid", f"{OTHER}4", f"{gid[:-4]}9999", "0xffff", good),
+        ]
+        policy = IB_POLICY + "".join(
+            IB_TARGET.format(name, good, *rest) for name, *rest in rows
+        )
+        file = "/etc/ovirt-rdma/policy.yaml"
+        guest.run(f"mkdir -p /etc/ovirt-rdma; cat > {file}", input=policy, check=True)
+        host.done("policy", "load")
+        result = host.command("block", "login", "-o", "json")
+        assert result.exit_code == 1
+        problems = {
+            one["target"]: [problem["sentence"] for problem in one["problems"]]
+            for one in json.loads(result.stdout)["logins"]
+        }
+        assert problems.pop("array") == []
+        told = {name: sentence for name, (sentence,) in problems.items()}
+        assert "no port with this id_ext and ioc_guid" in told["ids"]
+        assert "nothing listens there" in told["service"]
+        assert "does not have the partition 0x8005" in told["partition"]
+        assert "knows no path" in told["gid"]
+
+        (session,) = json.loads(host.done("block", "list", "-o", "json"))["sessions"]
+        assert session["dgid"] == gid.replace(":", "")
+        assert [lun["size"] for lun in session["luns"]] == [SIZE]
+        write = "dd if=/dev/urandom of=/run/f bs=1M count=8 status=none"
+        copy = "dd if=/run/f of=/dev/sda bs=1M oflag=direct status=none"
+        read = "dd if=/dev/sda bs=1M count=8 iflag=direct status=none | cmp - /run/f"
+        guest.run(f"{write} && {copy} && {read}", check=True)
+        assert "logged out" in host.done("block", "logout", "--all")

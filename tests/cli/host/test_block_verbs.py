@@ -8,7 +8,7 @@ import errno
 import pytest
 from support.command_line import run
 from support.fakes.fake_block import GUID, FakeBlock
-from support.fakes.fake_hosts import soft_roce
+from support.fakes.fake_hosts import connectx3_ib, soft_roce
 from support.fakes.fake_runner import FakeRunner
 
 from ovirt_rdma.cli.host import block as verbs
@@ -37,8 +37,20 @@ def host(tmp_path, capsys, monkeypatch):
     """A host with Soft-RoCE; the target ``array`` has two LUNs."""
     root = soft_roce(tmp_path)
     root.no_route("10.7.7.7")
+    return of_root(root, "srp-rxe0-1", capsys, monkeypatch)
+
+
+@pytest.fixture
+def infiniband(tmp_path, capsys, monkeypatch):
+    """A host with a ConnectX-3, whose first port is ACTIVE."""
+    root = connectx3_ib(tmp_path)
+    root.fabric_port("mlx4_0", 1, lid=5, sm_lid=1, pkeys=("0xffff", "0x8001"))
+    return of_root(root, "srp-mlx4_0-1", capsys, monkeypatch)
+
+
+def of_root(root, local, capsys, monkeypatch):
     fake = FakeBlock(root)
-    fake.local_port("srp-rxe0-1")
+    fake.local_port(local)
     fake.targets = {GUID: [2048, 4 << 21]}
     tools = FakeRunner()
     tools.program("modprobe", lambda argv: "")
@@ -55,10 +67,10 @@ def host(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(srp_module, "_written", written)
 
     def on_host(*words):
-        return run(capsys, *words, "--root", str(tmp_path))
+        return run(capsys, *words, "--root", str(root.path))
 
     def follow(text):
-        file = tmp_path / "p.yaml"
+        file = root.path / "p.yaml"
         file.write_text(text)
         assert on_host("policy", "load", str(file)).code == 0
 
@@ -71,6 +83,13 @@ def test_a_host_without_sessions(host):
     result = host("block", "list")
     assert (result.code, result.err) == (0, "")
     assert result.out == "This host has no session of block storage over RDMA.\n"
+
+
+def test_policy_show_has_the_targets(host):
+    shown = host("policy", "show").out
+    assert f"array   SRP       10.0.0.1:5555  {GUID}\n" in shown
+    (target,) = host("policy", "show", "-o", "json").document["block"]["srp"]
+    assert (target["name"], target["dest"]) == ("array", "10.0.0.1:5555")
 
 
 def test_login_and_what_list_shows_then(host):
@@ -103,6 +122,23 @@ def test_a_second_login_changes_nothing(host):
         "srp 'array' by rxe0/1: was logged in before.\n",
     )
     assert host.fake.written == before
+
+
+def test_the_infiniband_cm_logs_in_by_the_active_port_in_the_partition(infiniband):
+    policy = POLICY.replace(
+        "dest: 10.0.0.1:5555",
+        f"dgid: fe80::2:c903:ab:1, pkey: 0x7fff, service_id: {GUID}",
+    )
+    infiniband.follow(policy)
+    result = infiniband("block", "login")
+    assert result.out == "srp 'array' by mlx4_0/1: logged in.\n"
+    infiniband.follow(policy.replace("0x7fff", "0x8005"))
+    document = infiniband("block", "login", "-o", "json").document
+    assert document["logins"][0]["problems"][0]["id"] == "srp-not-in-partition"
+
+
+def test_the_rdma_cm_logs_in_over_ipoib(infiniband):
+    assert infiniband("block", "login").out == "srp 'array' by mlx4_0/1: logged in.\n"
 
 
 def test_one_failed_login_does_not_affect_the_others(host):

@@ -15,7 +15,7 @@ from ovirt_rdma.host.block.logins import (
     wanted_logins,
 )
 from ovirt_rdma.host.block.model import Session
-from ovirt_rdma.host.facts.devices import Gid, Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import Gid, Netdev, PKey, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.block_fields import SrpTarget
 
@@ -26,9 +26,16 @@ CM = SrpTarget(1, "array", GUID, GUID, dest="10.0.0.1:5555")
 PREFIXES = ("fe80:0000:0000:0000", "fec0:0000:0000:0001")
 
 
-def port(number, state="ACTIVE", layer="InfiniBand", prefix=PREFIXES[0], netdev=None):
+def port(
+    number,
+    state="ACTIVE",
+    layer="InfiniBand",
+    prefix=PREFIXES[0],
+    netdev=None,
+    pkey="0xffff",
+):
     gid = Gid(0, f"{prefix}:0002:c903:00fb:123{number}", None, netdev)
-    return RdmaPort(number, state, "LinkUp", layer, gids=(gid,))
+    return RdmaPort(number, state, "LinkUp", layer, pkeys=(PKey(0, pkey),), gids=(gid,))
 
 
 def device(name, *ports):
@@ -80,6 +87,7 @@ def test_device_and_port_name_the_local_ports(keys, ports):
             "mlx4_0/1 is INIT",
         ),
         ([device("mlx4_0", port(1, prefix=PREFIXES[1]))], "srp-other-subnet", GID[:16]),
+        ([device("mlx4_0", port(1, pkey="0x8001"))], "srp-not-in-partition", "0x7fff"),
     ],
 )
 def test_without_a_port_the_reason_is_said(devices, id, names):
@@ -256,11 +264,17 @@ def test_a_refusal_by_the_infiniband_cm_names_the_gid():
         (errno.ENXIO, "srp-target-silent"),
         (errno.ETIMEDOUT, "srp-target-silent"),
         (errno.EINVAL, "srp-login-invalid"),
+        (errno.ENOENT, "srp-not-in-partition"),
         (errno.ENOMEM, "srp-login-failed"),
     ],
 )
 def test_other_errors_are_sentences(number, id):
     assert failure(number, CM, []).id == id
+
+
+def test_a_path_that_the_subnet_manager_does_not_know():
+    log = ["scsi host1: ib_srp: Path record query failed: sgid fe80::, dgid fe80::"]
+    assert failure(errno.EINVAL, IB, log).id == "srp-no-path"
 
 
 def test_a_target_without_a_port_keeps_its_reason():
