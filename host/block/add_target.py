@@ -3,7 +3,7 @@
 
 A program of its own, with the standard library alone: a write to ib_srp's add_target
 waits for the target, and only killing the process ends that. The exit status is the
-number of the error, 0 for none.
+number of the error, 0 for none. A line on stdout says that the write begins.
 """
 
 import os
@@ -15,6 +15,7 @@ def main() -> int:
     content = sys.stdin.buffer.read()
     try:
         descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_CLOEXEC)
+        os.write(1, b"\n")
         try:
             os.write(descriptor, content)
         finally:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import subprocess
 import sys
 import time
@@ -50,12 +51,17 @@ def write_in_child(path: Path, text: str, timeout_s: float) -> int:
     child = subprocess.Popen(
         [sys.executable, "-I", "-S", str(_PROGRAM), str(path)],
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        child.communicate(text.encode("ascii"), timeout_s + _STARTUP_S)
+        assert child.stdin and child.stdout  # noqa: S101  (for mypy)
+        child.stdin.write(text.encode("ascii"))
+        child.stdin.close()
+        child.stdin = None
+        select.select([child.stdout], [], [], _STARTUP_S)
+        child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         child.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):

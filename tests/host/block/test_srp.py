@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Logins, logouts and rescans, on a host whose kernel is a fake."""
 
+import contextlib
 import errno
 import os
 import time
@@ -188,3 +189,17 @@ class TestTheChild:
         began = time.monotonic()
         assert write_in_child(path, "x", 0.3) == errno.ETIME
         assert time.monotonic() - began < 5
+
+    def test_its_start_is_not_part_of_the_timeout(self, tmp_path, monkeypatch):
+        """The write waits, because the pipe is full."""
+        monkeypatch.setattr(srp_module, "_STARTUP_S", 60.0)
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        ours = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(ours, bytes(4096))
+        began = time.monotonic()
+        assert write_in_child(path, "x", 0.2) == errno.ETIME
+        assert 0.2 <= time.monotonic() - began < 30
+        os.close(ours)
