@@ -168,6 +168,21 @@ def test_a_path_that_is_lost_and_returns(pair: Pair) -> None:
     assert pair.run("echo 3 > /proc/sys/vm/drop_caches; md5sum < /dev/sda") == before
 
 
+@pytest.mark.faults
+def test_a_silent_target_ends_in_time_and_holds_up_no_other(pair: Pair) -> None:
+    """The last of this module, because the target's RDMA device goes."""
+    pair.load(f"{POLICY}{WRONG}  login_timeout: 2\n")
+    if pair.document("list")["sessions"]:
+        pair.host.done("block", "logout", "--all")
+    pair.server.run("rdma link delete rxe0", check=True)
+    logins = pair.document("login", "array", "ids", code=1)["logins"]
+    assert [one["problems"][0]["sentence"] for one in logins] == [
+        "the target does not answer within 2 s"
+    ] * 2
+    # Neither attempt is left in the kernel.
+    assert pair.run("ls /sys/class/scsi_host") == ""
+
+
 IB_POLICY = """\
 version: 1
 block:
