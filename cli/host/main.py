@@ -121,8 +121,8 @@ _NFS: Table = (
 _BLOCK: Table = (
     ("list", "list the sessions and LUNs of block storage over RDMA", _block),
     ("check", "compare the sessions with the policy", _block),
-    ("login", "log in to the SRP targets of the policy", _block),
-    ("logout", "log out from SRP targets that nothing uses", _block),
+    ("login", "log in to the SRP and iSER targets of the policy", _block),
+    ("logout", "log out from targets that nothing uses", _block),
     ("rescan", "look for new LUNs and sizes", _block),
 )
 # What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
@@ -131,6 +131,7 @@ _UNIT: Table = (
     ("recover", "roll back a run that was interrupted", _unit),
     ("unconfirmed", "roll back a run that was not confirmed", _unit),
     ("partitions", "keep P_Key children equal to the P_Key table of the port", _unit),
+    ("block", "log in to block storage before vdsmd starts", _unit),
     ("caps", "write the capabilities that are reported to the engine", _unit),
     ("installed", "report what the installed package lacks", _unit),
     ("erased", "disable everything before the package is erased", _unit),

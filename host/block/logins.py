@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decide which SRP logins are missing and by which port, and why one failed. Pure."""
+"""Decide which logins are missing and by which port, and why SRP's failed. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ovirt_rdma.host.block.model import TIMEOUTS, Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
-from ovirt_rdma.host.policy.block_fields import OFF, SrpTarget, Timeout
+from ovirt_rdma.host.policy.block_fields import OFF, IserTarget, SrpTarget, Timeout
 from ovirt_rdma.host.policy.model import partition, partition_of_facts
 from ovirt_rdma.host.policy.validate_block import timeouts_problem
 
@@ -50,6 +50,43 @@ class NoLogin:
 
     target: SrpTarget
     reason: Sentence
+
+
+@dataclass(frozen=True)
+class IserLogin:
+    """A login to ``target``; ``session`` if it is there already."""
+
+    target: IserTarget
+    session: Optional[Session] = None
+
+    @property
+    def title(self) -> str:
+        """The login in sentences."""
+        return self.target.title
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a login: ``problem`` is None if its session is there.
+
+    ``made`` is whether this login made it. ``notes`` are about its timeouts.
+    """
+
+    login: Union[Login, IserLogin]
+    made: bool = False
+    problem: Optional[Sentence] = None
+    notes: tuple[Sentence, ...] = ()
+
+
+def wanted_iser_logins(
+    targets: Iterable[IserTarget], sessions: Iterable[Session]
+) -> list[IserLogin]:
+    """Return the login to each of ``targets``, with its session."""
+    present = {(one.iqn, one.portal, one.interface): one for one in sessions}
+    return [
+        IserLogin(one, present.get((one.iqn, one.portal, one.interface)))
+        for one in targets
+    ]
 
 
 def wanted_logins(

@@ -10,8 +10,10 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.policy.block_fields import Timeout
 
 SRP, ISER = "srp", "iser"
-RUNNING = "running"
+# The states in sysfs of a session that works.
+RUNNING, LOGGED_IN = "running", "LOGGED_IN"
 # The order in which sysfs has them is of no importance.
+_MIB, _GIB = 1 << 20, 1 << 30
 TIMEOUTS = ("fast_io_fail_tmo", "dev_loss_tmo", "reconnect_delay")
 
 
@@ -33,6 +35,15 @@ class Lun:
     state: str = "unknown"
     map: Optional[str] = None
 
+    @property
+    def shown_size(self) -> str:
+        """The size in sentences and tables: ``1 GiB``."""
+        if self.size is None:
+            return "unknown size"
+        if self.size < _GIB:
+            return f"{self.size / _MIB:.4g} MiB"
+        return f"{self.size / _GIB:.4g} GiB"
+
 
 @dataclass(frozen=True)
 class Session:
@@ -40,8 +51,10 @@ class Session:
 
     ``device`` and ``port`` are the local RDMA port of an SRP session. ``id_ext`` and
     ``ioc_guid`` are 16 hex digits; ``dgid`` is 32, and None for RDMA CM: the kernel
-    shows no address then. ``iqn`` and ``portal`` are for iSER. ``state`` is
-    ``running``, ``blocked``, ``fail-fast`` or ``lost`` for SRP, as in sysfs.
+    shows no address then. ``iqn``, ``portal``, ``interface`` (the name of open-iscsi's
+    record) and ``number`` are for iSER. ``state`` is as in sysfs: ``running``,
+    ``blocked``, ``fail-fast`` or ``lost`` for SRP, ``LOGGED_IN``, ``FAILED`` or
+    ``FREE`` for iSER.
     ``timeouts`` are in the order of TIMEOUTS.
     """
 
@@ -55,6 +68,8 @@ class Session:
     dgid: Optional[str] = None
     iqn: Optional[str] = None
     portal: Optional[str] = None
+    interface: Optional[str] = None
+    number: Optional[int] = None
     remote_port: Optional[str] = None
     timeouts: tuple[Timeout, ...] = (None, None, None)
     luns: tuple[Lun, ...] = ()
@@ -67,8 +82,14 @@ class Session:
     @property
     def title(self) -> str:
         """The session in sentences: ``0002c90300fb1230 by mlx4_0/1``."""
-        by = f" by {self.device}/{self.port}" if self.device else ""
-        return f"{self.target}{by}"
+        if self.device:
+            return f"{self.target} by {self.device}/{self.port}"
+        return f"{self.target} at {self.portal}" if self.portal else self.target
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its LUNs can be used."""
+        return self.state in {RUNNING, LOGGED_IN}
 
 
 @dataclass(frozen=True)

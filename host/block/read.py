@@ -154,6 +154,8 @@ class BlockReader:
                 self._tree.text(f"{folder}/state") or "unknown",
                 iqn=self._tree.text(f"{folder}/targetname", self._problems),
                 portal=f"{shown}:{port}" if address and port else None,
+                interface=self._tree.text(f"{folder}/ifacename"),
+                number=_number(number),
                 luns=self.luns(host),
             )
 

@@ -17,12 +17,17 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.block.logins import Login, failure, login_text, timeout_writes
-from ovirt_rdma.host.block.model import SRP, BlockProblem, Session
+from ovirt_rdma.host.block.logins import (
+    Login,
+    Outcome,
+    failure,
+    login_text,
+    timeout_writes,
+)
+from ovirt_rdma.host.block.model import BlockProblem, Session
 from ovirt_rdma.host.block.read import (
     BLOCK,
     SCSI_HOSTS,
@@ -73,19 +78,6 @@ def write_in_child(path: Path, text: str, timeout_s: float) -> int:
     return child.returncode if child.returncode >= 0 else errno.EINTR
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a login: ``problem`` is None if its session is there.
-
-    ``made`` is whether this login made it. ``notes`` are about its timeouts.
-    """
-
-    login: Login
-    made: bool = False
-    problem: Optional[Sentence] = None
-    notes: tuple[Sentence, ...] = ()
-
-
 class Srp:
     """Acts on the SRP sessions of the host below ``root``; ``run`` runs its tools."""
 
@@ -111,11 +103,17 @@ class Srp:
                 "see journalctl -k, and: modprobe --verbose ib_srp",
             ) from error
 
-    def log_in(self, logins: Sequence[Login], timeout_s: float) -> list[Outcome]:
+    def log_in(
+        self,
+        logins: Sequence[Login],
+        timeout_s: float,
+        total_s: Optional[float] = None,
+    ) -> list[Outcome]:
         """Make the ``logins`` that have no session; return each result, in order.
 
-        Each has ``timeout_s`` seconds.
+        Each has ``timeout_s`` seconds; after ``total_s`` seconds none is begun.
         """
+        end = None if total_s is None else time.monotonic() + total_s
         by_port: dict[str, list[Login]] = {}
         for login in logins:
             by_port.setdefault(login.local, []).append(login)
@@ -123,7 +121,12 @@ class Srp:
 
         def of_port(those: list[Login]) -> None:
             for login in those:
-                done[id(login)] = self._logged_in(login, timeout_s)
+                if end is not None and time.monotonic() >= end:
+                    text = "not tried, because other targets took too long"
+                    problem = Sentence("srp-login-not-tried", text)
+                    done[id(login)] = Outcome(login, problem=problem)
+                else:
+                    done[id(login)] = self._logged_in(login, timeout_s)
 
         if by_port:
             with ThreadPoolExecutor(len(by_port)) as threads:
@@ -229,11 +232,6 @@ class Srp:
             return self._run(("dmesg",)).splitlines()
         except CommandFailed:
             return []
-
-
-def srp_sessions(sessions: Iterable[Session]) -> list[Session]:
-    """Return those of SRP."""
-    return [one for one in sessions if one.protocol == SRP]
 
 
 def _after(lines: list[str], last: list[str]) -> list[str]:

@@ -8,12 +8,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.host.block.logins import NoLogin
-from ovirt_rdma.host.block.model import RUNNING, TIMEOUTS, BlockFacts, Lun, Session
-from ovirt_rdma.host.block.srp import Outcome
+from ovirt_rdma.host.block.logins import Login, NoLogin, Outcome
+from ovirt_rdma.host.block.model import (
+    LOGGED_IN,
+    RUNNING,
+    TIMEOUTS,
+    BlockFacts,
+    Lun,
+    Session,
+)
 from ovirt_rdma.host.errors import Sentence
-
-_MIB, _GIB = 1 << 20, 1 << 30
 
 
 def print_sessions(sessions: Sequence[Session], output: Output) -> None:
@@ -33,7 +37,7 @@ def print_sessions(sessions: Sequence[Session], output: Output) -> None:
             )
             for one in sessions
         ],
-        {RUNNING: "good", "LOGGED_IN": "good"},
+        {RUNNING: "good", LOGGED_IN: "good"},
     )
     luns: dict[str, list[Lun]] = {}
     for lun in (lun for one in sessions for lun in one.luns):
@@ -45,7 +49,7 @@ def print_sessions(sessions: Sequence[Session], output: Output) -> None:
             [
                 (
                     wwid,
-                    size(paths[0]),
+                    paths[0].shown_size,
                     ",".join(lun.device for lun in paths),
                     ",".join(sorted({lun.state for lun in paths})),
                     paths[0].map or "-",
@@ -55,15 +59,6 @@ def print_sessions(sessions: Sequence[Session], output: Output) -> None:
             ],
             {"no": "doubtful"},
         )
-
-
-def size(lun: Lun) -> str:
-    """Return the size of a LUN."""
-    if lun.size is None:
-        return "unknown size"
-    if lun.size < _GIB:
-        return f"{lun.size / _MIB:.4g} MiB"
-    return f"{lun.size / _GIB:.4g} GiB"
 
 
 def print_logins(
@@ -76,7 +71,7 @@ def print_logins(
     for none in refused:
         output.line(f"{none.target.title}: {none.reason}.")
     if not outcomes and not refused:
-        output.line("The policy has no SRP target.")
+        output.line("The policy has no target for block storage.")
 
 
 def logins(
@@ -86,8 +81,8 @@ def logins(
     rows: list[dict[str, Any]] = [
         {
             "target": one.login.target.name,
-            "device": one.login.device,
-            "port": one.login.port,
+            "device": one.login.device if isinstance(one.login, Login) else None,
+            "port": one.login.port if isinstance(one.login, Login) else None,
             "logged_in": one.problem is None,
             "made": one.made,
             "problems": sentences(

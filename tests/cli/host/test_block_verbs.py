@@ -9,10 +9,12 @@ import pytest
 from support.command_line import run
 from support.fakes.fake_block import GUID, FakeBlock
 from support.fakes.fake_hosts import connectx3_ib, soft_roce
+from support.fakes.fake_iscsiadm import FakeIscsiadm
 from support.fakes.fake_runner import FakeRunner
 
-from ovirt_rdma.cli.host import block as verbs
+from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import srp as srp_module
+from ovirt_rdma.host.block.iser import Iser
 from ovirt_rdma.host.block.srp import Srp
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.system.lock import one_run
@@ -55,8 +57,12 @@ def of_root(root, local, capsys, monkeypatch):
     tools = FakeRunner()
     tools.program("modprobe", lambda argv: "")
     tools.program("dmesg", lambda argv: "\n".join(fake.log))
-    monkeypatch.setattr(verbs, "HostReader", lambda top: HostReader(top, root.runner))
-    monkeypatch.setattr(verbs, "Srp", lambda top, _: Srp(top, tools, fake.write))
+    monkeypatch.setattr(
+        sessions_module, "HostReader", lambda top: HostReader(top, root.runner)
+    )
+    monkeypatch.setattr(
+        sessions_module, "Srp", lambda top, _: Srp(top, tools, fake.write)
+    )
     write = srp_module._written
 
     def written(path, text):
@@ -204,14 +210,52 @@ def test_check_finds_what_is_wrong_with_a_session(host):
     ]
 
 
-def test_an_iser_target_without_session_is_found(host):
-    host.follow(
-        "version: 1\nblock:\n  iser:\n"
-        "    - {portal: 10.0.0.1, iqn: iqn.2003-01.org.a}\n"
-    )
+ISER_IQN, ISER_PORTAL = "iqn.2003-01.org.a", "10.0.0.1:3260"
+ISER_POLICY = f"""\
+version: 1
+block:
+  iser:
+    - {{name: far, portal: {ISER_PORTAL}, iqn: {ISER_IQN}}}
+"""
+
+
+@pytest.fixture
+def iscsi(host, monkeypatch):
+    fake = FakeIscsiadm(host.root)
+    fake.portals = {ISER_PORTAL: [ISER_IQN]}
+    monkeypatch.setattr(sessions_module, "Iser", lambda top, _: Iser(top, fake.run))
+    host.follow(ISER_POLICY)
+    return fake
+
+
+def test_an_iser_target_from_login_to_logout(host, iscsi):
     assert ids(host("block", "check", "-o", "json")) == ["iser-not-logged-in"]
-    host.root.iscsi_session(9, "iqn.2003-01.org.a", "10.0.0.1", "iscsi_iser")
+    assert host("block", "login").out == "iser 'far': logged in.\n"
+    assert host("block", "login").out == "iser 'far': was logged in before.\n"
     assert ids(host("block", "check", "-o", "json")) == []
+    (login,) = host("block", "login", "-o", "json").document["logins"]
+    assert (login["target"], login["device"], login["made"]) == ("far", None, False)
+    assert host("block", "logout", "far").out == (
+        f"{ISER_IQN} at {ISER_PORTAL}: logged out.\n"
+    )
+    assert host("block", "list").out.startswith("This host has no session")
+
+
+def test_logout_of_all_leaves_the_iser_sessions_of_vdsm(host, iscsi):
+    iscsi.session(3, "iqn.2003-01.org.vdsm", ISER_PORTAL, "default")
+    host("block", "login")
+    host("block", "logout", "--all")
+    (session,) = host("block", "list", "-o", "json").document["sessions"]
+    assert session["iqn"] == "iqn.2003-01.org.vdsm"
+    # Named by its IQN, it is ended.
+    assert host("block", "logout", "iqn.2003-01.org.vdsm").code == 0
+    assert iscsi.sessions == {}
+
+
+def test_vdsms_trial_login_is_warned_of(host, iscsi):
+    host.root.write("/etc/vdsm/vdsm.conf", "[irs]\niscsi_default_ifaces=iser\n")
+    assert "VDSM ends its session" in host("block", "login").err
+    assert ids(host("block", "check", "-o", "json")) == ["iser-trial-logout"]
 
 
 def test_logout_in_use_is_refused_and_names_the_users(host):
@@ -265,5 +309,9 @@ def test_another_run_is_waited_for_by_the_user(host, verb):
 
 def test_a_module_that_is_not_there(host, monkeypatch):
     tools = FakeRunner()
-    monkeypatch.setattr(verbs, "Srp", lambda top, _: Srp(top, tools, host.fake.write))
-    host("block", "login", "-o", "json").error("srp-module-not-loaded", 1)
+    monkeypatch.setattr(
+        sessions_module, "Srp", lambda top, _: Srp(top, tools, host.fake.write)
+    )
+    result = host("block", "login", "-o", "json")
+    (problem,) = result.document["logins"][0]["problems"]
+    assert (result.code, problem["id"]) == (1, "srp-module-not-loaded")

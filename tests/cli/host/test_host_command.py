@@ -89,7 +89,7 @@ VERBS = (
         ("apply --allow", "unknown arguments: --allow"),
         ("confirm 7", "unknown arguments: 7"),
         ("history 7", "unknown arguments: 7"),
-        ("unit", "verbs: netdev, recover, unconfirmed, partitions, caps"),
+        ("unit", "verbs: netdev, recover, unconfirmed, partitions, block, caps"),
         ("unit netdev", "required: NAME"),
         ("unit unconfirmed x", "invalid int value: 'x'"),
     ],
