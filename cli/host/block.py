@@ -65,8 +65,10 @@ class Check(HostVerb):
             sentences,
         )
         from ovirt_rdma.host.block.findings import login_findings, session_findings
+        from ovirt_rdma.host.block.multipath_conf import multipath_findings
         from ovirt_rdma.host.block.sessions import BlockSessions
         from ovirt_rdma.host.block.vdsm_trial import trial_findings
+        from ovirt_rdma.host.system.tree import FileTree
 
         output = context.output
         policy, source = policy_in_question(self.policy, context)
@@ -75,6 +77,8 @@ class Check(HostVerb):
         wanted = sessions.wanted(block, (*block.srp, *block.iser), facts)
         findings = [*login_findings(wanted), *session_findings(facts)]
         findings += trial_findings(context.root, block.iser)
+        if facts.sessions or block.srp or block.iser:
+            findings += multipath_findings(FileTree(context.root))
         if output.for_people:
             for sentence in facts.problems:
                 output.message(f"note: {sentence}")

@@ -179,13 +179,10 @@ class Iser:
             made = False
             if error.returncode in _SILENT:
                 problem = _silent(timeout_s)
-            elif error.returncode == _REFUSED:
-                problem = self._refusal(login.target)
+            elif error.returncode in _ERRORS:
+                problem = _ERRORS[error.returncode]
             elif error.returncode != _EXISTS:
-                problem = _ERRORS.get(
-                    error.returncode or 0,
-                    Sentence("iser-login-failed", f"iscsiadm reports: {error}"),
-                )
+                problem = self._refusal(login.target, error)
         if problem is not None:
             return Outcome(login, problem=problem)
         (found,) = wanted_iser_logins([login.target], self._sessions())
@@ -194,7 +191,7 @@ class Iser:
             return Outcome(login, problem=Sentence("iser-session-gone", text))
         return Outcome(found, made=made)
 
-    def _refusal(self, target: IserTarget) -> Sentence:
+    def _refusal(self, target: IserTarget, error: CommandFailed) -> Sentence:
         """Ask the portal, which has just answered, for its targets."""
         where = ("-p", target.portal, "-I", target.interface)
         words = ("iscsiadm", "-m", "discovery", "-t", "st", *where)
@@ -206,8 +203,11 @@ class Iser:
         if names and target.iqn not in names:
             text = f"the portal has no target {target.iqn}; it has: {', '.join(names)}"
             return Sentence("iser-target-unknown", text)
-        text = "the target refused the login; its access list may not have this host"
-        return Sentence("iser-login-refused", text)
+        if error.returncode == _REFUSED:
+            text = "the target refused it; its access list may not have this host"
+            return Sentence("iser-login-refused", text)
+        text = f"iscsiadm reports: {error} (exit status {error.returncode})"
+        return Sentence("iser-login-failed", text)
 
 
 def _record_words(target: IserTarget) -> tuple[str, ...]:

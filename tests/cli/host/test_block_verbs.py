@@ -252,6 +252,14 @@ def test_logout_of_all_leaves_the_iser_sessions_of_vdsm(host, iscsi):
     assert iscsi.sessions == {}
 
 
+def test_a_drop_in_that_stops_vdsmd_is_found(host):
+    host("block", "login")
+    host.root.write(
+        "/etc/multipath.conf", "overrides {\n a 1\n protocol {\n type x\n }\n}\n"
+    )
+    assert "multipath-stops-vdsmd" in ids(host("block", "check", "-o", "json"))
+
+
 def test_vdsms_trial_login_is_warned_of(host, iscsi):
     host.root.write("/etc/vdsm/vdsm.conf", "[irs]\niscsi_default_ifaces=iser\n")
     assert "VDSM ends its session" in host("block", "login").err

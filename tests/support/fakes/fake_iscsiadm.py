@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes.fake_root import FakeRoot
 
-NO_OBJECTS, EXISTS, REFUSED = 21, 15, 19
+NO_OBJECTS, EXISTS, LOGIN = 21, 15, 5
 
 
 class FakeIscsiadm:
@@ -82,7 +82,7 @@ class FakeIscsiadm:
         if key[0] in self.errors:
             raise CommandFailed("iscsiadm: login failed", self.errors[key[0]])
         if key[0] not in self.portals.get(key[1], []):
-            raise CommandFailed("iscsiadm: fatal login error", REFUSED)
+            raise CommandFailed("Could not log into all portals", LOGIN)
         self.session(max(self.sessions, default=6) + 1, *key)
 
     def _discovery(self, words: list[str], options: dict[str, str]) -> str:

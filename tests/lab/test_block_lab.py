@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""SRP with a real target (LIO): by RDMA CM over Soft-RoCE between two guests.
+"""SRP and iSER with real targets (LIO), over Soft-RoCE between two guests.
 
-And by the InfiniBand CM, over the InfiniBand fabric of one guest.
+And SRP by the InfiniBand CM, over the InfiniBand fabric of one guest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prepared_host import PreparedHost
 
-from lab import modules
+from lab import iser_target, modules
 from lab.guest import Guest
 from lab.infiniband import InfiniBand
 from lab.qemu import Wire
@@ -151,6 +151,54 @@ def test_wrong_targets_are_told_apart_and_the_right_one_is_logged_in(
     assert "nothing listens there" in told["port"]
     assert "no port with this id_ext and ioc_guid" in told["ids"]
     assert "no RDMA path" in told["absent"]
+
+
+ISER_POLICY = f"""\
+version: 1
+block:
+  iser:
+    - {{name: array, portal: {ADDRESS}, iqn: {iser_target.IQN}}}
+"""
+
+
+def test_iser_with_the_real_iscsiadm(pair: Pair) -> None:
+    iser_target.serve(pair.server, ADDRESS)
+    iser_target.start_iscsid(pair.guest)
+    wrong = f"    - {{name: other, portal: {ADDRESS}, iqn: {iser_target.IQN}2}}\n"
+    pair.load(ISER_POLICY + wrong)
+    # A record of the operator's for another target stays as it is.
+    other = f"-T {iser_target.IQN}:mine -p {ADDRESS}:3260 -I default"
+    pair.run(f"iscsiadm -m node {other} -o new")
+    kept = pair.run(f"iscsiadm -m node {other}")
+
+    array, absent = pair.document("login", code=1)["logins"]
+    assert (array["made"], array["problems"]) == (True, [])
+    (problem,) = absent["problems"]
+    assert problem["id"] == "iser-target-unknown", problem
+    assert problem["sentence"].endswith(f"it has: {iser_target.IQN}")
+    again = pair.document("login", "array")["logins"]
+    assert [one["made"] for one in again] == [False]
+    assert pair.run(f"iscsiadm -m node {other}") == kept
+
+    (session,) = pair.document("list")["sessions"]
+    assert (session["iqn"], session["interface"]) == (iser_target.IQN, "iser")
+    assert session["state"] == "LOGGED_IN"
+    pair.run("until [ -b /dev/sda ]; do sleep 0.1; done")
+    write = "dd if=/dev/urandom of=/run/f bs=1M count=8 status=none"
+    copy = "dd if=/run/f of=/dev/sda bs=1M oflag=direct status=none"
+    read = "dd if=/dev/sda bs=1M count=8 iflag=direct status=none | cmp - /run/f"
+    pair.run(f"{write} && {copy} && {read}")
+
+    holder = pair.guest.start(["bash", "-c", "exec 3< /dev/sda; sleep 1000"])
+    pair.run("until ls -l /proc/*/fd/3 | grep -q sda; do sleep 0.1; done 2>/dev/null")
+    refused = pair.host.command("block", "logout", "array")
+    assert (refused.exit_code, "sda: process" in refused.stderr) == (4, True)
+    holder.signal()
+    pair.run("while ls -l /proc/*/fd/3 | grep -q sda; do sleep 0.1; done 2>/dev/null")
+    assert len(pair.document("logout", "array")["sessions"]) == 1
+    assert pair.document("list")["sessions"] == []
+    record = pair.run(f"iscsiadm -m node -T {iser_target.IQN} -p {ADDRESS} -I iser")
+    assert "node.startup = manual" in record
 
 
 @pytest.mark.faults
