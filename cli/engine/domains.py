@@ -16,8 +16,9 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
-from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
@@ -52,15 +53,19 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     )
     examples = (
         "data2 --export nas1:/exports/data2 --datacenter dc1",
+        "data3 --type fcp --lun 36001405a1b2c3d4e5f60718293a4b5c6 --datacenter dc1",
         "data2 --export nas1:/exports/data2 --datacenter dc1 --dry-run",
     )
     more = (
         "Checks first; then creates, attaches and activates the domain, and\n"
-        "verifies its transport if hosts can be asked."
+        "verifies its transport if hosts can be asked. With --type fcp, the domain is\n"
+        "on one LUN, such as one of SRP; all that is on the LUN is lost."
     )
 
     name: str
-    export: str
+    type: str
+    lun: Optional[str]
+    export: Optional[str]
     datacenter: str
     nfs_version: str
     transport: str
@@ -71,8 +76,12 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument("name", metavar="NAME", help="the new domain's name")
         parser.add_argument(
-            "--export", metavar="SERVER:/PATH", required=True, help="the export"
+            "--export", metavar="SERVER:/PATH", help="the export, of type nfs"
         )
+        parser.add_argument(
+            "--type", choices=("nfs", "fcp"), default="nfs", help="default: nfs"
+        )
+        parser.add_argument("--lun", metavar="WWID", help="the LUN, of type fcp")
         add_data_center(parser, required=True)
         parser.add_argument(
             "--nfs-version",
@@ -119,6 +128,8 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
         output = context.output
+        if self.type == "fcp" or self.lun or not self.export:
+            return _create_on_lun(self, context)
         request = DomainRequest(
             self.name,
             self.export,
@@ -141,10 +152,10 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             for sentence in plan.warnings:
                 output.message(f"warning: {sentence}")
             if self.dry_run:
-                show_calls(output, plan.calls, "domain-create", **_planned(plan))
+                show_calls(output, plan.calls, "domain-create", **plan.document)
                 return 0
             if not plan.nothing:
-                approve(self, output, _lines(plan))
+                approve(self, output, plan.lines)
             title = f"create domain {plan.name}"
             resume = "run the same command again to continue"
             changes = not plan.nothing
@@ -158,26 +169,51 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         return made.exit_code
 
 
-def _lines(plan: DomainPlan) -> list[str]:
-    options = plan.row.mount_options or "no mount options"
-    return [
-        f"domain {plan.name} on {plan.row.export}, over {plan.transport}",
-        f"NFS version {plan.row.nfs_version}, {options}",
-        f"created by {plan.host.name}, attached to {plan.data_center.name}, mounted by "
-        f"{count(len(plan.hosts), 'host')}",
-    ]
+def _create_on_lun(verb: Create, context: Context) -> int:
+    from ovirt_rdma.cli.engine.session import approve, open_session, show_calls, work
+    from ovirt_rdma.engine_sdk_tools.domains.create import create_on_lun
+    from ovirt_rdma.engine_sdk_tools.domains.lun_plan import (
+        LunRequest,
+        plan_lun_domain,
+        read_luns,
+    )
+    from ovirt_rdma.engine_sdk_tools.names import data_center_named
+    from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-
-def _planned(plan: DomainPlan) -> dict[str, object]:
-    return {
-        "name": plan.name,
-        "export": plan.row.export,
-        "transport": plan.transport,
-        "nfs_version": plan.row.nfs_version,
-        "mount_options": plan.row.mount_options,
-        "host": plan.host.name,
-        "warnings": list(plan.warnings),
-    }
+    if verb.type != "fcp" or not verb.lun or verb.export or verb.mount_options:
+        raise UsageProblem(
+            "domain-storage-arguments",
+            "a domain has either an export or a LUN",
+            "give --export SERVER:/PATH, or --type fcp and --lun WWID",
+        )
+    output = context.output
+    request = LunRequest(verb.name, verb.lun, verb.datacenter, verb.host)
+    with open_session(verb, output) as session:
+        engine = read_engine(session)
+        center = data_center_named(engine, verb.datacenter)
+        up = [host for host in engine.hosts_of(center.id) if host.status == "up"]
+        luns = {host.id: read_luns(session, host) for host in up}
+        plan = plan_lun_domain(engine, luns, request)
+        for sentence in plan.warnings:
+            output.message(f"warning: {sentence}")
+        if verb.dry_run:
+            show_calls(output, plan.calls, "domain-create", **plan.document)
+            return 0
+        changes = not plan.nothing
+        if changes:
+            approve(verb, output, plan.lines)
+        title, resume = f"create domain {plan.name}", "run the same command again"
+        with work(
+            verb, context, session, title, resume=resume, changes=changes
+        ) as progress:
+            made = create_on_lun(session, plan, progress.listener)
+    if output.for_people:
+        result = "is active" if made.made else "is already active: nothing to do"
+        output.text(f"Domain {plan.name} (LUN {plan.lun.id}) {result}.")
+    else:
+        content = {**plan.document, "dry_run": False, "id": made.id, "made": made.made}
+        output.document("domain-create", content)
+    return made.exit_code
 
 
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
@@ -189,7 +225,7 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
     unknown = unverified_sentence(made.hosts)
     if not output.for_people:
         document = {
-            **_planned(plan),
+            **plan.document,
             "dry_run": False,
             "id": made.id,
             "made": made.made,

@@ -32,6 +32,12 @@ def _apply(name: str) -> type[Verb]:
     return VERBS[name]
 
 
+def _block(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.block import VERBS
+
+    return VERBS[name]
+
+
 def _bundle(name: str) -> type[Verb]:
     from ovirt_rdma.cli.host.bundle import Bundle
 
@@ -112,12 +118,20 @@ _NFS: Table = (
         _nfs,
     ),
 )
+_BLOCK: Table = (
+    ("list", "list the sessions and LUNs of block storage over RDMA", _block),
+    ("check", "compare the sessions with the policy", _block),
+    ("login", "log in to the SRP and iSER targets of the policy", _block),
+    ("logout", "log out from targets that nothing uses", _block),
+    ("rescan", "look for new LUNs and sizes", _block),
+)
 # What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
 _UNIT: Table = (
     ("netdev", "set the boot settings of a netdev", _unit),
     ("recover", "roll back a run that was interrupted", _unit),
     ("unconfirmed", "roll back a run that was not confirmed", _unit),
     ("partitions", "keep P_Key children equal to the P_Key table of the port", _unit),
+    ("block", "log in to block storage before vdsmd starts", _unit),
     ("caps", "write the capabilities that are reported to the engine", _unit),
     ("installed", "report what the installed package lacks", _unit),
     ("erased", "disable everything before the package is erased", _unit),
@@ -134,6 +148,7 @@ _VERBS: Table = (
     ("explain", "explain a rule of check and plan", _check),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
+    ("block", "log in to block storage over RDMA, and check it", _BLOCK),
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),
     ("disable", "undo enable", _enable),
     ("status", "show what is enabled, running, loaded and changed", _status),

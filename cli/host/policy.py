@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ovirt_rdma.cli.context import Context
     from ovirt_rdma.host.export import Export
+    from ovirt_rdma.host.policy.block_fields import BlockPolicy
     from ovirt_rdma.host.policy.diagnostics import Diagnostic
     from ovirt_rdma.host.policy.load import PolicyFile
     from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, NfsRule, Policy
@@ -35,6 +36,8 @@ def policy_counts(policy: Policy) -> str:
         (host.interfaces, "interface"),
         (host.modules, "module"),
         (host.module_options, "module option"),
+        (policy.block.srp, "SRP target"),
+        (policy.block.iser, "iSER target"),
     ):
         if settings:
             parts.append(count(len(settings), noun))
@@ -75,6 +78,25 @@ def show_host(host: HostPolicy, output: Output) -> None:
     if pairs:
         output.line()
         output.fields(pairs)
+
+
+def show_block(block: BlockPolicy, output: Output) -> None:
+    """Print the block part of a policy; nothing if it is empty."""
+    rows = [
+        (
+            target.name,
+            "SRP",
+            target.dest or f"{target.dgid} {target.pkey}",
+            target.ioc_guid,
+        )
+        for target in block.srp
+    ]
+    rows += [(one.name, "iSER", one.portal, one.iqn) for one in block.iser]
+    if rows:
+        output.line()
+        output.table(("TARGET", "PROTOCOL", "AT", "IOC_GUID, IQN"), rows)
+    if block.rescan_interval:
+        output.line(f"A rescan every {block.rescan_interval} s.")
 
 
 def _match(rule: InterfaceRule) -> Iterator[str]:
@@ -320,20 +342,23 @@ def _warn(loaded: PolicyFile, path: Path, output: Output) -> None:
 def _show_policy(policy: Policy, source: str, output: Output) -> None:
     from dataclasses import asdict
 
+    from ovirt_rdma.host.policy import block_fields
+    from ovirt_rdma.host.policy.block_fields import BlockPolicy
     from ovirt_rdma.host.policy.json_form import host_to_json_dict
 
     if output.for_people:
         _show_rules(policy.nfs.rules, source, output)
         show_host(policy.host, output)
+        show_block(policy.block, output)
         return
-    output.document(
-        "policy",
-        {
-            "source": source,
-            "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
-            "host": host_to_json_dict(policy.host),
-        },
-    )
+    document: dict[str, object] = {
+        "source": source,
+        "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
+        "host": host_to_json_dict(policy.host),
+    }
+    if policy.block != BlockPolicy():
+        document["block"] = block_fields.to_json_dict(policy.block)
+    output.document("policy", document)
 
 
 def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None:

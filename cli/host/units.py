@@ -151,6 +151,22 @@ class FollowPartitions(UnitVerb):
         return 0
 
 
+class LogInToBlock(UnitVerb):
+    """Log in to the block storage of the policy before vdsmd starts, and rescan it."""
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.runs import RunReport, as_root
+        from ovirt_rdma.host.services.block_keeper import BlockKeeper, tell_systemd
+        from ovirt_rdma.host.system.signals import StopSignal
+
+        as_root("unit block", context.root)
+        report = RunReport(context.output)
+        keeper = BlockKeeper(context.root, report, lambda: tell_systemd("READY=1"))
+        with StopSignal() as stop:
+            keeper.keep(stop)
+        return 0
+
+
 class WriteCaps(UnitVerb):
     """Write the capabilities for the hook after_get_caps, if they changed."""
 
@@ -226,6 +242,7 @@ VERBS: dict[str, type[Verb]] = {
     "recover": Recover,
     "unconfirmed": RollBackUnconfirmed,
     "partitions": FollowPartitions,
+    "block": LogInToBlock,
     "caps": WriteCaps,
     "installed": ReportInstalled,
     "erased": PrepareErase,

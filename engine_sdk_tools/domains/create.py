@@ -22,6 +22,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
+from ovirt_rdma.engine_sdk_tools.domains.lun_plan import FCP, LunPlan
 from ovirt_rdma.engine_sdk_tools.domains.mounted import (
     Mounted,
     MountEvents,
@@ -79,10 +80,7 @@ class _Undo:
             by_hand = f"move {name} to maintenance and detach it from {center}"
             todo.append((partial(self._detach, domain, by_hand), by_hand))
         if made.domain:
-            by_hand = (
-                f"remove the domain {name}, and on the server the folder {made.domain} "
-                f"below {plan.row.path}"
-            )
+            by_hand = f"remove the domain {name}, and {plan.left_over(made.domain)}"
             todo.append((partial(self._remove, made.domain, by_hand), by_hand))
         if made.connection:
             # As a rule, the engine has removed it with the domain.
@@ -255,6 +253,22 @@ def create_domain(
     return DomainMade(run.domain, plan.transport, True, mounted.hosts)
 
 
+def create_on_lun(
+    session: EngineSession, plan: LunPlan, listener: Listener
+) -> DomainMade:
+    """Carry out ``plan``. Raises Problem if a part failed, after the rollback."""
+    listener.plan((plan.name,), len(plan.calls) + 1)
+    run = _Run(session, plan, listener)
+    if plan.nothing:
+        return DomainMade(run.domain, plan.transport, False)
+    try:
+        run.make()
+        run.activate()
+    except Problem as error:
+        raise undo_domain(session, plan, run.traces, listener).told(error) from error
+    return DomainMade(run.domain, plan.transport, True)
+
+
 class _Run:
     """The parts of a run, each reported to the listener; ``domain`` is the domain's id,
     once known.
@@ -273,7 +287,7 @@ class _Run:
         if self.domain:
             return
         row = plan.row.id
-        if not row:
+        if not row and plan.row.type != FCP:
             row = self._made(plan.connecting(), lambda: _row_like(self._session, plan))
             self.traces.connection = row
         self.domain = self._made(

@@ -157,6 +157,31 @@ class DomainPlan:
         return self.attached and bool(self.domain and self.domain.status == "active")
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """The plan for people."""
+        options = self.row.mount_options or "no mount options"
+        hosts = f"{len(self.hosts)} host{'' if len(self.hosts) == 1 else 's'}"
+        return (
+            f"domain {self.name} on {self.row.export}, over {self.transport}",
+            f"NFS version {self.row.nfs_version}, {options}",
+            f"created by {self.host.name}, attached to {self.data_center.name}, "
+            f"mounted by {hosts}",
+        )
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The plan for programs."""
+        return {
+            "name": self.name,
+            "export": self.row.export,
+            "transport": self.transport,
+            "nfs_version": self.row.nfs_version,
+            "mount_options": self.row.mount_options,
+            "host": self.host.name,
+            "warnings": list(self.warnings),
+        }
+
+    @property
     def calls(self) -> tuple[Call, ...]:
         """The requests to the engine, in their order."""
         calls = []
@@ -196,6 +221,10 @@ class DomainPlan:
         body = {"storage_domain": domain}
         return Call("storagedomains", "add", doing, body, self.name)
 
+    def left_over(self, domain: str) -> str:
+        """Return what is left on the storage if the domain cannot be removed."""
+        return f"on the server the folder {domain} below {self.row.path}"
+
     def attaching(self, domain: str) -> Call:
         """Return the call that attaches the domain and activates it."""
         doing = f"attaching {self.name} to {self.data_center.name}"
@@ -217,9 +246,9 @@ def plan_domain_create(
     refusals = list(name_problems(request.name))
     export, problems = read_export(request.export)
     refusals += problems
-    refusals += _data_center_problems(center)
+    refusals += data_center_problems(center)
     up = tuple(host for host in hosts if host.status == "up")
-    host, problem = _creator(request, hosts, up, center)
+    host, problem = creating_host(request.host, hosts, up, center)
     refusals += problem
     version = NFS_VERSIONS.get(request.nfs_version)
     if version is None:
@@ -267,7 +296,8 @@ def plan_domain_create(
     )
 
 
-def _data_center_problems(center: DataCenter) -> Iterator[Sentence]:
+def data_center_problems(center: DataCenter) -> Iterator[Sentence]:
+    """Yield why no domain can be attached to ``center``."""
     if center.status not in _READY:
         yield Sentence(
             "data-center-status",
@@ -276,14 +306,17 @@ def _data_center_problems(center: DataCenter) -> Iterator[Sentence]:
         )
 
 
-def _creator(
-    request: DomainRequest,
+def creating_host(
+    name: Optional[str],
     hosts: Sequence[Host],
     up: Sequence[Host],
     center: DataCenter,
 ) -> tuple[Optional[Host], list[Sentence]]:
-    if request.host is not None:
-        host = pick("host", request.host, hosts)
+    """Return the host that creates the domain, ``name`` if that is given, or why there
+    is none.
+    """
+    if name is not None:
+        host = pick("host", name, hosts)
         if host.status == "up":
             return host, []
         sentence = (

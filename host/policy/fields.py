@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
+from ovirt_rdma.host.policy.block_fields import BLOCK
 from ovirt_rdma.host.policy.forms import (
     Field,
     Keys,
@@ -265,6 +266,7 @@ POLICY = Keys(
     # A part without content counts as left out.
     Field("nfs", NFS.or_null(), "which exports are mounted over RDMA"),
     Field("host", HOST.or_null(), "how the RDMA ports of a host are configured"),
+    Field("block", BLOCK.or_null(), "which block storage a host logs in to"),
 )
 
 DROP_IN = Keys(
@@ -273,5 +275,5 @@ DROP_IN = Keys(
         "nfs",
         Keys(NFS.fields["rules"], not_offered={"defaults": _ONLY_IN_POLICY}).or_null(),
     ),
-    not_offered={"host": _ONLY_IN_POLICY},
+    not_offered=dict.fromkeys(("host", "block"), _ONLY_IN_POLICY),
 )

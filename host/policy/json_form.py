@@ -15,6 +15,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ovirt_rdma.host.policy import block_fields
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, POLICY, RULE
 from ovirt_rdma.host.policy.forms import (
     Field,
@@ -81,16 +83,20 @@ _POLICY = Keys(
     POLICY.fields["version"],
     _needed("nfs", Keys(_needed("rules", ListOf(_RULE)))),
     Field("host", _HOST),
+    Field("block", block_fields.STORED),
 )
 
 
 def to_json_dict(policy: Policy) -> dict[str, object]:
     """Return the policy as dicts, lists, strings and numbers."""
-    return {
+    data: dict[str, object] = {
         "version": policy.version,
         "nfs": {"rules": [dataclasses.asdict(rule) for rule in policy.nfs.rules]},
         "host": host_to_json_dict(policy.host),
     }
+    if policy.block != BlockPolicy():
+        data["block"] = block_fields.to_json_dict(policy.block)
+    return data
 
 
 def host_to_json_dict(host: HostPolicy) -> dict[str, object]:
@@ -135,6 +141,7 @@ def from_json_dict(data: object) -> Policy:
     return Policy(
         nfs=NfsPolicy(tuple(NfsRule(**rule) for rule in parts["nfs"]["rules"])),
         host=_host(parts["host"]) if "host" in parts else HostPolicy(),
+        block=_block(parts["block"]) if "block" in parts else BlockPolicy(),
     )
 
 
@@ -151,6 +158,13 @@ def _host(parts: dict[str, Any]) -> HostPolicy:
         tuple(ModuleOption(**option) for option in parts["module_options"]),
         interval,
     )
+
+
+def _block(parts: dict[str, Any]) -> BlockPolicy:
+    block = block_fields.from_json_parts(parts)
+    if block.login_timeout <= 0 or (block.rescan_interval or 1) <= 0:
+        raise ValueError("policy.block: a time must be more than 0")
+    return block
 
 
 def digest(policy: Policy) -> str:

@@ -19,6 +19,7 @@ from typing import Optional, Union
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import ipoib
 from ovirt_rdma.host.facts.devices import FULL_MEMBER, Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = ipoib.MODES
 ON, OFF = "on", "off"
@@ -206,16 +207,17 @@ class NfsPolicy:
     rules: tuple[NfsRule, ...] = ()
 
 
-_EMPTY_HOST = HostPolicy()
+_EMPTY_HOST, _EMPTY_BLOCK = HostPolicy(), BlockPolicy()
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The whole policy. The fabric and block parts will get fields of their own."""
+    """The whole policy. The fabric part will get a field of its own."""
 
     version: int = POLICY_VERSION
     nfs: NfsPolicy = NfsPolicy()
     host: HostPolicy = _EMPTY_HOST
+    block: BlockPolicy = _EMPTY_BLOCK
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from engine_double import connection_rules
 from engine_double.answers import Answer, Missing, Refusal, created
 from engine_double.behaviours import behaviour
 from engine_double.hosts_of_the_world import SimHost
+from engine_double.luns import add_on_luns
 from engine_double.mounts import connect, disconnect, report_failure
 from engine_double.routing import Call, route
 from engine_double.views import domain_view
@@ -117,6 +118,8 @@ _NAME = re.compile(r"[0-9a-zA-Z_-]+\Z")
         *("id", "name", "type", "description", "comment", "host.id", "host.name"),
         *("storage_format", "wipe_after_delete", "discard_after_delete", "backup"),
         *(f"storage.{name}" for name in ("id", *connection_rules.FIELDS)),
+        "storage.logical_units",
+        "storage.logical_units.logical_unit.id",
     ),
 )
 def add_domain(call: Call) -> Answer:
@@ -124,6 +127,9 @@ def add_domain(call: Call) -> Answer:
     _check_complete(world, body)
     host = connection_rules.host_named(world, body.host)
     made: Optional[SimConnection] = None
+    if body.storage.type and body.storage.type.value == "fcp":
+        _check_name(world, body.name)
+        return _added(call, host, add_on_luns(call, host))
     if body.storage.id:
         row = _row(world, body.storage.id)
         if not world.does(ANY_HOST) and host.status != "up":
@@ -141,6 +147,11 @@ def add_domain(call: Call) -> Answer:
             disconnect(world, host, row.id)
             del world.connections[row.id]
         raise
+    return _added(call, host, found)
+
+
+def _added(call: Call, host: SimHost, found: SimDomain) -> Answer:
+    world = call.world
     world.log.record(
         956,
         "normal",
@@ -170,10 +181,11 @@ def _check_complete(world: World, body: Any) -> None:
     if storage is not None and not storage.id:
         kind = storage.type.value if storage.type else None
         wanted = {"nfs": ("address", "path"), "posixfs": ("path", "vfs_type")}
+        wanted["fcp"] = ()
         if kind is None:
             missing.append("storage.type")
         elif kind not in wanted:
-            raise Refusal(400, "The double adds domains of NFS and POSIX only.")
+            raise Refusal(400, "The double adds domains of NFS, POSIX and FCP only.")
         else:
             missing += [n for n in wanted[kind] if not getattr(storage, n)]
     if missing and world.does(COMPLETE):
@@ -200,18 +212,22 @@ def _check_add(call: Call, row: SimConnection, host: SimHost) -> Optional[str]:
     if not existing and not body.name:
         raise _incomplete("name")
     named = body.name or world.export(row.export).domain_name
-    if world.does(NAME) and not _NAME.match(named):
-        raise Refusal(400, "The name has characters that it may not have.")
-    if world.does(NAME) and len(named) > 50:
-        raise Refusal(400, "Cannot add Storage. The name is too long.")
+    _check_name(world, named)
     if not existing:
         if world.domains_using(row.id) and world.does(ROW_IN_USE):
             raise Refusal(409, "Cannot add Storage. The connection has a domain.")
     elif body.id not in (None, existing) and world.does(OWN_ID):
         raise Refusal(500, "General command validation failure.")
+    return existing
+
+
+def _check_name(world: World, named: str) -> None:
+    if world.does(NAME) and not _NAME.match(named):
+        raise Refusal(400, "The name has characters that it may not have.")
+    if world.does(NAME) and len(named) > 50:
+        raise Refusal(400, "Cannot add Storage. The name is too long.")
     if world.does(NAME_IN_USE) and any(d.name == named for d in world.domains.values()):
         raise Refusal(409, "Cannot add Storage. The storage name is in use already.")
-    return existing
 
 
 def _not_empty() -> Refusal:

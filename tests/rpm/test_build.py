@@ -165,6 +165,7 @@ def test_everything_that_is_called_is_there(packages, content):
 def test_links_of_systemd_lead_to_units(content):
     links = list(content.glob("usr/lib/systemd/system/*.wants/*"))
     assert {link.name for link in links} == {
+        "ovirt-rdma-block.service",
         "ovirt-rdma-caps.timer",
         "ovirt-rdma-recheck.timer",
         "ovirt-rdma-recover.service",

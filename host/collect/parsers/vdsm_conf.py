@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read the setting of vdsm.conf that bypasses the policy, in the same way as VDSM.
+"""Read the settings of vdsm.conf that bypass the policy, in the same way as VDSM.
 
 Files and order are those of VDSM's lib/vdsm/common/config.py.in.
 """
@@ -38,9 +38,23 @@ def nfs_mount_options(root: Union[str, Path], problems: list[str]) -> Optional[s
     start either. Files that cannot be opened are ignored, as in VDSM; those that the
     user vdsm could have made get a sentence.
     """
+    return _setting(root, OPTION, DEFAULT, problems)
+
+
+def iscsi_default_ifaces(root: Union[str, Path]) -> list[str]:
+    """Return ``[irs] iscsi_default_ifaces``, as for :func:`nfs_mount_options`; empty if
+    the files are invalid.
+    """
+    # As storageServer.py splits it; VDSM's default is that of its config.py.in.
+    return (_setting(root, "iscsi_default_ifaces", "default", []) or "").split(",")
+
+
+def _setting(
+    root: Union[str, Path], option: str, default: str, problems: list[str]
+) -> Optional[str]:
     parser = configparser.ConfigParser(interpolation=None)
     # In the section itself, so that it overrides a [DEFAULT] of the files.
-    parser.read_dict({SECTION: {OPTION: DEFAULT}})
+    parser.read_dict({SECTION: {option: default}})
     tree, left = FileTree(root), _MOST_BYTES_OF_OTHERS
     try:
         for path, others in ((VDSM_CONF, ""), *_dropins(tree)):
@@ -56,7 +70,7 @@ def nfs_mount_options(root: Union[str, Path], problems: list[str]) -> Optional[s
                     parser.read_file(file, source=str(under(root, path)))
             elif others:
                 problems += failures
-        return _plain(parser.get(SECTION, OPTION))
+        return _plain(option, parser.get(SECTION, option))
     except (configparser.Error, UnicodeDecodeError, _Refused) as error:
         reason = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {reason}")
@@ -67,7 +81,7 @@ class _Refused(ValueError):
     """To read it takes too much time or memory."""
 
 
-def _plain(value: str) -> str:
+def _plain(option: str, value: str) -> str:
     """Return ``value`` with ``%`` for ``%%``.
 
     Raises _Refused for any other ``%``, which refers to another setting. Such
@@ -75,7 +89,7 @@ def _plain(value: str) -> str:
     and the user vdsm may have written the file.
     """
     if "%" in value.replace("%%", ""):
-        raise _Refused(f"{OPTION} has a % for another setting, which is not followed")
+        raise _Refused(f"{option} has a % for another setting, which is not followed")
     return value.replace("%%", "%")
 
 

@@ -46,7 +46,7 @@ VERBS = (
         (
             "",
             "verbs: facts, check, plan, apply, confirm, revert, history, "
-            "explain, policy, nfs, enable, disable, status",
+            "explain, policy, nfs, block, enable, disable, status",
         ),
         ("policy", "verbs: check, load, show"),
         ("nfs", "verbs: list, check, mount-options"),
@@ -73,6 +73,9 @@ VERBS = (
         ("disable --facts", "does not accept a facts file"),
         ("policy load --facts x", "does not accept a facts file"),
         ("apply --facts x", "does not accept a facts file"),
+        ("block login --facts x", "does not accept a facts file"),
+        ("block logout --all --facts x", "does not accept a facts file"),
+        ("block rescan --facts x", "does not accept a facts file"),
         ("confirm --facts x", "does not accept a facts file"),
         ("revert --facts x", "does not accept a facts file"),
         ("apply a b", "unknown arguments: b"),
@@ -86,7 +89,7 @@ VERBS = (
         ("apply --allow", "unknown arguments: --allow"),
         ("confirm 7", "unknown arguments: 7"),
         ("history 7", "unknown arguments: 7"),
-        ("unit", "verbs: netdev, recover, unconfirmed, partitions, caps"),
+        ("unit", "verbs: netdev, recover, unconfirmed, partitions, block, caps"),
         ("unit netdev", "required: NAME"),
         ("unit unconfirmed x", "invalid int value: 'x'"),
     ],

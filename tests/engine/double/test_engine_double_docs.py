@@ -38,6 +38,7 @@ AREAS = {
     "FEATURE": "Cluster features",
     "HOST": "Hosts",
     "JOB": "Jobs",
+    "LUN": "LUNs, and domains on them",
     "MAINT": "Hosts: to maintenance",
     "NET": "Networks",
     "OPTION": "Engine options",

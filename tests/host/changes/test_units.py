@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.cli.host import units
-from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, HOOKS, JOURNAL
+from ovirt_rdma.host.paths import (
+    BOOT_JSON,
+    CAPS_JSON,
+    ENABLED,
+    HOOKS,
+    JOURNAL,
+    POLICY_JSON,
+)
 
 pytestmark = pytest.mark.hypervisor
 
@@ -117,6 +124,7 @@ def test_no_unit_does_anything_before_the_operator_has():
         "ovirt-rdma-recheck.service": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-partitions.service": set(),  # apply enables it
+        "ovirt-rdma-block.service": {ENABLED, POLICY_JSON},
     }
 
 
@@ -132,6 +140,7 @@ def test_links_of_the_package_start_what_has_a_condition():
     links = {link.name: link.parent.name for link in SYSTEMD.glob("*.wants/*")}
     assert links == {
         "ovirt-rdma-recover.service": "multi-user.target.wants",
+        "ovirt-rdma-block.service": "multi-user.target.wants",
         "ovirt-rdma-caps.timer": "timers.target.wants",
         "ovirt-rdma-recheck.timer": "timers.target.wants",
     }

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run ``block list|check|login|logout|rescan``: block storage over RDMA."""
+
+from __future__ import annotations
+
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
+from ovirt_rdma.cli.output import count
+from ovirt_rdma.cli.parser import Parser, Verb
+from ovirt_rdma.host.errors import Sentence, UsageProblem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.block.sessions import Target
+    from ovirt_rdma.host.policy.block_fields import BlockPolicy
+
+_PROGRAM = "ovirt-rdma-host"
+_DAEMON = (
+    "srp_daemon is running and logs in to every target that it finds and that "
+    "/etc/srp_daemon.conf does not exclude; a logout may not last"
+)
+
+
+class List(HostVerb):
+    """List sessions and LUNs."""
+
+    codes = "0 listed"
+    examples = ("", "-o json")
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.block import facts_document, print_sessions
+        from ovirt_rdma.host.block.sessions import BlockSessions
+
+        output = context.output
+        facts = BlockSessions(context.root).facts()
+        if not output.for_people:
+            output.document("block", facts_document(facts))
+            return 0
+        for sentence in facts.problems:
+            output.message(f"note: {sentence}")
+        print_sessions(facts.sessions, output)
+        return 0
+
+
+class Check(HostVerb):
+    """Compare the sessions with the policy; return 3 if something is missing."""
+
+    codes = "0 all is as the policy says, 3 something is not"
+    examples = ("", "--policy new.yaml")
+
+    policy: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        add_policy(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.policy import policy_in_question
+        from ovirt_rdma.cli.host.shown.block import (
+            facts_document,
+            print_sessions,
+            sentences,
+        )
+        from ovirt_rdma.host.block.findings import login_findings, session_findings
+        from ovirt_rdma.host.block.multipath_conf import multipath_findings
+        from ovirt_rdma.host.block.sessions import BlockSessions
+        from ovirt_rdma.host.block.vdsm_trial import trial_findings
+        from ovirt_rdma.host.system.tree import FileTree
+
+        output = context.output
+        policy, source = policy_in_question(self.policy, context)
+        block, sessions = policy.block, BlockSessions(context.root)
+        facts = sessions.facts()
+        wanted = sessions.wanted(block, (*block.srp, *block.iser), facts)
+        findings = [*login_findings(wanted), *session_findings(facts)]
+        findings += trial_findings(context.root, block.iser)
+        if facts.sessions or block.srp or block.iser:
+            findings += multipath_findings(FileTree(context.root))
+        if output.for_people:
+            for sentence in facts.problems:
+                output.message(f"note: {sentence}")
+            print_sessions(facts.sessions, output)
+            for finding in findings:
+                output.line(f"{finding}.")
+            if not findings:
+                output.line(f"The block storage is as the policy says ({source}).")
+        else:
+            content = {
+                **facts_document(facts),
+                "policy": source,
+                "findings": sentences(findings),
+            }
+            output.document("block-check", content)
+        return 3 if findings else 0
+
+
+class LogIn(HostVerb):
+    """Log in to the SRP and iSER targets of the policy that have no session."""
+
+    codes = f"0 all are logged in, 1 one failed, {OTHER_RUN}"
+    examples = ("", "array1")
+    more = "Reads the loaded policy. What is logged in already stays as it is."
+
+    names: list[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        _add_names(parser, "a target's name in the policy; default: all")
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.policy import policy_in_question
+        from ovirt_rdma.cli.host.shown.block import logins, print_logins
+        from ovirt_rdma.host.block.sessions import BlockSessions
+        from ovirt_rdma.host.block.vdsm_trial import trial_findings
+        from ovirt_rdma.host.system.lock import one_run
+
+        output = context.output
+        block = policy_in_question(None, context)[0].block
+        targets = _named_targets(block, self.names)
+        with one_run(context.root, by="block login"):
+            made = BlockSessions(context.root).log_in(block, targets)
+        if output.for_people:
+            print_logins(made.outcomes, made.unreachable, output)
+            for note in (*made.notes, *trial_findings(context.root, block.iser)):
+                output.message(f"warning: {note}")
+        else:
+            rows = logins(made.outcomes, made.unreachable)
+            output.document("block-login", {"logins": rows})
+        return 1 if made.failed else 0
+
+
+class LogOut(HostVerb):
+    """Log out from SRP and iSER targets that nothing uses."""
+
+    codes = f"0 logged out, 1 failed, 4 a LUN is in use, {OTHER_RUN}"
+    examples = ("array1", "0002c90300fb1230", "--all")
+    more = (
+        "--all leaves iSER sessions alone that the policy does not have: they may be\n"
+        "VDSM's. The record of open-iscsi stays."
+    )
+
+    names: list[str]
+    all: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        _add_names(parser, "a target's name in the policy, its ioc_guid or its IQN")
+        parser.add_argument("--all", action="store_true", help="log out from all")
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.policy import policy_in_question
+        from ovirt_rdma.cli.host.shown.block import session_document
+        from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
+        from ovirt_rdma.host.system.lock import one_run
+
+        output = context.output
+        if self.all == bool(self.names):
+            raise UsageProblem(
+                "block-logout-names",
+                "name the targets to log out from, or give --all",
+                f"{_PROGRAM} block list shows them",
+            )
+        block = policy_in_question(None, context)[0].block
+        sessions = BlockSessions(context.root)
+        with one_run(context.root, by="block logout"):
+            facts = sessions.facts()
+            names = None if self.all else self.names
+            leaving, unknown = leaving_sessions(block, facts, names)
+            if unknown:
+                raise UsageProblem(
+                    "block-session-unknown",
+                    f"there is no session with {', '.join(unknown)}",
+                    f"{_PROGRAM} block list shows them",
+                )
+            failed = sessions.log_out(leaving)
+        if output.for_people:
+            for session in leaving:
+                output.line(f"{session.title}: logged out.")
+            if not leaving:
+                output.line("There is no session to log out from.")
+            if facts.srp_daemon:
+                output.message(f"warning: {Sentence('srp-daemon-running', _DAEMON)}")
+        else:
+            content = {"sessions": [session_document(one) for one in leaving]}
+            output.document("block-logout", content)
+        _raise_failed(failed)
+        return 0
+
+
+class Rescan(HostVerb):
+    """Look for new LUNs and sizes in all sessions."""
+
+    codes = f"0 rescanned, 1 failed, {OTHER_RUN}"
+    examples = ("",)
+    more = "VDSM itself rescans Fibre Channel and iSCSI only, not SRP."
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.block import facts_document, sentences
+        from ovirt_rdma.host.block.findings import differences
+        from ovirt_rdma.host.block.sessions import BlockSessions
+        from ovirt_rdma.host.system.lock import one_run
+
+        output = context.output
+        sessions = BlockSessions(context.root)
+        with one_run(context.root, by="block rescan"):
+            before = sessions.facts()
+            failed = sessions.rescan(before.sessions)
+            after = sessions.facts()
+        changes = differences(before, after)
+        if output.for_people:
+            for sentence in changes:
+                output.line(f"{sentence}.")
+            if not changes:
+                output.line(f"Nothing new in {count(len(before.sessions), 'session')}.")
+        else:
+            content = {"changes": sentences(changes), **facts_document(after)}
+            output.document("block-rescan", content)
+        _raise_failed(failed)
+        return 0
+
+
+VERBS: dict[str, type[Verb]] = {
+    "list": List,
+    "check": Check,
+    "login": LogIn,
+    "logout": LogOut,
+    "rescan": Rescan,
+}
+
+
+def _add_names(parser: Parser, help: str) -> None:
+    parser.add_argument("names", metavar="TARGET", nargs="*", help=help)
+
+
+def _named_targets(block: BlockPolicy, names: Iterable[str]) -> Sequence[Target]:
+    targets: list[Target] = [*block.srp, *block.iser]
+    known = dict.fromkeys(one.name for one in targets)
+    for name in names:
+        if name not in known:
+            raise UsageProblem(
+                "block-target-unknown",
+                f"the policy has no target {name!r}; it has: "
+                f"{', '.join(known) or 'none'}",
+                f"{_PROGRAM} policy show",
+            )
+    wanted = set(names)
+    return [one for one in targets if not wanted or one.name in wanted]
+
+
+def _raise_failed(failed: Sequence[Sentence]) -> None:
+    from ovirt_rdma.host.block.model import BlockProblem
+
+    if failed:
+        raise BlockProblem(failed[0].id, "\n".join(failed), "see journalctl -k")

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Log in to iSER targets, and log out, through iscsiadm(8) and iscsid.
+
+Nothing that VDSM or the operator has in open-iscsi's database is changed. A plain
+discovery would write all records of the portal again, with their passwords (the default
+operation is new, update and delete); so a login adds the one record that it needs, and
+a discovery is nonpersistent. A login that is there is never tried again, unlike VDSM's
+trial login (IscsiConnection._maybe_connect_iser, lib/vdsm/storage/storageServer.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Callable, Optional, Union
+
+from ovirt_rdma.host.block.logins import IserLogin, Outcome, wanted_iser_logins
+from ovirt_rdma.host.block.model import Session
+from ovirt_rdma.host.block.read import BlockReader
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.policy.block_fields import IserTarget
+from ovirt_rdma.host.system.commands import (
+    CommandFailed,
+    CommandTimeout,
+    NotInstalled,
+)
+from ovirt_rdma.host.system.tree import FileTree
+
+TimedRunner = Callable[[Sequence[str], float], str]
+"""Runs an argument vector for some seconds; as Runner of host.system.commands."""
+
+_TRANSPORT = "iser"
+_DATABASE_S = 15.0
+# iscsid: node.conn[0].timeo.logout_timeout, 15 s, and the removal of the LUNs.
+_LOGOUT_S = 60.0
+_MOST_LOGINS = 8
+# iscsid.conf's node.conn[0].timeo.login_timeout; the record's own limit is this times
+# initial_login_retry_max (iscsi_retry_initial_login, usr/initiator.c).
+_LOGIN_S = 15
+
+# enum iscsi_error_list, include/iscsi_err.h of open-iscsi.
+_EXISTS, _NO_RECORD, _REFUSED = 15, 21, 19
+_SILENT = {8, 11, 33}
+_ERRORS = {
+    4: Sentence("iser-target-silent", "no RDMA connection to the portal was made"),
+    12: Sentence("iser-module-not-loaded", "iscsid has no transport iser"),
+    18: Sentence("iscsid-unavailable", "iscsid does not answer"),
+    20: Sentence("iscsid-unavailable", "iscsid is not running; systemctl start iscsid"),
+    24: Sentence(
+        "iser-login-not-authorized",
+        "the target did not accept name or password; the record of iscsiadm has them",
+    ),
+}
+
+
+class Iser:
+    """Acts on the iSER sessions of the host below ``root``; ``run`` runs its tools."""
+
+    def __init__(self, root: Union[str, Path], run: TimedRunner) -> None:
+        self._root, self._run = root, run
+
+    def log_in(self, logins: Sequence[IserLogin], timeout_s: float) -> list[Outcome]:
+        """Make the ``logins`` that have no session; return each result, in order.
+
+        The database is prepared for one after the other, as VDSM does; then all log in
+        at the same time, each with ``timeout_s`` seconds.
+        """
+        missing = [login for login in logins if login.session is None]
+        if not missing:
+            return [Outcome(login) for login in logins]
+        problem = self._load_module()
+        why = {
+            id(login): problem or self._prepared(login.target, timeout_s)
+            for login in missing
+        }
+
+        def made(login: IserLogin) -> Outcome:
+            if login.session is not None:
+                return Outcome(login)
+            problem = why[id(login)]
+            if problem is not None:
+                return Outcome(login, problem=problem)
+            return self._logged_in(login, timeout_s)
+
+        with ThreadPoolExecutor(min(len(missing), _MOST_LOGINS)) as threads:
+            return list(threads.map(made, logins))
+
+    def log_out(self, session: Session) -> Optional[Sentence]:
+        """End a session; return why that failed. The record stays."""
+        words = ("iscsiadm", "-m", "session", "-r", f"{session.number}", "-u")
+        try:
+            self._run(words, _LOGOUT_S)
+        except CommandFailed as error:
+            if error.returncode != _NO_RECORD and session.number in self._numbers():
+                text = f"{session.title} could not be logged out: {error}"
+                return Sentence("iser-logout-failed", text)
+        return None
+
+    def _numbers(self) -> set[Optional[int]]:
+        return {one.number for one in self._sessions()}
+
+    def _sessions(self) -> tuple[Session, ...]:
+        return BlockReader(FileTree(self._root)).facts().sessions
+
+    def _load_module(self) -> Optional[Sentence]:
+        try:
+            self._run(("modprobe", "ib_iser"), _DATABASE_S)
+        except CommandFailed as error:
+            text = f"module ib_iser cannot be loaded: {error}"
+            return Sentence("iser-module-not-loaded", text)
+        return None
+
+    def _prepared(self, target: IserTarget, timeout_s: float) -> Optional[Sentence]:
+        """Make the interface record and the target's, where they are missing; return
+        why that failed.
+        """
+        try:
+            problem = self._interface(target.interface)
+            if problem is None:
+                self._record(target, timeout_s)
+            return problem
+        except NotInstalled:
+            text = "iscsiadm is missing; install the package iscsi-initiator-utils"
+            return Sentence("iscsiadm-missing", text)
+        except CommandFailed as error:
+            return _ERRORS.get(
+                error.returncode or 0,
+                Sentence("iser-record-failed", f"iscsiadm failed: {error}"),
+            )
+
+    def _interface(self, name: str) -> Optional[Sentence]:
+        # NAME TRANSPORT,HARDWARE_ADDRESS,IP_ADDRESS,NETDEV,INITIATOR_NAME
+        rows = self._database("iface").splitlines()
+        transports = dict(row.split(",")[0].split(" ") for row in rows if "," in row)
+        transport = transports.get(name)
+        if transport is None:
+            self._database("iface", "-I", name, "-o", "new")
+            key = ("-n", "iface.transport_name", "-v", _TRANSPORT)
+            self._database("iface", "-I", name, "-o", "update", *key)
+        elif transport != _TRANSPORT:
+            text = (
+                f"the interface record {name} has the transport {transport}; write "
+                "another interface in the policy"
+            )
+            return Sentence("iser-record-other-transport", text)
+        return None
+
+    def _record(self, target: IserTarget, timeout_s: float) -> None:
+        own = _record_words(target)
+        try:
+            self._database("node", *own)
+            return  # VDSM's or the operator's, perhaps with a password
+        except CommandFailed as error:
+            if error.returncode != _NO_RECORD:
+                raise
+        self._database("node", *own, "-o", "new")
+        limit = min(_LOGIN_S, max(1, int(timeout_s)))
+        for name, value in (
+            # EL's iscsid.conf says automatic: iscsi.service would log in at boot.
+            ("node.startup", "manual"),
+            ("node.conn[0].timeo.login_timeout", limit),
+            # iscsid ends its attempts when the login's own timeout is over.
+            ("node.session.initial_login_retry_max", max(1, int(timeout_s) // limit)),
+        ):
+            self._database("node", *own, "-o", "update", "-n", name, "-v", f"{value}")
+
+    def _database(self, *words: str) -> str:
+        return self._run(("iscsiadm", "-m", *words), _DATABASE_S)
+
+    def _logged_in(self, login: IserLogin, timeout_s: float) -> Outcome:
+        words = ("iscsiadm", "-m", "node", *_record_words(login.target), "-l")
+        made, problem = True, None
+        try:
+            self._run(words, timeout_s)
+        except CommandTimeout:
+            problem = _silent(timeout_s)
+        except CommandFailed as error:
+            made = False
+            if error.returncode in _SILENT:
+                problem = _silent(timeout_s)
+            elif error.returncode in _ERRORS:
+                problem = _ERRORS[error.returncode]
+            elif error.returncode != _EXISTS:
+                problem = self._refusal(login.target, error)
+        if problem is not None:
+            return Outcome(login, problem=problem)
+        (found,) = wanted_iser_logins([login.target], self._sessions())
+        if found.session is None:
+            text = "the target accepted the login, and the session is gone again"
+            return Outcome(login, problem=Sentence("iser-session-gone", text))
+        return Outcome(found, made=made)
+
+    def _refusal(self, target: IserTarget, error: CommandFailed) -> Sentence:
+        """Ask the portal, which has just answered, for its targets."""
+        where = ("-p", target.portal, "-I", target.interface)
+        words = ("iscsiadm", "-m", "discovery", "-t", "st", *where)
+        try:
+            text = self._run((*words, "-o", "nonpersistent"), _DATABASE_S)
+        except CommandFailed:
+            text = ""
+        names = sorted({row.split(" ")[-1] for row in text.splitlines() if " " in row})
+        if names and target.iqn not in names:
+            text = f"the portal has no target {target.iqn}; it has: {', '.join(names)}"
+            return Sentence("iser-target-unknown", text)
+        if error.returncode == _REFUSED:
+            text = "the target refused it; its access list may not have this host"
+            return Sentence("iser-login-refused", text)
+        text = f"iscsiadm reports: {error} (exit status {error.returncode})"
+        return Sentence("iser-login-failed", text)
+
+
+def _record_words(target: IserTarget) -> tuple[str, ...]:
+    return ("-T", target.iqn, "-p", target.portal, "-I", target.interface)
+
+
+def _silent(timeout_s: float) -> Sentence:
+    text = f"the target does not answer within {timeout_s:g} s"
+    return Sentence("iser-target-silent", text)

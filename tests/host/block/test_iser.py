@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Logins to iSER targets and logouts, with open-iscsi's database as a fake."""
+
+import time
+
+import pytest
+from support.fakes.fake_iscsiadm import FakeIscsiadm
+from support.fakes.fake_root import FakeRoot
+
+from ovirt_rdma.host.block.iser import Iser
+from ovirt_rdma.host.block.logins import wanted_iser_logins
+from ovirt_rdma.host.block.read import BlockReader
+from ovirt_rdma.host.block.vdsm_trial import trial_findings
+from ovirt_rdma.host.policy.block_fields import IserTarget
+from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, NotInstalled
+from ovirt_rdma.host.system.tree import FileTree
+
+IQN, OTHER = "iqn.2003-01.org.example:a", "iqn.2003-01.org.example:b"
+PORTAL = "10.0.0.1:3260"
+
+
+def target(iqn=IQN, interface="iser", portal=PORTAL):
+    return IserTarget(1, "array", portal, iqn, interface)
+
+
+@pytest.fixture
+def fake(tmp_path):
+    fake = FakeIscsiadm(FakeRoot(tmp_path))
+    fake.portals = {PORTAL: [IQN]}
+    return fake
+
+
+def log_in(fake, *targets, run=None, timeout_s=20):
+    iser = Iser(fake.root.path, run or fake.run)
+    return iser.log_in(wanted_iser_logins(targets, sessions(fake)), timeout_s)
+
+
+def sessions(fake):
+    return BlockReader(FileTree(fake.root.path)).facts().sessions
+
+
+def test_a_login_makes_the_record_and_the_session(fake):
+    (outcome,) = log_in(fake, target())
+    assert (outcome.made, outcome.problem) == (True, None)
+    (session,) = sessions(fake)
+    assert (session.iqn, session.portal, session.interface) == (IQN, PORTAL, "iser")
+    # iscsi.service would log in at boot, before the network is there.
+    record = fake.records[(IQN, PORTAL, "iser")]
+    assert record["node.startup"] == "manual"
+    attempts = int(record["node.session.initial_login_retry_max"])
+    assert attempts * int(record["node.conn[0].timeo.login_timeout"]) <= 20
+
+
+def test_a_session_that_is_there_is_not_touched(fake):
+    fake.session(3, IQN, PORTAL, "iser")
+    (outcome,) = log_in(fake, target())
+    assert (outcome.made, outcome.problem, fake.ran) == (False, None, [])
+
+
+def test_a_session_that_vdsm_made_meanwhile_counts(fake):
+    def run(argv, timeout_s):
+        if argv[-1] == "-l":
+            fake.session(3, IQN, PORTAL, "iser")
+        return fake.run(argv, timeout_s)
+
+    (outcome,) = log_in(fake, target(), run=run)
+    assert (outcome.made, outcome.problem) == (False, None)
+
+
+def test_records_of_others_stay_as_they_are(fake):
+    mine = {"node.startup": "automatic", "node.session.auth.password": "secret"}
+    fake.records[(IQN, PORTAL, "iser")] = dict(mine)
+    fake.records[(OTHER, PORTAL, "default")] = {}
+    log_in(fake, target())
+    fake.portals[PORTAL] = []
+    log_in(fake, target(OTHER))  # refused: the portal is asked for its targets
+    assert fake.records[(IQN, PORTAL, "iser")] == mine
+    assert (OTHER, PORTAL, "default") in fake.records
+
+
+def test_an_interface_record_is_made_for_rdma(fake):
+    log_in(fake, target(interface="rdma0"))
+    assert fake.interfaces["rdma0"] == "iser"
+    assert sessions(fake)[0].interface == "rdma0"
+
+
+def test_an_interface_record_of_another_transport_is_refused(fake):
+    fake.interfaces["rdma0"] = "tcp"
+    (outcome,) = log_in(fake, target(interface="rdma0"))
+    assert outcome.problem.id == "iser-record-other-transport"
+    assert fake.interfaces["rdma0"] == "tcp"
+    assert not fake.records
+
+
+def test_an_unknown_target_gets_those_that_the_portal_has(fake):
+    (outcome,) = log_in(fake, target(OTHER))
+    assert outcome.problem.id == "iser-target-unknown"
+    assert f"it has: {IQN}" in outcome.problem
+
+
+@pytest.mark.parametrize(
+    ("status", "id"),
+    [
+        (4, "iser-target-silent"),
+        (8, "iser-target-silent"),
+        (19, "iser-login-refused"),
+        (20, "iscsid-unavailable"),
+        (24, "iser-login-not-authorized"),
+        (9, "iser-login-failed"),
+    ],
+)
+def test_a_failed_login_has_its_reason(fake, status, id):
+    fake.errors[IQN] = status
+    (outcome,) = log_in(fake, target())
+    assert (outcome.made, outcome.problem.id) == (False, id)
+
+
+def test_silent_targets_are_tried_at_the_same_time(fake):
+    def run(argv, timeout_s):
+        if argv[-1] != "-l":
+            return fake.run(argv, timeout_s)
+        assert timeout_s == 0.3
+        time.sleep(timeout_s)
+        raise CommandTimeout("no answer")
+
+    begin = time.monotonic()
+    targets = [target(f"{IQN}{number}") for number in range(4)]
+    outcomes = log_in(fake, *targets, run=run, timeout_s=0.3)
+    assert {one.problem.id for one in outcomes} == {"iser-target-silent"}
+    assert time.monotonic() - begin < 1.1
+
+
+@pytest.mark.parametrize(
+    ("program", "error", "id"),
+    [
+        ("iscsiadm", NotInstalled("no such file"), "iscsiadm-missing"),
+        ("iscsiadm", CommandFailed("no", 6), "iser-record-failed"),
+        ("modprobe", CommandFailed("no such module"), "iser-module-not-loaded"),
+    ],
+)
+def test_what_is_missing_on_the_host_is_named(fake, program, error, id):
+    def run(argv, timeout_s):
+        if argv[0] == program:
+            raise error
+        return fake.run(argv, timeout_s)
+
+    (outcome,) = log_in(fake, target(), run=run)
+    assert outcome.problem.id == id
+
+
+def test_a_logout_ends_that_session_and_keeps_the_record(fake):
+    log_in(fake, target())
+    fake.session(3, IQN, PORTAL, "rdma0")
+    iser = Iser(fake.root.path, fake.run)
+    (own,) = [one for one in sessions(fake) if one.interface == "iser"]
+    assert iser.log_out(own) is None
+    assert [one.interface for one in sessions(fake)] == ["rdma0"]
+    assert (IQN, PORTAL, "iser") in fake.records
+    # It is gone already.
+    assert iser.log_out(own) is None
+
+
+def test_a_logout_that_fails_is_told(fake):
+    log_in(fake, target())
+
+    def run(argv, timeout_s):
+        raise CommandFailed("iscsiadm: could not logout", 10)
+
+    (own,) = sessions(fake)
+    assert Iser(fake.root.path, run).log_out(own).id == "iser-logout-failed"
+
+
+def test_vdsms_trial_login_is_found(tmp_path):
+    root = FakeRoot(tmp_path)
+    assert trial_findings(root.path, [target()]) == []
+    root.write("/etc/vdsm/vdsm.conf", "[irs]\niscsi_default_ifaces = iser,default\n")
+    (found,) = trial_findings(root.path, [target(), target(interface="rdma0")])
+    assert found.id == "iser-trial-logout"
