@@ -28,12 +28,16 @@ def partition_of(pkey: str) -> Optional[int]:
     return int(pkey, 16) & ~FULL_MEMBER or None
 
 
-def pkey_of_vlan(vlan: int) -> str:
-    """Return the P_Key of a VLAN's partition, as full members have it: 0x8064 of 100.
+def full_member(partition: int) -> str:
+    """Return the P_Key of a partition as full members have it: ``0x8064`` of 0x64."""
+    return f"0x{FULL_MEMBER | partition:04x}"
 
-    ``vlan`` must be from FIRST_VLAN to LAST_VLAN.
+
+def pkey_of_vlan(vlan: int) -> str:
+    """Return the P_Key of the partition of a VLAN, FIRST_VLAN to LAST_VLAN: ``0x8064``
+    of 100.
     """
-    return f"0x{FULL_MEMBER | vlan:04x}"
+    return full_member(vlan)
 
 
 def vlan_of_pkey(pkey: str) -> Optional[int]:
