@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.cli.host import units
-from ovirt_rdma.host.paths import BOOT_JSON, CAPS_JSON, ENABLED, HOOKS, JOURNAL
+from ovirt_rdma.host.paths import (
+    BOOT_JSON,
+    CAPS_JSON,
+    ENABLED,
+    HOOKS,
+    INTERFACES_JSON,
+    JOURNAL,
+)
 
 pytestmark = pytest.mark.hypervisor
 
@@ -112,7 +119,11 @@ def test_no_unit_does_anything_before_the_operator_has():
     assert conditions == {
         "ovirt-rdma-netdev@.service": {BOOT_JSON},
         "ovirt-rdma-recover.service": {JOURNAL},
-        "ovirt-rdma-caps.service": {f"|{ENABLED}", f"|{CAPS_JSON}"},
+        "ovirt-rdma-caps.service": {
+            f"|{ENABLED}",
+            f"|{CAPS_JSON}",
+            f"|{INTERFACES_JSON}",
+        },
         "ovirt-rdma-caps.timer": {ENABLED},
         "ovirt-rdma-recheck.service": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},
