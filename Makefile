@@ -155,6 +155,8 @@ install-host-files: ## launcher, units, udev rules, VDSM hooks and so on, below 
 	  install -D -m 644 host/udev/$$rules $(DESTDIR)/usr/lib/udev/rules.d/$$rules || exit; done
 	for hook in $(patsubst vdsm_hooks/%,%,$(wildcard vdsm_hooks/*/50_ovirt_rdma)); do \
 	  install -D -m 755 vdsm_hooks/$$hook $(DESTDIR)/usr/libexec/vdsm/hooks/$$hook || exit; done
+	install -D -m 755 host/ansible/ovirt_rdma.fact \
+	  $(DESTDIR)/etc/ansible/facts.d/ovirt_rdma.fact
 	install -D -m 644 docs/policy.schema.json \
 	  $(DESTDIR)/usr/share/ovirt-rdma/policy.schema.json
 	install -D -m 644 completion/ovirt-rdma-host \

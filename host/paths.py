@@ -27,6 +27,8 @@ FINDINGS_JSON = "/var/lib/ovirt-rdma/findings.json"
 RUN_LOCK = "/run/ovirt-rdma/lock"
 # The capabilities that the hook after_get_caps adds.
 CAPS_JSON = "/run/ovirt-rdma/caps.json"
+# What each netdev is, for Ansible.
+INTERFACES_JSON = "/run/ovirt-rdma/interfaces.json"
 # Written by vdsmd; the package's tmpfiles.d file creates the folder.
 RUN_MOUNTS = "/run/ovirt-rdma/mounts"
 DEGRADED_JSON = f"{RUN_MOUNTS}/degraded.json"

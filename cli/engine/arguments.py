@@ -201,6 +201,44 @@ def mtu(text: str) -> Union[str, int]:
     return int(text)
 
 
+def add_nic_match(parser: Parser, *, default: str) -> None:
+    """Add the options that choose NICs; ``default`` ends the help of the first."""
+    parser.add_argument(
+        "--nic-match",
+        metavar="MATCH",
+        help="the NIC of each host: a name or glob, a port GUID, a PCI address, or "
+        "conditions that must all hold, as link_layer=InfiniBand,port=1; several with "
+        f"commas{default}",
+    )
+    parser.add_argument(
+        "--pkey",
+        metavar="P_KEY|vlan=N",
+        type=pkey_condition,
+        help="the P_Key child of this partition, as 0x8064, or vlan=100 for the "
+        "partition 0x8000 + VLAN; with --nic-match, among the NICs that match",
+    )
+
+
+def nic_match(given: Optional[str], pkey: Optional[str]) -> Optional[str]:
+    """Return one text of the options --nic-match and --pkey; None without both."""
+    return ",".join(text for text in (given, pkey) if text is not None) or given
+
+
+def pkey_condition(text: str) -> str:
+    """Return ``pkey=0x8064`` or ``pkey_vlan=100``; for argparse."""
+    from ovirt_rdma.host.facts.pkey_vlan import FIRST_VLAN, LAST_VLAN, partition_of
+
+    word, _, vlan = text.partition("=")
+    if word == "vlan" and vlan.isascii() and vlan.isdigit():
+        if FIRST_VLAN <= int(vlan[:9]) <= LAST_VLAN:
+            return f"pkey_vlan={int(vlan)}"
+    elif partition_of(text) is not None:
+        return f"pkey={text}"
+    raise argparse.ArgumentTypeError(
+        f"{text[:20]!r} is neither a P_Key, as 0x8064, nor a VLAN, as vlan=100"
+    )
+
+
 def connectivity_timeout(text: str) -> int:
     """Return the timeout in seconds; for argparse."""
     # NetworkConnectivityCheckTimeoutInSeconds and the engine's range for it.

@@ -16,12 +16,13 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
     add_hosts,
+    add_nic_match,
     comma_list,
     connectivity_timeout,
     mtu,
     name_and_value,
+    nic_match,
 )
-from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
 from ovirt_rdma.host.errors import UsageProblem
 
@@ -30,13 +31,7 @@ if TYPE_CHECKING:
     from typing import Optional, Union
 
     from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.engine_sdk_tools.networks.attach import AttachResult
-    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
-        AttachRequest,
-        HostAttach,
-    )
-    from ovirt_rdma.engine_sdk_tools.networks.attach_plan import AttachPlan
-    from ovirt_rdma.engine_sdk_tools.networks.create_plan import NetworkPlan
+    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
 
 
 class Attach(EngineVerb, AccessOptions, ChangeOptions):
@@ -49,6 +44,9 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
     examples = (
         "storage --hosts 'hv*' --nic-match 'ib0' --addresses 10.20.0.11/24",
         "storage --hosts hv1,hv2 --nic-match ib0 --addresses plan.yaml --dry-run",
+        "storage --hosts '*' --nic-match link_layer=InfiniBand,port=1 --addresses "
+        "plan.yaml",
+        "backup --hosts '*' --pkey vlan=100 --addresses 10.30.0.0/24",
     )
     more = (
         "Each host is verified: the network must be in sync, with exactly the\n"
@@ -58,7 +56,8 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
 
     name: str
     hosts: tuple[str, ...]
-    nic_match: str
+    nic_match: Optional[str]
+    pkey: Optional[str]
     addresses: str
     bond: Optional[str]
     property: list[tuple[str, str]]
@@ -71,13 +70,7 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument("name", metavar="NAME", help="the network's name")
         add_hosts(parser)
-        parser.add_argument(
-            "--nic-match",
-            metavar="MATCH",
-            required=True,
-            help="the NIC of each host: a name or glob, a port GUID or a PCI address; "
-            "several with commas",
-        )
+        add_nic_match(parser, default=". This or --pkey must be given")
         parser.add_argument(
             "--addresses",
             metavar="PLAN.yaml|RANGE",
@@ -123,8 +116,10 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
             approve,
             asked_reports,
             open_session,
+            show_calls,
             work,
         )
+        from ovirt_rdma.cli.engine.shown import networks as shown
         from ovirt_rdma.engine_sdk_tools.names import hosts_named
         from ovirt_rdma.engine_sdk_tools.networks import attach
         from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
@@ -143,10 +138,13 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
             for sentence in plan.warnings:
                 output.message(f"warning: {sentence}")
             if self.dry_run:
-                _show_plan(plan, output)
+                if output.for_people:
+                    shown.show_nics(plan, output)
+                content = shown.planned_attach(plan)
+                show_calls(output, plan.calls, "network-attach", **content)
                 return 0
             if plan.todo:
-                approve(self, output, _attach_lines(plan))
+                approve(self, output, shown.attach_lines(plan))
             title = f"attach network {plan.network.name}"
             resume = (
                 "hosts that were in progress may have the network or not, the others "
@@ -162,8 +160,10 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
                     batch=self.batch,
                     keep_going=self.keep_going,
                 )
-                progress.ended(_summary(plan, result), succeeded=result.exit_code == 0)
-        _show_attach(plan, result, output)
+                progress.ended(
+                    shown.attach_summary(plan, result), succeeded=result.exit_code == 0
+                )
+        shown.show_attach(plan, result, output)
         return result.exit_code
 
 
@@ -183,10 +183,17 @@ def _request(args: Attach) -> AttachRequest:
                 f"--property {name} is given twice",
                 "omit one of them",
             )
+    match = nic_match(args.nic_match, args.pkey)
+    if match is None:
+        raise UsageProblem(
+            "nic-match-missing",
+            "neither --nic-match nor --pkey is given",
+            "give the NIC of each host, as --nic-match ib0",
+        )
     return AttachRequest(
         args.name,
         args.hosts,
-        args.nic_match,
+        match,
         addresses,
         address_range,
         args.datacenter,
@@ -208,98 +215,6 @@ def _text(name: str) -> str:
             f"--addresses: {name} cannot be read: {why}",
             "give a file, or a range such as 10.0.0.11-10.0.0.60/24",
         ) from error
-
-
-def _attach_lines(plan: AttachPlan) -> list[str]:
-    hosts = count(len(plan.todo), "host")
-    lines = [
-        f"network {plan.network.name}, MTU {plan.network.mtu or 1500}, on {hosts}:"
-    ]
-    lines += [
-        f"  {row.host.name}  {row.chosen.target}  {row.address}  {row.act}"
-        for row in plan.todo
-    ]
-    return lines
-
-
-def _row(row: HostAttach) -> dict[str, object]:
-    return {
-        "host": row.host.name,
-        "nic": row.chosen.target,
-        "ports": list(row.chosen.ports),
-        "address": str(row.address),
-        "act": row.act,
-        "why": row.why,
-        "properties": dict(row.properties),
-    }
-
-
-def _show_plan(plan: AttachPlan, output: Output) -> None:
-    from ovirt_rdma.cli.engine.session import show_calls
-
-    rows = [_row(row) for row in plan.rows]
-    if output.for_people:
-        table = [
-            [r.host.name, _nic(r), str(r.address), r.act, r.why] for r in plan.rows
-        ]
-        output.table(["HOST", "NIC", "ADDRESS", "ACTION", "REASON"], table)
-        output.line()
-    show_calls(
-        output,
-        plan.calls,
-        "network-attach",
-        network=plan.network.name,
-        hosts=rows,
-        warnings=list(plan.warnings),
-    )
-
-
-def _nic(row: HostAttach) -> str:
-    ports = f" ({', '.join(row.chosen.ports)})" if row.chosen.ports else ""
-    return f"{row.chosen.target}{ports}"
-
-
-def _summary(plan: AttachPlan, result: AttachResult) -> str:
-    from ovirt_rdma.engine_sdk_tools.networks import attach
-
-    good = sum(row.outcome in (attach.DONE, attach.UNCHANGED) for row in result.rows)
-    return f"network {plan.network.name} is on {good} of {len(result.rows)} hosts"
-
-
-def _show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
-    from dataclasses import asdict
-
-    from ovirt_rdma.engine_sdk_tools.networks import attach
-    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import NOTHING
-
-    if not output.for_people:
-        document = {
-            "dry_run": False,
-            "network": plan.network.name,
-            "hosts": [asdict(row) for row in result.rows],
-            "warnings": list(plan.warnings),
-        }
-        output.document("network-attach", document)
-        return
-    tones = {
-        attach.DONE: "good",
-        attach.UNCHANGED: "good",
-        attach.AS_BEFORE: "bad",
-        attach.FAILED: "bad",
-        attach.NOT_BEGUN: "doubtful",
-    }
-    output.table(
-        ["HOST", "NIC", "ADDRESS", "OUTCOME"],
-        [[row.host, row.nic, row.address, row.outcome] for row in result.rows],
-        tones,
-        below=[row.sentence for row in result.rows],
-    )
-    if all(row.act == NOTHING for row in plan.rows):
-        output.text("Nothing to do: all hosts have the network, in sync.")
-    else:
-        summary = _summary(plan, result)
-        output.text(f"{summary[0].upper()}{summary[1:]}.")
-    output.fix(next((row.fix for row in result.rows if row.fix), ""))
 
 
 class Create(EngineVerb, AccessOptions, ChangeOptions):
@@ -325,6 +240,7 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     clusters: Optional[tuple[str, ...]]
     hosts: tuple[str, ...]
     nic_match: Optional[str]
+    pkey: Optional[str]
     migration: bool
     required_later: bool
 
@@ -353,12 +269,7 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             default=(),
             help="hosts whose ports must support the MTU; default: all of the clusters",
         )
-        parser.add_argument(
-            "--nic-match",
-            metavar="MATCH",
-            help="which of their ports, as for network attach; default: all IPoIB "
-            "netdevs but P_Key children",
-        )
+        add_nic_match(parser, default="; default: all IPoIB netdevs but P_Key children")
         parser.add_argument(
             "--migration", action="store_true", help="give it the migration role"
         )
@@ -379,6 +290,7 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             show_calls,
             work,
         )
+        from ovirt_rdma.cli.engine.shown import networks as shown
         from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
         from ovirt_rdma.engine_sdk_tools.networks import create_plan
         from ovirt_rdma.engine_sdk_tools.networks.create import create_network
@@ -391,7 +303,7 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             self.mtu,
             self.clusters or (),
             self.hosts,
-            self.nic_match,
+            nic_match(self.nic_match, self.pkey),
             self.migration,
             self.required_later,
         )
@@ -405,56 +317,20 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             for sentence in plan.warnings:
                 output.message(f"warning: {sentence}")
             if self.dry_run:
-                show_calls(output, plan.calls, "network-create", **_planned(plan))
+                show_calls(
+                    output, plan.calls, "network-create", **shown.planned_network(plan)
+                )
                 return 0
             if not plan.calls:
-                _show_create(plan, plan.network.id if plan.network else "", output)
+                shown.show_create(plan, plan.network.id if plan.network else "", output)
                 return 0
-            approve(self, output, _create_lines(plan))
+            approve(self, output, shown.create_lines(plan))
             title = f"create network {plan.name}"
             resume = "run the same command again to continue"
             with work(self, context, session, title, resume=resume) as progress:
                 made = create_network(session, plan, progress.listener)
-        _show_create(plan, made.id, output)
+        shown.show_create(plan, made.id, output)
         return 0
-
-
-def _create_lines(plan: NetworkPlan) -> list[str]:
-    state = "exists already" if plan.network else "new"
-    lines = [f"network {plan.name} ({state}), MTU {plan.mtu}: {plan.because}"]
-    if plan.join:
-        names = ", ".join(cluster.name for cluster in plan.join)
-        lines.append(f"in {names}, not required")
-    if plan.require:
-        names = ", ".join(cluster.name for cluster in plan.require)
-        lines.append(f"required in {names} from now on")
-    return lines
-
-
-def _planned(plan: NetworkPlan) -> dict[str, object]:
-    return {
-        "name": plan.name,
-        "mtu": plan.mtu,
-        "because": plan.because,
-        "clusters": [cluster.name for cluster in plan.join],
-        "required": [cluster.name for cluster in plan.require],
-        "warnings": list(plan.warnings),
-    }
-
-
-def _show_create(plan: NetworkPlan, network: str, output: Output) -> None:
-    if not output.for_people:
-        document = {**_planned(plan), "dry_run": False, "id": network}
-        output.document("network-create", document)
-        return
-    if not plan.calls:
-        output.text(
-            f"Network {plan.name} exists already, MTU {plan.mtu}: nothing to do."
-        )
-    else:
-        for line in _create_lines(plan):
-            output.text(f"{line[0].upper()}{line[1:]}.")
-    output.next(f"ovirt-rdma network attach {plan.name} --hosts ... --dry-run")
 
 
 VERBS: dict[str, type[Verb]] = {"create": Create, "attach": Attach}

@@ -169,14 +169,22 @@ class ShowFacts(HostVerb):
     examples = (
         "",
         "-o json > hv1.json       # for --facts, or for a bug report",
+        "--interfaces -o json",
         "--route-to 10.20.0.1",
     )
 
+    interfaces: bool
     route_to: list[str]
     facts: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
+        parser.add_argument(
+            "--interfaces",
+            action="store_true",
+            help="only what each netdev is: driver, PCI address, RDMA port, P_Key, "
+            "VLAN, roles",
+        )
         parser.add_argument(
             "--route-to",
             metavar="ADDRESS",
@@ -190,6 +198,7 @@ class ShowFacts(HostVerb):
     def run(self, context: Context) -> int:
         from ovirt_rdma.host.collect.collector import HostReader
         from ovirt_rdma.host.facts.dump import load, to_json_dict
+        from ovirt_rdma.host.facts.interfaces import content_of
 
         if self.facts is not None:
             if self.route_to:
@@ -204,7 +213,9 @@ class ShowFacts(HostVerb):
                 _refuse_name(address)
             facts = HostReader(context.root).facts(self.route_to)
         if context.output.for_people:
-            _print(facts, context.output)
+            _print(facts, context.output, only_interfaces=self.interfaces)
+        elif self.interfaces:
+            context.output.document("interfaces", content_of(facts))
         else:
             # The document is the facts file itself, which --facts accepts.
             context.output.raw_document(to_json_dict(facts))
@@ -224,7 +235,13 @@ def _refuse_name(address: str) -> None:
         ) from None
 
 
-def _print(facts: Facts, output: Output) -> None:
+def _print(facts: Facts, output: Output, only_interfaces: bool) -> None:
+    from ovirt_rdma.cli.host.shown.interfaces import interfaces
+
+    if only_interfaces:
+        output.fields([("host", facts.hostname)])
+        interfaces(facts).show(output)
+        return
     output.fields(head(facts))
     for section in (
         devices.adapters,
@@ -232,6 +249,7 @@ def _print(facts: Facts, output: Output) -> None:
         devices.ports,
         devices.pkeys,
         devices.netdevs,
+        interfaces,
         devices.ipoib,
         devices.roce,
         devices.bonds,

@@ -168,14 +168,17 @@ class LogInToBlock(UnitVerb):
 
 
 class WriteCaps(UnitVerb):
-    """Write the capabilities for the hook after_get_caps, if they changed."""
+    """Write the capabilities for the hook after_get_caps, and what each netdev is for
+    Ansible, if they changed.
+    """
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.runs import as_root
-        from ovirt_rdma.host.services.capabilities import write_caps
+        from ovirt_rdma.host.services.capabilities import write_caps, write_interfaces
 
         as_root("unit caps", context.root)
         write_caps(context.root)
+        write_interfaces(context.root)
         return 0
 
 

@@ -39,7 +39,8 @@ from ovirt_rdma.engine_sdk_tools.networks.checks import (
     property_refusals,
     unknown_mtu,
 )
-from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch, choose_nics
+from ovirt_rdma.engine_sdk_tools.networks.nic_match import NicMatch
+from ovirt_rdma.engine_sdk_tools.networks.nics import choose_nics
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
 

@@ -164,8 +164,9 @@ def _on_infiniband(host: Host, nic: str, network: Network) -> Iterator[Sentence]
         yield Sentence(
             "vlan-on-infiniband",
             f"{host.name}: {network.name} has the VLAN tag {network.vlan}, and {nic} "
-            "is InfiniBand, which has no VLANs: use an Ethernet NIC, or a P_Key child "
-            "and a network without a tag",
+            "is InfiniBand, which has no VLANs: use an Ethernet NIC, or a network "
+            f"without a tag and the P_Key child of its partition (--pkey vlan="
+            f"{network.vlan})",
         )
 
 

@@ -18,9 +18,10 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Cluster, Engine, Host, Network
 from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed, pick
 from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import NetdevMtu, ipoib_mtus
-from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch
+from ovirt_rdma.engine_sdk_tools.networks.nic_match import NicMatch
 from ovirt_rdma.engine_sdk_tools.refusals import check
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.interfaces import interfaces_of
 from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
 
 _NO_REPORT = "no report from the host: give --facts-dir, or allow access over SSH"
@@ -120,16 +121,12 @@ def netdevs_of(
     if report is None or report.facts is None:
         why = (report.problem if report else "") or _NO_REPORT
         return [], Sentence("host-facts-missing", f"{host.name}: {why}")
-    macs = {netdev.name: netdev.address for netdev in report.facts.netdevs}
+    known = {found.name: found for found in interfaces_of(report.facts)}
     match = NicMatch.parse(nic_match) if nic_match else None
     netdevs = [
         limit
         for limit in ipoib_mtus(report.facts).values()
-        if (
-            match.means(limit.netdev, macs.get(limit.netdev), limit.pci)
-            if match
-            else not limit.child
-        )
+        if (match.means(known[limit.netdev]) if match else not limit.child)
     ]
     if netdevs:
         return netdevs, None

@@ -26,14 +26,12 @@ from ovirt_rdma.host.rules.view import Interface, View
 class NetdevMtu:
     """``mtu`` in bytes, None if unknown; ``because`` is the reason, a clause.
 
-    ``pci`` is the adapter's address. ``no_mode`` is a clause on why the requested mode
-    is not possible, "" if it is.
+    ``no_mode`` is a clause on why the requested mode is not possible, "" if it is.
     """
 
     netdev: str
     mtu: Optional[int]
     because: str
-    pci: Optional[str] = None
     child: bool = False
     no_mode: str = ""
 
@@ -48,20 +46,7 @@ def ipoib_mtus(facts: Facts, mode: Optional[str] = None) -> dict[str, NetdevMtu]
     return {netdev.name: _limit(view, netdev, mode) for netdev in view.ipoib}
 
 
-def pci_of(facts: Facts) -> dict[str, str]:
-    """Return the PCI address behind each netdev that has one, by the netdev's name."""
-    devices = {device.name: device for device in facts.rdma_devices}
-    addresses = {}
-    for netdev in facts.netdevs:
-        device = devices.get(netdev.rdma_device or "")
-        pci = netdev.pci or (device.pci if device else None)
-        if pci:
-            addresses[netdev.name] = pci.address
-    return addresses
-
-
 def _limit(view: View, interface: Interface, mode: Optional[str]) -> NetdevMtu:
-    pci = interface.device.pci.address if interface.device.pci else None
     now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
     wanted = mode if mode in (CONNECTED, DATAGRAM) else now
     mtu: Optional[int] = None
@@ -72,15 +57,13 @@ def _limit(view: View, interface: Interface, mode: Optional[str]) -> NetdevMtu:
             because = "it is in connected mode"
             if now != CONNECTED:
                 because = "connected mode is requested"
-            return NetdevMtu(
-                interface.name, CONNECTED_MTU, because, pci, interface.is_child
-            )
+            return NetdevMtu(interface.name, CONNECTED_MTU, because, interface.is_child)
         mtu, _ = _datagram(view, interface)
         because = f"connected mode is not possible: {cannot}"
-        return NetdevMtu(interface.name, mtu, because, pci, interface.is_child, cannot)
+        return NetdevMtu(interface.name, mtu, because, interface.is_child, cannot)
     if wanted == DATAGRAM:
         mtu, because = _datagram(view, interface)
-    return NetdevMtu(interface.name, mtu, because, pci, interface.is_child)
+    return NetdevMtu(interface.name, mtu, because, interface.is_child)
 
 
 def _datagram(view: View, interface: Interface) -> tuple[Optional[int], str]:

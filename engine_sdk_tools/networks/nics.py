@@ -1,75 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Choose the NIC or bond of each host for a network. Pure.
 
-``--nic-match`` selects NICs by name, port GUID or PCI address. A GUID needs no facts
-from the host: the last 8 of the 20 bytes of an IPoIB address are the port's GUID (RFC
-4391, 9.1.1).
+What a NIC is comes from the host's facts. Without them the engine's own data say two
+things: the last 8 of the 20 bytes of an IPoIB address are the port's GUID (RFC 4391,
+9.1.1), and no other link layer has such addresses. The engine passes nothing else on
+that a host reports of a NIC (docs/engine.md).
 """
 
 from __future__ import annotations
 
-import fnmatch
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
-from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import pci_of
-from ovirt_rdma.host.errors import Sentence, UsageProblem
+from ovirt_rdma.engine_sdk_tools.networks.nic_match import NicMatch, shown_value
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Guid
-from ovirt_rdma.host.policy.validate_nfs import glob_mistake
-
-_GUID = re.compile(
-    r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{4}(?::[0-9a-f]{4}){3}|[0-9a-f]{2}(?::[0-9a-f]{2}){7})"
+from ovirt_rdma.host.facts.interfaces import (
+    ETHERNET,
+    INFINIBAND,
+    Interface,
+    interfaces_of,
 )
-_PCI = re.compile(r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
-
-
-@dataclass(frozen=True)
-class NicMatch:
-    """A parsed ``--nic-match``; ``text`` is as written: alternatives with commas."""
-
-    text: str
-    names: tuple[str, ...] = ()
-    guids: tuple[str, ...] = ()
-    pcis: tuple[str, ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> NicMatch:
-        """Read ``ib*``, ``0002:c903:00fb:1231``, ``0000:04:00.0``, or several.
-
-        Raises UsageProblem if it is empty or has an invalid glob.
-        """
-        names, guids, pcis = [], [], []
-        for word in filter(None, (part.strip() for part in text.split(","))):
-            lowered = word.lower()
-            guid, pci = _GUID.fullmatch(lowered), _PCI.fullmatch(lowered)
-            if guid:
-                guids.append(guid.group(1).replace(":", ""))
-            elif pci:
-                pcis.append(f"{pci.group(1) or '0000'}:{pci.group(2)}")
-            elif mistake := glob_mistake(word):
-                raise UsageProblem("nic-match-invalid", f"--nic-match: {mistake}")
-            else:
-                names.append(word)
-        if not (names or guids or pcis):
-            raise UsageProblem(
-                "nic-match-empty",
-                f"--nic-match {text!r} names no NIC",
-                "give a name or glob (ib*), a port GUID or a PCI address",
-            )
-        return cls(text, tuple(names), tuple(guids), tuple(pcis))
-
-    def means(self, name: str, mac: Optional[str], pci: Optional[str]) -> bool:
-        """Whether the NIC matches; ``mac`` and ``pci`` are None if unknown."""
-        return (
-            any(fnmatch.fnmatchcase(name, glob) for glob in self.names)
-            or Guid.of_address(mac or "") in self.guids
-            or pci in self.pcis
-        )
-
+from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.pkey_vlan import full_member, partition_of, pkey_of_vlan
 
 # A sentence lists no more NICs than this.
 _MOST_NAMED = 6
@@ -78,12 +34,14 @@ _MOST_NAMED = 6
 @dataclass(frozen=True)
 class Chosen:
     """The NIC for a network: ``target`` is the name of the NIC or bond, ``ports`` are
-    the NICs of the bond. ``new_bond``: the bond must be made.
+    the NICs of the bond. ``new_bond``: the bond must be made. ``interface`` is what
+    the NIC is, as far as that is known.
     """
 
     target: str
     ports: tuple[str, ...] = ()
     new_bond: bool = False
+    interface: Optional[Interface] = field(default=None, compare=False)
 
 
 def choose_nics(
@@ -95,14 +53,14 @@ def choose_nics(
     that has exactly these ports.
     """
     facts = report.facts if report else None
-    refusal = _unclear(host, match, facts is not None)
+    refusal = _unclear(host, match, report)
     if refusal:
         return refusal
-    pcis = pci_of(facts) if facts else {}
+    seen = seen_nics(host, facts)
     # No network is attached to a VLAN. It has the MAC address of its NIC, and its name
     # begins with that of the NIC.
     nics = tuple(nic for nic in host.nics or () if not nic.vlan_of)
-    meant = [nic for nic in nics if match.means(nic.name, nic.mac, pcis.get(nic.name))]
+    meant = [nic for nic in nics if match.means(seen[nic.name])]
     bonds = [nic for nic in nics if nic.bond_ports]
     if not bond:
         # A bond has the MAC address of its active port, so that a GUID matches both.
@@ -110,27 +68,50 @@ def choose_nics(
         ports = {port for nic in above for port in nic.bond_ports}
         meant = [nic for nic in meant if nic.name not in ports]
         if len(meant) == 1:
-            return Chosen(meant[0].name, meant[0].bond_ports)
-        return _not_one(host, match, meant)
+            (nic,) = meant
+            return Chosen(nic.name, nic.bond_ports, interface=seen[nic.name])
+        return _not_one(host, match, meant, seen, facts)
     meant = [nic for nic in meant if not nic.bond_ports]
     names = tuple(nic.name for nic in meant)
     for nic in bonds:
         if set(nic.bond_ports) == set(names):
-            return Chosen(nic.name, nic.bond_ports)
+            return Chosen(nic.name, nic.bond_ports, interface=seen[nic.name])
     if len(names) < 2:
-        return _not_one(host, match, meant, least=2)
+        return _not_one(host, match, meant, seen, facts)
     taken = {nic.name for nic in host.nics or ()}
     free = next(f"bond{n}" for n in range(len(taken) + 1) if f"bond{n}" not in taken)
     return Chosen(free, names, new_bond=True)
 
 
-def _unclear(host: Host, match: NicMatch, with_facts: bool) -> Optional[Sentence]:
-    """Refuse a PCI address without facts, and the name of a VLAN."""
-    if match.pcis and not with_facts:
+def seen_nics(host: Host, facts: Optional[Facts]) -> dict[str, Interface]:
+    """Return what the NICs of ``host`` are, by name, from its facts and the engine."""
+    known = {found.name: found for found in interfaces_of(facts)} if facts else {}
+    return {
+        nic.name: _seen(nic, known.get(nic.name, Interface(nic.name)))
+        for nic in host.nics or ()
+    }
+
+
+def _seen(nic: Nic, known: Interface) -> Interface:
+    guid = Guid.of_address(nic.mac or "")
+    layer = known.link_layer or (nic.mac and ETHERNET)
+    return replace(
+        known,
+        link_layer=INFINIBAND if nic.infiniband else layer,
+        guid=guid.in_groups if guid and guid.assigned else known.guid,
+    )
+
+
+def _unclear(
+    host: Host, match: NicMatch, report: Optional[HostReport]
+) -> Optional[Sentence]:
+    """Refuse what needs facts without facts, and the name of a VLAN."""
+    if match.for_facts and (report is None or report.facts is None):
+        why = f" ({report.problem})" if report and report.problem else ""
         return Sentence(
             "nic-match-needs-facts",
-            f"{host.name}: a PCI address can only be matched with the host's facts; "
-            "give --facts-dir, or a name or port GUID instead",
+            f"{host.name}: {', '.join(match.for_facts)} can only be matched with the "
+            f"host's facts{why}; give --facts-dir, or a name or port GUID instead",
         )
     for nic in host.nics or ():
         if nic.vlan_of and nic.name in match.names:
@@ -143,10 +124,14 @@ def _unclear(host: Host, match: NicMatch, with_facts: bool) -> Optional[Sentence
 
 
 def _not_one(
-    host: Host, match: NicMatch, meant: Sequence[Nic], least: int = 1
+    host: Host,
+    match: NicMatch,
+    meant: Sequence[Nic],
+    seen: Mapping[str, Interface],
+    facts: Optional[Facts],
 ) -> Sentence:
-    names = ", ".join(nic.name for nic in meant)
     if len(meant) > 1:
+        names = ", ".join(_with_place(seen[nic.name], match) for nic in meant)
         return Sentence(
             "nic-ambiguous",
             f"{host.name}: {match.text!r} matches {names}; narrow it, or give --bond "
@@ -155,12 +140,61 @@ def _not_one(
     if meant:
         return Sentence(
             "bond-needs-nics",
-            f"{host.name}: {match.text!r} matches {names} only; a bond needs {least}",
+            f"{host.name}: {match.text!r} matches {meant[0].name} only; a bond needs 2",
         )
     shown = [nic.name for nic in host.nics or () if not nic.vlan_of]
     more = ", ..." if len(shown) > _MOST_NAMED else ""
-    nics = ", ".join(shown[:_MOST_NAMED]) or "none"
+    nics = ", ".join(_with_lacks(seen[name], match) for name in shown[:_MOST_NAMED])
     return Sentence(
         "nic-unmatched",
-        f"{host.name}: no NIC matches {match.text!r} (NICs: {nics}{more})",
+        f"{host.name}: no NIC matches {match.text!r} (NICs: {nics or 'none'}{more})"
+        f"{_missing_child(match, facts)}",
     )
+
+
+def _with_place(nic: Interface, match: NicMatch) -> str:
+    """Return ``ib0``, and for conditions what could tell it from the others."""
+    if not match.conditions or not nic.device:
+        return nic.name
+    keys = ("device", "port", "parent") if nic.parent else ("device", "port")
+    return f"{nic.name} ({_listed({key: shown_value(nic, key) for key in keys})})"
+
+
+def _with_lacks(nic: Interface, match: NicMatch) -> str:
+    """Return ``ib0``, and for conditions why it does not match."""
+    if not match.conditions:
+        return nic.name
+    lacks = match.lacks(nic)
+    if lacks:
+        return f"{nic.name} ({_listed(lacks)})"
+    return f"{nic.name} (a P_Key child)" if nic.parent else nic.name
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items())
+
+
+def _missing_child(match: NicMatch, facts: Optional[Facts]) -> str:
+    """Return what to do if no NIC is in the partition, as the end of a sentence."""
+    pkeys = match.conditions.get("pkey", ())
+    vlans = match.conditions.get("pkey_vlan", ())
+    wanted = [full_member(int(partition, 16)) for partition in pkeys]
+    wanted += [pkey_of_vlan(int(vlan)) for vlan in vlans]
+    if facts is None or len(wanted) != 1:
+        return ""
+    (pkey,) = wanted
+    table = [
+        partition_of(entry.value)
+        for device in facts.rdma_devices
+        for port in device.ports
+        for entry in port.pkeys
+    ]
+    children = [i.pkey for i in interfaces_of(facts) if i.parent and i.pkey]
+    if partition_of(pkey) in map(partition_of, children):
+        return ""
+    if partition_of(pkey) in table:
+        return (
+            f"; add {pkey} to pkey_children in the host's policy, and run "
+            "'ovirt-rdma-host apply' there"
+        )
+    return f"; the subnet manager has given {pkey} to none of its ports"

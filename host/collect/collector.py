@@ -15,6 +15,7 @@ from ovirt_rdma.host.collect.hcas import read_adapters
 from ovirt_rdma.host.collect.modules import read_modules, with_module_details
 from ovirt_rdma.host.collect.netdev_details import with_rdma_details
 from ovirt_rdma.host.collect.netdev_users import (
+    StorageSession,
     addresses_to_route,
     read_netdev_uses,
     read_storage_sessions,
@@ -95,14 +96,7 @@ class HostReader:
             self._tree, release, read_modules(self._tree, release, problems), problems
         )
         sessions = read_storage_sessions(self._tree, problems)
-        servers = [*routes_to, *(mount.address for mount in mounts if mount.address)]
-        servers += addresses_to_route(sessions)
-        routes = tuple(
-            route
-            for server in dict.fromkeys(servers)
-            for route in (self.route(server, problems),)
-            if route
-        )
+        routes = self._routes(routes_to, mounts, sessions, problems)
         facts = Facts(
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             kernel_release=release,
@@ -125,6 +119,32 @@ class HostReader:
             netdev_uses=read_netdev_uses(self._tree, facts, sessions, problems),
             problems=tuple(dict.fromkeys(problems)),
         )
+
+    def interfaces(self) -> Facts:
+        """Return the facts that say what each netdev is, and its lasting users.
+
+        Runs ``ip`` twice, and once for each storage server.
+        """
+        run = self._tools.run and with_limited_timeouts(self._tools.run)
+        return HostReader(self._tree.root, run)._interfaces()
+
+    def _interfaces(self) -> Facts:
+        problems: list[str] = []
+        rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
+        links = iproute.links(rows or [])
+        facts = read_partitions(self._tree, self._tools, links, problems)
+        mounts = self.nfs_mounts(problems)
+        sessions = read_storage_sessions(self._tree, problems)
+        facts = replace(
+            facts,
+            ovirt_networks=read_ovirt_networks(self._tree, problems),
+            nfs_mounts=mounts,
+            routes=self._routes((), mounts, sessions, problems),
+        )
+        uses = read_netdev_uses(
+            self._tree, facts, sessions, problems, connections=False
+        )
+        return replace(facts, netdev_uses=uses, problems=tuple(dict.fromkeys(problems)))
 
     def mount_facts(self, problems: Problems = None, cm_ids: bool = True) -> Facts:
         """Return the facts about NFS mounts and times only.
@@ -149,7 +169,7 @@ class HostReader:
 
         Reads /sys, and runs ``ip`` if P_Key children have no files there.
         """
-        return read_partitions(self._tree, self._tools, _list(problems))
+        return read_partitions(self._tree, self._tools, {}, _list(problems))
 
     def rdma_devices(self, problems: Problems = None) -> tuple[RdmaDevice, ...]:
         """Return the RDMA devices; reads /sys only."""
@@ -213,6 +233,18 @@ class HostReader:
         if route is None:
             problems.append(f"{' '.join(argv)} shows no route")
         return route
+
+    def _routes(
+        self,
+        to: Sequence[str],
+        mounts: Sequence[NfsMount],
+        sessions: Sequence[StorageSession],
+        problems: list[str],
+    ) -> tuple[Route, ...]:
+        servers = [*to, *(mount.address for mount in mounts if mount.address)]
+        servers += addresses_to_route(sessions)
+        found = (self.route(server, problems) for server in dict.fromkeys(servers))
+        return tuple(route for route in found if route)
 
     def cm_ids(self, problems: Problems = None) -> Optional[tuple[CmId, ...]]:
         """Return the RDMA CM ids, or None if they are unknown.

@@ -295,16 +295,19 @@ def read_netdev_uses(
     facts: Facts,
     sessions: tuple[StorageSession, ...],
     problems: list[str],
+    *,
+    connections: bool = True,
 ) -> tuple[NetdevUse, ...]:
     """Return the uses, sorted by netdev.
 
     ``facts`` are the other facts of the host, ``sessions`` those of block storage.
+    Without ``connections``: those that last, not those of the present TCP connections.
     """
     paths = NetdevPaths(facts)
     uses = {
         *_nfs(facts, paths, problems),
         *_networks(facts, paths),
-        *_connections(_established(tree, problems), paths),
+        *_connections(_established(tree, problems) if connections else [], paths),
     }
     for session in sessions:
         uses.update(_session(session, facts, paths, problems))

@@ -1,26 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Write the file that the hook after_get_caps adds to the host's capabilities.
+"""Write the files that others read about this host, and change with it.
 
-It depends on how the host is configured, never on the state of a link: the engine uses
-what it reads until it reads the capabilities again.
+The hook after_get_caps adds the capabilities to those of VDSM. They depend on how the
+host is configured, never on the state of a link: the engine uses what it reads until it
+reads the capabilities again. The interfaces are for Ansible; the hook does not add
+them, because the engine passes nothing on that it does not know (docs/hooks.md).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Union
+from typing import Optional, Union
 
 from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD, marker_mode
-from ovirt_rdma.host.paths import CAPS_JSON, POLICY_JSON, under
+from ovirt_rdma.host.paths import CAPS_JSON, INTERFACES_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.store import in_force
+from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import not_written, write_atomically
+from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.json_document import Envelope
 from ovirt_rdma.host.system.safe_file import read_file
 
 # The hook after_get_caps, which imports nothing of ours, reads version 1.
 CAPS = Envelope("capabilities", 1, shows_kind=False)
 FEATURES = ("NFS_RDMA",)
-# Read by the user vdsm.
+INTERFACES = Envelope("interfaces", 1)
+# Read by the user vdsm, and by users of Ansible.
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
 
@@ -46,8 +51,32 @@ def write_caps(root: Union[str, Path] = "/") -> bool:
 
     Raises Problem where it cannot be written or removed.
     """
-    path = under(root, CAPS_JSON)
-    wanted = text_of_caps().encode() if has_features(root) else None
+    wanted = text_of_caps() if has_features(root) else None
+    return _keep(under(root, CAPS_JSON), wanted)
+
+
+def write_interfaces(
+    root: Union[str, Path] = "/", run: Optional[Runner] = None
+) -> bool:
+    """Write what each netdev is, or remove it where nothing is enabled; return True if
+    that changed anything.
+
+    ``run`` runs tools, as for HostReader. Raises Problem as :func:`write_caps`.
+    """
+    wanted = None
+    if marker_mode(Path(root)) is not None:
+        # Imported here: the hook's file needs no facts.
+        from ovirt_rdma.host.collect.collector import HostReader  # noqa: PLC0415
+        from ovirt_rdma.host.facts.interfaces import interfaces_of  # noqa: PLC0415
+
+        found = interfaces_of(HostReader(root, run).interfaces())
+        wanted = INTERFACES.text({"interfaces": plain(found)})
+    return _keep(under(root, INTERFACES_JSON), wanted)
+
+
+def _keep(path: Path, text: Optional[str]) -> bool:
+    """Give the file ``path`` this text, or remove it; return True if it changed."""
+    wanted = None if text is None else text.encode()
     try:
         if wanted == _present(path):
             return False

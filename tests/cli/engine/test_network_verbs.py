@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from engine_double import EngineDouble, sample_world
 from support.engine.engine_command_line import run_engine
@@ -161,3 +163,77 @@ def test_required_later(run, double, network):
 
     assert "Required in cl1 from now on." in result.out
     assert double.world.cluster("cl1").networks[network.id].required
+
+
+BY_KIND = ("network", "attach", "storage", "--hosts", "*", *SPAN)
+
+
+@pytest.fixture
+def other_names(double, network):
+    """Each host has other names, and a P_Key child of the partition 0x8064."""
+    names = {"host01": "ib0", "host02": "ibp65s0", "host03": "ibs2f0"}
+    for name, nic in names.items():
+        host = double.world.host(name)
+        port = host.nic("ib0")
+        port.name = nic
+        child = replace(port, id=f"{name}-child", name=f"{nic}.8064")
+        host.nics.append(child)
+    return names
+
+
+def chosen(run, *words):
+    """Return the NIC of each host, as a dry run shows it."""
+    document = run(*BY_KIND, *words, "--dry-run", "-o", "json").document
+    return {row["host"]: row["interface"] for row in document["hosts"]}
+
+
+def test_hosts_with_other_names_get_the_nic_of_that_kind(run, double, other_names):
+    kind = "link_layer=InfiniBand,port=1"
+    found = chosen(run, "--nic-match", kind)
+    assert {host: nic["name"] for host, nic in found.items()} == other_names
+    assert found["host02"]["device"] == "mlx5_0"
+
+    assert run(*BY_KIND, "--nic-match", kind, "--assume-yes", "--batch", "3").code == 0
+    assert double.world.host("host02").nic("ibp65s0").address == "10.20.0.12"
+
+
+@pytest.mark.parametrize("pkey", ["0x8064", "0x64", "vlan=100"])
+def test_a_network_finds_the_child_of_its_partition(run, double, other_names, pkey):
+    found = chosen(run, "--pkey", pkey)
+    children = {host: f"{nic}.8064" for host, nic in other_names.items()}
+    assert {host: nic["name"] for host, nic in found.items()} == children
+    assert found["host03"]["parent"] == "ibs2f0"
+
+    shown = run(*BY_KIND, "--pkey", pkey, "--dry-run").out.splitlines()
+    assert shown[0].split()[:5] == ["HOST", "NIC", "RDMA", "PORT", "P_KEY"]
+    assert shown[1].split()[:4] == ["host01", "ib0.8064", "mlx5_0/1", "0x8064"]
+    assert run(*BY_KIND, "--pkey", pkey, "--assume-yes").code == 0
+    assert double.world.host("host03").nic("ibs2f0.8064").address == "10.20.0.13"
+
+
+def test_a_host_without_such_a_nic_is_named_with_its_nics(run, double, other_names):
+    host = double.world.host("host02")
+    host.nics = [nic for nic in host.nics if nic.name != "ibp65s0.8064"]
+    run(*BY_KIND, "--pkey", "vlan=100", "--assume-yes").refused(
+        3, "host02: no NIC matches 'pkey_vlan=100'", "ibp65s0 (pkey_vlan=none)"
+    )
+    assert double.changes() == []
+    # Both options together.
+    run(*BY_KIND, "--pkey", "0x8064", "--nic-match", "port=2").refused(
+        3, "host01: no NIC matches 'port=2,pkey=0x8064'", "ib0.8064 (port=1)"
+    )
+
+
+@pytest.mark.parametrize("pkey", ["8064", "0x8000", "vlan=0", "vlan=4095", "vlan=x"])
+def test_what_is_no_partition(run, network, pkey):
+    run(*BY_KIND, "--pkey", pkey).refused(2, repr(pkey), "is neither a P_Key")
+
+
+def test_neither_nic_match_nor_pkey(run, network):
+    run(*BY_KIND).refused(2, "neither --nic-match nor --pkey is given")
+
+
+def test_create_takes_the_mtu_of_the_children(run, double, other_names):
+    words = ("network", "create", "backup", "--datacenter", "dc1", "--dry-run")
+    document = run(*words, "--pkey", "vlan=100", "-o", "json").document
+    assert ".8064 of host" in document["because"]

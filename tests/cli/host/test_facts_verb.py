@@ -52,7 +52,7 @@ def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
     )
     text = shown(replace(EVERYTHING, adapters=(PF, *vfs)))
     assert "3 of 8 (508 vfio-pci)\n" in text
-    assert len(text.splitlines()) < 100
+    assert len(text.splitlines()) < 110
 
 
 def test_a_vf_without_its_physical_function_has_a_line(shown):
@@ -136,3 +136,21 @@ def test_bytes_that_are_no_utf8_and_terminal_controls_do_not_reach_the_terminal(
     assert dumped.document["nfs_mounts"][0]["mountpoint"] == "/mnt/\x1b[2J\udcff"
     as_yaml = yaml.safe_load(call("facts", "--facts", str(path), "-o", "yaml").out)
     assert as_yaml == json.loads(dumped.out)
+
+
+FABRIC = FACTS / "ib-fabric-children-and-bond.json"
+
+
+def test_only_the_interfaces(call):
+    arguments = ("facts", "--interfaces", "--facts", str(FABRIC))
+    result = call(*arguments)
+    assert (result.code, result.err) == (0, "")
+    host, *_, first, second = result.out.splitlines()[:5]
+    assert host.split() == ["host", "hv1"]
+    assert first.split()[:4] == ["NETDEV", "LINK", "LAYER", "DRIVER"]
+    assert second.split()[:3] == ["bond0", "InfiniBand", "bond"]
+    assert "0x8007 (VLAN 7)" in result.out
+    document = call(*arguments, "-o", "json").document
+    assert (document["schema_version"], document["kind"]) == (1, "interfaces")
+    (child,) = (i for i in document["interfaces"] if i["name"] == "ib0.8007")
+    assert (child["parent"], child["pkey"], child["pkey_vlan"]) == ("ib0", "0x8007", 7)

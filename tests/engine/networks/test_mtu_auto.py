@@ -9,9 +9,7 @@ from support.engine.refusals import reason
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.engine_sdk_tools.networks.create_plan import auto_mtu, mtu_offenders
-from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus, pci_of
-from ovirt_rdma.engine_sdk_tools.networks.nics import NicMatch
-from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import ipoib_mtus
 from ovirt_rdma.host.facts import dump
 
 pytestmark = pytest.mark.engine
@@ -59,7 +57,6 @@ def test_children_are_told_from_ports():
 
 def test_roce_has_none():
     assert ipoib_mtus(facts("facts/roce-nic")) == {}
-    assert pci_of(facts("facts/roce-nic"))["eth0"] == "0000:00:04.0"
 
 
 def hosts(**facts_of):
@@ -93,40 +90,3 @@ def test_a_number_is_an_offence_where_no_port_can():
     assert len(offenders) == 1
     reason(offenders, "mtu-too-large", "a: ib0", 2044, 4092)
     assert mtu_offenders(4092, *hosts(a="facts/connectx3-ib")) == ([], ["a"])
-
-
-MAC = "80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31"
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("ib0", True),
-        ("ib*", True),
-        ("IB0", False),
-        ("eth*,ib?", True),
-        ("0002:c903:00fb:1231", True),
-        ("0002c90300fb1231", True),
-        ("0x0002C90300FB1231", True),
-        ("00:02:c9:03:00:fb:12:31", True),
-        ("0002:c903:00fb:1232", False),
-        ("0000:04:00.0", True),
-        ("04:00.0", True),
-        ("04:00.1", False),
-    ],
-)
-def test_nic_match(text, meant):
-    assert NicMatch.parse(text).means("ib0", MAC, "0000:04:00.0") is meant
-
-
-def test_what_is_not_known_is_not_meant():
-    assert not NicMatch.parse("04:00.0").means("ib0", MAC, None)
-    assert not NicMatch.parse("0002:c903:00fb:1231").means(
-        "eth0", "52:54:00:fb:12:31", None
-    )
-
-
-@pytest.mark.parametrize("text", ["", " , ", "ib[z-a]"])
-def test_a_match_that_is_none(text):
-    with pytest.raises(UsageProblem):
-        NicMatch.parse(text)

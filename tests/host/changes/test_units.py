@@ -15,6 +15,7 @@ from ovirt_rdma.host.paths import (
     CAPS_JSON,
     ENABLED,
     HOOKS,
+    INTERFACES_JSON,
     JOURNAL,
     POLICY_JSON,
 )
@@ -119,7 +120,11 @@ def test_no_unit_does_anything_before_the_operator_has():
     assert conditions == {
         "ovirt-rdma-netdev@.service": {BOOT_JSON},
         "ovirt-rdma-recover.service": {JOURNAL},
-        "ovirt-rdma-caps.service": {f"|{ENABLED}", f"|{CAPS_JSON}"},
+        "ovirt-rdma-caps.service": {
+            f"|{ENABLED}",
+            f"|{CAPS_JSON}",
+            f"|{INTERFACES_JSON}",
+        },
         "ovirt-rdma-caps.timer": {ENABLED},
         "ovirt-rdma-recheck.service": {f"|{ENABLED}", f"|{JOURNAL}"},
         "ovirt-rdma-recheck.timer": {f"|{ENABLED}", f"|{JOURNAL}"},

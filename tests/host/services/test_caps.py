@@ -1,16 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tests of the file for the hook after_get_caps: when it exists, and its text."""
+"""Check the files for the hook after_get_caps and for Ansible: when, and their text."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from support.fakes.fake_enablement import Host, rdma_rule
+from support.fakes.fake_hosts import connectx3_ib
 
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, POLICY_COPY, POLICY_JSON, under
-from ovirt_rdma.host.services.capabilities import write_caps
+from ovirt_rdma.host.facts.interfaces import content_of
+from ovirt_rdma.host.paths import (
+    CAPS_JSON,
+    ENABLED,
+    INTERFACES_JSON,
+    POLICY_COPY,
+    POLICY_JSON,
+    under,
+)
+from ovirt_rdma.host.services.capabilities import write_caps, write_interfaces
 
 
 @pytest.fixture
@@ -102,3 +116,112 @@ def test_a_folder_in_its_place_is_a_sentence(host):
         write_caps(host.root)
     assert caught.value.id == "file-not-written"
     assert "caps.json" in str(caught.value)
+
+
+# -- the interfaces, for Ansible
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    """A host with an HCA; its root is that of ``host``."""
+    return connectx3_ib(tmp_path)
+
+
+def interfaces(host):
+    path = under(host.root, INTERFACES_JSON)
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+@pytest.mark.parametrize("mode", ["host", "vdsmd"])
+def test_the_interfaces_are_there_while_the_host_is_enabled(host, fabric, mode):
+    run = fabric.runner
+    assert not write_interfaces(host.root, run)
+    host.enable(mode)
+    assert write_interfaces(host.root, run)
+    found = interfaces(host)
+    assert list(found) == ["schema_version", "kind", "interfaces"]
+    facts = HostReader(host.root, run).facts()
+    assert found["interfaces"] == content_of(facts)["interfaces"]
+    assert [i["device"] for i in found["interfaces"] if i["name"] == "ib0"] == [
+        "mlx4_0"
+    ]
+    path = under(host.root, INTERFACES_JSON)
+    assert path.stat().st_mode & 0o777 == 0o644
+    inode = path.stat().st_ino
+    assert not write_interfaces(host.root, run)
+    assert path.stat().st_ino == inode
+    host.disable()
+    assert write_interfaces(host.root, run)
+    assert interfaces(host) is None
+
+
+def test_a_storage_network_has_its_role_also_behind_a_router(host, fabric):
+    fabric.nfs_mount("10.9.9.9:/data", "/rhev/x", "tcp", address="10.9.9.9")
+    fabric.route("10.9.9.9", "ib1", "10.0.0.2")
+    host.enable("host")
+    write_interfaces(host.root, fabric.runner)
+    found = {i["name"]: i["roles"] for i in interfaces(host)["interfaces"]}
+    assert (found["ib0"], found["ib1"]) == ([], ["storage"])
+
+
+SETUP = """
+import sys
+from ansible.module_utils import basic
+basic._ANSIBLE_ARGS = sys.argv[1].encode()
+basic._ANSIBLE_PROFILE = "legacy"  # since ansible-core 2.19
+from ansible.modules import setup
+setup.main()
+"""
+
+
+def gathered(folder):
+    """Return what Ansible's own module ``setup`` says of the facts in ``folder``."""
+    subset = ["!all", "!min", "local"]
+    arguments = {"fact_path": str(folder), "gather_subset": subset}
+    text = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
+    argv = [sys.executable, "-c", SETUP, text]
+    done = subprocess.run(argv, capture_output=True, check=True, timeout=300)
+    return json.loads(done.stdout)
+
+
+def test_ansible_gathers_it_without_a_warning(host, fabric):
+    pytest.importorskip("ansible.modules.setup")
+    host.enable("host")
+    fact(host.root)
+    result = gathered(host.root)
+    assert result["ansible_facts"]["ansible_local"] == {"ovirt_rdma": {}}
+    assert "warnings" not in result
+    write_interfaces(host.root, fabric.runner)
+    result = gathered(host.root)
+    assert result["ansible_facts"]["ansible_local"] == {"ovirt_rdma": interfaces(host)}
+    assert "warnings" not in result
+
+
+FACT = Path(__file__).parents[3] / "host/ansible/ovirt_rdma.fact"
+
+
+def fact(root):
+    """Return what the program of Ansible's facts prints below ``root``."""
+    program = root / "ovirt_rdma.fact"
+    program.write_text(FACT.read_text().replace("file=/run", f"file={root}/run"))
+    program.chmod(0o755)
+    done = subprocess.run([program], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return json.loads(done.stdout)
+
+
+def test_the_program_for_ansible_prints_it_or_an_empty_object(host, fabric):
+    assert FACT.stat().st_mode & 0o777 == 0o755
+    assert fact(host.root) == {}
+    host.enable("host")
+    write_interfaces(host.root, fabric.runner)
+    assert fact(host.root) == interfaces(host)
+    path = under(host.root, INTERFACES_JSON)
+    path.write_text("")
+    assert fact(host.root) == {}
+    path.unlink()
+    os.mkfifo(path)  # never read
+    assert fact(host.root) == {}
+    path.unlink()
+    path.mkdir()
+    assert fact(host.root) == {}

@@ -19,6 +19,7 @@ from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.devices import (
     Bond,
     Gid,
+    Ipoib,
     Netdev,
     NetworkManager,
     OvirtNetwork,
@@ -39,8 +40,10 @@ def base() -> Facts:
 
 
 def infiniband(host: SimHost) -> list[SimNic]:
-    """Return the IPoIB NICs, without their bonds."""
-    return [nic for nic in host.nics if nic.infiniband and not nic.ports]
+    """Return the IPoIB NICs of ports, without their bonds and P_Key children."""
+    found = [nic for nic in host.nics if nic.infiniband and not nic.ports]
+    names = {nic.name for nic in found}
+    return [nic for nic in found if nic.name.rpartition(".")[0] not in names]
 
 
 def _guid(nic: SimNic) -> str:
@@ -101,7 +104,7 @@ def netdevs_of(host: SimHost) -> tuple[Netdev, ...]:
     found = [golden["lo"]]
     bond_of = {port: nic.name for nic in host.nics for port in nic.ports}
     managed = management(host)
-    number = 0
+    numbers = {nic.name: number for number, nic in enumerate(infiniband(host))}
     for nic in host.nics:
         upper = (bond_of[nic.name],) if nic.name in bond_of else ()
         pattern = golden["ib0" if nic.infiniband else "eno1"]
@@ -135,9 +138,17 @@ def netdevs_of(host: SimHost) -> tuple[Netdev, ...]:
                 rdma_port=None,
                 bond=Bond(mode, nic.ports[0], "active", nic.ports),
             )
-        elif nic.infiniband:
-            netdev = replace(netdev, rdma_device=f"mlx5_{number}", rdma_port=1)
-            number += 1
+        elif nic.name in numbers:
+            device = f"mlx5_{numbers[nic.name]}"
+            netdev = replace(netdev, rdma_device=device, rdma_port=1)
+        elif nic.infiniband:  # as the kernel names a P_Key child (ipoib_vlan.c)
+            parent, _, pkey = nic.name.rpartition(".")
+            netdev = replace(
+                netdev,
+                rdma_device=f"mlx5_{numbers[parent]}",
+                rdma_port=1,
+                ipoib=Ipoib("datagram", f"0x{pkey}", parent),
+            )
         if nic is managed:
             bridge = replace(
                 golden["ovirtmgmt"],
