@@ -3,7 +3,7 @@
 
 opensm joins definitions of one P_Key. The first name and the first broadcast group
 win, the last service level and the last membership of a port: what is written before
-or after is without effect, and nobody is told.
+or after is without effect, and opensm does not report it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from ovirt_rdma.host.fabric.model import (
     Member,
     by_pkey,
 )
-from ovirt_rdma.host.fabric.multicast import is_ip, pkey_in
+from ovirt_rdma.host.fabric.multicast import is_ip, pkey_in, scope_of
 
 Found = Iterator[tuple[int, Sentence]]
 
+# opensm's default scope.
+_LINK_LOCAL = 2
 # Of the broadcast group, in a definition with ipoib.
-_FLAGS = ("mtu", "rate", "scopes", "q_key", "tclass", "flow_label")
+_FLAGS = ("mtu", "rate", "q_key", "tclass", "flow_label")
 
 
 def mistakes_between(definitions: Sequence[Definition]) -> Found:
@@ -44,9 +46,7 @@ def mistakes_between(definitions: Sequence[Definition]) -> Found:
 
 
 def _names(definitions: Sequence[Definition]) -> Found:
-    keys: dict[str, Definition] = {
-        DEFAULT_NAME: Definition(DEFAULT_NAME, DEFAULT_PKEY)
-    }
+    keys: dict[str, Definition] = {DEFAULT_NAME: Definition(DEFAULT_NAME, DEFAULT_PKEY)}
     names: dict[int, Definition] = {}
     for one in definitions:
         if one.name:
@@ -80,9 +80,7 @@ def _joined(same: Sequence[Definition]) -> Found:
             differ.append("sl")
         if one.ipoib and first_ipoib is not None:
             differ += [
-                flag
-                for flag in _FLAGS
-                if _used(one, flag) != _used(first_ipoib, flag)
+                flag for flag in _FLAGS if _used(one, flag) != _used(first_ipoib, flag)
             ]
         if differ:
             yield (
@@ -98,8 +96,6 @@ def _joined(same: Sequence[Definition]) -> Found:
 def _used(one: Definition, flag: str) -> object:
     if flag in ("mtu", "rate"):
         return getattr(one.flags, f"used_{flag}")
-    if flag == "scopes":
-        return sorted(one.flags.scopes or (2,))
     return getattr(one.flags, flag) or 0
 
 
@@ -136,7 +132,9 @@ def _covers(later: Member, earlier: Member) -> bool:
 
 def _groups(same: Iterable[Definition]) -> Found:
     seen: dict[str, Group] = {}
+    ipoib = False
     for one in same:
+        ipoib |= one.ipoib
         for group in one.groups:
             flags = group.flags.over(one.flags)
             if seen.setdefault(group.mgid, group).flags != group.flags:
@@ -148,8 +146,31 @@ def _groups(same: Iterable[Definition]) -> Found:
                         "other flags; opensm uses the first",
                     ),
                 )
+            # opensm adds the group's scopes to those of the definition.
+            scopes = {*one.flags.scopes, *group.flags.scopes} or {_LINK_LOCAL}
+            if scope_of(group.mgid) not in scopes:
+                yield (
+                    one.line,
+                    Sentence(
+                        "group-scope-differs",
+                        f"mgid={group.mgid} has scope {scope_of(group.mgid)}, and "
+                        f"opensm puts scope {min(scopes)} there; write "
+                        f"scope={scope_of(group.mgid)}",
+                    ),
+                )
             if not is_ip(group.mgid):
                 continue
+            # The broadcast group always has scope 2, whatever the definition says.
+            if not ipoib or scopes != {_LINK_LOCAL}:
+                yield (
+                    one.line,
+                    Sentence(
+                        "group-without-broadcast",
+                        f"mgid={group.mgid} needs the IPoIB broadcast group of "
+                        f"{one.title} with the same scope, which is always 2; "
+                        "write ipoib in the definition, and ff12",
+                    ),
+                )
             pkey = pkey_in(group.mgid)
             if pkey not in (None, one.pkey | 0x8000):
                 yield (

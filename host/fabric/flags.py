@@ -34,13 +34,13 @@ _NUMBERS = {
     "sl": _Range("sl", 0, 15, "a service level"),
     # 0 and 15 are reserved (RFC 4291 section 2.7).
     "scope": _Range("scopes", 1, 14, "a multicast scope"),
-    # 0 stands for the default.
+    # 0 stands for the default, here and below.
     "Q_Key": _Range("q_key", 1, 0xFFFFFFFF, "a Q_Key"),
-    "TClass": _Range("tclass", 0, 0xFF, "a traffic class"),
+    "TClass": _Range("tclass", 1, 0xFF, "a traffic class"),
     "FlowLabel": _Range("flow_label", 0, 0xFFFFF, "a flow label"),
 }
 # In the order in which opensm compares.
-_ORDER = ("mtu", "rate", "scope", "Q_Key", "TClass", "sl", "FlowLabel")
+GROUP_FLAGS = ("mtu", "rate", "scope", "Q_Key", "TClass", "sl", "FlowLabel")
 
 
 class MistakeInFlag(ValueError):
@@ -124,7 +124,7 @@ class FlagReader:
             self._scopes.append(number)
 
     def _unknown(self, name: str) -> MistakeInFlag:
-        names = (*_ORDER, *(() if self._of_group else _OF_DEFINITION))
+        names = (*GROUP_FLAGS, *(() if self._of_group else _OF_DEFINITION))
         taken = next((one for one in names if one.startswith(name)), None)
         if taken == INDX0:
             taken = None  # compared as a whole

@@ -18,6 +18,7 @@ from typing import NamedTuple, Optional
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.fabric.consistency import mistakes_between
 from ovirt_rdma.host.fabric.flags import FlagReader, MistakeInFlag
+from ovirt_rdma.host.fabric.line_buffer import LONGEST_LINE, LineBuffer
 from ovirt_rdma.host.fabric.model import (
     DEFAULT_NAME,
     FULL,
@@ -32,9 +33,6 @@ from ovirt_rdma.host.fabric.model import (
     guid_text,
 )
 from ovirt_rdma.host.fabric.multicast import MgidProblem, mgid_of
-
-# fgets() into 4096 bytes, of which it uses one less: a longer line is read as two.
-LONGEST_LINE = 4094
 
 _PRINTABLE = re.compile(r"[\t\x20-\x7e]*")
 _NAME = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
@@ -124,6 +122,7 @@ class _Reader:
         self._head: Optional[_Head] = None
         self._members: list[Member] = []
         self._groups: list[Group] = []
+        self._buffer = LineBuffer()
 
     def read_line(self, number: int, data: bytes) -> None:
         self._line = number
@@ -133,6 +132,7 @@ class _Reader:
                 f"has {len(data)} bytes, and opensm reads a line of more than "
                 f"{LONGEST_LINE - 1} as two; break it",
             )
+        self._buffer.fill(data)
         text = data.partition(b"#")[0].decode("latin-1")
         if b"\0" in data or not _PRINTABLE.fullmatch(text):
             self._no(
@@ -166,11 +166,11 @@ class _Reader:
         body: Optional[str] = part
         if not self._open:
             body = self._begin_definition(part)
-        elif not part.strip() and more:
+        elif not part.strip():
             self._no(
-                "definition-after-semicolon",
-                "has a definition after the ; that ends the one before; begin it on a "
-                "new line, because opensm does not find it",
+                "semicolon-first",
+                "begins with a ; behind which opensm reads on in what an earlier line "
+                "has left; write it after the last member",
             )
         if body is not None:
             self._body(body, ended=ended, more=more)
@@ -233,11 +233,11 @@ class _Reader:
             return
         words = [word.strip() for word in text.split(",")]
         if not words[-1] and not ended:
-            words.pop()  # the list goes on in the next line
+            words.pop()  # the list continues in the next line
         for position, word in enumerate(words):
             name, equals, value = (one.strip() for one in word.partition("="))
             if name == "mgid":
-                self._group(value, words[position + 1 :], more=more)
+                self._group(value, words[position + 1 :], ended=ended, more=more)
                 return
             try:
                 self._members.append(self._member(name, equals, value))
@@ -261,7 +261,7 @@ class _Reader:
             f"(opensm takes it for {taken})",
         )
 
-    def _group(self, mgid: str, words: list[str], *, more: bool) -> None:
+    def _group(self, mgid: str, words: list[str], *, ended: bool, more: bool) -> None:
         flags = FlagReader(of_group=True)
         for word in words:
             try:
@@ -273,6 +273,13 @@ class _Reader:
                 "definition-after-group",
                 "has a definition after a multicast group; begin it on a new line, "
                 "because opensm may read it as flags of the group",
+            )
+        stray = "" if words or ended else self._buffer.stray_flag()
+        if stray:
+            self._no(
+                "group-takes-comment",
+                f"mgid={mgid} has no flag, so that opensm takes {stray!r} for one, "
+                "from a comment; write one, such as rate=3",
             )
         own = flags.group_flags
         if self._head and own == GroupFlags():

@@ -65,6 +65,11 @@ def is_ip(mgid: str) -> bool:
     return _signature(int(ipaddress.IPv6Address(mgid))) in (_IPV4, _IPV6)
 
 
+def scope_of(mgid: str) -> int:
+    """Return the scope in a multicast GID."""
+    return int(ipaddress.IPv6Address(mgid)) >> 112 & 0xF
+
+
 def pkey_in(mgid: str) -> Optional[int]:
     """Return the P_Key in the GID of a group of IPoIB; None if any partition may use
     the GID: opensm then puts the partition's own there.

@@ -40,13 +40,16 @@ def _lines(definition: Definition) -> Iterator[str]:
     if definition.ipoib:
         words.append("ipoib")
     yield f"{','.join((*words, *_flags(flags)))} :"
-    for group in definition.groups:
-        yield f"    {','.join((f'mgid={group.mgid}', *_group_flags(group, flags)))}"
-    ends = [","] * (len(definition.members) - 1) + [";"]
-    for member, end in zip(definition.members, ends):
-        yield f"    {member}{end}"
-    if not definition.members:
-        yield "    ;"
+    words = [
+        f"mgid={','.join((group.mgid, *_group_flags(group, flags)))}"
+        for group in definition.groups
+    ]
+    # A ; at the begin of a line ends more than the definition (semicolon-first).
+    last = len(words) + len(definition.members) - 1
+    for number, word in enumerate([*words, *map(str, definition.members)]):
+        end = ";" if number == last else ""
+        comma = "," if len(words) <= number < last else ""
+        yield f"    {word}{comma}{end}"
 
 
 def _group_flags(group: Group, flags: GroupFlags) -> list[str]:

@@ -28,11 +28,10 @@ def test_a_definition_is_read_with_all_that_it_has():
     text = (
         "# the storage partition\n"
         "Default=0x7fff, ipoib, mtu=5 : ALL=full;\n"
-        "storage = 0x8001, indx0, ipoib, mtu=5, rate=0x7, sl=1, scope=2,\n"
-        .replace(",\n", ", defmember=full :\n")
-        + "  0x2c90300fb1231, SELF=limited,\n"
-        "  ALL_SWITCHES=both  # and those\n"
-        "  ;\n"
+        "storage = 0x8001, indx0, ipoib, mtu=5, rate=0x7, sl=1, scope=2, "
+        "defmember=full :\n"
+        "  0x2c90300fb1231, SELF=limited,\n"
+        "  ALL_SWITCHES=both ; # and those\n"
     )
     assert read(text) == (
         Definition("Default", 0x7FFF, True, False, GroupFlags(mtu=5), (_all(),)),
