@@ -14,7 +14,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, NFS, POLICY, RULE
+from ovirt_rdma.host.policy.fields import (
+    FABRIC,
+    HOST,
+    INTERFACE,
+    MATCH,
+    NFS,
+    PARTITION,
+    POLICY,
+    RULE,
+)
 from ovirt_rdma.host.policy.forms import (
     Field,
     Form,
@@ -35,10 +44,12 @@ TABLES: dict[str, list[tuple[str, Field]]] = {
         ("", POLICY.fields["version"]),
         *(("nfs.", field) for field in NFS.fields.values()),
         *(("host.", field) for field in HOST.fields.values()),
+        *(("fabric.", field) for field in FABRIC.fields.values()),
     ],
     "A rule for exports": [("", field) for field in RULE.fields.values()],
     "A rule for netdevs": [("", field) for field in INTERFACE.fields.values()],
     "match": [("", field) for field in MATCH.fields.values()],
+    "A partition": [("", field) for field in PARTITION.fields.values()],
 }
 
 
@@ -62,7 +73,7 @@ def _allowed(form: Form) -> str:
         item = form.item
         return f"a list: {'rules' if isinstance(item, Keys) else item.allowed}"
     if isinstance(form, MapOf):
-        return "module: option: value"
+        return form.shown
     text = form.allowed.replace("*", "\\*")
     return f"keys: {text}" if isinstance(form, Keys) else text
 

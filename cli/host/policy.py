@@ -21,7 +21,8 @@ from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
-from ovirt_rdma.host.policy.json_form import host_to_json_dict
+from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.policy.json_form import fabric_to_json_dict, host_to_json_dict
 from ovirt_rdma.host.policy.model import (
     TCP,
     HostPolicy,
@@ -44,6 +45,7 @@ def policy_counts(policy: Policy) -> str:
         (host.interfaces, "interface"),
         (host.modules, "module"),
         (host.module_options, "module option"),
+        (policy.fabric.partitions, "partition"),
     ):
         if settings:
             parts.append(count(len(settings), noun))
@@ -84,6 +86,31 @@ def show_host(host: HostPolicy, output: Output) -> None:
     if pairs:
         output.line()
         output.fields(pairs)
+
+
+def show_fabric(fabric: FabricPolicy, output: Output) -> None:
+    """Print the partitions of a policy; nothing if there are none."""
+    if not fabric.partitions:
+        return
+    output.line()
+    output.table(
+        ("PARTITION", "P_KEY", "VLAN", "IPOIB", "MTU", "RATE", "MEMBERS"),
+        [
+            (
+                rule.name,
+                rule.pkey,
+                _shown(rule.vlan),
+                "yes" if rule.ipoib else "no",
+                _shown(rule.mtu),
+                _shown(rule.rate),
+                " ".join(rule.members),
+            )
+            for rule in fabric.partitions
+        ],
+    )
+    output.line(
+        f"{count(len(fabric.partitions), 'partition')}; - is opensm's default."
+    )
 
 
 def _match(rule: InterfaceRule) -> Iterator[str]:
@@ -316,6 +343,7 @@ def _show_policy(policy: Policy, source: str, output: Output) -> None:
     if output.for_people:
         _show_rules(policy.nfs.rules, source, output)
         show_host(policy.host, output)
+        show_fabric(policy.fabric, output)
         return
     output.document(
         "policy",
@@ -323,6 +351,7 @@ def _show_policy(policy: Policy, source: str, output: Output) -> None:
             "source": source,
             "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
             "host": host_to_json_dict(policy.host),
+            "fabric": fabric_to_json_dict(policy.fabric),
         },
     )
 

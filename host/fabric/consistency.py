@@ -124,7 +124,7 @@ def _memberships(same: Sequence[Definition]) -> Found:
 
 def _covers(later: Member, earlier: Member) -> bool:
     """Whether the ports of ``earlier`` are all, or may be, among those of ``later``."""
-    if later.port == ALL or later.port == earlier.port:
+    if later.port in (ALL, earlier.port):
         return True
     # Ports with a GUID in the file, and that of the subnet manager, are hosts' ports.
     return later.port == ALL_CAS and (earlier.is_guid or earlier.port == "SELF")

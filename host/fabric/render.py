@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ovirt_rdma.host.facts.ib_codes import MTUS, RATES
 from ovirt_rdma.host.fabric.model import Definition, Group, GroupFlags
+from ovirt_rdma.host.facts.ib_codes import MTUS, RATES
 
 
 def render(definitions: Iterable[Definition], head: Iterable[str] = ()) -> str:

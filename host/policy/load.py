@@ -27,6 +27,11 @@ from ovirt_rdma.host.policy.fields import DROP_IN, POLICY
 from ovirt_rdma.host.policy.files import drop_in_folder, read_policy_texts
 from ovirt_rdma.host.policy.forms import Form, Reading
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.validate_fabric import (
+    FABRIC_CHECKS,
+    fabric_mistakes,
+    fabric_policy,
+)
 from ovirt_rdma.host.policy.validate_host import (
     HOST_CHECKS,
     host_mistakes,
@@ -45,7 +50,7 @@ from ovirt_rdma.host.policy.validate_nfs import (
 if TYPE_CHECKING:
     from ovirt_rdma.host.policy.yaml_source import YamlDocument
 
-_CHECKS = {**NFS_CHECKS, **HOST_CHECKS}
+_CHECKS = {**NFS_CHECKS, **HOST_CHECKS, **FABRIC_CHECKS}
 
 
 class _Source(NamedTuple):
@@ -183,7 +188,11 @@ def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:
         _rule({**defaults, **source.nfs["rules"][position]}, number)
         for number, (source, position) in enumerate(places, 1)
     )
-    return Policy(nfs=NfsPolicy(rules), host=host_policy(main.parts.get("host") or {}))
+    return Policy(
+        nfs=NfsPolicy(rules),
+        host=host_policy(main.parts.get("host") or {}),
+        fabric=fabric_policy(main.parts.get("fabric") or {}),
+    )
 
 
 def _source(file: str, text: str, form: Form) -> _Source:
@@ -209,6 +218,7 @@ def _mistakes(sources: list[_Source], main: _Source) -> set[Diagnostic]:
         before += len(rules) if isinstance(rules, list) else 0
         if source is main and isinstance(main.parts, dict):
             found += host_mistakes(main.parts.get("host"))
+            found += fabric_mistakes(main.parts.get("fabric"))
         mistakes = [source.remark(*mistake) for mistake in found]
         mistakes += (
             error._replace(file=source.file) for error in source.document.mistakes

@@ -19,6 +19,7 @@ from typing import Optional, Union
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import ipoib
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.policy.fabric import FabricPolicy
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = ipoib.MODES
 ON, OFF = "on", "off"
@@ -208,15 +209,17 @@ class NfsPolicy:
 
 
 _EMPTY_HOST = HostPolicy()
+_EMPTY_FABRIC = FabricPolicy()
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The whole policy. The fabric and block parts will get fields of their own."""
+    """The whole policy. The block part will get a field of its own."""
 
     version: int = POLICY_VERSION
     nfs: NfsPolicy = NfsPolicy()
     host: HostPolicy = _EMPTY_HOST
+    fabric: FabricPolicy = _EMPTY_FABRIC
 
 
 @dataclass(frozen=True)
