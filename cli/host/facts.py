@@ -2,7 +2,7 @@
 """Run ``facts``: print an overview of the host.
 
 This module has the head of the overview and its tables of modules, units and udev
-rules; ``facts_devices`` has the others.
+rules; ``shown.devices`` has the others.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Optional
 
 from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.host import facts_devices
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
-from ovirt_rdma.cli.host.facts_devices import Section, known
+from ovirt_rdma.cli.host.shown import devices
+from ovirt_rdma.cli.host.shown.devices import Section, known
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.collector import HostReader
@@ -224,19 +224,19 @@ def _refuse_name(address: str) -> None:
 def _print(facts: Facts, output: Output) -> None:
     output.fields(head(facts))
     for section in (
-        facts_devices.adapters,
-        facts_devices.devices,
-        facts_devices.ports,
-        facts_devices.pkeys,
-        facts_devices.netdevs,
-        facts_devices.ipoib,
-        facts_devices.roce,
-        facts_devices.bonds,
-        facts_devices.profiles,
-        facts_devices.networks,
-        facts_devices.uses,
-        facts_devices.routes,
-        facts_devices.mounts,
+        devices.adapters,
+        devices.devices,
+        devices.ports,
+        devices.pkeys,
+        devices.netdevs,
+        devices.ipoib,
+        devices.roce,
+        devices.bonds,
+        devices.profiles,
+        devices.networks,
+        devices.uses,
+        devices.routes,
+        devices.mounts,
         foreign_modules,
         module_settings,
         loaded_at_boot,

@@ -67,6 +67,12 @@ def _facts(name: str) -> type[Verb]:
     return ShowFacts
 
 
+def _fabric(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.fabric import VERBS
+
+    return VERBS[name]
+
+
 def _nfs(name: str) -> type[Verb]:
     from ovirt_rdma.cli.host.nfs import VERBS
 
@@ -123,6 +129,14 @@ _NFS: Table = (
         _nfs,
     ),
 )
+_PARTITIONS: Table = (
+    ("render", "print partitions.conf as the policy describes it", _fabric),
+    ("validate", "validate partitions.conf, and show all mistakes", _fabric),
+    ("diff", "compare partitions.conf with the policy", _fabric),
+)
+_FABRIC: Table = (
+    ("partitions", "render, validate and compare opensm's partitions", _PARTITIONS),
+)
 # What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
 _UNIT: Table = (
     ("netdev", "set the boot settings of a netdev", _unit),
@@ -145,6 +159,7 @@ _VERBS: Table = (
     ("explain", "explain a rule of check and plan", _check),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
+    ("fabric", "partitions of the InfiniBand fabric", _FABRIC),
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),
     ("disable", "undo enable", _enable),
     ("status", "show what is enabled, running, loaded and changed", _status),

@@ -108,9 +108,7 @@ def show_fabric(fabric: FabricPolicy, output: Output) -> None:
             for rule in fabric.partitions
         ],
     )
-    output.line(
-        f"{count(len(fabric.partitions), 'partition')}; - is opensm's default."
-    )
+    output.line(f"{count(len(fabric.partitions), 'partition')}; - is opensm's default.")
 
 
 def _match(rule: InterfaceRule) -> Iterator[str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.command_line import run
 from support.host.partitions import SWALLOWED, VALID, definitions_of_files
 
 from lab import simulated_fabric
@@ -107,6 +108,43 @@ def test_members_of_a_mistyped_name_are_all_ports(fabric):
     swept = fabric.sweep(b"Default=0x7fff : ALL=full;\nsecret=0x5 : A=full;")
     assert swept.complaints == []
     assert all(0x8005 in pkeys for pkeys in swept.pkeys.values())
+
+
+POLICY = """\
+version: 1
+fabric:
+  defaults: {{mtu: 4096, rate: 10}}
+  hosts: {{hv1: [{hv1:#x}], hv2: [{hv2:#x}], hv3: [{hv3:#x}]}}
+  partitions:
+    storage: {{pkey: 0x8001, members: [hv1, hv2=limited]}}
+    v100: {{vlan: 100, members: [hv2, hv3], mtu: 2048}}
+"""
+
+
+def test_two_partitions_from_the_policy_to_the_subnet_administrator(fabric, capsys):
+    policy, file, topology = (
+        fabric.folder / name for name in ("policy.yaml", "made.conf", "topology.txt")
+    )
+    policy.write_text(POLICY.format(**fabric.guids))
+    shown = run(capsys, "fabric", "partitions", "render", "--policy", str(policy))
+    file.write_text(shown.out)
+    topology.write_text(fabric.run("hv1", "ibnetdiscover"))
+    validate = ("fabric", "partitions", "validate", str(file), "--topology")
+    valid = run(capsys, *validate, str(topology))
+    assert (valid.code, valid.out) == (0, f"{file} is valid: 3 partitions.\n")
+    with fabric.manager("hv1", file):
+        # The subnet administrator shows a host the groups of its partitions only.
+        groups = fabric.run("hv2", "saquery", "-g")
+    assert re.findall(r"(?:MGID|Mtu|Rate)\.+(\S+)", groups) == [
+        *("ff12:401b:8001::ffff:ffff", "0x85", "0x83"),
+        *("ff12:401b:8064::ffff:ffff", "0x84", "0x83"),
+        *("ff12:401b:ffff::ffff:ffff", "0x84", "0x83"),
+    ]
+    assert [fabric.pkeys(host) for host in HOSTS] == [
+        {0xFFFF, 0x8001},
+        {0xFFFF, 0x0001, 0x8064},
+        {0xFFFF, 0x8064},
+    ]
 
 
 def test_a_group_without_flags_takes_them_from_a_comment(fabric):

@@ -46,7 +46,7 @@ VERBS = (
         (
             "",
             "verbs: facts, check, plan, apply, confirm, revert, history, "
-            "explain, policy, nfs, enable, disable, status",
+            "explain, policy, nfs, fabric, enable, disable, status",
         ),
         ("policy", "verbs: check, load, show"),
         ("nfs", "verbs: list, check, mount-options"),

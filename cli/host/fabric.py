@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run ``fabric partitions render``, ``validate`` and ``diff``.
+
+They only read: partitions.conf is the file of the host that runs opensm.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Optional
+
+from ovirt_rdma.cli.context import Context
+from ovirt_rdma.cli.host.arguments import HostVerb, add_facts, add_policy
+from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.policy import policy_in_question
+from ovirt_rdma.cli.output import count
+from ovirt_rdma.cli.parser import Parser, Verb, file_name
+from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
+from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
+from ovirt_rdma.host.fabric.model import Definition
+from ovirt_rdma.host.fabric.render import render
+from ovirt_rdma.host.fabric.review import FabricPort, ports_of, remarks
+from ovirt_rdma.host.paths import PARTITIONS_FILES, under
+from ovirt_rdma.host.policy.fabric import definitions_of
+from ovirt_rdma.host.system.safe_file import read_named
+
+_HEAD = (
+    "Partitions of the InfiniBand fabric, for opensm.",
+    "Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render",
+)
+
+
+@dataclass(frozen=True)
+class Render(HostVerb):
+    """Print partitions.conf as the policy describes it."""
+
+    codes = "0 printed, 1 the policy has no partitions"
+    examples = ("", "--policy new.yaml")
+
+    policy: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        add_policy(parser)
+
+    def run(self, context: Context) -> int:
+        definitions, source = _of_policy(self.policy, context)
+        text = render(definitions, _HEAD)
+        if context.output.for_people:
+            for line in text.splitlines():
+                context.output.line(line)
+        else:
+            context.output.document(
+                "fabric-partitions",
+                {
+                    "policy": source,
+                    "text": text,
+                    "partitions": [asdict(one) for one in definitions],
+                },
+            )
+        return 0
+
+
+@dataclass(frozen=True)
+class Validate(HostVerb):
+    """Validate partitions.conf; return 0, or 3 and print all mistakes.
+
+    What is valid and may not be meant is a warning.
+    """
+
+    codes = "0 valid, 1 it cannot be read, 3 it has mistakes"
+    examples = ("", "partitions.conf --topology ibnetdiscover.txt")
+    more = (
+        "opensm exits with 0 for any file, takes what it does not understand\n"
+        "for something else, and after some mistakes makes every port a full\n"
+        "member of the default partition. All of that is a mistake here."
+    )
+
+    file: Optional[str]
+    topology: Optional[str]
+    facts: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        _add_file(parser)
+        parser.add_argument(
+            "--topology",
+            metavar="FILE",
+            type=file_name,
+            help="the output of ibnetdiscover: also report GUIDs that the fabric does "
+            "not have, and ports that are too slow for a group",
+        )
+        add_facts(parser)
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        name = _file(self.file, context)
+        data = _read(name)
+        ports = self._ports(context)
+        errors: tuple[Sentence, ...] = ()
+        warnings: tuple[Sentence, ...] = ()
+        definitions: tuple[Definition, ...] = ()
+        fix = ""
+        try:
+            definitions = parse(data, name)
+            warnings = remarks(definitions, ports, whole=self.topology is not None)
+        except PartitionsProblem as problem:
+            errors, fix = problem.reasons, problem.fix
+        partitions = {one.pkey for one in definitions}
+        if output.for_people:
+            for sentence in errors:
+                output.text(sentence)
+            for sentence in warnings:
+                output.text(f"{name}: {sentence} (warning)")
+            if errors:
+                output.line(f"{name} is invalid: {count(len(errors), 'mistake')}.")
+                output.fix(fix)
+            else:
+                output.line(f"{name} is valid: {count(len(partitions), 'partition')}.")
+        else:
+            output.document(
+                "fabric-validate",
+                {
+                    "file": name,
+                    "valid": not errors,
+                    "errors": list(map(_remark, errors)),
+                    "warnings": list(map(_remark, warnings)),
+                    "partitions": [asdict(one) for one in definitions],
+                },
+            )
+        return 3 if errors else 0
+
+    def _ports(self, context: Context) -> tuple[FabricPort, ...]:
+        """Return the ports of the topology, and those of this host or facts file."""
+        found = () if self.topology is None else _ports(self.topology)
+        if self.facts is not None:
+            from ovirt_rdma.host.facts.dump import load
+
+            found += ports_of(load(self.facts))
+        elif self.file is None:
+            from ovirt_rdma.host.collect.collector import HostReader
+
+            found += ports_of(HostReader(context.root).facts())
+        return found
+
+
+@dataclass(frozen=True)
+class Diff(HostVerb):
+    """Compare partitions.conf with the policy, by its meaning."""
+
+    codes = "0 compared; with --exit-code 3 if they differ"
+    examples = ("", "partitions.conf --policy new.yaml --exit-code")
+    more = "Comments, spaces and the way in which numbers are written do not count."
+
+    file: Optional[str]
+    policy: Optional[str]
+    exit_code: bool
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        _add_file(parser)
+        add_policy(parser)
+        parser.add_argument(
+            "--exit-code", action="store_true", help="exit with 3 if they differ"
+        )
+
+    def run(self, context: Context) -> int:
+        output = context.output
+        wanted, source = _of_policy(self.policy, context)
+        name = _file(self.file, context)
+        lines = _diff(parse(_read(name), name), wanted, name, source)
+        if not output.for_people:
+            output.document(
+                "fabric-diff",
+                {"file": name, "policy": source, "same": not lines, "diff": lines},
+            )
+        elif lines:
+            for line in lines:
+                output.line(line, {"-": "bad", "+": "good"}.get(line[:1]))
+            words = [PROGRAM, "fabric", "partitions", "render"]
+            if self.policy is not None:
+                words += ["--policy", self.policy]
+            output.next(shlex.join(words))
+        else:
+            output.line(f"{name} has the partitions of the policy ({source}).")
+        return 3 if lines and self.exit_code else 0
+
+
+VERBS: dict[str, type[Verb]] = {"render": Render, "validate": Validate, "diff": Diff}
+
+
+def _add_file(parser: Parser) -> None:
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=file_name,
+        help=f"the file of opensm; default: {' or '.join(PARTITIONS_FILES)}",
+    )
+
+
+def _file(file: Optional[str], context: Context) -> str:
+    if file is not None:
+        return file
+    paths = [under(context.root, path) for path in PARTITIONS_FILES]
+    return str(next((path for path in paths if path.exists()), paths[0]))
+
+
+def _read(name: str) -> bytes:
+    try:
+        return read_named(name)
+    except OSError as error:
+        raise Problem(
+            "file-unreadable",
+            f"{name} cannot be read: {error.strerror}",
+            "name the file that opensm reads: opensm(8), option -P",
+        ) from error
+
+
+def _ports(topology: str) -> tuple[FabricPort, ...]:
+    try:
+        return fabric_ports(_read(topology).decode("utf-8", "replace"))
+    except ValueError as error:
+        raise Problem(
+            "topology-invalid",
+            f"{topology} is not from ibnetdiscover: {error}",
+            "make it on a host of the fabric: ibnetdiscover > FILE",
+        ) from error
+
+
+def _of_policy(
+    policy: Optional[str], context: Context
+) -> tuple[tuple[Definition, ...], str]:
+    found, source = policy_in_question(policy, context)
+    definitions = definitions_of(found.fabric)
+    if not definitions:
+        raise Problem(
+            "policy-without-partitions",
+            f"the policy has no partitions ({source})",
+            "write fabric.partitions: ovirt-rdma-policy(5)",
+        )
+    return definitions, source
+
+
+def _diff(
+    present: Sequence[Definition], wanted: Sequence[Definition], name: str, source: str
+) -> list[str]:
+    if tuple(present) == tuple(wanted):
+        return []
+    before, after = render(present).splitlines(), render(wanted).splitlines()
+    return list(difflib.unified_diff(before, after, name, source, lineterm=""))
+
+
+def _remark(sentence: Sentence) -> dict[str, str]:
+    return {"id": sentence.id, "sentence": sentence}
