@@ -16,6 +16,7 @@ import time
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import form_of, parse
 from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
@@ -35,12 +36,9 @@ DEBUG = "OVIRT_RDMA_DEBUG"
 _PACKAGES = {
     "ovirtsdk4": ("python3-ovirt-engine-sdk4", "ovirt-engine-sdk-python"),
     "pycurl": ("python3-pycurl", "pycurl"),
-    "requests": ("python3-requests", "requests"),
     "yaml": ("python3-pyyaml", "PyYAML"),
 }
 
-# 128 + SIGINT, as a shell reports it.
-INTERRUPTED = 130
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 # Ending takes less than this: Ansible is given 10 s to stop.
 _ENDING_S = 30.0
@@ -79,7 +77,7 @@ def run_command(
     except Ended as ended:  # while an error is being reported
         return ended.code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 def _guarded(program: str, output: Output, run: Callable[[], int]) -> int:
@@ -96,10 +94,10 @@ def _guarded(program: str, output: Output, run: Callable[[], int]) -> int:
     except Ended as ended:
         return ended.code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001  (the last resort: a bug of ours)
         _report_bug(program, error, output)
-        return 1
+        return ExitCode.FAILED
 
 
 def _lacking(program: str, error: ModuleNotFoundError) -> Exception:

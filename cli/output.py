@@ -26,7 +26,6 @@ TYPE_CHECKING = False  # importing typing would take a tenth of the time of --he
 if TYPE_CHECKING:
     from typing import Any, Optional, TextIO
 
-SCHEMA_VERSION = 1
 FORMATS = ("table", "json", "yaml")
 
 _COLOURS = {"good": "32", "bad": "31", "doubtful": "33"}
@@ -94,9 +93,9 @@ class Output:
             _to_stderr(f"\r\x1b[K{line}")
         self._progress_shown = bool(text)
 
-    def document(self, kind: str, content: Mapping[str, Any]) -> None:
+    def document(self, kind: str, content: Mapping[str, Any], version: int = 1) -> None:
         """Add ``content`` as JSON or YAML, with schema_version and kind."""
-        self.raw_document({"schema_version": SCHEMA_VERSION, "kind": kind, **content})
+        self.raw_document({"schema_version": version, "kind": kind, **content})
 
     def raw_document(self, whole: Mapping[str, Any]) -> None:
         """Add ``whole``, which has its own schema_version and kind."""

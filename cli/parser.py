@@ -18,10 +18,11 @@ from ovirt_rdma.host.errors import UsageProblem
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, ClassVar, NoReturn, Optional, Union
 
     from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.exit_code import ExitCode
 
     Load = Callable[[str], "type[Verb]"]
     """Imports the verb of this name."""
@@ -32,16 +33,28 @@ if TYPE_CHECKING:
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are UsageProblems.
 
-    ``verb`` is the verb that it parses, ``verbs`` are the names of those of a group.
-    The parsed arguments have the parser of the last word as ``parser``.
+    ``verb`` is the verb that it parses, ``verbs`` are the parsers of those of a group,
+    ``arguments`` are all its arguments and options. The
+    parsed arguments have the parser of the last word as ``parser``.
     """
 
     verb: Optional[type[Verb]] = None
-    verbs: Sequence[str] = ()
 
     def __init__(self, **keys: Any) -> None:
+        self.verbs: dict[str, Parser] = {}
+        self.arguments: list[argparse.Action] = []
         super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **keys)
         self.set_defaults(parser=self)
+
+    def add_argument(self, *names: Any, **keys: Any) -> argparse.Action:
+        """Add an argument or option, as argparse does."""
+        self.arguments.append(super().add_argument(*names, **keys))
+        return self.arguments[-1]
+
+    def add_group(self, title: str) -> Callable[..., None]:
+        """Return ``add_argument`` of a new group, which ``--help`` shows apart."""
+        add = self.add_argument_group(title).add_argument
+        return lambda *names, **keys: self.arguments.append(add(*names, **keys))
 
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a UsageProblem."""
@@ -68,7 +81,8 @@ def _columns() -> int:
 class Verb(ABC):
     """A verb of a command, with the values of its arguments.
 
-    Each is a frozen dataclass; its fields have the names of its arguments.
+    Each annotates its values, which have the names of its arguments. A module of verbs
+    imports the rest of the package where the work is done, not for a parser.
     ``codes`` describes its exit codes, ``examples`` are the arguments after the verb,
     and ``more`` continues its description.
     """
@@ -76,6 +90,9 @@ class Verb(ABC):
     codes: ClassVar[str]
     examples: ClassVar[tuple[str, ...]]
     more: ClassVar[str] = ""
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
 
     @classmethod  # noqa: B027
     def add_common(cls, parser: Parser) -> None:
@@ -91,18 +108,21 @@ class Verb(ABC):
 
 
 def add_verbs(
-    parser: Parser, table: Table, named: Optional[Container[str]] = None
+    parser: Parser, table: Table, arguments: Optional[Sequence[str]] = None
 ) -> None:
     """Add the verbs of ``table`` to ``parser``.
 
-    Only the verbs in ``named`` can be parsed, the others are listed; None: all can.
+    Only the one that ``arguments`` name can be parsed, the others are listed; None: all
+    can.
     """
+    names = {name for name, _, _ in table}
+    named = next((word for word in arguments or () if word in names), None)
     # prog is set, because argparse would format a usage text to find it.
     verbs = parser.add_subparsers(metavar="VERB", title="verbs", prog=parser.prog)
     for name, help, load in table:
-        wanted = named is None or name in named
+        wanted = arguments is None or name == named
         description = f"{help[0].upper()}{help[1:]}."
-        child = verbs.add_parser(
+        child = parser.verbs[name] = verbs.add_parser(
             name, help=help, description=description, add_help=wanted
         )
         if not wanted:
@@ -110,10 +130,19 @@ def add_verbs(
         if callable(load):
             _define(child, load(name))
         else:
-            add_verbs(child, load, named)
-    parser.verbs = [name for name, _, _ in table]
+            add_verbs(child, load, arguments)
     if parser.epilog is None:
         parser.epilog = "'%(prog)s VERB --help' shows a verb's options and examples."
+
+
+def end_of_help(program: str, codes: Iterable[ExitCode]) -> str:
+    """Return the end of a command's ``--help``: its exit codes and its manual page."""
+    lines = "\n".join(f"  {code:<4d} {code.sentence}" for code in codes)
+    return (
+        f"exit codes:\n{lines}\n\n"
+        f"'{program} VERB --help' shows a verb's options and examples;\n"
+        f"{program}(8) is the manual."
+    )
 
 
 def _define(parser: Parser, verb: type[Verb]) -> None:

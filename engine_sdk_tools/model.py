@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from ovirt_rdma.host.system.json_codec import kind
+from ovirt_rdma.host.system.json_document import json_type
 
 # Domains whose data are files below a mount: they have their own storage connection
 # (StorageType.isFileDomain in the engine).
@@ -289,14 +289,14 @@ def status_mistake(document: object) -> Optional[str]:
 
 def _mistakes(document: object) -> Iterator[str]:
     if not isinstance(document, dict):
-        yield f"it is {kind(document)}, not an object"
+        yield f"it is {json_type(document)}, not an object"
         return
     for name in (*_STATUS, "package"):
         part = document.get(name)
         if part is None:
             continue
         if not isinstance(part, dict):
-            yield f"{name} is {kind(part)}, not an object"
+            yield f"{name} is {json_type(part)}, not an object"
         elif name == "package":
             yield from _package_mistakes(part)
         else:
@@ -315,8 +315,8 @@ def _package_mistakes(files: dict[str, object]) -> Iterator[str]:
 def _mistake(key: str, value: object, wanted: Union[type[bool], int]) -> Iterator[str]:
     if isinstance(wanted, type):
         if not isinstance(value, bool):
-            yield f"{key} is {kind(value)}, not true or false"
+            yield f"{key} is {json_type(value)}, not true or false"
     elif not isinstance(value, str):
-        yield f"{key} is {kind(value)}, not a string"
+        yield f"{key} is {json_type(value)}, not a string"
     elif len(value) > wanted:
         yield f"{key} is too long"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 
 # Up to this number of hosts with the same objection have one line each.
 ONE_BY_ONE = 4
@@ -14,7 +15,7 @@ ONE_BY_ONE = 4
 class ChecksFailed(Problem):
     """Checks failed, and nothing was changed; one line per failure (exit code 3)."""
 
-    exit_code = 3
+    exit_code = ExitCode.CHECKS_FAILED
 
     def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
         super().__init__("checks-failed", "\n".join(_alike(sentences)), fix)
@@ -29,7 +30,7 @@ class ChecksFailed(Problem):
 class Refused(Problem):
     """Refused as unsafe, and nothing was changed; one line per reason (exit code 4)."""
 
-    exit_code = 4
+    exit_code = ExitCode.REFUSED
 
     def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
         super().__init__("refused", "\n".join(sentences), fix)

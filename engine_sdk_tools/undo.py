@@ -12,6 +12,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import MISSING, EngineProblem, LostA
 from ovirt_rdma.engine_sdk_tools.api.progress import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import Call
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 
 T = TypeVar("T")
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 class RolledBack(Problem):
     """The run failed, and everything it made was rolled back (exit code 6)."""
 
-    exit_code = 6
+    exit_code = ExitCode.ROLLED_BACK
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Problem(Exception):
     ``fix:``. The commands print both and exit with ``exit_code``.
     """
 
-    exit_code = 1
+    exit_code = 1  # ExitCode.FAILED, without its module
 
     def __init__(self, id: str, sentence: str, fix: str = "") -> None:
         super().__init__(sentence)
@@ -62,4 +62,4 @@ class Problem(Exception):
 class UsageProblem(Problem):
     """The command line is not valid (exit code 2)."""
 
-    exit_code = 2
+    exit_code = 2  # ExitCode.USAGE

@@ -84,6 +84,9 @@ PARTITIONS_FILES = ("/etc/rdma/partitions.conf", "/etc/opensm/partitions.conf")
 # Our unit that keeps the P_Key children as in the P_Key tables.
 PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
 
+# The kernel's netdevs.
+NET_CLASS = "/sys/class/net"
+
 
 def under(root: Union[str, Path], path: str) -> Path:
     """Return the absolute ``path`` below ``root``, which is ``/`` on a real host."""

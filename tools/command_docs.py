@@ -16,6 +16,9 @@ Three directives, for pages in Markdown:
     At the end of the last verb's section: a section for each verb that no
     ``{options}`` of the page names, from its help.
 
+``{exit-codes} PROGRAM``
+    The exit codes of a command. The content adds sentences, as for ``{options}``.
+
 ``{unit-verbs} PROGRAM``
     The verbs that units run, as a list. The content adds sentences, as for
     ``{options}``.
@@ -28,7 +31,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from docutils import nodes
@@ -38,48 +40,16 @@ from sphinx.util.docutils import SphinxDirective
 
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
+from ovirt_rdma.cli.parser import Parser
+from tools.verbs import PARSERS, shown, verbs
 
 _LOGGER = logging.getLogger(__name__)
-_PROGRAMS = {main.PROGRAM: main.parser for main in (engine, host)}
+_EXIT_CODES = {main.PROGRAM: main.EXIT_CODES for main in (engine, host)}
 
 
-def verbs(program: str, *, hidden: bool = False) -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of a program's verbs, in the order of its help.
-
-    ``hidden`` are the verbs that only units run, instead of the others.
-    """
-    if hidden:
-        return (
-            dict(_leaves(host.unit_parser(), "unit")) if program == host.PROGRAM else {}
-        )
-    return dict(_leaves(_PROGRAMS[program](), ""))
-
-
-def _groups(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return action.choices
-    return {}
-
-
-def _leaves(
-    parser: argparse.ArgumentParser, words: str
-) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    children = _groups(parser)
-    if not children:
-        yield words, parser
-    for name in children:
-        yield from _leaves(children[name], f"{words} {name}".strip())
-
-
-def shown_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the arguments and options that ``--help`` shows."""
-    return [one for one in parser._actions if one.help != argparse.SUPPRESS]
-
-
-def sentence_of(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+def sentence_of(action: argparse.Action) -> str:
     """Return the help of an option as a sentence."""
-    text = parser._get_formatter()._expand_help(action)
+    text = (action.help or "") % vars(action)
     first = re.match(r"[a-z]+\b(?![-.:_/])", text)
     if first:
         text = text[0].upper() + text[1:]
@@ -124,10 +94,10 @@ class _Directive(SphinxDirective):
         found: set[str] = data.setdefault("ovirt-rdma verbs", set())
         return found
 
-    def _parser(self, words: list[str]) -> argparse.ArgumentParser:
+    def _parser(self, words: list[str]) -> Parser:
         program, *verb = words
         name = " ".join(verb)
-        if program not in _PROGRAMS:
+        if program not in PARSERS:
             raise self.error(f"{program} is no program of ours")
         known = {**verbs(program), **verbs(program, hidden=True)}
         if name not in known:
@@ -147,7 +117,7 @@ class _Directive(SphinxDirective):
 
     def _list(
         self,
-        parser: argparse.ArgumentParser,
+        parser: Parser,
         actions: list[argparse.Action],
         more: dict[str, list[nodes.Node]],
     ) -> list[nodes.Node]:
@@ -155,7 +125,7 @@ class _Directive(SphinxDirective):
             return []
         listing = nodes.definition_list()
         for action in actions:
-            first = nodes.paragraph("", sentence_of(parser, action))
+            first = nodes.paragraph("", sentence_of(action))
             body = nodes.definition("", first)
             for name in (*action.option_strings, _metavar(action)):
                 for node in more.pop(name, []):
@@ -182,7 +152,7 @@ class Options(_Directive):
         left_out = shared_options(words[0], " ".join(words[1:]))
         actions = [
             one
-            for one in shown_actions(parser)
+            for one in shown(parser)
             if not left_out.intersection(one.option_strings)
         ]
         found = self._list(parser, actions, more)
@@ -191,7 +161,7 @@ class Options(_Directive):
         return [*found, *_exit_codes(parser)]
 
 
-def _exit_codes(parser: argparse.ArgumentParser) -> list[nodes.Node]:
+def _exit_codes(parser: Parser) -> list[nodes.Node]:
     codes = re.match(r"exit codes: (.*?)\n\n", parser.epilog or "", re.DOTALL)
     if codes is None:
         return []
@@ -210,21 +180,19 @@ def shared_options(program: str, verb: str) -> set[str]:
     return found if mine else {"-o", "--output", "-h", "--help"}
 
 
-def _with_short_forms(
-    known: dict[str, argparse.ArgumentParser], group: frozenset[str]
-) -> set[str]:
+def _with_short_forms(known: dict[str, Parser], group: frozenset[str]) -> set[str]:
     """Return the options of ``group``, and other forms of them, as -c of --config."""
     return {
         name
         for parser in known.values()
-        for action in shown_actions(parser)
+        for action in shown(parser)
         if group.intersection(action.option_strings)
         for name in action.option_strings
     }
 
 
-def _option_strings(parser: argparse.ArgumentParser) -> set[str]:
-    return {name for one in shown_actions(parser) for name in one.option_strings}
+def _option_strings(parser: Parser) -> set[str]:
+    return {name for one in shown(parser) for name in one.option_strings}
 
 
 # A verb that has all options of one of these groups has them described there.
@@ -259,9 +227,7 @@ class SharedOptions(_Directive):
         having = [name for name in known if group <= _option_strings(known[name])]
         parser = known[having[0]]
         actions = [
-            one
-            for one in shown_actions(parser)
-            if group.intersection(one.option_strings)
+            one for one in shown(parser) if group.intersection(one.option_strings)
         ]
         more = self._more()
         found = self._list(parser, actions, more)
@@ -297,7 +263,7 @@ class OtherVerbs(_Directive):
             left_out = shared_options(program, name)
             actions = [
                 one
-                for one in shown_actions(parser)
+                for one in shown(parser)
                 if not left_out.intersection(one.option_strings)
             ]
             section += self._list(parser, actions, {})
@@ -319,6 +285,29 @@ def _put_beside(_: Sphinx, document: nodes.document) -> None:
         outer[place:place] = holder.children
 
 
+class ExitCodes(_Directive):
+    """``{exit-codes} PROGRAM``; see the module."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return a definition list of the exit codes."""
+        more = self._more()
+        listing = nodes.definition_list()
+        for code in _EXIT_CODES[self.arguments[0]]:
+            number, sentence = str(int(code)), code.sentence
+            text = nodes.paragraph("", f"{sentence[0].upper()}{sentence[1:]}.")
+            for node in more.pop(number, []):
+                text += [nodes.Text(" "), *node.children]
+            term = nodes.term("", "", nodes.strong(number, number))
+            body = nodes.definition("", text)
+            listing += nodes.definition_list_item("", term, body)
+        if more:
+            raise self.error(f"{self.arguments[0]} has no {', '.join(more)}")
+        return [listing]
+
+
 class UnitVerbs(_Directive):
     """``{unit-verbs} PROGRAM``; see the module."""
 
@@ -332,7 +321,7 @@ class UnitVerbs(_Directive):
         for words, parser in verbs(self.arguments[0], hidden=True).items():
             name = words.partition(" ")[2]
             term = nodes.term("", "", nodes.strong(name, name))
-            for action in shown_actions(parser):
+            for action in shown(parser):
                 if not action.option_strings:
                     word = _metavar(action)
                     term += [nodes.Text(" "), nodes.emphasis(word, word)]
@@ -374,7 +363,7 @@ def facts_verbs() -> dict[str, list[str]]:
     for name, parser in verbs(host.PROGRAM).items():
         (kind,) = {
             "accepted" if one.help != argparse.SUPPRESS else "refused"
-            for one in parser._actions
+            for one in parser.arguments
             if "--facts" in one.option_strings
         } or {"others"}
         found[kind].append(name)
@@ -386,6 +375,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("options", Options)
     app.add_directive("shared-options", SharedOptions)
     app.add_directive("other-verbs", OtherVerbs)
+    app.add_directive("exit-codes", ExitCodes)
     app.add_directive("unit-verbs", UnitVerbs)
     app.add_directive("facts-verbs", FactsVerbs)
     app.connect("doctree-read", _put_beside)

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.engine import main as engine
-from ovirt_rdma.cli.host import main as host
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.decision.registry import RULES
 from ovirt_rdma.host.enablement.state import MODES
+from tools.verbs import PARSERS, shown, walk
 
 FOLDER = Path(__file__).resolve().parent.parent / "completion"
-PARSERS = {engine.PROGRAM: engine.parser, host.PROGRAM: host.parser}
 
 # What completes a value without choices. Other names only the engine or the host knows.
 _BY_METAVAR = {
@@ -49,28 +48,20 @@ class Words:
     repeated: bool = False
 
 
-def words_of(parser: argparse.ArgumentParser, verb: str = "") -> Iterator[Words]:
+def words_of(parser: Parser) -> Iterator[Words]:
     """Yield the words of ``parser``, and of its verbs, without hidden ones."""
-    options: dict[str, Optional[str]] = {}
-    arguments: list[str] = []
-    verbs: tuple[str, ...] = ()
-    repeated = False
-    children: list[Words] = []
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            verbs = tuple(action.choices)
-            for name in verbs:
-                children += words_of(action.choices[name], f"{verb} {name}".strip())
-        elif action.help == argparse.SUPPRESS:
-            continue
-        elif action.option_strings:
-            value = None if action.nargs == 0 else _completed_by(action)
-            options.update(dict.fromkeys(action.option_strings, value))
-        else:
-            arguments.append(_completed_by(action))
-            repeated = action.nargs in ("*", "+")
-    yield Words(verb, verbs, options, tuple(arguments), repeated)
-    yield from children
+    for verb, one in walk(parser):
+        options: dict[str, Optional[str]] = {}
+        arguments: list[str] = []
+        repeated = False
+        for action in shown(one):
+            if action.option_strings:
+                value = None if action.nargs == 0 else _completed_by(action)
+                options.update(dict.fromkeys(action.option_strings, value))
+            else:
+                arguments.append(_completed_by(action))
+                repeated = action.nargs in ("*", "+")
+        yield Words(verb, tuple(one.verbs), options, tuple(arguments), repeated)
 
 
 def _completed_by(action: argparse.Action) -> str:

@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ovirt_rdma.host.policy.block_fields import BLOCK, ISER_TARGET, OPTIONS, SRP
 from ovirt_rdma.host.policy.fields import (
     FABRIC,
     HOST,
@@ -45,11 +46,15 @@ TABLES: dict[str, list[tuple[str, Field]]] = {
         *(("nfs.", field) for field in NFS.fields.values()),
         *(("host.", field) for field in HOST.fields.values()),
         *(("fabric.", field) for field in FABRIC.fields.values()),
+        *(("block.", field) for field in BLOCK.fields.values()),
     ],
     "A rule for exports": [("", field) for field in RULE.fields.values()],
     "A rule for netdevs": [("", field) for field in INTERFACE.fields.values()],
     "match": [("", field) for field in MATCH.fields.values()],
     "A partition": [("", field) for field in PARTITION.fields.values()],
+    "An SRP target": [("", field) for field in SRP.fields.values()],
+    "options of a login": [("", field) for field in OPTIONS.fields.values()],
+    "An iSER target": [("", field) for field in ISER_TARGET.fields.values()],
 }
 
 

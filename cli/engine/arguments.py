@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
-from typing import Optional, Union
 
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Union
 
 # The largest number of hosts to process in parallel.
 MOST_AT_ONCE = 100
 
 
-@dataclass(frozen=True)
 class EngineVerb(Verb):
     """A verb that needs an engine, with the options that name it."""
 
@@ -27,35 +28,33 @@ class EngineVerb(Verb):
     @classmethod
     def add_common(cls, parser: Parser) -> None:
         """Add the options of the engine."""
-        group = parser.add_argument_group("engine")
-        group.add_argument(
+        add = parser.add_group("engine")
+        add(
             "-c",
             "--config",
             metavar="SECTION",
             help="a section of the settings file; default: its section [default]",
         )
-        group.add_argument(
+        add(
             "--config-file",
             metavar="FILE",
             type=file_name,
             help="the settings file; default: ~/.config/ovirt-rdma.conf",
         )
-        group.add_argument(
-            "--engine-url", metavar="URL", help="its URL or name; or set OVIRT_URL"
-        )
-        group.add_argument(
+        add("--engine-url", metavar="URL", help="its URL or name; or set OVIRT_URL")
+        add(
             "--username",
             metavar="USER",
             help="for example admin@internal, or admin@ovirt@internalsso with "
             "Keycloak; or set OVIRT_USERNAME",
         )
-        group.add_argument(
+        add(
             "--password-file",
             metavar="FILE",
             type=file_name,
             help="its first line is the password; or set OVIRT_PASSWORD; default: ask",
         )
-        group.add_argument(
+        add(
             "--ca-file",
             metavar="FILE",
             type=file_name,
@@ -63,7 +62,6 @@ class EngineVerb(Verb):
         )
 
 
-@dataclass(frozen=True)
 class ChangeOptions:
     """The values of :func:`add_change_options`."""
 
@@ -88,7 +86,6 @@ def add_change_options(parser: Parser) -> None:
     )
 
 
-@dataclass(frozen=True)
 class AccessOptions:
     """The values of :func:`add_host_access`."""
 
@@ -100,28 +97,26 @@ class AccessOptions:
 
 def add_host_access(parser: Parser) -> None:
     """Add the options for host access: over SSH, or from a folder of reports."""
-    group = parser.add_argument_group("host access")
-    group.add_argument(
+    add = parser.add_group("host access")
+    add(
         "--facts-dir",
         metavar="DIR",
         type=file_name,
         help="read HOST.facts.json, HOST.status.json and HOST.policy.yaml from here",
     )
-    group.add_argument(
+    add(
         "--inventory",
         metavar="FILE",
         type=file_name,
         help="an Ansible inventory with the differences from the defaults",
     )
-    group.add_argument(
+    add(
         "--ssh-key",
         metavar="FILE",
         type=file_name,
         help="a private key; default, for root on the engine machine: the engine's",
     )
-    group.add_argument(
-        "--ssh-user", metavar="USER", help="the user for SSH; default: root"
-    )
+    add("--ssh-user", metavar="USER", help="the user for SSH; default: root")
 
 
 def add_data_center(parser: Parser, *, required: bool = False) -> None:
@@ -156,6 +151,27 @@ def add_batch(parser: Parser) -> None:
         default=1,
         help="number of hosts to process in parallel; default: 1",
     )
+
+
+class ChangesDomains(EngineVerb, AccessOptions, ChangeOptions):
+    """A verb that changes the transport of domains, host by host."""
+
+    batch: int
+    datacenter: Optional[str]
+    take_over: bool
+
+    @classmethod
+    def add_shared(cls, parser: Parser) -> None:
+        """Add what these verbs share, without --batch."""
+        parser.add_argument(
+            "--take-over",
+            action="store_true",
+            help="end the open job of another run in the engine, and start; a run that "
+            "is still alive stops before its next change",
+        )
+        add_data_center(parser)
+        add_change_options(parser)
+        add_host_access(parser)
 
 
 def comma_list(text: str) -> tuple[str, ...]:

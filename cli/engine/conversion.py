@@ -9,62 +9,31 @@ hosts that fell back to TCP.
 from __future__ import annotations
 
 import contextlib
-import shlex
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Optional
 
-from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.engine.arguments import add_batch
-from ovirt_rdma.cli.engine.conversion_run import ChangesDomains, Run
-from ovirt_rdma.cli.engine.session import NO_ACCESS, access_of, open_session
+from ovirt_rdma.cli.engine.arguments import ChangesDomains, add_batch
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    check_resumable,
-    command_of,
-    earlier_conversions,
-    has_other_options,
-    is_converted,
-    latest_state,
-    refuse_other_runs,
-    with_related,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    CONVERT,
-    FINISHED,
-    HEAL,
-    REVERTED,
-    ROLLED_BACK,
-    UNDER_WAY,
-    ConversionState,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on, running_on
-from ovirt_rdma.engine_sdk_tools.conversion.plan import (
-    ConversionPlan,
-    plan_convert,
-    plan_resume,
-    plan_revert,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
-    ConversionRequest,
-    check_domains,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
-from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
-from ovirt_rdma.engine_sdk_tools.names import NameProblem, domain_named
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.engine.conversion_run import Run
+    from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionState
+    from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
+    from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+    from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+    from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 
 _OTHER_RUN = "75 another run is changing this data center"
 _CONVERT_KIND = "domain-convert"
 
 
-@dataclass(frozen=True)
 class Convert(ChangesDomains):
     """Convert domains, or resume a conversion that was interrupted."""
 
@@ -133,6 +102,27 @@ class Convert(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.conversion_run import Run
+        from ovirt_rdma.cli.engine.session import access_of, open_session
+        from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+            earlier_conversions,
+            latest_state,
+            refuse_other_runs,
+            with_related,
+        )
+        from ovirt_rdma.engine_sdk_tools.conversion.model import FINISHED
+        from ovirt_rdma.engine_sdk_tools.conversion.observation import (
+            pinned_on,
+            running_on,
+        )
+        from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert
+        from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
+            ConversionRequest,
+            check_domains,
+            data_center_of,
+        )
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         request = ConversionRequest(
             self.to,
@@ -146,7 +136,9 @@ class Convert(ChangesDomains):
         with open_session(self, output) as session, contextlib.ExitStack() as locked:
             engine = read_engine(session)
             domains = _domains(engine, self.names, self.datacenter)
-            center = str(domains[0].data_center)
+            if not all(domain.data_center for domain in domains):
+                check_domains(engine, domains, request)
+            center = data_center_of(domains[0])
             run = Run(self, context, session, access_of(self, context))
             if not self.dry_run:
                 locked.enter_context(run.folder.only_run(center))
@@ -157,8 +149,8 @@ class Convert(ChangesDomains):
                 return run.do(
                     _resume(run, engine, state, domains, request), _CONVERT_KIND
                 )
-            earlier = earlier_conversions(states, domains, request.to)
-            domains = with_related(engine, states, domains, earlier)
+            earlier = earlier_conversions(states, domains)
+            domains = with_related(engine, states, domains, earlier, request.to)
             check_domains(engine, domains, request)
             if not self.dry_run:
                 # Before the checks: the other run may have hosts in maintenance.
@@ -186,6 +178,8 @@ class Convert(ChangesDomains):
 def _domains(
     engine: Engine, names: Sequence[str], data_center: Optional[str]
 ) -> list[Domain]:
+    from ovirt_rdma.engine_sdk_tools.names import domain_named
+
     domains = [domain_named(engine, name, data_center) for name in names]
     return list({domain.id: domain for domain in domains}.values())
 
@@ -197,6 +191,15 @@ def _resume(
     domains: Sequence[Domain],
     request: ConversionRequest,
 ) -> ConversionPlan:
+    from dataclasses import replace
+
+    from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+        check_resumable,
+        command_of,
+        has_other_options,
+    )
+    from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+
     check_resumable(state, domains, request)
     if has_other_options(state, request):
         run.output.message(
@@ -223,7 +226,6 @@ def _nothing(plan: ConversionPlan, output: Output) -> int:
 _REVERT_KIND = "domain-revert"
 
 
-@dataclass(frozen=True)
 class Revert(ChangesDomains):
     """Revert a conversion, of all domains that were converted together."""
 
@@ -246,23 +248,28 @@ class Revert(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
+        import shlex
+        from dataclasses import replace
+
+        from ovirt_rdma.cli.engine.conversion_run import Run
+        from ovirt_rdma.cli.engine.session import access_of, open_session
+        from ovirt_rdma.engine_sdk_tools.conversion.lock import (
+            is_converted,
+            latest_state,
+            refuse_other_runs,
+        )
+        from ovirt_rdma.engine_sdk_tools.conversion.model import REVERTED, ROLLED_BACK
+        from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_revert
+        from ovirt_rdma.engine_sdk_tools.conversion.preflight import data_center_of
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+        from ovirt_rdma.engine_sdk_tools.refusals import Refused
+
         output = context.output
         with open_session(self, output) as session, contextlib.ExitStack() as locked:
             engine = read_engine(session)
             run = Run(self, context, session, access_of(self, context))
             domain = _domain(engine, run.folder, self)
-            if domain.data_center is None:
-                raise Refused(
-                    [
-                        Sentence(
-                            "domain-not-attached",
-                            f"{domain.name} is not attached to a data center: no host "
-                            "mounts it",
-                        )
-                    ],
-                    "attach it first",
-                )
-            center = domain.data_center
+            center = data_center_of(domain)
             if not self.dry_run:
                 locked.enter_context(run.folder.only_run(center))
             states = run.recorded(engine, center)
@@ -305,6 +312,10 @@ def _domain(engine: Engine, folder: StateFolder, args: Revert) -> Domain:
     Its hosts, and domains that were converted with it, can still be reverted. Raises
     NameProblem if there is neither.
     """
+    from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERT
+    from ovirt_rdma.engine_sdk_tools.model import Domain
+    from ovirt_rdma.engine_sdk_tools.names import NameProblem, domain_named
+
     try:
         return domain_named(engine, args.name, args.datacenter)
     except NameProblem:
@@ -320,7 +331,6 @@ def _domain(engine: Engine, folder: StateFolder, args: Revert) -> Domain:
 _HEAL_KIND = "domain-heal"
 
 
-@dataclass(frozen=True)
 class Heal(ChangesDomains):
     """Heal one data center after the other; return the worst exit code."""
 
@@ -346,6 +356,12 @@ class Heal(ChangesDomains):
         cls.add_shared(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.conversion_run import Run
+        from ovirt_rdma.cli.engine.session import NO_ACCESS, access_of, open_session
+        from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+        from ovirt_rdma.engine_sdk_tools.refusals import Refused
+
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session)
@@ -364,6 +380,12 @@ class Heal(ChangesDomains):
 
 
 def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) -> int:
+    from ovirt_rdma.engine_sdk_tools.conversion.heal import plan_heal
+    from ovirt_rdma.engine_sdk_tools.conversion.lock import refuse_other_runs
+    from ovirt_rdma.engine_sdk_tools.conversion.model import HEAL, UNDER_WAY
+    from ovirt_rdma.engine_sdk_tools.conversion.observation import pinned_on
+    from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+
     args, output = run.args, run.output
     with contextlib.ExitStack() as locked:
         if not args.dry_run:
@@ -393,7 +415,7 @@ def _center(run: Run, engine: Engine, center: str, domains: Sequence[Domain]) ->
                 output.text("Nothing to heal: no mount is known to be degraded.")
             else:
                 output.document(_HEAL_KIND, {"stage": "nothing to do", "hosts": []})
-            return 3 if plan.warnings else 0
+            return ExitCode.CHECKS_FAILED if plan.warnings else ExitCode.DONE
         return run.do(plan, _HEAL_KIND)
 
 

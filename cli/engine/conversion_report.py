@@ -39,6 +39,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     PUSH,
     ConversionStep,
 )
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.drop_ins import shown
 
 _TONES = {
@@ -55,20 +56,19 @@ ENTERED = "maintenance"
 _SHORT = {PUSH: "policy", ENTER: ENTERED, LEAVE: "activation"}
 
 
-def exit_code(state: ConversionState) -> int:
-    """Return 0 for done, 6 for rolled back, 5 for done on some hosts, 1 for failed, and
-    4 if the engine refused the first change.
-    """
+def exit_code(state: ConversionState) -> ExitCode:
+    """Return the exit code; REFUSED if the engine refused the first change."""
     if state.stage in (CONVERTED, REVERTED):
-        return 0
+        return ExitCode.DONE
     some = any(h.goal == FORWARD and h.stage == DONE for h in state.hosts)
     if state.kind == HEAL:
-        return 5 if some else 1
+        return ExitCode.SOME if some else ExitCode.FAILED
     if state.stage == ROLLED_BACK:
         changed = any(h.touched for h in state.hosts)
-        return 6 if changed or any(d.touched for d in state.domains) else 4
+        changed = changed or any(d.touched for d in state.domains)
+        return ExitCode.ROLLED_BACK if changed else ExitCode.REFUSED
     done = some or any(h.goal == BACK and h.stage == DONE for h in state.hosts)
-    return 5 if done else 1
+    return ExitCode.SOME if done else ExitCode.FAILED
 
 
 def plan_lines(plan: ConversionPlan) -> list[str]:

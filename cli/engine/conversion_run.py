@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Optional
 
 from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
-    AccessOptions,
-    ChangeOptions,
-    EngineVerb,
-    add_change_options,
-    add_data_center,
-    add_host_access,
+    ChangesDomains,
 )
 from ovirt_rdma.cli.engine.conversion_report import (
     exit_code,
@@ -30,7 +25,6 @@ from ovirt_rdma.cli.engine.conversion_report import (
     show_result,
 )
 from ovirt_rdma.cli.engine.session import NO_ACCESS, approve, ask_hosts, progress
-from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
 from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
 from ovirt_rdma.engine_sdk_tools.api.settings import state_folder
@@ -55,28 +49,6 @@ from ovirt_rdma.engine_sdk_tools.model import Engine
 from ovirt_rdma.engine_sdk_tools.preparation.state_file import refuse_preparation
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, UsageProblem
-
-
-@dataclass(frozen=True)
-class ChangesDomains(EngineVerb, AccessOptions, ChangeOptions):
-    """A verb that changes the transport of domains, host by host."""
-
-    batch: int
-    datacenter: Optional[str]
-    take_over: bool
-
-    @classmethod
-    def add_shared(cls, parser: Parser) -> None:
-        """Add what these verbs share, without --batch."""
-        parser.add_argument(
-            "--take-over",
-            action="store_true",
-            help="end the open job of another run in the engine, and start; a run that "
-            "is still alive stops before its next change",
-        )
-        add_data_center(parser)
-        add_change_options(parser)
-        add_host_access(parser)
 
 
 class Run:

@@ -7,38 +7,22 @@ end of each installation of a host.
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Optional
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.engine_sdk_tools.deploy_hook import (
-    block,
-    traps,
-)
-from ovirt_rdma.engine_sdk_tools.deploy_hook import (
-    context as surroundings,
-)
-from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
-    POST_TASKS,
-    PostTasksFile,
-)
-from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
-    SettingsProblem,
-    read_settings,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import POLICY_YAML
+from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+    from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import PostTasksFile
 
 _COLORS = {"OK": "good", "WARN": "doubtful", "FAIL": "bad"}
 
 
-@dataclass(frozen=True)
 class _OfFile(Verb):
     """A verb about the engine's file of post-tasks."""
 
@@ -56,7 +40,6 @@ class _OfFile(Verb):
         )
 
 
-@dataclass(frozen=True)
 class _ChangesFile(_OfFile):
     """A verb that changes it."""
 
@@ -76,7 +59,6 @@ class _ChangesFile(_OfFile):
         )
 
 
-@dataclass(frozen=True)
 class Install(_ChangesFile):
     """Add the block, or bring it up to date; a second time changes nothing."""
 
@@ -89,6 +71,15 @@ class Install(_ChangesFile):
     )
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.engine_sdk_tools.deploy_hook import block
+        from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
+        from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+        from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+            POST_TASKS,
+            PostTasksFile,
+        )
+        from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
+
         output = context.output
         collection = collection_folder()
         if collection is None:
@@ -115,7 +106,6 @@ class Install(_ChangesFile):
             return _replace(self, output, file, before, after)
 
 
-@dataclass(frozen=True)
 class Remove(_ChangesFile):
     """Remove the block; the file is then as before it."""
 
@@ -127,6 +117,13 @@ class Remove(_ChangesFile):
     )
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.engine_sdk_tools.deploy_hook import block
+        from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+        from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+            POST_TASKS,
+            PostTasksFile,
+        )
+
         output = context.output
         file = PostTasksFile(self.file or POST_TASKS)
         with file.locked():
@@ -162,6 +159,8 @@ def _show(
     result: str,
     content: tuple[Optional[bytes], Optional[bytes]],
 ) -> int:
+    from ovirt_rdma.engine_sdk_tools.deploy_hook import block
+
     before, after = content
     state = block.MISSING if after is None else block.find(after, _collection()).state
     differences = _diff(before, after, str(file.named))
@@ -196,7 +195,6 @@ def _show(
     return 0
 
 
-@dataclass(frozen=True)
 class Lint(_OfFile):
     """Check the whole file as the engine will read it; return 3 for a finding."""
 
@@ -209,6 +207,11 @@ class Lint(_OfFile):
     )
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+            POST_TASKS,
+            PostTasksFile,
+        )
+
         output = context.output
         file = PostTasksFile(self.file or POST_TASKS)
         content = file.read()
@@ -234,13 +237,25 @@ class Lint(_OfFile):
                 place = f"{file.named}:{line}" if line else str(file.named)
                 output.text(f"{verdict} {place}: {sentence}")
                 output.fix(fix)
-        return 3 if findings else 0
+        return ExitCode.CHECKS_FAILED if findings else ExitCode.DONE
 
 
 _Finding = tuple[str, str, int, str, str]
 
 
 def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
+    from pathlib import Path
+
+    from ovirt_rdma.engine_sdk_tools.deploy_hook import block, traps
+    from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
+    from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+    from ovirt_rdma.engine_sdk_tools.deploy_hook.settings import (
+        SettingsProblem,
+        read_settings,
+    )
+    from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
+    from ovirt_rdma.host.paths import POLICY_YAML
+
     found: list[_Finding] = []
 
     def problem(of: Problem) -> None:
@@ -282,7 +297,6 @@ def _findings(file: PostTasksFile, content: Optional[bytes]) -> list[_Finding]:
     return found
 
 
-@dataclass(frozen=True)
 class Status(_OfFile):
     """Show the state of the block and what it needs; return 3 if it cannot work."""
 
@@ -290,6 +304,14 @@ class Status(_OfFile):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.engine_sdk_tools.deploy_hook import block, traps
+        from ovirt_rdma.engine_sdk_tools.deploy_hook import context as surroundings
+        from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+        from ovirt_rdma.engine_sdk_tools.deploy_hook.post_tasks import (
+            POST_TASKS,
+            PostTasksFile,
+        )
+
         output = context.output
         file = PostTasksFile(self.file or POST_TASKS)
         content = file.read()
@@ -353,16 +375,23 @@ def _count(findings: list[_Finding]) -> str:
 
 
 def _collection() -> str:
+    from ovirt_rdma.engine_sdk_tools.deploy_hook import block
+    from ovirt_rdma.engine_sdk_tools.hosts.collection import collection_folder
+
     folder = collection_folder()
     return block.COLLECTION if folder is None else str(folder)
 
 
 def _in_file(file: PostTasksFile, problem: PostTasksProblem) -> PostTasksProblem:
+    from ovirt_rdma.engine_sdk_tools.deploy_hook.block import PostTasksProblem
+
     sentence = f"{file.named}: {problem}; it was not changed"
     return PostTasksProblem(problem.id, sentence, problem.fix)
 
 
 def _diff(before: Optional[bytes], after: Optional[bytes], name: str) -> list[str]:
+    import difflib
+
     texts = [(part or b"").decode("utf-8", "replace") for part in (before, after)]
     now, then = (text.splitlines() for text in texts)
     files = (f"{name} now", f"{name} then")

@@ -8,11 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Optional
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -21,37 +16,23 @@ from ovirt_rdma.cli.engine.arguments import (
     add_data_center,
     add_host_access,
 )
-from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence, show_matrix
-from ovirt_rdma.cli.engine.session import (
-    access_of,
-    approve,
-    ask_hosts,
-    note_no_access,
-    open_session,
-    show_calls,
-    work,
-)
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
-    DomainPlan,
-    DomainRequest,
-    plan_domain_create,
-)
-from ovirt_rdma.engine_sdk_tools.domains.list import (
-    DomainRow,
-    domain_rows,
-    domains_to_verify,
-    file_domains,
-)
-from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost, unverified_sentence
-from ovirt_rdma.engine_sdk_tools.domains.transport import matrix_of, row_of
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, status_label
-from ovirt_rdma.engine_sdk_tools.names import data_center_named
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.engine.matrix import OnHost
+    from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade
+    from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
+    from ovirt_rdma.engine_sdk_tools.domains.list import DomainRow
+    from ovirt_rdma.engine_sdk_tools.domains.mounted import ProvenHost
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+    from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
 
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
 _TONES = {
@@ -62,7 +43,6 @@ _TONES = {
 }
 
 
-@dataclass(frozen=True)
 class Create(EngineVerb, AccessOptions, ChangeOptions):
     """Create the domain; return 0, or 5 if some hosts have another transport."""
 
@@ -121,6 +101,23 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.session import (
+            access_of,
+            approve,
+            ask_hosts,
+            note_no_access,
+            open_session,
+            show_calls,
+            work,
+        )
+        from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
+        from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+            DomainRequest,
+            plan_domain_create,
+        )
+        from ovirt_rdma.engine_sdk_tools.names import data_center_named
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         request = DomainRequest(
             self.name,
@@ -184,6 +181,11 @@ def _planned(plan: DomainPlan) -> dict[str, object]:
 
 
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
+    from dataclasses import asdict
+
+    from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence
+    from ovirt_rdma.engine_sdk_tools.domains.mounted import unverified_sentence
+
     unknown = unverified_sentence(made.hosts)
     if not output.for_people:
         document = {
@@ -233,7 +235,6 @@ _HEADINGS = (
 )
 
 
-@dataclass(frozen=True)
 class ListDomains(EngineVerb, AccessOptions):
     """List the domains, with the transport on the hosts if these can be asked."""
 
@@ -248,6 +249,12 @@ class ListDomains(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.matrix import group_by_sentence
+        from ovirt_rdma.cli.engine.session import access_of, ask_hosts, open_session
+        from ovirt_rdma.engine_sdk_tools.domains.list import domain_rows, file_domains
+        from ovirt_rdma.engine_sdk_tools.names import data_center_named
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session)
@@ -293,6 +300,8 @@ def _collect_problems(
     reports: Iterable[tuple[Host, HostReport]], without_report: list[OnHost]
 ) -> Iterator[tuple[Host, HostReport]]:
     """Yield ``reports``; add to ``without_report`` why hosts have none."""
+    from ovirt_rdma.cli.engine.matrix import OnHost
+
     for host, report in reports:
         if report.problem:
             without_report.append(OnHost(host.name, host.address, report.problem))
@@ -300,6 +309,8 @@ def _collect_problems(
 
 
 def _cells(row: DomainRow, *, with_hosts: bool) -> list[str]:
+    from ovirt_rdma.engine_sdk_tools.model import status_label
+
     domain, connection = row.domain, row.domain.connection
     kind = domain.type + (" (master)" if domain.master else "")
     version = (connection.nfs_version or "-") if connection else "-"
@@ -325,6 +336,8 @@ def _counts(counted: dict[str, int]) -> str:
 
 
 def _document(row: DomainRow) -> dict[str, Any]:
+    from dataclasses import asdict
+
     domain, connection = row.domain, row.domain.connection
     return {
         "name": domain.name,
@@ -342,7 +355,6 @@ def _document(row: DomainRow) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
 class Verify(EngineVerb, AccessOptions):
     """Show the matrix; return 3 if a mount is not as requested, or unknown."""
 
@@ -362,6 +374,18 @@ class Verify(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.matrix import show_matrix
+        from ovirt_rdma.cli.engine.session import (
+            access_of,
+            ask_hosts,
+            note_no_access,
+            open_session,
+        )
+        from ovirt_rdma.engine_sdk_tools.domains.list import domains_to_verify
+        from ovirt_rdma.engine_sdk_tools.domains.transport import matrix_of, row_of
+        from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session)
@@ -381,7 +405,8 @@ class Verify(EngineVerb, AccessOptions):
             output.line("There is no NFS storage domain in a data center.")
         else:
             show_matrix(output, matrix)
-        return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+        bad = matrix.worst in (FAIL, UNKNOWN)
+        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 
 
 def _hosts(engine: Engine, domains: list[Domain]) -> list[Host]:

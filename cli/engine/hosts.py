@@ -7,54 +7,30 @@ cluster.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     EngineVerb,
     add_data_center,
     add_host_access,
 )
-from ovirt_rdma.cli.engine.matrix import show_matrix
-from ovirt_rdma.cli.engine.session import (
-    access_of,
-    ask_hosts,
-    note_no_access,
-    open_session,
-    own_policy,
-)
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
-from ovirt_rdma.engine_sdk_tools.fleet import check as hosts_check
-from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures, write_events
-from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
-    DOCS,
-    FEATURE,
-    Gate,
-    gates,
-    read_features,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.hooks import (
-    INSTALLED,
-    NAME,
-    POINTS,
-    Checksums,
-    checksums_of,
-)
-from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN, Matrix
-from ovirt_rdma.engine_sdk_tools.model import Engine, Host, status_label
-from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+    from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import Gate
+    from ovirt_rdma.engine_sdk_tools.hosts.hooks import Checksums
+    from ovirt_rdma.engine_sdk_tools.matrix import Matrix
+    from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 
 
-@dataclass(frozen=True)
 class GateStatus(EngineVerb):
     """Show the cluster feature of each cluster."""
 
@@ -69,6 +45,17 @@ class GateStatus(EngineVerb):
         add_data_center(parser)
 
     def run(self, context: Context) -> int:
+        from dataclasses import asdict
+
+        from ovirt_rdma.cli.engine.session import open_session
+        from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import (
+            FEATURE,
+            gates,
+            read_features,
+        )
+        from ovirt_rdma.engine_sdk_tools.names import data_center_named
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session, hooks=True)
@@ -107,6 +94,8 @@ class GateStatus(EngineVerb):
 
 
 def _caution(shown: tuple[Gate, ...], output: Output) -> None:
+    from ovirt_rdma.engine_sdk_tools.fleet.feature_gate import DOCS
+
     if any(gate.enabled for gate in shown):
         output.text(
             "Any change of the cluster through the API, also by Ansible, removes the "
@@ -130,7 +119,6 @@ _HEADINGS = (
 )
 
 
-@dataclass(frozen=True)
 class ListHosts(EngineVerb):
     """List the hosts as the engine knows them."""
 
@@ -144,6 +132,10 @@ class ListHosts(EngineVerb):
         add_data_center(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.session import open_session
+        from ovirt_rdma.engine_sdk_tools.names import hosts_named
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         with open_session(self, output) as session:
             engine = read_engine(session, nics=True, hooks=True)
@@ -166,7 +158,6 @@ class ListHosts(EngineVerb):
         return 0
 
 
-@dataclass(frozen=True)
 class Check(EngineVerb, AccessOptions):
     """Check hosts; return 3 if a check failed or is unknown."""
 
@@ -203,6 +194,19 @@ class Check(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.matrix import show_matrix
+        from ovirt_rdma.cli.engine.session import (
+            access_of,
+            ask_hosts,
+            note_no_access,
+            open_session,
+            own_policy,
+        )
+        from ovirt_rdma.engine_sdk_tools.fleet import check as hosts_check
+        from ovirt_rdma.engine_sdk_tools.matrix import FAIL, UNKNOWN
+        from ovirt_rdma.engine_sdk_tools.names import hosts_named
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         policy = own_policy(self.policy)
         with open_session(self, output) as session:
@@ -222,12 +226,16 @@ class Check(EngineVerb, AccessOptions):
             matrix = hosts_check.check(engine, rows, wanted)
             show_matrix(output, matrix)
             if self.events and not _write_events(session, matrix, output):
-                return 1
-        return 3 if matrix.worst in (FAIL, UNKNOWN) else 0
+                return ExitCode.FAILED
+        bad = matrix.worst in (FAIL, UNKNOWN)
+        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 
 
 def _write_events(session: EngineSession, matrix: Matrix, output: Output) -> bool:
     """Write an event for each host with a failed check; return True if that worked."""
+    from ovirt_rdma.engine_sdk_tools.api.errors import EngineProblem
+    from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures, write_events
+
     try:
         for host in write_events(session, failures(matrix), datetime.now(timezone.utc)):
             output.message(f"note: the engine has a new event about {host}")
@@ -241,12 +249,20 @@ def our_hooks() -> Checksums:
     """Return the checksums of the hooks that are installed on this machine, or are in
     the source tree that this runs from.
     """
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    from ovirt_rdma.engine_sdk_tools.hosts.hooks import INSTALLED, checksums_of
+
     spec = find_spec("ovirt_rdma.vdsm_hooks")
     folders = spec.submodule_search_locations if spec else None
     return checksums_of([Path(INSTALLED), *map(Path, folders or ())])
 
 
 def _cells(engine: Engine, host: Host) -> list[str]:
+    from ovirt_rdma.engine_sdk_tools.hosts.hooks import POINTS
+    from ovirt_rdma.engine_sdk_tools.model import status_label
+
     document = _document(engine, host)
     return [
         host.name,
@@ -261,6 +277,8 @@ def _cells(engine: Engine, host: Host) -> list[str]:
 
 
 def _document(engine: Engine, host: Host) -> dict[str, Any]:
+    from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME
+
     cluster = next((c for c in engine.clusters if c.id == host.cluster), None)
     centers = {center.id: center.name for center in engine.data_centers}
     return {

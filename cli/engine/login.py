@@ -4,40 +4,25 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import EngineVerb
 from ovirt_rdma.cli.engine.main import PROGRAM
-from ovirt_rdma.cli.engine.session import Declined
-from ovirt_rdma.cli.engine.settings import completed, found_settings, read_ini
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-from ovirt_rdma.engine_sdk_tools.api.request import Read
-from ovirt_rdma.engine_sdk_tools.api.settings import (
-    DEFAULT_SECTION,
-    IniFile,
-    Settings,
-    ca_folder,
-    create_folder,
-    sections,
-    settings_file,
-    with_section,
-)
-from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port, engine_url
 from ovirt_rdma.host.errors import Problem, UsageProblem
-from ovirt_rdma.host.system.files import write_atomically
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
     from ovirt_rdma.engine_sdk_tools.api.auth import Ca
+    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+    from ovirt_rdma.engine_sdk_tools.api.settings import IniFile, Settings
 
 _FETCH_FIX = (
     "compare it on the engine's machine: openssl x509 -noout -fingerprint -sha256 "
@@ -45,7 +30,6 @@ _FETCH_FIX = (
 )
 
 
-@dataclass(frozen=True)
 class Login(EngineVerb):
     """Test the connection to the engine, and write its section of the settings.
 
@@ -86,8 +70,16 @@ class Login(EngineVerb):
 
     def run(self, context: Context) -> int:
         # First: a missing package is reported before a password is asked for.
+        from pathlib import Path
+
+        from ovirt_rdma.cli.engine.settings import completed, read_ini
         from ovirt_rdma.engine_sdk_tools.api.auth import check_health
         from ovirt_rdma.engine_sdk_tools.api.session import Session
+        from ovirt_rdma.engine_sdk_tools.api.settings import (
+            DEFAULT_SECTION,
+            sections,
+            with_section,
+        )
 
         output = context.output
         if self.fingerprint is not None and not self.fetch_ca:
@@ -134,9 +126,14 @@ class Login(EngineVerb):
 
 
 def _settings(args: Login, ini: Optional[IniFile], section: str) -> Settings:
+    from dataclasses import replace
+
+    from ovirt_rdma.cli.engine.settings import found_settings
+    from ovirt_rdma.engine_sdk_tools.api.settings import sections
+
     if args.config is not None and (ini is None or section not in sections(ini)):
         # A new section has no settings in the file.
-        args = replace(args, config=None)
+        args = type(args)(**{**vars(args), "config": None})
         ini = None
     settings = found_settings(args, ini)
     return replace(settings, ca_file=None) if args.fetch_ca else settings
@@ -144,6 +141,8 @@ def _settings(args: Login, ini: Optional[IniFile], section: str) -> Settings:
 
 def _target(args: Login, ini: Optional[IniFile]) -> IniFile:
     """Return the file to write: the named one, or ours; empty if it does not exist."""
+    from ovirt_rdma.engine_sdk_tools.api.settings import IniFile, settings_file
+
     if ini is not None and ini.ours:
         return ini
     return IniFile(str(args.config_file or settings_file(os.environ)), "")
@@ -152,6 +151,8 @@ def _target(args: Login, ini: Optional[IniFile]) -> IniFile:
 def _refuse_other_engine(
     target: IniFile, section: str, theirs: Optional[str], settings: Settings
 ) -> None:
+    from ovirt_rdma.engine_sdk_tools.api.url import engine_url
+
     if theirs and engine_url(theirs) != settings.url:
         raise Problem(
             "settings-section-other-engine",
@@ -161,7 +162,9 @@ def _refuse_other_engine(
 
 
 def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
+    from ovirt_rdma.cli.engine.session import Declined
     from ovirt_rdma.engine_sdk_tools.api.auth import fetch_ca, same_fingerprint
+    from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
 
     ca = fetch_ca(settings)
     output.message(
@@ -204,6 +207,9 @@ def _ca_before(settings: Settings) -> Optional[Ca]:
 @contextmanager
 def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
     """Yield settings that trust ``ca``, which is in a temporary file meanwhile."""
+    from dataclasses import replace
+    from tempfile import NamedTemporaryFile
+
     if ca is None:
         yield settings
         return
@@ -214,6 +220,8 @@ def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
 
 
 def _version(session: EngineSession) -> str:
+    from ovirt_rdma.engine_sdk_tools.api.request import Read
+
     api = session.read(Read("", "reading the engine's version", "get"))
     info = api.product_info
     version: Any = info.version.full_version if info and info.version else None
@@ -221,6 +229,9 @@ def _version(session: EngineSession) -> str:
 
 
 def _ca_file(settings: Settings) -> Path:
+    from ovirt_rdma.engine_sdk_tools.api.settings import ca_folder
+    from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
+
     place = engine_host_port(settings.url).replace("[", "").replace("]", "")
     return ca_folder(os.environ) / f"{place}.pem"
 
@@ -233,6 +244,9 @@ def _write_ca(settings: Settings, ca: Ca) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Write a file of the user, following links."""
+    from ovirt_rdma.engine_sdk_tools.api.settings import create_folder
+    from ovirt_rdma.host.system.files import write_atomically
+
     path = path.resolve()
     create_folder(path.parent)
     try:
@@ -244,6 +258,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print_result(output: Output, content: Mapping[str, Any]) -> None:
+    import shlex
+
+    from ovirt_rdma.engine_sdk_tools.api.settings import DEFAULT_SECTION
+    from ovirt_rdma.engine_sdk_tools.api.url import engine_host_port
+
     if not output.for_people:
         output.document("login", content)
         return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``ovirt-rdma``: parse the command line, and call the verb that it names.
 
-Verbs, and with them the engine's SDK and requests, are imported when the command line
-names them; the help of the command and of its groups needs none of them.
+Verbs, and with them the engine's SDK, are imported when the command line names them;
+the help of the command and of its groups needs none of them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 
 from ovirt_rdma.cli.command import run_command
-from ovirt_rdma.cli.parser import Parser, add_verbs
+from ovirt_rdma.cli.parser import Parser, add_verbs, end_of_help
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
@@ -23,20 +24,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "ovirt-rdma"
 
-_EXIT_CODES = """\
-exit codes:
-  0    done, or nothing to do
-  1    failed
-  2    usage error
-  3    checks failed
-  4    refused as unsafe, or declined
-  5    done on some hosts, not on others
-  6    failed, and everything was rolled back
-  75   another run is changing the same data center
-  130  interrupted; 129 by SIGHUP, 143 by SIGTERM
-
-'{program} VERB --help' shows a verb's options and examples;
-{program}(8) is the manual."""
+EXIT_CODES = tuple(ExitCode)
 
 
 def _conversion(name: str) -> type[Verb]:
@@ -159,7 +147,7 @@ def parser(arguments: Optional[Sequence[str]] = None) -> Parser:
     top = Parser(
         prog=PROGRAM,
         description="Use RDMA for storage and networks of hosts of an oVirt engine.",
-        epilog=_EXIT_CODES.format(program=PROGRAM),
+        epilog=end_of_help(PROGRAM, EXIT_CODES),
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     add_verbs(top, _VERBS, arguments)

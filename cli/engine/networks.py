@@ -7,11 +7,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Optional, Union
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -26,55 +21,24 @@ from ovirt_rdma.cli.engine.arguments import (
     mtu,
     name_and_value,
 )
-from ovirt_rdma.cli.engine.session import (
-    approve,
-    asked_reports,
-    open_session,
-    show_calls,
-    work,
-)
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
-from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
-from ovirt_rdma.engine_sdk_tools.networks.attach import (
-    AS_BEFORE,
-    DONE,
-    FAILED,
-    NOT_BEGUN,
-    UNCHANGED,
-    AttachResult,
-    attach_network,
-    declared_properties,
-)
-from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
-    NOTHING,
-    AttachRequest,
-    HostAttach,
-)
-from ovirt_rdma.engine_sdk_tools.networks.attach_plan import (
-    AttachPlan,
-    plan_network_attach,
-)
-from ovirt_rdma.engine_sdk_tools.networks.create import create_network
-from ovirt_rdma.engine_sdk_tools.networks.create_plan import (
-    NetworkPlan,
-    NetworkRequest,
-    plan_network_create,
-)
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import UsageProblem
 
-_TONES = {
-    DONE: "good",
-    UNCHANGED: "good",
-    AS_BEFORE: "bad",
-    FAILED: "bad",
-    NOT_BEGUN: "doubtful",
-}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Union
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.engine_sdk_tools.networks.attach import AttachResult
+    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
+        AttachRequest,
+        HostAttach,
+    )
+    from ovirt_rdma.engine_sdk_tools.networks.attach_plan import AttachPlan
+    from ovirt_rdma.engine_sdk_tools.networks.create_plan import NetworkPlan
 
 
-@dataclass(frozen=True)
 class Attach(EngineVerb, AccessOptions, ChangeOptions):
     """Return 0 for all hosts, 5 for some, 6 if all were rolled back, else 1."""
 
@@ -155,6 +119,17 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.session import (
+            approve,
+            asked_reports,
+            open_session,
+            work,
+        )
+        from ovirt_rdma.engine_sdk_tools.names import hosts_named
+        from ovirt_rdma.engine_sdk_tools.networks import attach
+        from ovirt_rdma.engine_sdk_tools.networks.attach_plan import plan_network_attach
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
         request = _request(self)
         with open_session(self, output) as session:
@@ -163,7 +138,7 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
             reports = asked_reports(self, context, hosts)
             declared = {}
             if request.properties:
-                declared = declared_properties(session, engine, hosts)
+                declared = attach.declared_properties(session, engine, hosts)
             plan = plan_network_attach(engine, reports, declared, request)
             for sentence in plan.warnings:
                 output.message(f"warning: {sentence}")
@@ -177,11 +152,10 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
                 "hosts that were in progress may have the network or not, the others "
                 "are unchanged; run the same command again to continue"
             )
-            changes = bool(plan.todo)
             with work(
-                self, context, session, title, resume=resume, changes=changes
+                self, context, session, title, resume=resume, changes=bool(plan.todo)
             ) as progress:
-                result = attach_network(
+                result = attach.attach_network(
                     session,
                     plan,
                     progress.listener,
@@ -194,6 +168,9 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
 
 
 def _request(args: Attach) -> AttachRequest:
+    from ovirt_rdma.engine_sdk_tools.networks.addresses import is_range, read_plan_file
+    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import AttachRequest
+
     addresses, address_range = None, args.addresses
     if not is_range(address_range):
         name, address_range = address_range, ""
@@ -220,6 +197,8 @@ def _request(args: Attach) -> AttachRequest:
 
 
 def _text(name: str) -> str:
+    from pathlib import Path
+
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -256,6 +235,8 @@ def _row(row: HostAttach) -> dict[str, object]:
 
 
 def _show_plan(plan: AttachPlan, output: Output) -> None:
+    from ovirt_rdma.cli.engine.session import show_calls
+
     rows = [_row(row) for row in plan.rows]
     if output.for_people:
         table = [
@@ -279,11 +260,18 @@ def _nic(row: HostAttach) -> str:
 
 
 def _summary(plan: AttachPlan, result: AttachResult) -> str:
-    good = sum(row.outcome in (DONE, UNCHANGED) for row in result.rows)
+    from ovirt_rdma.engine_sdk_tools.networks import attach
+
+    good = sum(row.outcome in (attach.DONE, attach.UNCHANGED) for row in result.rows)
     return f"network {plan.network.name} is on {good} of {len(result.rows)} hosts"
 
 
 def _show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None:
+    from dataclasses import asdict
+
+    from ovirt_rdma.engine_sdk_tools.networks import attach
+    from ovirt_rdma.engine_sdk_tools.networks.attach_calls import NOTHING
+
     if not output.for_people:
         document = {
             "dry_run": False,
@@ -293,10 +281,17 @@ def _show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None
         }
         output.document("network-attach", document)
         return
+    tones = {
+        attach.DONE: "good",
+        attach.UNCHANGED: "good",
+        attach.AS_BEFORE: "bad",
+        attach.FAILED: "bad",
+        attach.NOT_BEGUN: "doubtful",
+    }
     output.table(
         ["HOST", "NIC", "ADDRESS", "OUTCOME"],
         [[row.host, row.nic, row.address, row.outcome] for row in result.rows],
-        _TONES,
+        tones,
         below=[row.sentence for row in result.rows],
     )
     if all(row.act == NOTHING for row in plan.rows):
@@ -307,7 +302,6 @@ def _show_attach(plan: AttachPlan, result: AttachResult, output: Output) -> None
     output.fix(next((row.fix for row in result.rows if row.fix), ""))
 
 
-@dataclass(frozen=True)
 class Create(EngineVerb, AccessOptions, ChangeOptions):
     """Create the network, or change it to what was requested."""
 
@@ -378,8 +372,20 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.engine.session import (
+            approve,
+            asked_reports,
+            open_session,
+            show_calls,
+            work,
+        )
+        from ovirt_rdma.engine_sdk_tools.names import data_center_named, hosts_named
+        from ovirt_rdma.engine_sdk_tools.networks import create_plan
+        from ovirt_rdma.engine_sdk_tools.networks.create import create_network
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+
         output = context.output
-        request = NetworkRequest(
+        request = create_plan.NetworkRequest(
             self.name,
             self.datacenter,
             self.mtu,
@@ -395,7 +401,7 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             inside = {host.id for host in engine.hosts_of(center.id)}
             hosts = [h for h in hosts_named(engine, self.hosts) if h.id in inside]
             reports = asked_reports(self, context, hosts)
-            plan = plan_network_create(engine, reports, request)
+            plan = create_plan.plan_network_create(engine, reports, request)
             for sentence in plan.warnings:
                 output.message(f"warning: {sentence}")
             if self.dry_run:
@@ -451,7 +457,4 @@ def _show_create(plan: NetworkPlan, network: str, output: Output) -> None:
     output.next(f"ovirt-rdma network attach {plan.name} --hosts ... --dry-run")
 
 
-VERBS: dict[str, type[Verb]] = {
-    "create": Create,
-    "attach": Attach,
-}
+VERBS: dict[str, type[Verb]] = {"create": Create, "attach": Attach}

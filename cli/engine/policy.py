@@ -3,12 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Optional
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.engine.arguments import (
     AccessOptions,
     ChangeOptions,
@@ -19,43 +13,30 @@ from ovirt_rdma.cli.engine.arguments import (
     add_hosts,
     comma_list,
 )
-from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence, show_matrix
-from ovirt_rdma.cli.engine.session import (
-    NO_ACCESS,
-    access_of,
-    approve,
-    ask_hosts,
-    note_no_access,
-    open_session,
-    work,
-)
-from ovirt_rdma.cli.host.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
-from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
-    SAME,
-    PolicyDrift,
-    PolicyPushPlan,
-    PolicyPushResult,
-    compare,
-    matrix_of,
-    plan_policy_push,
-    push_policy,
-    refuse_too_long,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
-from ovirt_rdma.engine_sdk_tools.model import Host
-from ovirt_rdma.engine_sdk_tools.names import hosts_named, listed
-from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import Problem, UsageProblem
-from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.engine_sdk_tools.api.engine_session import EngineSession
+    from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
+        PolicyDrift,
+        PolicyPushPlan,
+        PolicyPushResult,
+    )
+    from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport
+    from ovirt_rdma.engine_sdk_tools.model import Host
 
 _PUSHED = {"done": "good", "failed": "bad"}
-SOME = 5
 
 
-@dataclass(frozen=True)
 class Push(EngineVerb, AccessOptions, ChangeOptions):
     """Return 0 if all hosts have loaded the policy, 5 if some, 1 if none."""
 
@@ -84,6 +65,22 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from pathlib import Path
+
+        from ovirt_rdma.cli.engine.session import (
+            NO_ACCESS,
+            access_of,
+            approve,
+            open_session,
+        )
+        from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
+            plan_policy_push,
+            refuse_too_long,
+        )
+        from ovirt_rdma.engine_sdk_tools.names import hosts_named
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+        from ovirt_rdma.host.policy.load import load_policy_file
+
         output = context.output
         if self.facts_dir is not None and not self.dry_run:
             raise UsageProblem(
@@ -118,7 +115,8 @@ class Push(EngineVerb, AccessOptions, ChangeOptions):
         _show_result(plan, result, path, output)
         if not result.failed:
             return 0
-        return 1 if len(result.failed) == len(result.pushed) else SOME
+        none = len(result.failed) == len(result.pushed)
+        return ExitCode.FAILED if none else ExitCode.SOME
 
 
 def _carried_out(
@@ -129,6 +127,9 @@ def _carried_out(
     plan: PolicyPushPlan,
 ) -> PolicyPushResult:
     """Send the policy, with a job in the engine unless --no-job is given."""
+    from ovirt_rdma.cli.engine.session import work
+    from ovirt_rdma.engine_sdk_tools.fleet.policy_push import push_policy
+
     title = f"push a policy to {_hosts(plan)}"
     resume = (
         "hosts that were in progress have the old or the new policy, the others keep "
@@ -147,7 +148,6 @@ def _hosts(plan: PolicyPushPlan) -> str:
     return count(len(plan.hosts), "host")
 
 
-@dataclass(frozen=True)
 class Diff(EngineVerb, AccessOptions):
     """Compare a policy with those of hosts; return 3 if one differs, or unknown."""
 
@@ -179,6 +179,20 @@ class Diff(EngineVerb, AccessOptions):
         add_host_access(parser)
 
     def run(self, context: Context) -> int:
+        from dataclasses import asdict
+        from pathlib import Path
+
+        from ovirt_rdma.cli.engine.session import (
+            access_of,
+            ask_hosts,
+            note_no_access,
+            open_session,
+        )
+        from ovirt_rdma.engine_sdk_tools.fleet.policy_push import SAME, compare
+        from ovirt_rdma.engine_sdk_tools.names import hosts_named
+        from ovirt_rdma.engine_sdk_tools.reader import read_engine
+        from ovirt_rdma.host.policy.load import load_policy_file
+
         output = context.output
         path = Path(self.file)
         policy = load_policy_file(path, alone=True).policy
@@ -199,13 +213,18 @@ class Diff(EngineVerb, AccessOptions):
                 "policy-diff",
                 {"file": str(path), "hosts": [asdict(drift) for drift in drifts]},
             )
-        return 3 if any(drift.verdict != SAME for drift in drifts) else 0
+        apart = any(drift.verdict != SAME for drift in drifts)
+        return ExitCode.CHECKS_FAILED if apart else ExitCode.DONE
 
 
 def _reports_without_facts(
     hosts: Sequence[Host], access: HostAccess, output: Output
 ) -> dict[str, HostReport]:
     """Return the reports without their facts, which no policy needs."""
+    from dataclasses import replace
+
+    from ovirt_rdma.cli.engine.session import ask_hosts
+
     return {
         host.name: replace(report, facts=None)
         for host, report in ask_hosts(hosts, access, output)
@@ -213,6 +232,9 @@ def _reports_without_facts(
 
 
 def _lines(plan: PolicyPushPlan, path: Path) -> list[str]:
+    from ovirt_rdma.cli.host.shown.policy import policy_counts
+    from ovirt_rdma.engine_sdk_tools.names import listed
+
     lines = [f"{path}: {policy_counts(plan.policy)}, {plan.digest}"]
     for change in ("changed", "same", "unknown"):
         names = [host.name for host in plan.hosts if plan.change(host) == change]
@@ -249,6 +271,8 @@ def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
 def _show_result(
     plan: PolicyPushPlan, result: PolicyPushResult, path: Path, output: Output
 ) -> None:
+    from ovirt_rdma.cli.engine.matrix import OnHost, group_by_sentence
+
     if not output.for_people:
         output.document(
             "policy-push",
@@ -292,6 +316,10 @@ def _show_result(
 
 
 def _show_drift(drifts: list[PolicyDrift], with_diff: bool, output: Output) -> None:
+    from ovirt_rdma.cli.engine.matrix import show_matrix
+    from ovirt_rdma.engine_sdk_tools.fleet.policy_push import matrix_of
+    from ovirt_rdma.engine_sdk_tools.names import listed
+
     show_matrix(output, matrix_of(drifts))
     if not with_diff:
         return

@@ -27,6 +27,7 @@ from ovirt_rdma.engine_sdk_tools.preparation.next_step import (
     PreparationStep,
     imagined,
 )
+from ovirt_rdma.host.exit_code import ExitCode
 
 KIND = "hosts-prepare"
 _TONES = {"prepared": "good", "failed": "bad", "left out": "bad", "not started": "bad"}
@@ -139,12 +140,12 @@ def sentence(state: PreparationState) -> str:
     return text
 
 
-def exit_code(state: PreparationState) -> int:
-    """Return 0 if all hosts are prepared, 5 if some are, 1 if none is."""
+def exit_code(state: PreparationState) -> ExitCode:
+    """Return DONE if all hosts are prepared, SOME if some are, FAILED if none is."""
     good = sum(record.stage in _GOOD for record in state.hosts)
     if good == len(state.hosts):
-        return 0
-    return 5 if good else 1
+        return ExitCode.DONE
+    return ExitCode.SOME if good else ExitCode.FAILED
 
 
 def command_of(state: PreparationState) -> str:

@@ -29,6 +29,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, rep
 from ovirt_rdma.engine_sdk_tools.job import END_S, EngineJob, Listeners
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 
@@ -96,7 +97,7 @@ def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
 class Declined(Problem):
     """The operator declined, or there is no terminal to ask on."""
 
-    exit_code = 4
+    exit_code = ExitCode.REFUSED
 
 
 @contextmanager

@@ -8,10 +8,7 @@ keeps the changes of ``apply --confirm-timeout``.
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
-from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -19,53 +16,27 @@ from ovirt_rdma.cli.host.arguments import (
     refuse_facts,
 )
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.host.runs import (
-    APPLIED,
-    LEFT,
-    REFUSED,
-    ROLLED_BACK_STEP,
-    Line,
-    RunReport,
-    ThisHost,
-    as_root,
-)
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.host.changes import plan_file
-from ovirt_rdma.host.changes.gate import gate
-from ovirt_rdma.host.changes.journal import iso
-from ovirt_rdma.host.changes.kinds.model import (
-    APPLY,
-    DONE,
-    PARTLY,
-    ROLLED_BACK,
-    Confirmed,
-    Left,
-    RunRequest,
-    RunResult,
-)
-from ovirt_rdma.host.changes.ledger import Ledger, Run
-from ovirt_rdma.host.changes.plan_file import Plan
-from ovirt_rdma.host.changes.prepare import (
-    Decided,
-    decide_for,
-    loaded_policy,
-    still_planned,
-)
-from ovirt_rdma.host.changes.run import apply_steps
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.rules.base import REBOOT
-from ovirt_rdma.host.system.lock import one_run
-from ovirt_rdma.host.system.signals import delayed_signals
+from ovirt_rdma.host.exit_code import ExitCode
 
-EXIT_CODES = {DONE: 0, ROLLED_BACK: 6, PARTLY: 1}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
+    from ovirt_rdma.host.changes.kinds.model import Left, RunResult
+    from ovirt_rdma.host.changes.ledger import Ledger, Run
+    from ovirt_rdma.host.changes.plan_file import Plan
+    from ovirt_rdma.host.changes.prepare import Decided
 
 # In less than ten seconds nobody can verify and type; nobody waits for a day.
 SHORTEST_S = 10
 LONGEST_S = 86400
 
 
-@dataclass(frozen=True)
 class Apply(HostVerb):
     """Apply the plan, or a saved plan that is not outdated."""
 
@@ -114,6 +85,11 @@ class Apply(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.host.changes import plan_file
+        from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK
+        from ovirt_rdma.host.system.lock import one_run
+
         root, output = context.root, context.output
         as_root("apply", root)
         saved = None if self.planfile is None else plan_file.load(self.planfile)
@@ -129,7 +105,11 @@ class Apply(HostVerb):
             _print_applied(done, output)
         else:
             output.document("apply", _document(done, recovered, report))
-        return EXIT_CODES[done.result.outcome]
+        return {
+            DONE: ExitCode.DONE,
+            ROLLED_BACK: ExitCode.ROLLED_BACK,
+            PARTLY: ExitCode.FAILED,
+        }[done.result.outcome]
 
 
 def _seconds(text: str) -> int:
@@ -154,6 +134,8 @@ class _Done:
         confirm_by: Optional[int],
         awaiting: Optional[Run],
     ) -> None:
+        from ovirt_rdma.host.changes.kinds.model import DONE
+
         self.prepared = prepared
         self.left = (*left, *result.left)
         self.result = result
@@ -169,6 +151,17 @@ class _Apply:
         self._timer_of: Optional[int] = None
 
     def run(self, saved: Optional[Plan]) -> _Done:
+        from ovirt_rdma.cli.host.shown.runs import LEFT, REFUSED, Line
+        from ovirt_rdma.host.changes.gate import gate
+        from ovirt_rdma.host.changes.kinds.model import DONE, RunRequest
+        from ovirt_rdma.host.changes.prepare import (
+            decide_for,
+            loaded_policy,
+            still_planned,
+        )
+        from ovirt_rdma.host.changes.run import apply_steps
+        from ovirt_rdma.host.system.signals import delayed_signals
+
         host, args, report = self._host, self._args, self._report
         policy = loaded_policy(host.root)
         prepared = decide_for(host.facts(), policy)
@@ -231,6 +224,8 @@ class _Apply:
 
 
 def _print_applied(done: _Done, output: Output) -> None:
+    from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY
+
     result = done.result
     if result.outcome != DONE:
         output.text(f"{result.sentence}.")
@@ -253,6 +248,8 @@ def _print_applied(done: _Done, output: Output) -> None:
 
 
 def _changed(done: _Done) -> str:
+    from ovirt_rdma.host.rules.base import REBOOT
+
     result = done.result
     steps = [
         step for step in done.prepared.decision.applicable if step.id in result.done
@@ -281,6 +278,10 @@ def _nothing(done: _Done) -> str:
 def _document(
     done: _Done, recovered: Optional[RunResult], report: RunReport
 ) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from ovirt_rdma.cli.host.shown.runs import APPLIED, LEFT, REFUSED, ROLLED_BACK_STEP
+
     result = done.result
     applied = {left.step for left in result.left if left.failed}
     steps = []
@@ -309,7 +310,6 @@ class TooLate(Problem):
     """The run was rolled back before it was confirmed."""
 
 
-@dataclass(frozen=True)
 class Confirm(HostVerb):
     """Keep the run that awaits confirmation; TooLate if it was rolled back."""
 
@@ -322,6 +322,11 @@ class Confirm(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.host.changes.journal import iso
+        from ovirt_rdma.host.changes.kinds.model import Confirmed
+        from ovirt_rdma.host.system.lock import one_run
+
         as_root("confirm", context.root)
         host, report = ThisHost(context.root), RunReport(context.output)
         with one_run(context.root, by="confirm"):
@@ -346,6 +351,8 @@ VERBS: dict[str, type[Verb]] = {"apply": Apply, "confirm": Confirm}
 
 def _refuse_late(ledger: Ledger) -> None:
     # The newest run may be one of a hook or of the P_Key follower.
+    from ovirt_rdma.host.changes.kinds.model import APPLY, DONE
+
     newest = next((r for r in reversed(ledger.runs) if r.begin.verb == APPLY), None)
     if newest is None or newest.begin.confirm_by is None or newest.confirmed:
         return

@@ -7,13 +7,16 @@ Exports and mount options are parsed here: a mistake in them is a usage error.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NoReturn, Optional, Union
 
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.export import Export, ExportProblem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn, Optional, Union
+
+    from ovirt_rdma.host.export import Export
 
 OTHER_RUN = "75 another run is changing this host"
 
@@ -29,14 +32,13 @@ class HostVerb(Verb):
         )
 
 
-@dataclass(frozen=True)
 class Source:
     """The values of --policy and --facts: files in place of the loaded policy, and of
     this host.
     """
 
-    policy: Optional[str]
-    facts: Optional[str]
+    policy: Optional[str] = None
+    facts: Optional[str] = None
 
 
 def add_facts(parser: Parser) -> None:
@@ -97,6 +99,8 @@ def add_link_down(parser: Parser) -> None:
 
 def export_of(text: str) -> Export:
     """Return the export in ``text``; raise UsageProblem if it is invalid."""
+    from ovirt_rdma.host.export import Export, ExportProblem
+
     try:
         return Export.parse(text)
     except ExportProblem as problem:

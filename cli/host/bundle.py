@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import Parser, file_name
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.services import support_bundle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ovirt_rdma.cli.context import Context
 
 
-@dataclass(frozen=True)
 class Bundle(HostVerb):
     """Write the bundle; what is missing in it is a note."""
 
@@ -40,6 +38,10 @@ class Bundle(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
+        from pathlib import Path
+
+        from ovirt_rdma.host.services import support_bundle
+
         output = context.output
         path = Path(self.file)
         if not path.name.endswith(support_bundle.SUFFIX):

@@ -8,34 +8,26 @@ rules have nothing to check. ``explain`` prints what a rule checks, why, and the
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import shlex
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
-from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision, rule_of
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.rules.base import (
-    FAIL,
-    HOST,
-    PASS,
-    SKIP,
-    VERDICTS,
-    WARN,
-    Finding,
-    Rule,
-)
+from ovirt_rdma.host.exit_code import ExitCode
 
-Key = Callable[[Finding], Optional[Hashable]]
-Line = Callable[[Sequence[Finding]], Finding]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.host.decision import HostDecision
+    from ovirt_rdma.host.rules.base import Finding, Rule
+
+    Key = Callable[[Finding], Optional[Hashable]]
+    Line = Callable[[Sequence[Finding]], Finding]
 
 # Up to this many equal findings stay on separate lines.
 APART = 3
@@ -69,10 +61,14 @@ def group_findings(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _is_idle(finding: Finding) -> bool:
+    from ovirt_rdma.host.rules.base import HOST, SKIP
+
     return finding.verdict == SKIP and finding.subject == HOST and not finding.fix
 
 
 def _idle(group: Sequence[Finding]) -> Finding:
+    from dataclasses import replace
+
     rules = {finding.rule for finding in group}
     verb = "does" if len(rules) == 1 else "do"
     sentence = f"{verb} not apply to this host or could not be evaluated; run with -v"
@@ -80,6 +76,8 @@ def _idle(group: Sequence[Finding]) -> Finding:
 
 
 def _skipped_for(finding: Finding) -> Optional[Hashable]:
+    from ovirt_rdma.host.rules.base import SKIP
+
     return finding.sentence if finding.verdict == SKIP else None
 
 
@@ -90,12 +88,16 @@ def _but_for_subject(finding: Finding) -> Optional[Hashable]:
 
 
 def _needs_nothing(finding: Finding) -> Optional[Hashable]:
+    from ovirt_rdma.host.rules.base import PASS, SKIP
+
     if finding.verdict not in (PASS, SKIP):
         return None
     return (finding.rule, finding.verdict)
 
 
 def _rules(group: Sequence[Finding]) -> Finding:
+    from dataclasses import replace
+
     rules = list(dict.fromkeys(finding.rule for finding in group))
     if len(rules) == 1:
         return _subjects(group)
@@ -109,6 +111,8 @@ def _rules(group: Sequence[Finding]) -> Finding:
 
 
 def _same(group: Sequence[Finding]) -> Finding:
+    from dataclasses import replace
+
     first, *others = group
     return replace(
         first,
@@ -118,6 +122,8 @@ def _same(group: Sequence[Finding]) -> Finding:
 
 
 def _subjects(group: Sequence[Finding]) -> Finding:
+    from dataclasses import replace
+
     return replace(
         group[0], subject=_alike(group), sentence=f"{_names(group)}; run with -v"
     )
@@ -143,7 +149,6 @@ _GROUPINGS: tuple[tuple[Key, int, Line], ...] = (
 _INDENT = "  "
 
 
-@dataclass(frozen=True)
 class Explain(HostVerb):
     """Explain one rule, or list all."""
 
@@ -163,6 +168,8 @@ class Explain(HostVerb):
         )
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.decision import rule_of
+
         if (self.id is None) != self.list:
             raise UsageProblem(
                 "options-exclude-each-other",
@@ -195,6 +202,8 @@ def _explain(rule: Rule, output: Output) -> None:
 
 
 def _list(output: Output) -> None:
+    from ovirt_rdma.host.decision import registry
+
     if not output.for_people:
         listed = [{"id": rule.id, "title": rule.title} for rule in registry.RULES]
         output.document("rules", {"rules": listed})
@@ -219,13 +228,10 @@ def _paragraphs(text: str) -> list[str]:
     return [" ".join(part.split()) for part in parts if part.strip()]
 
 
-_TONES = {PASS: "good", WARN: "doubtful", FAIL: "bad"}
-
 # Enough for the id of a rule, and for subjects that do not have two names.
 _WIDEST = 16
 
 
-@dataclass(frozen=True)
 class Check(HostVerb, Source):
     """Print the findings of all rules; return 3 if one is FAIL, else 0."""
 
@@ -259,6 +265,10 @@ class Check(HostVerb, Source):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
+        import dataclasses
+
+        from ovirt_rdma.cli.host.decision import load_decision, rule_of
+
         output = context.output
         skipped = sorted({rule_of(text).id for text in self.skip})
         decided = load_decision(self, context, skipped)
@@ -282,7 +292,8 @@ class Check(HostVerb, Source):
                     "findings": [dataclasses.asdict(finding) for finding in findings],
                 },
             )
-        return 3 if decided.decision.failed else 0
+        failed = decided.decision.failed
+        return ExitCode.CHECKS_FAILED if failed else ExitCode.DONE
 
 
 VERBS: dict[str, type[Verb]] = {"check": Check, "explain": Explain}
@@ -293,6 +304,10 @@ def _with_steps(decided: HostDecision) -> list[Finding]:
 
     If that step is refused, the fix says why.
     """
+    import dataclasses
+
+    from ovirt_rdma.host.rules.base import FAIL, WARN
+
     hints = {
         (step.rule, step.subject): f"no fix by a plan: {step.refused}"
         if step.refused
@@ -308,13 +323,15 @@ def _with_steps(decided: HostDecision) -> list[Finding]:
 
 
 def _print(findings: Sequence[Finding], output: Output, *, verbose: bool) -> None:
+    from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
+
     shown = findings if verbose else group_findings(findings)
     if not shown:
         return
     output.table(
         ("RESULT", "RULE", "SUBJECT", "FOUND"),
         [(f.verdict, f.rule, f.subject, f.sentence) for f in shown],
-        _TONES,
+        {PASS: "good", WARN: "doubtful", FAIL: "bad"},
         [
             _fix_below(finding, after)
             for finding, after in zip(shown, [*shown[1:], None])
@@ -326,6 +343,8 @@ def _print(findings: Sequence[Finding], output: Output, *, verbose: bool) -> Non
 
 def _fix_below(finding: Finding, after: object) -> str:
     """Return the fix, unless the next line is of the same rule and has it too."""
+    from ovirt_rdma.host.rules.base import FAIL, WARN, Finding
+
     if not finding.fix or finding.verdict not in (WARN, FAIL):
         return ""
     if isinstance(after, Finding) and (finding.rule, finding.verdict, finding.fix) == (
@@ -338,6 +357,8 @@ def _fix_below(finding: Finding, after: object) -> str:
 
 
 def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
+    from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN
+
     counts = _counts(decided.decision.findings)
     host = decided.facts.hostname
     tried = sum(counts.values()) - counts[SKIP]
@@ -364,6 +385,11 @@ def _verdict(decided: HostDecision, skipped: Sequence[str]) -> str:
 
 def _next(decided: HostDecision, source: Source) -> str:
     """Return the command to run next, or nothing if there is none."""
+    import shlex
+
+    from ovirt_rdma.cli.host.decision import command
+    from ovirt_rdma.host.rules.base import FAIL, WARN
+
     if decided.decision.applicable:
         return command("plan", source)
     for verdict in (FAIL, WARN):
@@ -381,6 +407,8 @@ def _next(decided: HostDecision, source: Source) -> str:
 
 
 def _counts(findings: Iterable[Finding]) -> dict[str, int]:
+    from ovirt_rdma.host.rules.base import VERDICTS
+
     found = dict.fromkeys(VERDICTS, 0)
     for finding in findings:
         found[finding.verdict] += 1

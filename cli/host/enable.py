@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.host.enablement import apply
-from ovirt_rdma.host.enablement.apply import EnablementResult
-from ovirt_rdma.host.enablement.state import MODE_HOST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.enablement.apply import EnablementResult
 
 _SCHEMA_VERSION = 2  # 1 had "notes", of mode nfsmount
 
@@ -23,7 +21,6 @@ _CODES = (
 )
 
 
-@dataclass(frozen=True)
 class Enable(HostVerb):
     """Turn a mode on; a second run changes nothing."""
 
@@ -50,6 +47,9 @@ class Enable(HostVerb):
         _add_restart(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.host.enablement import apply
+        from ovirt_rdma.host.enablement.state import MODE_HOST
+
         result = apply.enable(context.root, self.mode, restart_vdsmd=self.restart_vdsmd)
         code = _report("enable", "enabled", result, context.output)
         if context.output.for_people and self.mode == MODE_HOST:
@@ -59,7 +59,6 @@ class Enable(HostVerb):
         return code
 
 
-@dataclass(frozen=True)
 class Disable(HostVerb):
     """Undo enable; a second run changes nothing."""
 
@@ -77,6 +76,8 @@ class Disable(HostVerb):
         _add_restart(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.host.enablement import apply
+
         result = apply.disable(context.root, restart_vdsmd=self.restart_vdsmd)
         return _report("disable", "disabled", result, context.output)
 
@@ -94,16 +95,18 @@ def _add_restart(parser: Parser) -> None:
 
 
 def _report(verb: str, state: str, result: EnablementResult, output: Output) -> int:
+    import dataclasses
+
     if not output.for_people:
-        output.raw_document(
+        output.document(
+            verb,
             {
-                "schema_version": _SCHEMA_VERSION,
-                "kind": verb,
                 "changed": result.changed,
                 "restart_needed": result.restart_needed,
                 "advice": [dataclasses.asdict(advice) for advice in result.advice],
                 "steps": [dataclasses.asdict(step) for step in result.steps],
             },
+            _SCHEMA_VERSION,
         )
         return 0
     for step in result.steps:

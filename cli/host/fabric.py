@@ -6,27 +6,21 @@ They only read: partitions.conf is the file of the host that runs opensm.
 
 from __future__ import annotations
 
-import difflib
-import shlex
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Optional
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts, add_policy
-from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
-from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
-from ovirt_rdma.host.fabric.model import Definition
-from ovirt_rdma.host.fabric.render import render
-from ovirt_rdma.host.fabric.review import FabricPort, ports_of, remarks
-from ovirt_rdma.host.paths import PARTITIONS_FILES, under
-from ovirt_rdma.host.policy.fabric import definitions_of
-from ovirt_rdma.host.system.safe_file import read_named
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.errors import Sentence
+    from ovirt_rdma.host.fabric.model import Definition
+    from ovirt_rdma.host.fabric.review import FabricPort
 
 _HEAD = (
     "Partitions of the InfiniBand fabric, for opensm.",
@@ -34,7 +28,6 @@ _HEAD = (
 )
 
 
-@dataclass(frozen=True)
 class Render(HostVerb):
     """Print partitions.conf as the policy describes it."""
 
@@ -48,6 +41,10 @@ class Render(HostVerb):
         add_policy(parser)
 
     def run(self, context: Context) -> int:
+        from dataclasses import asdict
+
+        from ovirt_rdma.host.fabric.render import render
+
         definitions, source = _of_policy(self.policy, context)
         text = render(definitions, _HEAD)
         if context.output.for_people:
@@ -65,7 +62,6 @@ class Render(HostVerb):
         return 0
 
 
-@dataclass(frozen=True)
 class Validate(HostVerb):
     """Validate partitions.conf; return 0, or 3 and print all mistakes.
 
@@ -97,6 +93,11 @@ class Validate(HostVerb):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
+        from dataclasses import asdict
+
+        from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
+        from ovirt_rdma.host.fabric.review import remarks
+
         output = context.output
         name = _file(self.file, context)
         data = _read(name)
@@ -132,10 +133,12 @@ class Validate(HostVerb):
                     "partitions": [asdict(one) for one in definitions],
                 },
             )
-        return 3 if errors else 0
+        return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
 
     def _ports(self, context: Context) -> tuple[FabricPort, ...]:
         """Return the ports of the topology, and those of this host or facts file."""
+        from ovirt_rdma.host.fabric.review import ports_of
+
         found = () if self.topology is None else _ports(self.topology)
         if self.facts is not None:
             from ovirt_rdma.host.facts.dump import load
@@ -148,7 +151,6 @@ class Validate(HostVerb):
         return found
 
 
-@dataclass(frozen=True)
 class Diff(HostVerb):
     """Compare partitions.conf with the policy, by its meaning."""
 
@@ -169,6 +171,8 @@ class Diff(HostVerb):
         )
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.host.fabric.grammar import parse
+
         output = context.output
         wanted, source = _of_policy(self.policy, context)
         name = _file(self.file, context)
@@ -181,19 +185,25 @@ class Diff(HostVerb):
         elif lines:
             for line in lines:
                 output.line(line, {"-": "bad", "+": "good"}.get(line[:1]))
+            import shlex
+
+            from ovirt_rdma.cli.host.main import PROGRAM
+
             words = [PROGRAM, "fabric", "partitions", "render"]
             if self.policy is not None:
                 words += ["--policy", self.policy]
             output.next(shlex.join(words))
         else:
             output.line(f"{name} has the partitions of the policy ({source}).")
-        return 3 if lines and self.exit_code else 0
+        return ExitCode.CHECKS_FAILED if lines and self.exit_code else ExitCode.DONE
 
 
 VERBS: dict[str, type[Verb]] = {"render": Render, "validate": Validate, "diff": Diff}
 
 
 def _add_file(parser: Parser) -> None:
+    from ovirt_rdma.host.paths import PARTITIONS_FILES
+
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -204,6 +214,8 @@ def _add_file(parser: Parser) -> None:
 
 
 def _file(file: Optional[str], context: Context) -> str:
+    from ovirt_rdma.host.paths import PARTITIONS_FILES, under
+
     if file is not None:
         return file
     paths = [under(context.root, path) for path in PARTITIONS_FILES]
@@ -211,6 +223,8 @@ def _file(file: Optional[str], context: Context) -> str:
 
 
 def _read(name: str) -> bytes:
+    from ovirt_rdma.host.system.safe_file import read_named
+
     try:
         return read_named(name)
     except OSError as error:
@@ -222,6 +236,8 @@ def _read(name: str) -> bytes:
 
 
 def _ports(topology: str) -> tuple[FabricPort, ...]:
+    from ovirt_rdma.host.collect.parsers.ibnetdiscover import fabric_ports
+
     try:
         return fabric_ports(_read(topology).decode("utf-8", "replace"))
     except ValueError as error:
@@ -235,6 +251,9 @@ def _ports(topology: str) -> tuple[FabricPort, ...]:
 def _of_policy(
     policy: Optional[str], context: Context
 ) -> tuple[tuple[Definition, ...], str]:
+    from ovirt_rdma.cli.host.policy import policy_in_question
+    from ovirt_rdma.host.policy.fabric import definitions_of
+
     found, source = policy_in_question(policy, context)
     definitions = definitions_of(found.fabric)
     if not definitions:
@@ -249,6 +268,10 @@ def _of_policy(
 def _diff(
     present: Sequence[Definition], wanted: Sequence[Definition], name: str, source: str
 ) -> list[str]:
+    import difflib
+
+    from ovirt_rdma.host.fabric.render import render
+
     if tuple(present) == tuple(wanted):
         return []
     before, after = render(present).splitlines(), render(wanted).splitlines()

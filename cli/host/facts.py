@@ -7,21 +7,20 @@ rules; ``shown.devices`` has the others.
 
 from __future__ import annotations
 
-import ipaddress
-from dataclasses import dataclass
-from typing import Optional
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.shown import devices
 from ovirt_rdma.cli.host.shown.devices import Section, known
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.facts.devices import NetworkManager
-from ovirt_rdma.host.facts.dump import load, to_json_dict
-from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.facts.devices import NetworkManager
+    from ovirt_rdma.host.facts.model import Facts, RdmaStack, SELinux
 
 # Where modules of the kernel's own package are, below /lib/modules/RELEASE.
 _KERNELS_OWN = "kernel/"
@@ -163,7 +162,6 @@ def udev_rules(facts: Facts) -> Section:
     )
 
 
-@dataclass(frozen=True)
 class ShowFacts(HostVerb):
     """Print the facts of this host, or of a facts file."""
 
@@ -190,6 +188,9 @@ class ShowFacts(HostVerb):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.host.collect.collector import HostReader
+        from ovirt_rdma.host.facts.dump import load, to_json_dict
+
         if self.facts is not None:
             if self.route_to:
                 raise UsageProblem(
@@ -211,6 +212,8 @@ class ShowFacts(HostVerb):
 
 
 def _refuse_name(address: str) -> None:
+    import ipaddress
+
     try:
         ipaddress.ip_address(address)
     except ValueError:

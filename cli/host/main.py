@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 
 from ovirt_rdma.cli.command import run_command
-from ovirt_rdma.cli.parser import Parser, add_verbs
+from ovirt_rdma.cli.parser import Parser, add_verbs, end_of_help
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False  # importing typing would take a tenth of the time of --help
 if TYPE_CHECKING:
@@ -22,23 +23,17 @@ if TYPE_CHECKING:
 
 PROGRAM = "ovirt-rdma-host"
 
-_EXIT_CODES = """\
-exit codes:
-  0    done, or nothing to do
-  1    failed
-  2    usage error
-  3    checks failed; with --exit-code: the plan is not empty
-  4    refused as unsafe
-  6    failed, and everything was rolled back
-  75   another run is changing this host
-  130  interrupted; 129 by SIGHUP, 143 by SIGTERM
-
-'{program} VERB --help' shows a verb's options and examples;
-{program}(8) is the manual."""
+EXIT_CODES = tuple(code for code in ExitCode if code is not ExitCode.SOME)
 
 
 def _apply(name: str) -> type[Verb]:
     from ovirt_rdma.cli.host.apply import VERBS
+
+    return VERBS[name]
+
+
+def _block(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.block import VERBS
 
     return VERBS[name]
 
@@ -137,6 +132,13 @@ _PARTITIONS: Table = (
 _FABRIC: Table = (
     ("partitions", "render, validate and compare opensm's partitions", _PARTITIONS),
 )
+_BLOCK: Table = (
+    ("list", "list the sessions and LUNs of block storage over RDMA", _block),
+    ("check", "compare the sessions with the policy", _block),
+    ("login", "log in to the SRP targets of the policy", _block),
+    ("logout", "log out from SRP targets that nothing uses", _block),
+    ("rescan", "look for new LUNs and sizes", _block),
+)
 # What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
 _UNIT: Table = (
     ("netdev", "set the boot settings of a netdev", _unit),
@@ -160,6 +162,7 @@ _VERBS: Table = (
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
     ("fabric", "partitions of the InfiniBand fabric", _FABRIC),
+    ("block", "log in to block storage over RDMA, and check it", _BLOCK),
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),
     ("disable", "undo enable", _enable),
     ("status", "show what is enabled, running, loaded and changed", _status),
@@ -176,7 +179,7 @@ def parser(arguments: Optional[Sequence[str]] = None) -> Parser:
     top = Parser(
         prog=PROGRAM,
         description="Check and configure RDMA on this oVirt hypervisor.",
-        epilog=_EXIT_CODES.format(program=PROGRAM),
+        epilog=end_of_help(PROGRAM, EXIT_CODES),
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     hidden = _HIDDEN if arguments and arguments[0] == "unit" else ()

@@ -6,29 +6,20 @@ For a degraded mount it shows since when, and why.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Optional
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
-from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser
-from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.storage.proof import UNPROVEN
-from ovirt_rdma.storage.review import (
-    DEGRADED,
-    NOT_COVERED,
-    OK,
-    MountReview,
-    review_all,
-)
+from ovirt_rdma.host.exit_code import ExitCode
 
-_TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.facts.model import Facts
+    from ovirt_rdma.storage.review import MountReview
 
 
-@dataclass(frozen=True)
 class ListMounts(HostVerb, Source):
     """List all NFS mounts; return 3 with --exit-code if one is not as its rule
     says.
@@ -57,11 +48,15 @@ class ListMounts(HostVerb, Source):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.policy import policy_in_question
+        from ovirt_rdma.storage.review import OK, review_all
+
         output = context.output
         policy, source = policy_in_question(self.policy, context)
         facts = mount_facts(self.facts, context.root)
         reviews = review_all(facts, policy)
-        wrong = [review for review in reviews if review.verdict in _TONES.keys() - {OK}]
+        others = _tones().keys() - {OK}
+        wrong = [review for review in reviews if review.verdict in others]
         if output.for_people:
             # Otherwise a host that could not be read would look like one without.
             for sentence in facts.problems:
@@ -80,11 +75,21 @@ class ListMounts(HostVerb, Source):
                     "problems": list(facts.problems),
                 },
             )
-        return 3 if wrong and self.exit_code else 0
+        bad = wrong and self.exit_code
+        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
+
+
+def _tones() -> dict[str, str]:
+    from ovirt_rdma.storage.proof import UNPROVEN
+    from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, OK
+
+    return {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
 
 
 def mount_facts(file: Optional[str], root: str) -> Facts:
     """Return the facts about mounts, of the host or of a facts file."""
+    from ovirt_rdma.host.collect.collector import HostReader
+
     if file is None:
         return HostReader(root).mount_facts()
     from ovirt_rdma.host.facts.dump import load
@@ -107,7 +112,7 @@ def _print_list(reviews: list[MountReview], source: str, output: Output) -> None
                 )
                 for review in reviews
             ],
-            _TONES,
+            _tones(),
         )
 
 
@@ -150,6 +155,8 @@ def _print_proof(review: MountReview, output: Output) -> None:
 
 
 def _list_document(review: MountReview) -> dict[str, Any]:
+    from dataclasses import asdict
+
     return {
         "export": review.mount.source,
         "mountpoint": review.mount.mountpoint,

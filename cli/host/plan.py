@@ -3,46 +3,27 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, add_facts, add_policy
-from ovirt_rdma.cli.host.decision import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, file_name
-from ovirt_rdma.host.changes import plan_file
-from ovirt_rdma.host.changes.plan_diff import diff
-from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy, values_read
-from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.rules.base import (
-    CLASSES,
-    FAIL,
-    LINK_DOWN,
-    LIVE,
-    REBOOT,
-    WARN,
-    Step,
-)
-from ovirt_rdma.host.rules.view import View
+from ovirt_rdma.host.exit_code import ExitCode
 
-_TONES = {LIVE: "good", LINK_DOWN: "doubtful", REBOOT: "doubtful"}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.host.decision import HostDecision
+    from ovirt_rdma.host.changes.plan_file import Plan
+    from ovirt_rdma.host.rules.base import Step
+
 _REFUSED = "refused"
 
-# The meaning of each class, for the summary.
-_MEANING = {
-    LIVE: "no interruption",
-    LINK_DOWN: "the link is down for a moment",
-    REBOOT: "takes effect at the next boot",
-}
 
-
-@dataclass(frozen=True)
 class ShowPlan(HostVerb, Source):
     """Print the plan, and save it with --out; return 3 with --exit-code if it is
     not empty.
@@ -83,6 +64,11 @@ class ShowPlan(HostVerb, Source):
         add_facts(parser)
 
     def run(self, context: Context) -> int:
+        from pathlib import Path
+
+        from ovirt_rdma.cli.host.decision import load_decision
+        from ovirt_rdma.host.changes import plan_file
+
         decided = load_decision(self, context)
         for sentence in decided.decision.unread:
             context.output.message(f"note: {sentence}")
@@ -94,10 +80,15 @@ class ShowPlan(HostVerb, Source):
         else:
             # The document is the plan file itself.
             context.output.raw_document(plan_file.to_json_dict(planned))
-        return 3 if self.exit_code and decided.decision.applicable else 0
+        bad = self.exit_code and decided.decision.applicable
+        return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 
 
 def _plan(decided: HostDecision) -> Plan:
+    from ovirt_rdma.host.changes.plan_file import Plan, PlannedBy, values_read
+    from ovirt_rdma.host.policy import json_form
+    from ovirt_rdma.host.rules.view import View
+
     steps = decided.decision.steps
     return Plan(
         hostname=decided.facts.hostname,
@@ -126,8 +117,12 @@ def _print(decided: HostDecision, args: ShowPlan, output: Output) -> None:
 
 
 def _print_step(step: Step, output: Output, *, diffs: bool) -> None:
+    from ovirt_rdma.host.changes.plan_diff import diff
+    from ovirt_rdma.host.rules.base import LIVE
+
     kind = _REFUSED if step.refused else step.effect
-    output.line(f"{step.id}  {kind}", "bad" if step.refused else _TONES[kind])
+    tone = "bad" if step.refused else "good" if kind == LIVE else "doubtful"
+    output.line(f"{step.id}  {kind}", tone)
     output.text(step.sentence, "  ")
     output.fields(_fields(step), "  ")
     if diffs:
@@ -155,6 +150,8 @@ def _diff_tone(line: str) -> Optional[str]:
 
 
 def _verdict(decided: HostDecision) -> str:
+    from ovirt_rdma.host.rules.base import FAIL, WARN
+
     host, refused = decided.facts.hostname, len(decided.decision.refused)
     if decided.decision.applicable:
         steps = count(len(decided.decision.applicable), "step")
@@ -182,8 +179,15 @@ def _verdict(decided: HostDecision) -> str:
 
 
 def _by_class(steps: Sequence[Step]) -> str:
+    from ovirt_rdma.host.rules.base import CLASSES, LINK_DOWN, LIVE, REBOOT
+
+    meaning = {
+        LIVE: "no interruption",
+        LINK_DOWN: "the link is down for a moment",
+        REBOOT: "takes effect at the next boot",
+    }
     return ", ".join(
-        f"{number} {effect} ({_MEANING[effect]})"
+        f"{number} {effect} ({meaning[effect]})"
         for effect in CLASSES
         for number in (sum(step.effect == effect for step in steps),)
         if number
@@ -191,6 +195,10 @@ def _by_class(steps: Sequence[Step]) -> str:
 
 
 def _next(decided: HostDecision, args: ShowPlan) -> str:
+    import shlex
+
+    from ovirt_rdma.cli.host.decision import command
+
     if not decided.decision.applicable:
         return command("check", args)
     if args.facts is None and args.policy is None:

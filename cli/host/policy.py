@@ -3,12 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Union
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -18,111 +12,21 @@ from ovirt_rdma.cli.host.arguments import (
 )
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.diagnostics import Diagnostic, PolicyProblem
-from ovirt_rdma.host.policy.fabric import FabricPolicy
-from ovirt_rdma.host.policy.json_form import fabric_to_json_dict, host_to_json_dict
-from ovirt_rdma.host.policy.model import (
-    TCP,
-    HostPolicy,
-    InterfaceRule,
-    NfsRule,
-    Policy,
-    rule_for,
-)
-from ovirt_rdma.host.policy.store import in_force, store
+from ovirt_rdma.host.exit_code import ExitCode
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.export import Export
+    from ovirt_rdma.host.policy.diagnostics import Diagnostic
     from ovirt_rdma.host.policy.load import PolicyFile
+    from ovirt_rdma.host.policy.model import NfsRule, Policy
 
 
-def policy_counts(policy: Policy) -> str:
-    """Return ``2 NFS rules, 1 interface``; without host settings that are not used."""
-    host = policy.host
-    parts = [count(len(policy.nfs.rules), "NFS rule")]
-    for settings, noun in (
-        (host.interfaces, "interface"),
-        (host.modules, "module"),
-        (host.module_options, "module option"),
-        (policy.fabric.partitions, "partition"),
-    ):
-        if settings:
-            parts.append(count(len(settings), noun))
-    return ", ".join(parts)
-
-
-def show_host(host: HostPolicy, output: Output) -> None:
-    """Print the host part of a policy; nothing if it is empty."""
-    if host.interfaces:
-        output.line()
-        output.table(
-            ("INTERFACE", "MODE", "MTU", "TSO", "PORT_MTU", "CHILDREN", "MATCH"),
-            [
-                (
-                    rule.name,
-                    _shown(rule.transport_mode),
-                    _shown(rule.mtu),
-                    _shown(rule.tso),
-                    _shown(rule.port_mtu),
-                    ",".join(rule.pkey_children) or _shown(rule.partitions),
-                    " ".join(_match(rule)),
-                )
-                for rule in host.interfaces
-            ],
-        )
-        number = len(host.interfaces)
-        order = "; the first that names a netdev wins" if number > 1 else ""
-        output.line(
-            f"{count(number, 'interface')}{order}; - leaves the value unchanged."
-        )
-    pairs = [("module", name) for name in host.modules]
-    pairs += [
-        ("module option", f"{option.module} {option.name}={option.value}")
-        for option in host.module_options
-    ]
-    if host.follows_partitions:
-        pairs.append(("P_Key tables", f"read every {host.partitions_interval} s"))
-    if pairs:
-        output.line()
-        output.fields(pairs)
-
-
-def show_fabric(fabric: FabricPolicy, output: Output) -> None:
-    """Print the partitions of a policy; nothing if there are none."""
-    if not fabric.partitions:
-        return
-    output.line()
-    output.table(
-        ("PARTITION", "P_KEY", "VLAN", "IPOIB", "MTU", "RATE", "MEMBERS"),
-        [
-            (
-                rule.name,
-                rule.pkey,
-                _shown(rule.vlan),
-                "yes" if rule.ipoib else "no",
-                _shown(rule.mtu),
-                _shown(rule.rate),
-                " ".join(rule.members),
-            )
-            for rule in fabric.partitions
-        ],
-    )
-    output.line(f"{count(len(fabric.partitions), 'partition')}; - is opensm's default.")
-
-
-def _match(rule: InterfaceRule) -> Iterator[str]:
-    for key in ("link_layer", "device", "pci", "port", "guid", "pkey"):
-        value = getattr(rule, key)
-        if value is not None:
-            yield f"{key}={value}"
-
-
-def _shown(value: Union[str, int, None]) -> str:
-    return "-" if value is None else str(value)
-
-
-@dataclass(frozen=True)
 class Check(HostVerb):
     """Validate a policy file; return 0, or 3 and print all mistakes.
 
@@ -139,6 +43,8 @@ class Check(HostVerb):
         _add_file(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.policy import policy_counts
+        from ovirt_rdma.host.policy.diagnostics import PolicyProblem
         from ovirt_rdma.host.policy.load import load_policy_file
 
         output = context.output
@@ -176,7 +82,7 @@ class Check(HostVerb):
                     "warnings": [_remark(one, path) for one in warnings],
                 },
             )
-        return 3 if errors else 0
+        return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
 
 
 def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:
@@ -188,7 +94,6 @@ def _with(drop_ins: Sequence[str]) -> str:
     return f" with {count(len(drop_ins), 'drop-in')}" if drop_ins else ""
 
 
-@dataclass(frozen=True)
 class Load(HostVerb):
     """Validate a policy file and load it."""
 
@@ -211,9 +116,14 @@ class Load(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
+        from pathlib import Path
+
+        from ovirt_rdma.cli.host.shown.policy import policy_counts
         from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, marker_mode
+        from ovirt_rdma.host.paths import POLICY_JSON, under
         from ovirt_rdma.host.policy.json_form import digest as digest_of
         from ovirt_rdma.host.policy.load import load_policy_file
+        from ovirt_rdma.host.policy.store import store
         from ovirt_rdma.host.system.lock import one_run
 
         output = context.output
@@ -257,7 +167,6 @@ class Load(HostVerb):
         return 0
 
 
-@dataclass(frozen=True)
 class Show(HostVerb):
     """Show the whole policy, or the rule that names an export and why."""
 
@@ -294,6 +203,8 @@ VERBS: dict[str, type[Verb]] = {"check": Check, "load": Load, "show": Show}
 
 
 def _add_file(parser: Parser) -> None:
+    from ovirt_rdma.host.paths import POLICY_YAML
+
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -308,6 +219,12 @@ def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, s
 
     Warnings about a policy file go to stderr.
     """
+    from pathlib import Path
+
+    from ovirt_rdma.host.paths import POLICY_JSON, under
+    from ovirt_rdma.host.policy.model import Policy
+    from ovirt_rdma.host.policy.store import in_force
+
     output = context.output
     if file is not None:
         from ovirt_rdma.host.policy.load import load_policy_file
@@ -329,6 +246,10 @@ def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, s
 
 
 def _file(file: Optional[str], context: Context) -> Path:
+    from pathlib import Path
+
+    from ovirt_rdma.host.paths import POLICY_YAML, under
+
     return under(context.root, POLICY_YAML) if file is None else Path(file)
 
 
@@ -338,20 +259,31 @@ def _warn(loaded: PolicyFile, path: Path, output: Output) -> None:
 
 
 def _show_policy(policy: Policy, source: str, output: Output) -> None:
+    from dataclasses import asdict
+
+    from ovirt_rdma.cli.host.shown.policy import show_parts
+    from ovirt_rdma.host.policy import block_fields
+    from ovirt_rdma.host.policy.block_fields import BlockPolicy
+    from ovirt_rdma.host.policy.fabric import FabricPolicy
+    from ovirt_rdma.host.policy.json_form import (
+        fabric_to_json_dict,
+        host_to_json_dict,
+    )
+
     if output.for_people:
         _show_rules(policy.nfs.rules, source, output)
-        show_host(policy.host, output)
-        show_fabric(policy.fabric, output)
+        show_parts(policy, output)
         return
-    output.document(
-        "policy",
-        {
-            "source": source,
-            "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
-            "host": host_to_json_dict(policy.host),
-            "fabric": fabric_to_json_dict(policy.fabric),
-        },
-    )
+    document: dict[str, object] = {
+        "source": source,
+        "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
+        "host": host_to_json_dict(policy.host),
+    }
+    if policy.fabric != FabricPolicy():
+        document["fabric"] = fabric_to_json_dict(policy.fabric)
+    if policy.block != BlockPolicy():
+        document["block"] = block_fields.to_json_dict(policy.block)
+    output.document("policy", document)
 
 
 def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None:
@@ -370,6 +302,10 @@ def _show_rules(rules: tuple[NfsRule, ...], source: str, output: Output) -> None
 
 
 def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) -> None:
+    from dataclasses import asdict
+
+    from ovirt_rdma.host.policy.model import rule_for
+
     match = rule_for(policy, export)
     if not output.for_people:
         rule_document = None
@@ -398,6 +334,8 @@ def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) 
 
 
 def _port(rule: NfsRule) -> str:
+    from ovirt_rdma.host.policy.model import TCP
+
     return "-" if rule.transport == TCP else str(rule.port)
 
 

@@ -8,11 +8,7 @@ the values from before these runs.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Optional
 
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
@@ -20,31 +16,21 @@ from ovirt_rdma.cli.host.arguments import (
     refuse_facts,
 )
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.host.runs import (
-    BACK,
-    LEFT,
-    LET_GO,
-    Line,
-    RunReport,
-    ThisHost,
-    applied_steps,
-    as_root,
-    describe_changes,
-    values_of,
-)
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK, RunResult
-from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger, Run
-from ovirt_rdma.host.changes.revert import revert as revert_changes
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.system.lock import one_run
 
-_TONES = {DONE: "good", ROLLED_BACK: "doubtful", PARTLY: "bad"}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.host.shown.runs import RunReport
+    from ovirt_rdma.host.changes.kinds.model import RunResult
+    from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger, Run
 
 
-@dataclass(frozen=True)
 class History(HostVerb):
     """Show the runs, the newest first."""
 
@@ -63,6 +49,8 @@ class History(HostVerb):
         )
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.host.changes.journal import Journal
+
         ledger = Journal(context.root).ledger()
         if context.output.for_people:
             _print(ledger, context.output, verbose=self.verbose)
@@ -73,6 +61,9 @@ class History(HostVerb):
 
 
 def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
+    from ovirt_rdma.cli.host.shown.runs import applied_steps
+    from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK
+
     if not ledger.runs:
         output.line("Nothing has been changed on this host yet.")
         return
@@ -89,7 +80,8 @@ def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
         for run in runs
     ]
     headings = ("RUN", "WHEN (UTC)", "BY", "OUTCOME", "APPLIED", "STEPS")
-    output.table(headings, rows, _TONES, [_remark(run) for run in runs])
+    tones = {DONE: "good", ROLLED_BACK: "doubtful", PARTLY: "bad"}
+    output.table(headings, rows, tones, [_remark(run) for run in runs])
     if verbose:
         for run in runs:
             _print_acts(run, output)
@@ -116,12 +108,16 @@ def _steps(run: Run, ledger: Ledger) -> list[str]:
 
 
 def _remark(run: Run) -> str:
+    from ovirt_rdma.host.changes.kinds.model import DONE
+
     if run.awaits_confirmation and run.begin.confirm_by is not None:
         return f"awaits confirmation until {when(run.begin.confirm_by)}"
     return "" if run.outcome == DONE else run.sentence
 
 
 def _print_acts(run: Run, output: Output) -> None:
+    from ovirt_rdma.cli.host.shown.runs import describe_changes
+
     if not run.acts:
         return
     output.line()
@@ -162,6 +158,8 @@ def _history_document(run: Run) -> dict[str, Any]:
 
 
 def _act(applied: AppliedChange) -> dict[str, Any]:
+    from ovirt_rdma.cli.host.shown.runs import values_of
+
     return {
         "step": applied.act.step,
         "held": applied.is_applied,
@@ -180,7 +178,6 @@ def _act(applied: AppliedChange) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
 class Revert(HostVerb):
     """Revert all steps, or one; return 1 if something could not be reverted."""
 
@@ -211,6 +208,19 @@ class Revert(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.runs import (
+            BACK,
+            LEFT,
+            Line,
+            RunReport,
+            ThisHost,
+            applied_steps,
+            as_root,
+        )
+        from ovirt_rdma.host.changes.kinds.model import DONE
+        from ovirt_rdma.host.changes.revert import revert as revert_changes
+        from ovirt_rdma.host.system.lock import one_run
+
         output = context.output
         as_root("revert", context.root)
         host, report = ThisHost(context.root), RunReport(output, word=BACK)
@@ -242,7 +252,7 @@ class Revert(HostVerb):
                     report.note(problem)
         steps = list(_reverted_steps(result, after))
         for step in steps:
-            report.add(Line(step.id, step.outcome), "; ".join(step.told))
+            report.add(Line(step["id"], step["outcome"]), "; ".join(step["told"]))
         for left in result.left:
             text = f"{left.what}: {left.why}" if left.failed else left.why
             report.add(Line(left.step, LEFT), text)
@@ -266,16 +276,10 @@ def _step(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class _RevertedStep:
-    """The outcome of a step, with one text per value."""
+def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[dict[str, Any]]:
+    """Yield the outcome of each step, with one text per value."""
+    from ovirt_rdma.cli.host.shown.runs import BACK, LET_GO, describe_changes
 
-    id: str
-    outcome: str
-    told: tuple[str, ...]
-
-
-def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[_RevertedStep]:
     left_reasons = {left.why for left in result.left}
     for step in result.done:
         acts = [
@@ -293,9 +297,8 @@ def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[_RevertedStep]
         reasons = [act.why for act in acts if act.why and act.why not in left_reasons]
         if values or reasons:
             outcome = BACK if values else LET_GO
-            yield _RevertedStep(
-                step, outcome, tuple(dict.fromkeys([*values, *reasons]))
-            )
+            told = list(dict.fromkeys([*values, *reasons]))
+            yield {"id": step, "outcome": outcome, "told": told}
 
 
 def _known(step: Optional[str], applied: Sequence[str]) -> Optional[str]:
@@ -340,7 +343,7 @@ def _is(number: int) -> str:
 
 def _revert_document(
     result: RunResult,
-    steps: Sequence[_RevertedStep],
+    steps: Sequence[dict[str, Any]],
     recovered: Optional[RunResult],
     report: RunReport,
 ) -> dict[str, Any]:
@@ -348,7 +351,7 @@ def _revert_document(
         "run": result.run,
         "outcome": result.outcome,
         "sentence": result.sentence,
-        "steps": [asdict(step) for step in steps],
+        "steps": steps,
         "left": [left.document() for left in result.left],
         "recovered": recovered and recovered.sentence,
         "notes": report.notes,

@@ -6,42 +6,34 @@ Each is read and shown separately: one that is unknown does not hide the others.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Optional
-
-from ovirt_rdma.cli.context import Context
 from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.host.policy import policy_counts
 from ovirt_rdma.cli.output import count, when, when_iso
-from ovirt_rdma.host.changes.status import ChangeStatus
-from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.enablement.state import BY_LAUNCHER
-from ovirt_rdma.host.enablement.status import Status, read_status
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.diagnostics import PolicyProblem
-from ovirt_rdma.host.policy.files import read_drop_ins
-from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.policy.store import in_force
-from ovirt_rdma.host.services.kernel_change import (
-    Difference,
-    Record,
-    differences,
-    read_record,
-)
-from ovirt_rdma.host.system.lock import holder_of
-from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, MountReview, review_all
+from ovirt_rdma.host.exit_code import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.host.changes.status import ChangeStatus
+    from ovirt_rdma.host.enablement.status import Status
+    from ovirt_rdma.host.policy.model import Policy
+    from ovirt_rdma.host.services.kernel_change import Difference, Record
+    from ovirt_rdma.storage.review import MountReview
 
 
 def read_changes(root: str) -> ChangeStatus:
     """Return the changes on the host below ``root`` that can be reverted."""
+    from ovirt_rdma.host.changes.status import ChangeStatus
+    from ovirt_rdma.host.paths import JOURNAL, under
+
     if not under(root, JOURNAL).exists():
         return ChangeStatus()
     # Imported only on a host where something was changed.
-    from ovirt_rdma.cli.host import runs
+    from ovirt_rdma.cli.host.shown import runs
     from ovirt_rdma.host.changes.journal import Journal
     from ovirt_rdma.host.changes.status import change_status
 
@@ -102,6 +94,9 @@ def read_kernel_change(
 
     They are from the last check by ovirt-rdma-recheck.service.
     """
+    from ovirt_rdma.host.collect.collector import HostReader
+    from ovirt_rdma.host.services.kernel_change import differences, read_record
+
     try:
         record = read_record(root)
     except Problem as problem:
@@ -133,6 +128,8 @@ def kernel_document(
     record: Optional[Record], found: tuple[Difference, ...]
 ) -> Optional[dict[str, Any]]:
     """Return the same for a document; None if nothing differs."""
+    from dataclasses import asdict
+
     if record is None or record.before is None:
         return None
     return {
@@ -146,6 +143,8 @@ def change_document(
     changes: ChangeStatus, loaded_digest: Optional[str]
 ) -> Optional[dict[str, Any]]:
     """Return the changes for a document; None if they are unknown."""
+    from dataclasses import asdict
+
     if changes.problem:
         return None
     content = asdict(changes)
@@ -156,7 +155,6 @@ def change_document(
     return content
 
 
-@dataclass(frozen=True)
 class ShowStatus(HostVerb):
     """Show the status; return 0, or 3 if the stored policy cannot be used."""
 
@@ -164,12 +162,19 @@ class ShowStatus(HostVerb):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
+        import dataclasses
+
+        from ovirt_rdma.host.enablement.status import SCHEMA_VERSION, read_status
+        from ovirt_rdma.host.policy.model import Policy
+        from ovirt_rdma.host.system.lock import holder_of
+
         output = context.output
         report = read_status(context.root)
         changes, digest = read_changes(context.root), report.policy.digest
         holder = holder_of(context.root)
         policy = _in_force(context.root)
-        exit_code = 0 if report.policy.problem is None else 3
+        usable = report.policy.problem is None
+        exit_code = ExitCode.DONE if usable else ExitCode.CHECKS_FAILED
         degraded, unknown, problems = _degraded(context.root, policy)
         kernel = read_kernel_change(context.root, problems)
         if not output.for_people:
@@ -181,8 +186,8 @@ class ShowStatus(HostVerb):
             content["kernel_change"] = kernel_document(*kernel)
             content["at_work"] = holder and dataclasses.asdict(holder)
             problems += [changes.problem] if changes.problem else []
-            first = {"schema_version": report.schema_version, "kind": "status"}
-            output.raw_document({**first, **content, "problems": problems})
+            content["problems"] = problems
+            output.document("status", content, SCHEMA_VERSION)
             return exit_code
         for sentence in problems:
             output.message(f"note: {sentence}")
@@ -211,6 +216,10 @@ class ShowStatus(HostVerb):
 
 def _in_force(root: str) -> Optional[Policy]:
     """Return the loaded policy; None if the stored one cannot be used."""
+    from ovirt_rdma.host.paths import POLICY_JSON, under
+    from ovirt_rdma.host.policy.model import Policy
+    from ovirt_rdma.host.policy.store import in_force
+
     current = in_force(under(root, POLICY_JSON))
     if current.stored is None:
         return None if current.problem else Policy()
@@ -221,6 +230,9 @@ def _degraded(
     root: str, policy: Optional[Policy]
 ) -> tuple[list[MountReview], str, list[str]]:
     """Return the degraded mounts, or why they are unknown, and read errors."""
+    from ovirt_rdma.host.collect.collector import HostReader
+    from ovirt_rdma.storage.review import DEGRADED, NOT_COVERED, review_all
+
     if policy is None:
         return [], "the stored policy cannot be used", []
     reader = HostReader(root)
@@ -238,6 +250,10 @@ def _drop_ins(root: str, problems: list[str]) -> Optional[dict[str, str]]:
     """Return the texts of the policy's drop-ins, for the engine's tools; None if they
     cannot be read.
     """
+    from ovirt_rdma.host.paths import POLICY_YAML, under
+    from ovirt_rdma.host.policy.diagnostics import PolicyProblem
+    from ovirt_rdma.host.policy.files import read_drop_ins
+
     try:
         return read_drop_ins(under(root, POLICY_YAML))
     except PolicyProblem as problem:
@@ -258,6 +274,11 @@ def _document(review: MountReview) -> dict[str, Optional[str]]:
 
 
 def _status_lines(report: Status, policy: Policy) -> list[tuple[str, str]]:
+    import dataclasses
+
+    from ovirt_rdma.cli.host.shown.policy import policy_counts
+    from ovirt_rdma.host.enablement.state import BY_LAUNCHER
+
     files = dataclasses.asdict(report.package)
     missing = [name for name, present in files.items() if not present]
     if not missing:

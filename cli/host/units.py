@@ -8,30 +8,27 @@ something was done, or has to be known.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Optional
 
-from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.host import runs
 from ovirt_rdma.cli.host.arguments import HostVerb, Source, refuse_facts
-from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Parser, Verb
-from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
-from ovirt_rdma.host.changes.kinds.model import PARTLY, RunResult
-from ovirt_rdma.host.changes.recover import may_be_rolled_back, roll_back_unconfirmed
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.policy.json_form import digest as policy_digest
-from ovirt_rdma.host.system.lock import one_run
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Optional
+
+    from ovirt_rdma.cli.context import Context
+    from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
+    from ovirt_rdma.host.changes.holder import HolderTimeouts
+    from ovirt_rdma.host.changes.kinds.model import RunResult
     from ovirt_rdma.host.services.package_scripts import Note
 
 # At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
 # The timer may elapse while the run that it rolls back is still running, or hangs.
-_PATIENCE = HolderTimeouts()
+_PATIENCE: Optional[HolderTimeouts] = None
 
 
 class UnitVerb(HostVerb):
@@ -46,7 +43,6 @@ class UnitVerb(HostVerb):
         refuse_facts(parser)
 
 
-@dataclass(frozen=True)
 class SetNetdev(UnitVerb):
     """Set the boot settings of a netdev; return 1 if that failed."""
 
@@ -60,6 +56,8 @@ class SetNetdev(UnitVerb):
         parser.add_argument("netdev", metavar="NAME", help="a netdev")
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown import runs
+        from ovirt_rdma.cli.host.shown.runs import as_root
         from ovirt_rdma.host.changes.boot import restore_netdev
 
         as_root("unit netdev", context.root)
@@ -69,7 +67,6 @@ class SetNetdev(UnitVerb):
         )
 
 
-@dataclass(frozen=True)
 class Recover(UnitVerb):
     """Roll back a run that was interrupted, or not confirmed before the boot.
 
@@ -77,6 +74,9 @@ class Recover(UnitVerb):
     """
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.host.system.lock import one_run
+
         as_root("unit recover", context.root)
         host, report = ThisHost(context.root), RunReport(context.output)
         with one_run(context.root, _RECOVER_WAIT_S, by="unit recover"):
@@ -86,7 +86,6 @@ class Recover(UnitVerb):
         return _print_result(result, report, context.output)
 
 
-@dataclass(frozen=True)
 class RollBackUnconfirmed(UnitVerb):
     """Roll back a run that was not confirmed, even if a netdev is in use.
 
@@ -104,6 +103,10 @@ class RollBackUnconfirmed(UnitVerb):
         parser.add_argument("number", metavar="RUN", type=int, help="a run's number")
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
+        from ovirt_rdma.host.changes.recover import roll_back_unconfirmed
+
         as_root("unit unconfirmed", context.root)
         host, report = ThisHost(context.root), RunReport(context.output)
         with ExitStack() as stack:
@@ -113,7 +116,7 @@ class RollBackUnconfirmed(UnitVerb):
                 "unit unconfirmed",
                 is_needed=partial(_is_due, host, self.number),
                 say=report.note,
-                patience=_PATIENCE,
+                patience=_PATIENCE or HolderTimeouts(),
             ):
                 return 0
             result = host.recover(report, even_in_use=True)
@@ -128,14 +131,17 @@ class RollBackUnconfirmed(UnitVerb):
 
 
 def _is_due(host: ThisHost, run: int) -> bool:
+    from ovirt_rdma.host.changes.recover import may_be_rolled_back
+
     return may_be_rolled_back(host.journal.ledger(), run)
 
 
-@dataclass(frozen=True)
 class FollowPartitions(UnitVerb):
     """Keep P_Key children equal to the P_Key tables of ports, until SIGTERM."""
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown import runs
+        from ovirt_rdma.cli.host.shown.runs import RunReport, as_root
         from ovirt_rdma.host.services.partition_follower import follow_partitions
         from ovirt_rdma.host.system.signals import StopSignal
 
@@ -145,11 +151,11 @@ class FollowPartitions(UnitVerb):
         return 0
 
 
-@dataclass(frozen=True)
 class WriteCaps(UnitVerb):
     """Write the capabilities for the hook after_get_caps, if they changed."""
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.runs import as_root
         from ovirt_rdma.host.services.capabilities import write_caps
 
         as_root("unit caps", context.root)
@@ -157,7 +163,6 @@ class WriteCaps(UnitVerb):
         return 0
 
 
-@dataclass(frozen=True)
 class ReportInstalled(UnitVerb):
     """Report what keeps the installed package from being used; changes nothing."""
 
@@ -167,11 +172,11 @@ class ReportInstalled(UnitVerb):
         return _print_notes(notes_after_install(context.root), context.output)
 
 
-@dataclass(frozen=True)
 class PrepareErase(UnitVerb):
     """Disable everything before the package is erased, and report what stays."""
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.runs import as_root
         from ovirt_rdma.host.services.package_scripts import prepare_erase
 
         as_root("unit erased", context.root)
@@ -185,7 +190,6 @@ def _print_notes(notes: list[Note], output: Output) -> int:
     return 0
 
 
-@dataclass(frozen=True)
 class Recheck(UnitVerb):
     """Check the host and record the result; after the boot of another kernel, print
     which findings differ.
@@ -193,10 +197,12 @@ class Recheck(UnitVerb):
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.decision import load_decision
+        from ovirt_rdma.cli.host.shown.runs import as_root
+        from ovirt_rdma.host.policy.json_form import digest as policy_digest
         from ovirt_rdma.host.services import kernel_change
 
         as_root("unit recheck", context.root)
-        made = load_decision(Source(None, None), context)
+        made = load_decision(Source(), context)
         kernel, digest = made.facts.kernel_release, policy_digest(made.policy)
         now = kernel_change.findings_of(kernel, digest, made.decision.findings)
         try:
@@ -230,6 +236,8 @@ VERBS: dict[str, type[Verb]] = {
 def _print_result(
     result: Optional[RunResult], report: RunReport, output: Output
 ) -> int:
+    from ovirt_rdma.host.changes.kinds.model import PARTLY
+
     if result is not None:
         for left in result.left:
             what = f"{left.step}: {left.what}: {left.why}"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Log in to and out of the engine, fetch its CA and read its health page.
 
-It uses requests: the SDK logs in without a timeout, and cannot do the rest.
-
 The first fetch of the CA cannot be verified, so the user compares its fingerprint with
 the one that the engine's machine shows:
 ``openssl x509 -noout -fingerprint -sha256 -in /etc/pki/ovirt-engine/ca.pem``.
@@ -16,194 +14,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 import ssl
-import threading
-import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Callable, Optional, Union
-
-import requests
+from typing import Any
 
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
     DENIED,
-    TIMEOUT,
     UNAVAILABLE,
     EngineProblem,
-    media_type,
-    no_answer,
-    unreachable,
-    untrusted,
 )
+from ovirt_rdma.engine_sdk_tools.api.http import ask
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 from ovirt_rdma.engine_sdk_tools.api.url import engine_address, engine_host_port
 from ovirt_rdma.host.errors import Problem
-
-# Enough for a TCP connection with retransmissions, if anything listens.
-CONNECT_S = 15.0
-# A token, a health page and a CA have some thousand bytes. The sender of the CA is not
-# verified yet.
-MOST_BYTES = 1 << 20
-_PART_BYTES = 4096
-
-# The system's trusted CAs on EL and on Debian; requests would use its own.
-_BUNDLES = ("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/certs/ca-certificates.crt")
-
-
-def trusted_cas() -> Optional[str]:
-    """Return the system's file of trusted CAs; None if no known file exists."""
-    files = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
-    return next((file for file in files if file and Path(file).is_file()), None)
-
-
-class WebAnswer:
-    """An HTTP answer: status ``code``, ``body`` as text, ``media`` its type."""
-
-    def __init__(self, answer: requests.Response, body: bytes) -> None:
-        self.code = answer.status_code
-        self.body = body.decode("utf-8", "replace")
-        self.media = media_type(answer.headers)
-
-    def json(self) -> Mapping[str, Any]:
-        """Return the JSON object in the body; {} if there is none."""
-        try:
-            value = json.loads(self.body)
-        except ValueError:
-            return {}
-        if isinstance(value, list) and value:
-            value = value[0]
-        return value if isinstance(value, dict) else {}
-
-
-def ask(
-    url: str,
-    doing: str,
-    *,
-    ca_file: Union[str, bool, None],
-    timeout_s: float,
-    form: Optional[Mapping[str, str]] = None,
-    query: Optional[Mapping[str, str]] = None,
-) -> WebAnswer:
-    """GET ``url``, or POST ``form`` to it.
-
-    ``ca_file`` None stands for the system's CAs; False verifies nothing, to fetch the
-    CA itself. Redirections are not followed, so that a password goes to no other host.
-
-    Raises EngineProblem if no answer came, if it is compressed or larger than
-    MOST_BYTES, and if it was not complete ``timeout_s`` after the connection, which may
-    take up to CONNECT_S.
-    """
-    connect_s = min(CONNECT_S, timeout_s)
-    verify = (trusted_cas() or True) if ca_file is None else ca_file
-    where = f"the engine {engine_host_port(url)}"
-
-    def fetch() -> WebAnswer:
-        with requests.request(
-            "GET" if form is None else "POST",
-            url,
-            data=form,
-            params=query,
-            headers={
-                "Accept": "application/json" if form else "*/*",
-                "Accept-Encoding": "identity",
-            },
-            verify=verify,
-            timeout=(connect_s, timeout_s),
-            allow_redirects=False,
-            stream=True,
-        ) as answer:
-            if answer.headers.get("Content-Encoding", "identity") != "identity":
-                # urllib3 before 2.6 decompresses without a limit: 2 kB, compressed
-                # twice, become gigabytes.
-                raise EngineProblem(
-                    "engine-answer-compressed",
-                    f"{doing} failed: {where} is not an engine: its answer is "
-                    "compressed without a request for that",
-                    BROKEN,
-                    doing=doing,
-                )
-            body = b""
-            for part in answer.iter_content(_PART_BYTES):
-                body += part
-                if len(body) > MOST_BYTES:
-                    raise EngineProblem(
-                        "engine-answer-too-large",
-                        f"{doing} failed: {where} is not an engine: its answer is "
-                        f"larger than {MOST_BYTES >> 20} MiB",
-                        BROKEN,
-                        doing=doing,
-                    )
-            return WebAnswer(answer, body)
-
-    try:
-        with warnings.catch_warnings():
-            if verify is False:
-                # The caller that fetches a CA warns in better words.
-                warnings.simplefilter("ignore")
-            return _within(connect_s + timeout_s, fetch)
-    except requests.exceptions.SSLError as error:
-        raise untrusted(_tls_reason(str(error)), doing, where) from error
-    except requests.exceptions.ReadTimeout as error:
-        raise no_answer(doing, where) from error
-    except requests.exceptions.ConnectTimeout as error:
-        raise unreachable("the connection timed out", doing, where) from error
-    except (requests.exceptions.RequestException, OSError) as error:
-        reason = _network_reason(str(error))
-        if reason:
-            raise unreachable(reason, doing, where) from error
-        raise EngineProblem(
-            "engine-connection-lost",
-            f"{doing} failed: the connection to {where} broke",
-            TIMEOUT,
-            doing=doing,
-        ) from error
-
-
-def _within(limit_s: float, fetch: Callable[[], WebAnswer]) -> WebAnswer:
-    """Return the result of ``fetch`` or raise its error; ReadTimeout after ``limit_s``.
-
-    requests has a timeout for each single read only, so a byte now and then would block
-    us forever. Such a fetch is abandoned.
-    """
-    done: list[WebAnswer] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            done.append(fetch())
-        except BaseException as error:  # noqa: BLE001  (raised again below)
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if failed:
-        raise failed[0]
-    if not done:
-        raise requests.exceptions.ReadTimeout
-    return done[0]
-
-
-def _network_reason(text: str) -> str:
-    """Return "Connection refused" from the library's long message; "" if unknown."""
-    if "NameResolutionError" in text or "getaddrinfo" in text or "Name or ser" in text:
-        return "its name cannot be resolved"
-    if "NewConnectionError" not in text and "ProxyError" not in text:
-        return ""
-    match = re.search(r"\[Errno -?\d+\] ([^'\")\]]+)", text)
-    return match.group(1).strip() if match else "no connection"
-
-
-def _tls_reason(text: str) -> str:
-    match = re.search(r"certificate verify failed: ([^(]+?)\.? \(_ssl", text)
-    if match is None:
-        match = re.search(r"\[(?:SSL|X509)[^\]]*\] ([^(]+?) \(_ssl", text)
-    return match.group(1) if match else "TLS failed"
-
 
 # As openssl abbreviates them.
 _SHORT = {"countryName": "C", "organizationName": "O", "commonName": "CN"}

@@ -9,14 +9,14 @@ one thread gets the error of another's request, and the other waits forever (ovi
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import ovirtsdk4
-import pycurl
 
-from ovirt_rdma.engine_sdk_tools.api.auth import CONNECT_S, trusted_cas
 from ovirt_rdma.engine_sdk_tools.api.errors import MOST_BYTES, Answer, LoginExpired
+from ovirt_rdma.engine_sdk_tools.api.http import PromptMulti, limit, trusted_cas
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 from ovirt_rdma.host.system.printable import printable
 
@@ -31,10 +31,12 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
     """
 
     def __init__(self, settings: Settings, token: str) -> None:
+        cas = settings.ca_file or trusted_cas()
         super().__init__(
             url=settings.url,
             token=token,
-            ca_file=settings.ca_file or trusted_cas(),
+            # pycurl encodes a str as ASCII.
+            ca_file=os.fsencode(cas) if cas else None,
             # Some messages can be distinguished by their text only.
             headers={"Accept-Language": "en-US"},
         )
@@ -42,7 +44,7 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
         self.limit_s = settings.timeout_s
         self.sent = False
         self.answer: Optional[Answer] = None
-        self._multi: Any = _PromptMulti(self._multi)
+        self._multi: Any = PromptMulti(self._multi)
 
     def begin(self, limit_s: float) -> None:
         """Forget the last request; the next one has ``limit_s`` seconds."""
@@ -51,16 +53,7 @@ class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
     def send(self, request: Any) -> Any:
         """Send ``request``; called by the SDK."""
         context = super().send(request)
-        curl = context[0]
-        # Without this, libcurl uses signals for its timeouts, which interrupt threads.
-        curl.setopt(pycurl.NOSIGNAL, 1)
-        curl.setopt(pycurl.TIMEOUT_MS, max(1, int(self.limit_s * 1000)))
-        connect_s = min(CONNECT_S, self.limit_s)
-        curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000)))
-        budget = _ByteBudget(MOST_BYTES)
-        # libcurl calls them with the data received, decompressed.
-        curl.setopt(pycurl.WRITEFUNCTION, budget.counting(context[1].write))
-        curl.setopt(pycurl.HEADERFUNCTION, budget.counting(context[2].write))
+        limit(context[0], self.limit_s, MOST_BYTES, context[1].write, context[2].write)
         self.sent = True
         return context
 
@@ -91,42 +84,3 @@ def _without_control_characters(body: bytes) -> bytes:
 
     text = body.decode("utf-8", "backslashreplace")
     return _NOT_PLAIN.sub(reference, text).encode("utf-8")
-
-
-class _ByteBudget:
-    """Limits the size of an answer to ``limit`` bytes."""
-
-    def __init__(self, limit: int) -> None:
-        self._left = limit
-
-    def counting(self, write: Callable[[bytes], Any]) -> Callable[[bytes], int]:
-        """Return a function that counts and calls ``write``; libcurl ends an answer if
-        not all of it was written.
-        """
-
-        def count(part: bytes) -> int:
-            self._left -= len(part)
-            if self._left < 0:
-                return 0
-            write(part)
-            return len(part)
-
-        return count
-
-
-class _PromptMulti:
-    """libcurl's multi handle, with a shorter sleep: the SDK always asks for a second,
-    even if a request's deadline is earlier.
-    """
-
-    def __init__(self, multi: Any) -> None:
-        self._handle = multi
-
-    def select(self, timeout_s: float) -> Any:
-        due_ms = self._handle.timeout()
-        if due_ms >= 0:
-            timeout_s = min(timeout_s, due_ms / 1000)
-        return self._handle.select(timeout_s)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handle, name)

@@ -127,6 +127,7 @@ _BUSY = re.compile(
 
 # libcurl's error numbers, from curl/curl.h. Before the request is sent:
 _NOT_SENT = {5, 6, 7}
+_CURL_NO_NAME = 6
 _TLS = {35, 51, 53, 54, 58, 59, 60, 66, 77, 80, 82, 83, 90, 91}
 _CURL_TIMEOUT = 28
 # libcurl cannot write only if an answer exceeds our limit, see connection.
@@ -134,6 +135,8 @@ _CURL_WRITE = 23
 # Limit of one answer of the API. A host with everything that we request has some
 # kilobytes; 500 events, the most that we read at once, less than one megabyte.
 MOST_BYTES = 64 << 20
+# What libcurl and OpenSSL say before the reason.
+_TLS_PREFIX = re.compile(r"(SSL certificate [^:]*: |SSL: |.*\broutines:\w*:)")
 # As the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
 _CURL_ERROR = re.compile(r"\(<[^>]*>, (\d+), (['\"])(.*?)\2\)")
 
@@ -175,8 +178,10 @@ def engine_problem_of(
 def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProblem:
     """Return libcurl's error ``number`` with its ``text`` as a problem."""
     if number in _TLS:
-        return untrusted(text, doing, the_engine)
+        return untrusted(_TLS_PREFIX.sub("", text, count=1), doing, the_engine)
     if number in _NOT_SENT:
+        if number == _CURL_NO_NAME:
+            text = "its name cannot be resolved"
         return unreachable(text, doing, the_engine)
     if number == _CURL_TIMEOUT:
         # "Connection timed out after ...": nothing was sent. Older versions of libcurl
@@ -337,14 +342,21 @@ def _fault_text(fault: Any) -> str:
 
 def media_type(headers: Any) -> str:
     """Return the Content-Type in header lines or a mapping, without parameters."""
+    return header(headers, "content-type").partition(";")[0].strip()
+
+
+def header(headers: Any, name: str) -> str:
+    """Return the value of the header ``name`` in header lines or a mapping, all in
+    lower case; "" if it is not there.
+    """
     if isinstance(headers, Sequence) and not isinstance(headers, str):
         lines = [str(line) for line in headers]
     else:
         lines = [f"{name}: {value}" for name, value in dict(headers or {}).items()]
     for line in lines:
-        name, _, value = line.partition(":")
-        if name.strip().lower() == "content-type":
-            return value.partition(";")[0].strip().lower()
+        found, _, value = line.partition(":")
+        if found.strip().lower() == name:
+            return value.strip().lower()
     return ""
 
 

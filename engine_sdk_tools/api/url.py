@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from urllib.parse import urlsplit
 
 from ovirt_rdma.host.errors import Problem
@@ -21,20 +22,24 @@ def engine_url(text: str) -> str:
     unencrypted.
     """
     whole = text.strip() if "://" in text else f"https://{text.strip()}"
-    try:
-        parts = urlsplit(whole)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise Problem(
-            "engine-url-invalid", f"{text!r} is not a URL: {error}"
-        ) from error
-    fix = "use https://ENGINE/ovirt-engine/api"
-    if parts.username is not None or parts.password is not None:
+    # Before anything else, because the other sentences quote the URL.
+    if "@" in re.split("[/?#]", whole.partition("://")[2], maxsplit=1)[0]:
         raise Problem(
             "engine-url-has-credentials",
             "the engine's URL must not contain a user or password",
             "use --username and --password-file",
         )
+    try:
+        parts = urlsplit(whole)
+        host, _ = parts.hostname, parts.port
+        netloc = parts.netloc
+        if not netloc.isascii():  # the SDK takes nothing else
+            netloc = netloc.encode("idna").decode()
+    except ValueError as error:
+        raise Problem(
+            "engine-url-invalid", f"{text!r} is not a URL: {error}"
+        ) from error
+    fix = "use https://ENGINE/ovirt-engine/api"
     if parts.scheme not in ("https", "http") or not host:
         raise Problem("engine-url-invalid", f"{text!r} is not an engine's URL", fix)
     if any(letter.isspace() or not letter.isprintable() for letter in whole):
@@ -59,13 +64,13 @@ def engine_url(text: str) -> str:
     path = parts.path.rstrip("/")
     if path in ("", *_PORTALS):
         path = API
-    if not path.endswith("/api"):
+    if not path.endswith("/api") or not path.isascii():
         raise Problem(
             "engine-url-invalid",
             f"{text!r} is not an engine's URL: its path is {path}",
             fix,
         )
-    return f"{parts.scheme}://{parts.netloc}{path}"
+    return f"{parts.scheme}://{netloc}{path}"
 
 
 def engine_host_port(url: str) -> str:

@@ -58,6 +58,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import (
     ConversionRequest,
     check_domains,
+    data_center_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
@@ -286,7 +287,7 @@ class RdmaEngine:
         domains = [domain_named(engine, name) for name in dict.fromkeys(names)]
         if not all(domain.data_center for domain in domains):
             check_domains(engine, domains, request)
-        center = str(domains[0].data_center)
+        center = data_center_of(domains[0])
         with self._states.only_run(center):
             states, lock = self._recorded(engine, center, take_over)
             state = latest_state(states, domains)
@@ -297,8 +298,8 @@ class RdmaEngine:
                 reports = self._stream(engine.hosts_of(center))
                 plan = plan_resume(state, engine, reports, request.without)
                 return self._carried_out(plan, lock, approve)
-            earlier = earlier_conversions(states, domains, to)
-            domains = with_related(engine, states, domains, earlier)
+            earlier = earlier_conversions(states, domains)
+            domains = with_related(engine, states, domains, earlier, to)
             check_domains(engine, domains, request)
             lock.check_free([center, *(domain.id for domain in domains)])
             plan = self._planned(engine, domains, request, earlier)
@@ -315,7 +316,7 @@ class RdmaEngine:
         """
         engine = read_engine(self.session)
         domain = domain_named(engine, name)
-        center = str(domain.data_center)
+        center = data_center_of(domain)
         with self._states.only_run(center):
             states, lock = self._recorded(engine, center, take_over)
             state = latest_state(states, [domain])

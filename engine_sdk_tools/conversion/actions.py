@@ -33,6 +33,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
 )
 from ovirt_rdma.engine_sdk_tools.domains.mounted import MountEvents
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
+from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import Engine, status_words
 from ovirt_rdma.host.errors import Problem
@@ -166,11 +167,11 @@ class Actions:
             return f"{host.name} did not answer the push of the policy"
         if pushed.problem:
             return f"{host.name}: {pushed.problem}"
-        wanted = state.host(step.subject)
-        if step.policy == wanted.wanted and pushed.digest not in (None, wanted.digest):
+        digest = digest_of(step.policy)
+        if pushed.digest not in (None, digest):
             return (
                 f"{host.name} has loaded the policy {pushed.digest}, not the one that "
-                f"was pushed, {wanted.digest}"
+                f"was pushed, {digest}"
             )
         return ""
 

@@ -4,15 +4,17 @@
 At its start a conversion records each domain with its mount options for the new
 transport, and each host.
 
-A conversion may be followed by another to the same transport, for later hosts or
-another domain. If that fails, it is rolled back to the state that it found itself; a
-revert restores the baseline, the state that the first one found.
+A conversion may be followed by another of the same domains: for later hosts, with
+another domain, or to the other transport. Its records then take over the ``first``
+values of the earlier ones, so the state before the first conversion is written once. A
+conversion that fails is rolled back to the state that it found itself; a revert
+restores the first. Only what somebody else has written since is left to them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -24,13 +26,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     TODO,
     ConversionState,
     DomainRecord,
+    FileChange,
     HostRecord,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.observation import Observation
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import export_at
 from ovirt_rdma.engine_sdk_tools.hosts.answers import without_drop_ins
-from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce
+from ovirt_rdma.engine_sdk_tools.hosts.policy import PolicyInForce, digest_of
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
     policy_too_long,
@@ -40,165 +43,159 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.mount_options import PORT, TRANSPORT, MountOptions, netid_for
 from ovirt_rdma.host.paths import POLICY_YAML
-from ovirt_rdma.host.policy import json_form
-from ovirt_rdma.host.policy.drop_ins import parse_files, with_rule
+from ovirt_rdma.host.policy.drop_ins import (
+    files_of,
+    parse_files,
+    with_files,
+    with_rule,
+)
 from ovirt_rdma.host.policy.model import DEFAULT_PORT, TCP, Policy
 
 
 def with_earlier(
-    state: ConversionState, earlier: Sequence[ConversionState]
+    state: ConversionState,
+    earlier: Sequence[ConversionState],
+    observations: Mapping[str, Observation],
 ) -> ConversionState:
     """Return a new ``state`` with the baseline of ``earlier`` conversions of its
-    domains to the same transport, the latest first.
+    domains, the latest first. ``observations`` are of its hosts, by name.
     """
-    baseline = state
-    for conversion in earlier:
-        if conversion.stage == CONVERTED:
-            before = with_baseline(conversion)
-        else:
-            before = _rolled_back(conversion)
-        baseline = _joined(baseline, before)
-    if not earlier:
-        return state
-    return replace(state, first_domains=baseline.domains, first_hosts=baseline.hosts)
-
-
-def with_baseline(state: ConversionState) -> ConversionState:
-    """Return ``state`` for a revert to its baseline, as if it were the first
-    conversion: with the baseline, and all hosts that were converted since.
-    """
-    if not state.first_domains:
-        return state
-    rows = {domain.id: domain for domain in state.first_domains}
+    restored = [as_at_first(conversion) for conversion in earlier]
+    sources = [_source(domain, earlier) for domain in state.domains]
     domains = tuple(
-        replace(d, options=rows[d.id].options, touched=d.touched or rows[d.id].touched)
+        _with_first(domain, earlier[source[0]], restored[source[0]], source[1])
+        if source
+        else domain
+        for domain, source in zip(state.domains, sources)
+    )
+    known = [
+        {h.id: h for h in conversion.hosts if h.touched or any(h.transports)}
+        for conversion in restored
+    ]
+
+    def first_transport(
+        records: Sequence[Optional[HostRecord]], host: HostRecord, number: int
+    ) -> Optional[str]:
+        source = sources[number]
+        record = records[source[0]] if source else host
+        if record is None or not record.transports:
+            return None
+        return record.transports[source[1] if source else number]
+
+    def with_first(host: HostRecord) -> HostRecord:
+        records = [of_conversion.pop(host.id, None) for of_conversion in known]
+        if not any(records):
+            return host
+        first = tuple(first_transport(records, host, n) for n in range(len(domains)))
+        for record in records:
+            if record is not None:
+                host = with_files_of(host, record, observations.get(host.name))
+        return replace(host, first_transports=first, converted=True)
+
+    hosts = tuple(with_first(host) for host in state.hosts)
+    gone = {host.id: host for records in reversed(known) for host in records.values()}
+    former = tuple(with_first(replace(h, transports=())) for h in gone.values())
+    return replace(state, domains=domains, hosts=hosts, former=former)
+
+
+def as_at_first(state: ConversionState) -> ConversionState:
+    """Return ``state`` for a revert: its baseline is what it found, as if it were the
+    first conversion.
+    """
+    if not state.is_again:
+        return state
+    hosts = tuple(_as_at_first(h, state.domains) for h in (*state.hosts, *state.former))
+    domains = tuple(
+        d if d.first is None else replace(d, options=d.first, first=None, touched=True)
         for d in state.domains
     )
-    converted = [n for n, domain in enumerate(domains) if rows[domain.id].touched]
-    first = {host.id: host for host in state.first_hosts}
-    hosts = [
-        _restarted(h, first.pop(h.id, None), converted, domains) for h in state.hosts
-    ]
-    hosts += first.values()
-    return replace(
-        state,
-        domains=domains,
-        hosts=tuple(hosts),
-        blind=state.blind and not any(host.push for host in hosts),
-        first_domains=(),
-        first_hosts=(),
-    )
+    blind = state.blind and not any(host.push for host in hosts)
+    return replace(state, domains=domains, hosts=hosts, former=(), blind=blind)
 
 
-def _rolled_back(state: ConversionState) -> ConversionState:
-    """Return the baseline of a conversion that was rolled back."""
-    return replace(state, domains=state.first_domains, hosts=state.first_hosts)
-
-
-def _restarted(
-    host: HostRecord,
-    first: Optional[HostRecord],
-    converted: Collection[int],
-    domains: Sequence[DomainRecord],
-) -> HostRecord:
-    """Return the record of ``host`` in the baseline, at the start of a revert.
-
-    ``converted`` are the positions of domains that an earlier conversion converted.
-    """
-    if first is None:
-        # The host was added while this conversion was paused.
-        first = _added_later(host, converted, len(domains))
+def _as_at_first(host: HostRecord, domains: Sequence[DomainRecord]) -> HostRecord:
     # Its own rule decides its mounts, after the revert too.
-    own_rule = first.push and first.policy == first.wanted
+    own_rule = host.push and all(file.first == file.wanted for file in host.files)
+    transports, converted = host.first_transports, host.converted
+    if not transports:
+        # It was added after the earlier conversion, whose mount options decided its
+        # transports, so a revert treats it like the other hosts.
+        before = tuple(zip(domains, host.transports or (None,) * len(domains)))
+        transports = tuple(t if d.first is None else None for d, t in before)
+        by_row = any(t for d, t in before if d.first is not None)
+        converted = by_row and not own_rule
     return replace(
-        first,
-        name=host.name,
-        found=host.found,
+        host,
+        push=host.push or bool(host.files),
+        files=tuple(replace(file, found=file.first) for file in host.files),
+        transports=transports,
+        first_transports=(),
+        converted=False,
         goal=FORWARD,
         stage=TODO,
-        touched=first.touched or host.ours or (host.touched and not own_rule),
-        ours=host.ours,
+        touched=converted or host.ours or (host.touched and not own_rule),
+        why="",
     )
 
 
-def _joined(baseline: ConversionState, earlier: ConversionState) -> ConversionState:
-    """Return ``baseline`` with what ``earlier`` found, as far as that still applies."""
-    rows = {domain.id: domain for domain in earlier.domains}
-    numbers = {domain.id: n for n, domain in enumerate(earlier.domains)}
-    positions = {
-        n: numbers[d.id] for n, d in enumerate(baseline.domains) if d.id in numbers
-    }
-    known = {h.id: h for h in earlier.hosts if h.touched or any(h.transports)}
-    count = len(baseline.domains)
-    hosts = []
-    for host in baseline.hosts:
-        first = known.pop(host.id, None)
-        if first is None:
-            hosts.append(_added_later(host, positions, count))
-        else:
-            hosts.append(_known(host, first, positions, count))
-    for removed in known.values():
-        unmounted = replace(removed, transports=())
-        hosts.append(_known(unmounted, removed, positions, count))
-    domains = tuple(_row(domain, rows.get(domain.id)) for domain in baseline.domains)
-    return replace(baseline, domains=domains, hosts=tuple(hosts))
-
-
-def _row(domain: DomainRecord, first: Optional[DomainRecord]) -> DomainRecord:
-    # Options that differ from those of the earlier conversion were set manually, so a
-    # revert restores them.
-    if first is None or domain.options != domain.wanted:
-        return domain
-    return replace(domain, options=first.options, touched=True)
-
-
-def _added_later(
-    host: HostRecord, converted: Collection[int], count: int
-) -> HostRecord:
-    """Return the baseline of a host that was added after the earlier conversion.
-
-    The new mount options decided its transports, unless its own policy has the rules,
-    so a revert treats it like the other hosts. ``converted`` are the positions of the
-    domains of the earlier conversion.
+def _source(
+    domain: DomainRecord, earlier: Sequence[ConversionState]
+) -> Optional[tuple[int, int]]:
+    """Return the numbers of the latest conversion of ``domain`` and of its record
+    there; None if it was not converted.
     """
-    before = host.transports or (None,) * count
-    transports = tuple(None if n in converted else t for n, t in enumerate(before))
-    own_rule = host.push and host.policy == host.wanted
-    by_row = not own_rule and any(before[n] for n in converted)
-    return replace(host, transports=transports, touched=host.touched or by_row)
+    for number, conversion in enumerate(earlier):
+        for position, record in enumerate(conversion.domains):
+            if record.id == domain.id:
+                applies = conversion.stage == CONVERTED or record.first is not None
+                return (number, position) if applies else None
+    return None
 
 
-def _known(
-    host: HostRecord, first: HostRecord, positions: dict[int, int], count: int
+def _with_first(
+    domain: DomainRecord,
+    earlier: ConversionState,
+    restored: ConversionState,
+    position: int,
+) -> DomainRecord:
+    record = earlier.domains[position]
+    left = record.wanted if earlier.stage == CONVERTED else record.options
+    # Options with another transport were set by somebody else, so a revert restores
+    # them.
+    stands = _wants_rdma(domain.options) == _wants_rdma(left)
+    first = restored.domains[position].options if stands else domain.options
+    return replace(domain, first=first)
+
+
+def _wants_rdma(options: str) -> bool:
+    return MountOptions.parse(options).wants_rdma
+
+
+def with_files_of(
+    host: HostRecord, earlier: HostRecord, observed: Optional[Observation]
 ) -> HostRecord:
-    """Return the baseline of a host of the earlier conversion."""
-    then = first.transports or (None,) * (1 + max(positions.values(), default=0))
-    now = host.transports or (None,) * count
-    transports = tuple(
-        then[positions[n]] if n in positions else now[n] for n in range(count)
-    )
-    return replace(_policy(host, first), transports=transports, touched=True)
+    """Return ``host`` with the files that it has in an ``earlier`` record, and their
+    first contents. A file that somebody else has written since is theirs.
+    """
+    files = {file.name: file for file in host.files}
+    asked = observed is not None and not observed.problem
+    present = files_of(observed.policy) if observed is not None and asked else {}
+    for old in earlier.files:
+        content = present.get(old.name) if asked else old.wanted
+        new = files.get(old.name) or FileChange(old.name, content, content, content)
+        if new.first in old.known:
+            written = tuple(dict.fromkeys((*new.written, *old.known)))
+            files[old.name] = replace(new, first=old.first, written=written)
+    changes = tuple(files[name] for name in sorted(files))
+    others = earlier.others
+    if observed is not None and asked:
+        others = digest_of_others(observed.policy, changes)
+    return replace(host, files=changes, others=others)
 
 
-def _policy(host: HostRecord, first: HostRecord) -> HostRecord:
-    """Return ``host`` with the policy that a revert restores."""
-    with_first = replace(
-        host,
-        push=first.push,
-        policy=first.policy,
-        wanted=first.wanted,
-        digest=first.digest,
-    )
-    if not host.push:
-        return with_first
-    if not first.push:
-        return host
-    if host.policy in (first.wanted, first.policy):
-        between = () if host.policy is None else (host.policy,)
-        return replace(host, policy=first.policy, between=(*host.between, *between))
-    # The policy was changed since. With our rule in it, it is not a state to restore:
-    # the revert reports it and leaves it. Without, it is what this conversion found.
-    return with_first if host.policy == host.wanted else host
+def digest_of_others(text: Optional[str], files: Sequence[FileChange]) -> str:
+    """Return the digest of the policy ``text`` without ``files``."""
+    return digest_of(with_files(text, {file.name: None for file in files}))
 
 
 def row_options(row: StorageConnection, to: str) -> str:
@@ -273,16 +270,25 @@ def host_record(
         return record
     _check_draft(observed.policy, observed.digest)
     named = tuple((f"domain {d.name}", e) for d, e in zip(domains, exports))
-    text, digest = _with_rules(observed.policy, named, rule_of(request))
-    if text != (observed.policy or "") and not observed.reads_drop_ins:
+    text = _with_rules(observed.policy, named, rule_of(request))
+    files = _changes(files_of(observed.policy), files_of(text))
+    if files and not observed.reads_drop_ins:
         raise without_drop_ins(host.name)
     too_long = policy_too_long(text)
     if too_long:
         raise Problem(
             "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
         )
-    return replace(
-        record, push=True, policy=observed.policy, wanted=text, digest=digest
+    others = digest_of_others(observed.policy, files)
+    return replace(record, push=True, files=files, others=others)
+
+
+def _changes(
+    found: Mapping[str, str], wanted: Mapping[str, str]
+) -> tuple[FileChange, ...]:
+    names = (n for n in sorted({*found, *wanted}) if found.get(n) != wanted.get(n))
+    return tuple(
+        FileChange(n, found.get(n), found.get(n), wanted.get(n)) for n in names
     )
 
 
@@ -299,12 +305,11 @@ def _check_draft(text: Optional[str], loaded: Optional[str]) -> None:
 @functools.lru_cache(_CACHED)
 def _with_rules(
     text: Optional[str], named: tuple[tuple[str, Export], ...], rule: str
-) -> tuple[str, str]:
-    """Return the policy with a rule for each export, and its digest."""
-    policy = text or ""
+) -> Optional[str]:
+    """Return the policy with a rule for each export."""
     for name, export in named:
-        policy = with_rule(policy, export, rule, name, "policy.yaml")
-    return policy, json_form.digest(parse_files(policy, "policy.yaml").policy)
+        text = with_rule(text, export, rule, name, "policy.yaml")
+    return text
 
 
 def rule_of(request: ConversionRequest) -> str:

@@ -19,6 +19,7 @@ from ovirt_rdma.engine_sdk_tools.api.events import (
     newest_event,
     reasons,
 )
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import digest_of_others
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     DONE,
@@ -48,7 +49,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     wait_in,
     wait_out,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
 from ovirt_rdma.engine_sdk_tools.model import status_words
+from ovirt_rdma.host.policy.drop_ins import files_of, with_files
 
 # The reason stored for a host that could not be asked.
 NOT_PROVEN = "up, as the engine reports; it could not be asked for proof"
@@ -114,21 +117,35 @@ def policy_step(
         return look(host)
     if observed.problem:
         return fail(host, f"{host.name} cannot be asked: {observed.problem}")
-    back = host.goal == BACK
-    policy = host.policy if back else host.wanted
-    # The policy before had another digest, unless there was nothing to change.
-    loaded = (
-        (observed.digest != host.digest) if back else (observed.digest == host.digest)
-    )
-    if observed.policy == policy and (loaded or host.policy == host.wanted):
+    policy = with_files(observed.policy, host.contents)
+    # An empty policy need not be loaded.
+    loaded = observed.digest or digest_of(None)
+    as_it_should = not host.files or loaded == digest_of(policy)
+    if policy == observed.policy and as_it_should:
         return None
-    if observed.policy not in (host.policy, host.wanted, *host.between):
-        return fail(
-            host,
-            f"policy.yaml on {host.name} was changed since the conversion started; it "
-            "is left unchanged",
+    theirs = _somebody_elses(host, observed, loaded)
+    return (
+        fail(host, f"{theirs}; it is left unchanged") if theirs else push(host, policy)
+    )
+
+
+def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str:
+    """Return what somebody else has changed in the policy of a host so that it cannot
+    be replaced; "" for nothing. ``loaded`` is the digest of the loaded policy.
+    """
+    present = files_of(observed.policy)
+    names = [f.name for f in host.files if present.get(f.name) not in f.known]
+    if names:
+        files = ", ".join(names)
+        return f"{files} on {host.name} was changed since the conversion started"
+    edited = host.others not in ("", digest_of_others(observed.policy, host.files))
+    if edited and loaded != digest_of(observed.policy):
+        # A push would load it.
+        return (
+            f"the policy on {host.name} was edited and is not loaded (ovirt-rdma-host "
+            "policy load)"
         )
-    return push(host, policy)
+    return ""
 
 
 def away_step(

@@ -42,6 +42,7 @@ from ovirt_rdma.engine_sdk_tools.job import (
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.policy.model import PREFER_RDMA
 
 _JOBS = "ovirt-rdma: "
@@ -50,7 +51,7 @@ _JOBS = "ovirt-rdma: "
 class OtherRun(Problem):
     """Another run works on the same domains, or on their hosts (exit code 75)."""
 
-    exit_code = 75
+    exit_code = ExitCode.OTHER_RUN
 
 
 class Recorded(Protocol):
@@ -196,21 +197,21 @@ def latest_state(
 def is_converted(state: ConversionState) -> bool:
     """Whether its domains are converted, by this conversion or by an earlier one."""
     if state.stage == ROLLED_BACK:
-        return bool(state.first_domains)
+        return state.is_again
     return state.stage == CONVERTED
 
 
 def earlier_conversions(
-    states: Sequence[ConversionState], domains: Sequence[Domain], to: str
+    states: Sequence[ConversionState], domains: Sequence[Domain]
 ) -> list[ConversionState]:
-    """Return the conversions to ``to`` that ``domains`` have gone through and that
-    still apply, the latest first.
+    """Return the conversions that ``domains`` have gone through and that still apply,
+    the latest first.
     """
     latest = [latest_state(states, [domain]) for domain in domains]
     candidates = {
         state.begun_at: state
         for state in latest
-        if state is not None and state.to == to and is_converted(state)
+        if state is not None and is_converted(state)
     }
     return [candidates[begun_at] for begun_at in sorted(candidates, reverse=True)]
 
@@ -220,21 +221,41 @@ def with_related(
     states: Sequence[ConversionState],
     domains: Sequence[Domain],
     earlier: Sequence[ConversionState],
+    to: str,
 ) -> list[Domain]:
-    """Return ``domains``, with others that the same earlier conversions converted.
+    """Return ``domains``, with others that the same earlier conversions converted to
+    ``to``.
 
-    Such domains share one baseline.
+    Such domains share one baseline. Raises Refused if the others are not requested and
+    would have to go to another transport.
     """
     center = domains[0].data_center
-    ids = [record.id for state in earlier for record in state.domains]
-    related = [
-        domain
-        for domain_id in ids
-        for domain in engine.domains
-        if (domain.id, domain.data_center) == (domain_id, center)
-        and latest_state(states, [domain]) in earlier
-    ]
-    return list({domain.id: domain for domain in [*related, *domains]}.values())
+    requested = {domain.id: domain for domain in domains}
+    related: dict[str, Domain] = {}
+    for state in earlier:
+        ids = {record.id for record in state.domains}
+        its = {
+            domain.id: domain
+            for domain in engine.domains
+            if domain.id in ids
+            and domain.data_center == center
+            and latest_state(states, [domain]) is state
+        }
+        others = [domain.name for id, domain in its.items() if id not in requested]
+        if state.to != to and others:
+            raise Refused(
+                [
+                    Sentence(
+                        "converted-together",
+                        f"{state.title} were converted together, so the state before "
+                        "is recorded for all of them together",
+                    )
+                ],
+                f"name {' and '.join(others)} too; or revert all of them: "
+                f"{revert_command_of(state)}",
+            )
+        related.update(its)
+    return list({**related, **requested}.values())
 
 
 def check_resumable(

@@ -2,7 +2,9 @@
 """Record what a conversion found at its start and what it has started, as plain data.
 
 This is enough to undo everything and, together with the present state of engine and
-hosts, to resume after a kill at any point.
+hosts, to resume after a kill at any point. A conversion that fails goes back to what it
+found; a revert to the baseline, the ``first`` values, which each record takes over
+unchanged from that of the conversion before.
 """
 
 from __future__ import annotations
@@ -62,17 +64,41 @@ HEAL = "heal"
 
 
 @dataclass(frozen=True)
+class FileChange:
+    """A file of a host's policy that conversions write; None stands for no file.
+
+    - ``name``: ``policy.yaml`` or that of a drop-in.
+    - ``first``: its content before the first conversion; written once.
+    - ``found``: at the start of this one, ``wanted``: with our rule.
+    - ``written``: what earlier conversions wrote.
+    """
+
+    name: str
+    first: Optional[str]
+    found: Optional[str]
+    wanted: Optional[str]
+    written: tuple[Optional[str], ...] = ()
+
+    @property
+    def known(self) -> tuple[Optional[str], ...]:
+        """All contents that are not somebody else's."""
+        known = (self.wanted, self.found, self.first, *self.written)
+        return tuple(dict.fromkeys(known))
+
+
+@dataclass(frozen=True)
 class HostRecord:
     """A host.
 
     - ``found``: its status at the start.
     - ``push``: policies are sent to it.
-    - ``policy``: its policy.yaml before, None for none.
-    - ``wanted``: its policy.yaml with our rule.
-    - ``digest``: the digest that the host reports when ``wanted`` is loaded.
-    - ``between``: policies of earlier conversions, between ``policy`` and ``wanted``.
+    - ``files``: those of its policy that conversions change.
+    - ``others``: the digest of the rest of its policy at the start; "" for unknown.
     - ``transports``: of the domains' mounts at the start, in their order; None if not
       mounted or unknown. For a heal, the transports that they should have.
+    - ``first_transports``: those before the first conversion; empty if this conversion
+      is the first for the host.
+    - ``converted``: an earlier conversion changed it.
     - ``touched``: something on it was changed.
     - ``ours``: we started its maintenance, if it is in one, and have to end it.
     - ``event``: id of the engine's newest event before the last request for its
@@ -84,11 +110,11 @@ class HostRecord:
     name: str
     found: Optional[str]
     push: bool = False
-    policy: Optional[str] = None
-    wanted: Optional[str] = None
-    digest: Optional[str] = None
-    between: tuple[str, ...] = ()
+    files: tuple[FileChange, ...] = ()
+    others: str = ""
     transports: tuple[Optional[str], ...] = ()
+    first_transports: tuple[Optional[str], ...] = ()
+    converted: bool = False
     goal: str = FORWARD
     stage: str = TODO
     touched: bool = False
@@ -97,14 +123,21 @@ class HostRecord:
     event: int = 0
     left_out: bool = False
 
+    @property
+    def contents(self) -> dict[str, Optional[str]]:
+        """The contents of ``files`` for its goal, by name."""
+        return {f.name: f.found if self.goal == BACK else f.wanted for f in self.files}
+
 
 @dataclass(frozen=True)
 class DomainRecord:
     """A domain with its storage connection.
 
     - ``found``: its status at the start.
-    - ``options``: the mount options before.
+    - ``options``: the mount options at the start.
     - ``wanted``: the mount options of the goal.
+    - ``first``: the mount options before the first conversion, written once; None if
+      this conversion is the first.
     - ``touched``: it was activated with the new options, so hosts may have mounted it
       with them.
     - ``event``: id of the engine's newest event before the last request for its
@@ -119,6 +152,7 @@ class DomainRecord:
     path: str
     options: str
     wanted: str
+    first: Optional[str] = None
     master: bool = False
     stage: str = TODO
     touched: bool = False
@@ -136,8 +170,8 @@ class ConversionState:
     - ``doing``: the last step that was started, "" when it is done.
     - ``why``: why it stopped.
     - ``begun_at``, ``changed_at``: seconds since 1970.
-    - ``first_domains``, ``first_hosts``: the baseline, from before earlier conversions;
-      a revert restores it.
+    - ``former``: hosts of earlier conversions that are not in the data center; a revert
+      includes them.
     """
 
     kind: str
@@ -157,8 +191,7 @@ class ConversionState:
     job: Optional[str] = None
     begun_at: float = 0.0
     changed_at: float = 0.0
-    first_domains: tuple[DomainRecord, ...] = ()
-    first_hosts: tuple[HostRecord, ...] = ()
+    former: tuple[HostRecord, ...] = ()
 
     @property
     def title(self) -> str:
@@ -169,6 +202,11 @@ class ConversionState:
     def undoes(self) -> bool:
         """Whether it restores the state before."""
         return self.stage in (UNDOING, REVERTING)
+
+    @property
+    def is_again(self) -> bool:
+        """Whether an earlier conversion of its domains still applies."""
+        return any(domain.first is not None for domain in self.domains)
 
     def host(self, name: str) -> HostRecord:
         """Return the host of this name."""

@@ -41,7 +41,9 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     ConversionStep,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.transitions import failed
+from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host
+from ovirt_rdma.host.policy.drop_ins import with_files
 
 # No host and no domain needs more steps, forward and back.
 _MOST_STEPS = 40
@@ -100,8 +102,7 @@ def _after(  # noqa: PLR0911 - one row per status
     state: ConversionState, snapshot: Snapshot, step: ConversionStep
 ) -> Snapshot:
     if step.kind == PUSH:
-        host = state.host(step.subject)
-        digest = host.digest if step.policy == host.wanted else None
+        digest = digest_of(step.policy)
         old = _observed(state, snapshot, step.subject)
         new = replace(old, policy=step.policy, digest=digest, problem="")
         return _seen(snapshot, step.subject, new)
@@ -184,7 +185,9 @@ def _observed(state: ConversionState, snapshot: Snapshot, name: str) -> Observat
         return known
     host = state.host(name)
     pushed = host.goal == BACK and host.touched
-    return Observation(host.wanted if pushed else host.policy)
+    files = {file.name: file.wanted if pushed else file.found for file in host.files}
+    policy = with_files(None, files)
+    return Observation(policy, digest_of(policy))
 
 
 def _seen(snapshot: Snapshot, name: str, observed: Observation) -> Snapshot:

@@ -14,6 +14,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.baseline import (
     ordered,
     rule_of,
     with_earlier,
+    with_files_of,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport
 from ovirt_rdma.engine_sdk_tools.conversion.host_step import policy_step
@@ -51,6 +52,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine
 from ovirt_rdma.engine_sdk_tools.refusals import Refused, check
 from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.policy.drop_ins import files_of
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 
 # In any order; may be a stream, so it is iterated once.
@@ -131,7 +133,7 @@ def plan_convert(
         batch=request.batch,
         begun_at=now,
     )
-    state = with_earlier(state, earlier)
+    state = with_earlier(state, earlier, fleet.observations)
     snapshot = Snapshot(engine, fleet.observations)
     if reports is not None and _is_so(state, snapshot):
         return ConversionPlan(state, ())
@@ -218,11 +220,30 @@ def _with_hosts_now(
     if request.rolling:
         offenders += preflight.upgrade_offenders(engine.clusters, hosts)
     check([*offenders, *objections])
-    known = {**{record.id: record for record in added}, **begun}
+    before = {host.id: host for host in (*state.former, *state.hosts)}
+    known = {
+        **{h.id: _as_before(h, before.get(h.id), fleet) for h in added},
+        **begun,
+    }
     records = [known.pop(host.id) for host in hosts]
     records += known.values()
     requested = [_as_requested(record, request.without) for record in records]
-    return replace(state, hosts=tuple(requested))
+    here = {record.id for record in records}
+    former = tuple(host for host in state.former if host.id not in here)
+    return replace(state, hosts=tuple(requested), former=former)
+
+
+def _as_before(
+    host: HostRecord, before: Optional[HostRecord], fleet: FleetReport
+) -> HostRecord:
+    """Return the new record of ``host`` with the baseline in the one before."""
+    if before is None:
+        return host
+    return replace(
+        with_files_of(host, before, fleet.observations.get(host.name)),
+        first_transports=before.first_transports,
+        converted=before.converted,
+    )
 
 
 def _as_requested(host: HostRecord, without: Sequence[str]) -> HostRecord:
@@ -265,14 +286,22 @@ def plan_revert(
                 "stay until the host is activated again, and its policy is unchanged",
             )
         )
+    state = reverting(_with_those_converted_since(state, observations))
     if state.kind == CONVERT:
         ids = {domain.id for domain in state.domains}
         going = [domain for domain in engine.domains if domain.id in ids]
-        back = TCP if state.to == RDMA else RDMA
+        back = _transport_before(state)
         warnings += domains_left_on_other_transport(engine.domains, going, back)
-    state = reverting(_with_those_converted_since(state, observations))
     steps = steps_of(state, Snapshot(engine, observations))
     return ConversionPlan(state, steps, tuple(warnings))
+
+
+def _transport_before(state: ConversionState) -> str:
+    """Return the transport to which a revert goes back."""
+    before = {transport for host in state.hosts for transport in host.transports}
+    if len(before & {RDMA, TCP}) == 1:
+        return str((before & {RDMA, TCP}).pop())
+    return TCP if state.to == RDMA else RDMA
 
 
 def _with_those_converted_since(
@@ -286,7 +315,8 @@ def _with_those_converted_since(
     for host in state.hosts:
         observed = observations.get(host.name, Observation())
         before = host.transports or (None,) * len(exports)
-        ruled = host.push and observed.policy == host.wanted != host.policy
+        present = files_of(observed.policy)
+        ruled = any(present.get(f.name) == f.wanted != f.found for f in host.files)
         moved = any(
             then not in (None, state.to) and observed.transports.get(export) == state.to
             for export, then in zip(exports, before)

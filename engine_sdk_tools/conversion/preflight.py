@@ -75,11 +75,7 @@ def refusals(
             )
         elif domain.data_center is None:
             yield (
-                Sentence(
-                    "domain-not-attached",
-                    f"{domain.name} is not attached to a data center, so no host "
-                    "mounts it",
-                ),
+                _not_attached(domain),
                 "attach it first, or create a new one with 'ovirt-rdma domain create'",
             )
         centers_of_domain = {d.data_center for d in engine.domains if d.id == domain.id}
@@ -122,6 +118,20 @@ def check_domains(
     if refused:
         fixes = dict.fromkeys(fix for _, fix in refused)
         raise Refused([sentence for sentence, _ in refused], "; ".join(fixes))
+
+
+def data_center_of(domain: Domain) -> str:
+    """Return the data center of a domain, by id. Raises Refused if it is in none."""
+    if domain.data_center is None:
+        raise Refused([_not_attached(domain)], "attach it first")
+    return domain.data_center
+
+
+def _not_attached(domain: Domain) -> Sentence:
+    return Sentence(
+        "domain-not-attached",
+        f"{domain.name} is not attached to a data center, so no host mounts it",
+    )
 
 
 def _last_active(engine: Engine, domains: Sequence[Domain]) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
-import json
 import os
 import re
 import secrets
@@ -22,19 +20,19 @@ from pathlib import Path
 from typing import Any, Generic, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERT, HEAL, ConversionState
+from ovirt_rdma.engine_sdk_tools.hosts.policy import digest_of
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.policy.drop_ins import files_of, with_files
 from ovirt_rdma.host.system.files import remove_unfinished, write_atomically
-from ovirt_rdma.host.system.json_codec import (
-    Records,
-    UnreadableJson,
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import (
+    Envelope,
     WrongRecord,
-    plain,
     read_json,
 )
 from ovirt_rdma.host.system.lock import LockHeld
 
-SCHEMA_VERSION = 2
-KIND = "conversion"
+CONVERSION = Envelope("conversion", 3, digested="state")
 # The file contains the hosts' policies.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -134,12 +132,11 @@ class StateFolder:
 class RecordFile(Generic[_Record]):
     """A file with one dataclass of plain data, and its digest.
 
-    Subclasses say which: ``record``, and ``kind`` and ``schema_version`` of the file.
+    Subclasses say which: ``record``, and the ``envelope`` of the file.
     """
 
     record: type[_Record]
-    kind: str
-    schema_version: int
+    envelope: Envelope
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -150,47 +147,32 @@ class RecordFile(Generic[_Record]):
             return None
         try:
             return self._decoded(read_json(self.path))
-        except UnreadableJson as error:
-            raise self.invalid(str(error)) from None
-        except (WrongRecord, ValueError) as error:
-            raise self.invalid(f"is invalid: {error}") from None
+        except WrongRecord as error:
+            raise self.invalid(f"is invalid: {error}", error.fix) from None
 
     def write(self, state: _Record) -> None:
         """Replace the stored state. Raises StateFileProblem, and keeps the old one."""
-        data = plain(state)
-        whole = {
-            "schema_version": self.schema_version,
-            "kind": self.kind,
-            "digest": _digest(data),
-            "state": data,
-        }
-        text = json.dumps(whole, indent=1) + "\n"
+        text = self.envelope.text({"state": plain(state)}, indent=1)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
             write_atomically(self.path, text.encode("ascii"), FILE_MODE)
         except OSError as error:
             raise _unwritable(self.path, error) from error
 
-    def invalid(self, reason: str) -> StateFileProblem:
-        """Return the problem of an invalid file; ``reason`` follows its path."""
+    def invalid(self, reason: str, fix: str = "") -> StateFileProblem:
+        """Return the problem of an invalid file; ``reason`` follows its path. ``fix``
+        is "" for the file's own.
+        """
         raise NotImplementedError
 
-    def upgraded(self, version: object, data: Any) -> Any:
-        """Return ``data`` of an earlier schema version in the form of this one. Raises
-        ValueError if it is not known.
-        """
-        raise ValueError(f"schema_version is {version!a}, not {self.schema_version!r}")
+    def upgraded(self, data: Any) -> Any:
+        """Return ``data`` of the schema version before in the form of this one."""
+        raise NotImplementedError
 
-    def _decoded(self, whole: object) -> _Record:
-        if not isinstance(whole, dict):
-            raise ValueError("it is not an object")
-        if whole.get("kind") != self.kind:
-            raise ValueError(f"kind is {whole.get('kind')!a}, not {self.kind!r}")
-        version, data = whole.get("schema_version"), whole.get("state")
-        if version != self.schema_version:
-            data = self.upgraded(version, data)
-        if whole.get("digest") != _digest(whole.get("state")):
-            raise ValueError("it is truncated or was edited (the digest differs)")
+    def _decoded(self, whole: Any) -> _Record:
+        data = self.envelope.content(whole).get("state")
+        if whole["schema_version"] < self.envelope.version:
+            data = self.upgraded(data)
         return Records("the state").read(self.record, data)
 
 
@@ -198,21 +180,21 @@ class StateFile(RecordFile[ConversionState]):
     """The state of one conversion."""
 
     record = ConversionState
-    kind = KIND
-    schema_version = SCHEMA_VERSION
+    envelope = CONVERSION
 
-    def upgraded(self, version: object, data: Any) -> Any:
+    def upgraded(self, data: Any) -> Any:
         """See RecordFile."""
-        return _of_version_1(data) if version == 1 else super().upgraded(version, data)
+        return _of_version_2(_of_version_1(data))
 
-    def invalid(self, reason: str) -> StateFileProblem:
+    def invalid(self, reason: str, fix: str = "") -> StateFileProblem:
         """See RecordFile."""
         return StateFileProblem(
             "conversion-state-invalid",
             f"the state file {self.path} {reason}; nothing was changed, the file "
             "included",
-            "it records how the domains were mounted before: keep a copy, then fix it "
-            "or restore it from a backup; without one, see with 'ovirt-rdma domain "
+            fix
+            or "it records how the domains were mounted before: keep a copy, then fix "
+            "it or restore it from a backup; without one, see with 'ovirt-rdma domain "
             "verify' which hosts are converted, move the file away and convert again, "
             "to the transport that you want",
         )
@@ -237,13 +219,8 @@ def _unwritable(path: Path, error: OSError) -> StateFileProblem:
     )
 
 
-def _digest(data: Any) -> str:
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return f"sha256:{hashlib.sha256(text.encode('ascii')).hexdigest()}"
-
-
 def _of_version_1(data: Any) -> Any:
-    """Return a state of version 1 with the fields added in version 2."""
+    """Return a state of version 1, or of version 2, with the fields added in that."""
     if not isinstance(data, dict):
         return data
     new = {
@@ -255,8 +232,60 @@ def _of_version_1(data: Any) -> Any:
     records = {
         key: [
             {**fields, **record} if isinstance(record, dict) else record
-            for record in data.get(key) or ()
+            for record in data[key]
         ]
         for key, fields in new.items()
+        if isinstance(data.get(key), list)
     }
     return {**data, **records}
+
+
+def _of_version_2(data: Any) -> Any:
+    """Return a state of version 2 in the form of version 3.
+
+    Version 2 had each host's whole policy before and after, and the baseline as records
+    of their own. Raises WrongRecord.
+    """
+    try:
+        data = dict(data)
+        domains = {d["id"]: d for d in data.pop("first_domains")}
+        hosts = {h["id"]: h for h in data.pop("first_hosts")}
+        data["domains"] = [
+            {**d, "first": domains[d["id"]]["options"] if domains else None}
+            for d in data["domains"]
+        ]
+        data["hosts"] = [_host_of_2(h, hosts.pop(h["id"], None)) for h in data["hosts"]]
+        data["former"] = [_host_of_2(host, host) for host in hosts.values()]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WrongRecord(f"its records are incomplete: {error}") from None
+    return data
+
+
+def _host_of_2(record: dict[str, Any], first: Optional[dict[str, Any]]) -> Any:
+    host = dict(record)
+    found, wanted = host.pop("policy"), host.pop("wanted")
+    before, written = found, [*host.pop("between")]
+    del host["digest"]
+    if first is not None:
+        written += [t for t in (first["wanted"], *first["between"]) if t is not None]
+        before = first["policy"] if first["push"] else found
+        if not host["push"]:
+            found = wanted = first["wanted"]
+    contents = {text: files_of(text) for text in (before, found, wanted, *written)}
+    names = sorted({name for files in contents.values() for name in files})
+    changed = [n for n in names if len({f.get(n) for f in contents.values()}) > 1]
+    host["files"] = [
+        {
+            "name": name,
+            "first": contents[before].get(name),
+            "found": contents[found].get(name),
+            "wanted": contents[wanted].get(name),
+            "written": [contents[text].get(name) for text in written],
+        }
+        for name in changed
+    ]
+    rest = with_files(found, dict.fromkeys(changed))
+    host["others"] = digest_of(rest) if host["push"] else ""
+    host["first_transports"] = first["transports"] if first else []
+    host["converted"] = bool(first and first["touched"])
+    return host

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ovirt_rdma.engine_sdk_tools.conversion.baseline import with_baseline
+from ovirt_rdma.engine_sdk_tools.conversion.baseline import as_at_first
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERTED,
@@ -68,7 +68,7 @@ def reverting(state: ConversionState) -> ConversionState:
     """
     if state.stage == REVERTING:
         return state
-    state = replace(with_baseline(state), stage=REVERTING, why="", doing="")
+    state = replace(as_at_first(state), stage=REVERTING, why="", doing="")
     if state.mode == OFFLINE:
         return _all_back(state)
     names = [h.name for h in state.hosts if h.touched and not _is_back(h)]
@@ -84,6 +84,7 @@ def renamed(state: ConversionState, engine: Engine) -> ConversionState:
     return replace(
         state,
         hosts=tuple(replace(h, name=hosts.get(h.id, h.name)) for h in state.hosts),
+        former=tuple(replace(h, name=hosts.get(h.id, h.name)) for h in state.former),
         domains=tuple(
             replace(d, name=domains.get(d.id, d.name)) for d in state.domains
         ),

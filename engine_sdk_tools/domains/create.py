@@ -34,6 +34,7 @@ from ovirt_rdma.engine_sdk_tools.model import Domain, Host, status_words
 from ovirt_rdma.engine_sdk_tools.reader import connection_of
 from ovirt_rdma.engine_sdk_tools.undo import Undone, after_lost
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 
 MAINTENANCE_S = 600.0
 _DOWN = ("maintenance", "unattached")
@@ -194,16 +195,16 @@ class DomainMade:
         return not_verified(self.hosts)
 
     @property
-    def exit_code(self) -> int:
-        """5 if the domain is active, but not mounted on a host, or over another
-        transport there; else 0.
+    def exit_code(self) -> ExitCode:
+        """SOME if the domain is active, but not mounted on a host, or over another
+        transport there; else DONE.
         """
         wrong = [
             host
             for host in self.hosts
             if host.transport not in (None, self.transport) or host.mounted is False
         ]
-        return 5 if wrong else 0
+        return ExitCode.SOME if wrong else ExitCode.DONE
 
 
 @dataclass

@@ -30,7 +30,7 @@ from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.drop_ins import joined
-from ovirt_rdma.host.system.json_codec import UnreadableJson, json_value
+from ovirt_rdma.host.system.json_document import UnreadableJson, json_value
 
 _Part = TypeVar("_Part")
 
@@ -210,11 +210,9 @@ def _document(host: str, told: Mapping[str, Answer], name: str) -> dict[str, Any
     fix = f"run it on the host: {_STEPS[name]} -o json"
     sentence = f"{_STEPS[name]} printed no JSON object on {host}"
     try:
-        data = json_value(answer.out.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise _Wrong("host-answer-invalid", sentence, fix) from None
+        data = json_value(answer.out)
     except UnreadableJson as error:
-        sentence = f"{sentence}: it {error}"
+        sentence = f"{sentence}: {error}"
         raise _Wrong("host-answer-invalid", sentence, fix) from None
     if not isinstance(data, dict):
         raise _Wrong("host-answer-invalid", sentence, fix)
@@ -295,13 +293,13 @@ def _mistakes(host: str, answer: Answer) -> Problem:
     """Return one problem with the mistakes that the host's ``policy check`` found."""
     fix = f"correct the policy; or, if it is valid here: {_SAME_VERSION}"
     try:
-        document: Any = json_value(answer.out.decode("utf-8"))
+        document: Any = json_value(answer.out)
         lines = [
             f"the policy is invalid on {host}: line {error['line']}: {error['key']} "
             f"{error['sentence']}"
             for error in document["errors"][:_MOST_MISTAKES]
         ]
-    except (UnreadableJson, ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         lines = []
     return _Wrong(
         "host-policy-refused",

@@ -28,7 +28,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.dump import FactsProblem, load
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.drop_ins import joined
-from ovirt_rdma.host.system.json_codec import UnreadableJson, read_json
+from ovirt_rdma.host.system.json_document import UnreadableJson, read_json
 
 FACTS = ".facts.json"
 STATUS = ".status.json"
@@ -214,7 +214,7 @@ def _status(path: Optional[Path], problems: list[str]) -> Optional[dict[str, Any
         too_long = _too_long(path)
         data = None if too_long else read_json(path)
     except UnreadableJson as error:
-        too_long = f"{path} {error}"
+        too_long = f"{path}: {error}"
     if too_long:
         problems.append(too_long)
         return None

@@ -89,7 +89,14 @@ def digest_with_drop_ins(text: str, report: HostReport) -> str:
     """Return the digest that the host has with ``text`` as its policy.yaml; "" if that
     and its drop-ins are not valid together.
     """
-    return _parsed(joined(text, report.drop_ins or {}) or "")[1]
+    return digest_of(joined(text, report.drop_ins or {}))
+
+
+def digest_of(text: Optional[str]) -> str:
+    """Return the digest that a host reports with these policy files, a text of
+    :mod:`.host.policy.drop_ins`; "" if they are invalid.
+    """
+    return _parsed(text or "")[1]
 
 
 def status_part(status: Any, name: str) -> dict[str, Any]:

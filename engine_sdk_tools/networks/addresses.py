@@ -25,6 +25,7 @@ from typing import Optional, Union
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.engine_sdk_tools.names import nearest
 from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 
 Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 
@@ -39,7 +40,7 @@ _POINT_TO_POINT = {4: 31, 6: 127}
 class AddressProblem(Problem):
     """A plan file or a range is invalid (exit code 2)."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 def read_plan_file(text: str, where: str) -> dict[str, Interface]:

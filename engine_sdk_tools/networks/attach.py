@@ -29,6 +29,7 @@ from ovirt_rdma.engine_sdk_tools.networks.attach_calls import (
 from ovirt_rdma.engine_sdk_tools.networks.attach_plan import AttachPlan, plan_host
 from ovirt_rdma.engine_sdk_tools.networks.checks import OPTION, read_declared
 from ovirt_rdma.engine_sdk_tools.reader import host_of
+from ovirt_rdma.host.exit_code import ExitCode
 
 # The outcomes of a host.
 DONE = "done"
@@ -65,15 +66,15 @@ class AttachResult:
     rows: tuple[HostResult, ...]
 
     @property
-    def exit_code(self) -> int:
-        """0: all done; 5: some; 6: none, all as before; 1: none, not all as before."""
+    def exit_code(self) -> ExitCode:
+        """ROLLED_BACK: none is done, all as before; FAILED: not all as before."""
         outcomes = {row.outcome for row in self.rows}
         good = {DONE, UNCHANGED}
         if outcomes <= good:
-            return 0
+            return ExitCode.DONE
         if outcomes & good:
-            return 5
-        return 1 if FAILED in outcomes else 6
+            return ExitCode.SOME
+        return ExitCode.FAILED if FAILED in outcomes else ExitCode.ROLLED_BACK
 
 
 def attach_network(

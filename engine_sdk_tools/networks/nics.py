@@ -18,14 +18,13 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.engine_sdk_tools.networks.ipoib_mtu import pci_of
 from ovirt_rdma.host.errors import Sentence, UsageProblem
+from ovirt_rdma.host.facts.devices import Guid
 from ovirt_rdma.host.policy.validate_nfs import glob_mistake
 
 _GUID = re.compile(
     r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{4}(?::[0-9a-f]{4}){3}|[0-9a-f]{2}(?::[0-9a-f]{2}){7})"
 )
 _PCI = re.compile(r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
-_GUID_DIGITS = 16
-_IPOIB_DIGITS = 40
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,9 @@ class NicMatch:
 
     def means(self, name: str, mac: Optional[str], pci: Optional[str]) -> bool:
         """Whether the NIC matches; ``mac`` and ``pci`` are None if unknown."""
-        digits = (mac or "").replace(":", "").lower()
-        guid = digits[-_GUID_DIGITS:] if len(digits) == _IPOIB_DIGITS else None
         return (
             any(fnmatch.fnmatchcase(name, glob) for glob in self.names)
-            or guid in self.guids
+            or Guid.of_address(mac or "") in self.guids
             or pci in self.pcis
         )
 

@@ -14,31 +14,32 @@ from ovirt_rdma.engine_sdk_tools.preparation.model import (
 )
 from ovirt_rdma.engine_sdk_tools.refusals import Refused
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.system.json_document import Envelope
 
-KIND = "prepare"
+PREPARATION = Envelope("prepare", 1, digested="state")
 
 
 class PreparationFile(RecordFile[PreparationState]):
     """The state of the preparation of one data center's hosts."""
 
     record = PreparationState
-    kind = KIND
-    schema_version = 1
+    envelope = PREPARATION
 
-    def invalid(self, reason: str) -> StateFileProblem:
+    def invalid(self, reason: str, fix: str = "") -> StateFileProblem:
         """See RecordFile."""
         return StateFileProblem(
             "preparation-state-invalid",
             f"the state file {self.path} {reason}; nothing was changed, the file "
             "included",
-            "it records which hosts were moved to maintenance: activate those by hand, "
-            "move the file away, and run the command again",
+            fix
+            or "it records which hosts were moved to maintenance: activate those by "
+            "hand, move the file away, and run the command again",
         )
 
 
 def file_in(folder: StateFolder, data_center: str) -> PreparationFile:
     """Return the file of the data center with this id. Raises StateFileProblem."""
-    return PreparationFile(folder.path_for(KIND, data_center))
+    return PreparationFile(folder.path_for(PREPARATION.kind, data_center))
 
 
 def refuse_preparation(folder: StateFolder, data_center: str) -> None:

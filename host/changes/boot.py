@@ -11,7 +11,6 @@ netdev was loaded again.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from ovirt_rdma.host.changes.journal import Journal, JournalProblem
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.changes.kinds.host import HostEffects
 from ovirt_rdma.host.changes.kinds.location import (
-    NET_CLASS,
     netdevs_of_pci,
     present_name,
 )
@@ -30,8 +28,9 @@ from ovirt_rdma.host.changes.kinds.model import AtomicChange, Place
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND
-from ovirt_rdma.host.paths import BOOT_JSON, RUN_LOCK, under
+from ovirt_rdma.host.paths import BOOT_JSON, NET_CLASS, RUN_LOCK, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 from ovirt_rdma.host.rules.view import View
@@ -42,11 +41,12 @@ from ovirt_rdma.host.system.files import (
     sync_directory,
     write_atomically,
 )
-from ovirt_rdma.host.system.json_codec import (
-    Records,
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import (
+    Envelope,
     UnreadableJson,
     WrongRecord,
-    plain,
+    WrongVersion,
     read_json,
 )
 from ovirt_rdma.host.system.lock import one_run
@@ -54,10 +54,10 @@ from ovirt_rdma.host.system.printable import printable
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
 
-SCHEMA_VERSION = 1
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o755
 _FIX = "ovirt-rdma-host apply writes it again"
+BOOT_SETTINGS = Envelope("boot-settings", 1, shows_kind=False)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,6 @@ class BootSetting:
 
 @dataclass(frozen=True)
 class _File:
-    schema_version: int
     settings: tuple[BootSetting, ...]
 
 
@@ -139,7 +138,7 @@ def write_boot_settings(
     """
     path = under(root, BOOT_JSON)
     settings = boot_settings(applied)
-    data = json.dumps(plain(_File(SCHEMA_VERSION, settings)), indent=2) + "\n"
+    data = BOOT_SETTINGS.text(plain(_File(settings)))
     remove_unfinished(path.parent)  # also where there is nothing to write
     try:
         if not settings:
@@ -177,22 +176,17 @@ def read_boot_settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:
         return ()
     try:
         data = read_json(path, read_file)
-        version = data.get("schema_version") if isinstance(data, dict) else None
-        if version not in (None, SCHEMA_VERSION):
-            raise Problem(
-                "boot-settings-version",
-                f"{path} has the unknown schema version {version}",
-                _FIX,
-            )
-        file = _records.read(_File, data)
+        file = _records.read(_File, BOOT_SETTINGS.content(data))
     except UnreadableJson as e:
         raise Problem(
             "boot-settings-unreadable",
-            f"{path} {e}",
+            f"{path}: {e}",
             _FIX if e.is_file else "run as root",
         ) from e
+    except WrongVersion as e:
+        raise Problem("boot-settings-version", f"{path}: {e}", _FIX) from e
     except WrongRecord as e:
-        raise Problem("boot-settings-invalid", f"{path} is damaged: {e}", _FIX) from e
+        raise Problem("boot-settings-invalid", f"{path}: {e}", _FIX) from e
     for setting in file.settings:
         refusal = kind_of(setting.change).refusal()
         if refusal:
@@ -232,12 +226,12 @@ def restore_netdev(
             effects = effects or HostEffects(root, run)
             restorer = _Restorer(Path(root), run, effects, say)
             results = [restorer.restore(name, setting) for setting in _in_order(wanted)]
-            return 0 if all(results) else 1
+            return ExitCode.DONE if all(results) else ExitCode.FAILED
     except Problem as problem:
         say(f"{name}: {problem}" + (f"; {problem.fix}" if problem.fix else ""))
     except Exception as error:  # noqa: BLE001  (a unit at boot, with no operator)
         say(f"{name}: its settings could not be set again: {error!r}")
-    return 1
+    return ExitCode.FAILED
 
 
 def _settings(root: Union[str, Path]) -> tuple[BootSetting, ...]:

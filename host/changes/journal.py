@@ -29,11 +29,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Optional, Union, get_args
+from typing import Any, Optional, Union, cast, get_args
 
 from ovirt_rdma.host.changes.kinds.model import (
     OUTCOMES,
-    SCHEMA_VERSION,
+    RECORDS,
     VERBS,
     Begin,
     End,
@@ -44,7 +44,12 @@ from ovirt_rdma.host.changes.ledger import Ledger, WrongOrder, fold
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.system.files import fix_for, sync_directory, write_atomically
-from ovirt_rdma.host.system.json_codec import Records, WrongRecord, kind, plain
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import (
+    WrongRecord,
+    json_type,
+    json_value,
+)
 
 RUNS_KEPT = 100
 
@@ -62,7 +67,6 @@ def compacted(records: Sequence[Record], newest: int = RUNS_KEPT) -> tuple[Recor
 
 _KEY = "record"
 _KINDS: dict[str, Any] = {cls.__name__.lower(): cls for cls in get_args(Record)}
-_NEWER = "use the version of ovirt-rdma-host that wrote it, or a newer one"
 # At the front and in this form only: anywhere else it is an unknown key.
 _CHECKED = re.compile(rb'\{"crc32":"([0-9a-f]{8})",')
 
@@ -77,16 +81,6 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
 
 
 _records = Records("the journal", _check)
-
-
-class WrongLine(ValueError):
-    """A line is not a record. The text says why, as a clause; ``fix`` says what to do,
-    and is empty if the journal's general fix applies.
-    """
-
-    def __init__(self, reason: str, fix: str = "") -> None:
-        super().__init__(reason)
-        self.fix = fix
 
 
 def line_of(record: Record) -> bytes:
@@ -114,38 +108,28 @@ def _without_checksum(line: bytes) -> tuple[Optional[re.Match[bytes]], bytes]:
 
 def record_in(line: bytes) -> Record:
     """Return the record of ``line``, which has a checksum unless an earlier version
-    wrote it. Raises WrongLine.
+    wrote it. Raises WrongRecord.
     """
     line = line[:-1] if line.endswith(b"\n") else line
     checked, text = _without_checksum(line)
     if checked is not None and not is_whole(line):
-        raise WrongLine(
-            "is damaged (its checksum differs)",
+        raise WrongRecord(
+            "it is damaged (its checksum differs)",
             "nothing is changed until this is fixed; keep a copy of the journal, it "
             "has the earlier values of this host, and restore that line from a backup; "
             "if you know that the line is correct, remove "
             f"{checked[0][1:].decode()} from it",
         )
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        raise WrongLine("is not JSON") from None
+    data = json_value(text)
     if not isinstance(data, dict):
-        raise WrongLine(f"is {kind(data)}, not an object")
+        raise WrongRecord(f"it is {json_type(data)}, not an object")
     name = data.pop(_KEY, None)
-    version = data.get("schema_version", SCHEMA_VERSION)
-    if type(version) is int and version > SCHEMA_VERSION:
-        raise WrongLine(f"was written by a newer version (schema {version})", _NEWER)
     cls = _KINDS.get(name) if isinstance(name, str) else None
+    if cls is Begin or "schema_version" in data:
+        RECORDS.check_version(data)
     if cls is None:
-        raise WrongLine(f"has a record {name!a}, which is unknown to this version")
-    try:
-        record: Record = _records.read(cls, data)
-    except WrongRecord as wrong:
-        raise WrongLine(str(wrong)) from None
-    if isinstance(record, Begin) and record.schema_version != SCHEMA_VERSION:
-        raise WrongLine(f"schema_version is {version!a}, not {SCHEMA_VERSION}")
-    return record
+        raise WrongRecord(f"it has a record {name!a}, which is unknown to this version")
+    return cast("Record", _records.read(cls, data))
 
 
 FILE_MODE = 0o600
@@ -175,7 +159,7 @@ class Journal:
         for number, line in enumerate(lines, 1):
             try:
                 records.append(record_in(line))
-            except WrongLine as wrong:
+            except WrongRecord as wrong:
                 raise JournalProblem(
                     "journal-damaged",
                     f"{self.path}, line {number}: {wrong}",

@@ -9,7 +9,6 @@ detect that it has changed. The value that a change replaces is in the change it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +21,12 @@ from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.host.rules.infiniband.children import parents_first, table_entry
 from ovirt_rdma.host.rules.view import Interface, View
 from ovirt_rdma.host.system.files import write_atomically
-from ovirt_rdma.host.system.json_codec import (
-    Records,
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import (
+    Envelope,
     UnreadableJson,
     WrongRecord,
-    kind,
-    plain,
+    WrongVersion,
     read_json,
 )
 
@@ -157,15 +156,13 @@ def _text(value: object) -> Optional[str]:
     return None if value is None else str(value).lower()
 
 
-SCHEMA_VERSION = 1
-KIND = "plan"
-
 # Root will apply the plan, so nobody else may change it. It also names storage, which
 # other users need not know.
 FILE_MODE = 0o600
 
 _MAKE = "ovirt-rdma-host plan --out FILE"
 _FIX = f"regenerate it on the host that it describes: {_MAKE}"
+PLAN = Envelope("plan", 1)
 
 
 class PlanFileProblem(Problem):
@@ -199,9 +196,12 @@ def to_json_dict(plan: Plan) -> dict[str, Any]:
     """Return the plan as dicts, lists, strings and None, after ``schema_version`` and
     ``kind``; each step has its ``id`` first.
     """
-    data = plain(plan)
-    data["steps"] = [{"id": step.id, **plain(step)} for step in plan.steps]
-    return {"schema_version": SCHEMA_VERSION, "kind": KIND, **data}
+    return PLAN.around(_content(plan))
+
+
+def _content(plan: Plan) -> dict[str, Any]:
+    steps = [{"id": step.id, **plain(step)} for step in plan.steps]
+    return {**plain(plan), "steps": steps}
 
 
 def from_json_dict(data: object, where: str) -> Plan:
@@ -210,22 +210,14 @@ def from_json_dict(data: object, where: str) -> Plan:
     ``where`` names the source in errors. Raises PlanFileProblem with the path of the
     key that is wrong.
     """
-    if not isinstance(data, dict):
-        raise PlanFileProblem(
-            "plan-file-invalid", f"{where}: not a plan: it is {kind(data)}", _FIX
-        )
-    for key, wanted in (("schema_version", SCHEMA_VERSION), ("kind", KIND)):
-        if data.get(key) != wanted or isinstance(data[key], bool):
-            shown = ascii(data[key]) if key in data else "missing"
-            raise PlanFileProblem(
-                "plan-file-version", f"{where}: {key} is {shown}, not {wanted!r}", _FIX
-            )
-    rest = {key: data[key] for key in data if key not in ("schema_version", "kind")}
     ids: list[object] = []
-    if isinstance(data.get("steps"), list):
-        rest["steps"] = [_without_id(step, ids) for step in data["steps"]]
     try:
-        plan = Records("the plan").read(Plan, rest)
+        content = PLAN.content(data)
+        if isinstance(content.get("steps"), list):
+            content["steps"] = [_without_id(step, ids) for step in content["steps"]]
+        plan = Records("the plan").read(Plan, content)
+    except WrongVersion as wrong:
+        raise PlanFileProblem("plan-file-version", f"{where}: {wrong}", _FIX) from None
     except WrongRecord as wrong:
         raise PlanFileProblem("plan-file-invalid", f"{where}: {wrong}", _FIX) from None
     for number, (step, step_id) in enumerate(zip(plan.steps, ids)):
@@ -248,7 +240,9 @@ def load(path: Union[str, Path]) -> Plan:
         data = read_json(path)
     except UnreadableJson as error:
         fix = _FIX if error.is_file else f"give the name of a file from: {_MAKE}"
-        raise PlanFileProblem("plan-file-unreadable", f"{where} {error}", fix) from None
+        raise PlanFileProblem(
+            "plan-file-unreadable", f"{where}: {error}", fix
+        ) from None
     return from_json_dict(data, where)
 
 
@@ -264,7 +258,7 @@ def save(plan: Plan, path: Path) -> None:
             f"{path} exists and is not a plan file; it was not overwritten",
             "give the name of a new file, or of an older plan",
         )
-    text = json.dumps(to_json_dict(plan), indent=2) + "\n"
+    text = PLAN.text(_content(plan))
     try:
         write_atomically(path, text.encode("ascii"), FILE_MODE)
     except OSError as error:
@@ -284,7 +278,7 @@ def _may_replace(path: Path) -> bool:
         data = read_json(path) if path.is_file() else None
     except (OSError, UnreadableJson):
         return False
-    return isinstance(data, dict) and data.get("kind") == KIND and "steps" in data
+    return isinstance(data, dict) and data.get("kind") == PLAN.kind and "steps" in data
 
 
 def _without_id(step: object, ids: list[object]) -> object:

@@ -48,6 +48,7 @@ from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE, MTU_FILE
 from ovirt_rdma.host.changes.ledger import AppliedChange
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.ipoib import DATAGRAM, GROUP_MTUS
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import SYSFS, Change
 
 _GROUP_MTUS = frozenset(str(mtu) for mtu in GROUP_MTUS)
@@ -58,7 +59,7 @@ def follows_group(host: HostBackend, change: Change) -> bool:
     kind = kind_of(change)
     if kind.sysfs_file != MTU_FILE:
         return False
-    target = f"/sys/class/net/{kind.netdev}/{MODE_FILE}"
+    target = f"{NET_CLASS}/{kind.netdev}/{MODE_FILE}"
     mode = Change(SYSFS, target, None, DATAGRAM)
     return kind_of(mode).same(DATAGRAM, host.read(mode).value)
 

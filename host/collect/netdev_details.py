@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Callable, Optional, TypeVar
 
-from ovirt_rdma.host.collect.netdevs import NET_CLASS, concerned, read_netdev_ports
+from ovirt_rdma.host.collect.netdevs import concerned, read_netdev_ports
 from ovirt_rdma.host.collect.parsers import dcb as dcb_output
 from ovirt_rdma.host.collect.parsers import ethtool, iproute
 from ovirt_rdma.host.collect.parsers.iproute import IPOIB_MODES, IpoibLink
@@ -27,6 +27,7 @@ from ovirt_rdma.host.facts.devices import (
     Netdev,
     RdmaDevice,
 )
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import FileTree
 
 # The message of the kernel if a driver does not support a setting (EOPNOTSUPP), and of

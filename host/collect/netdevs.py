@@ -29,6 +29,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import UNKNOWN
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import FileTree
 
 
@@ -36,9 +37,6 @@ def concerned(netdevs: Sequence[Netdev]) -> set[str]:
     """Return the names of the netdevs of RDMA ports and of what is stacked on them."""
     ports = (netdev.name for netdev in netdevs if netdev.rdma_device)
     return set(NetdevGraph(netdevs).above(*ports))
-
-
-NET_CLASS = "/sys/class/net"
 
 
 def read_netdevs(
@@ -137,7 +135,7 @@ def _owner(
     tree: FileTree, name: str, managed: tuple[str, ...], brought_up: set[str]
 ) -> Optional[str]:
     # First, because NetworkManager also lists netdevs of other services as managed.
-    index = tree.text(f"/sys/class/net/{name}/ifindex") or ""
+    index = tree.text(f"{NET_CLASS}/{name}/ifindex") or ""
     if index.isdecimal() and _APPLIED.search(tree.text(f"{_LINKS}/{index}") or ""):
         return NETWORKD
     if name in managed:

@@ -21,6 +21,7 @@ from typing import Optional
 
 from ovirt_rdma.host.collect.vdsm_processes import read_selinux, running_scripts
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.model import SELinux
 from ovirt_rdma.host.paths import (
     CAPS_UNIT,
@@ -316,7 +317,7 @@ Places = tuple[tuple[str, str], ...]
 class EnablementRefused(Problem):
     """The request would be unsafe; nothing was changed."""
 
-    exit_code = 4
+    exit_code = ExitCode.REFUSED
 
 
 def modes_on(state: EnablementState) -> tuple[str, ...]:

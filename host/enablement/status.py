@@ -236,7 +236,7 @@ def _bypass(state: EnablementState, root: Path) -> list[Advice]:
     return advice
 
 
-SCHEMA_VERSION = 2  # 1 had "nfsmount", for the mode of that name
+SCHEMA_VERSION = 2  # of ``status -o json``; 1 had "nfsmount", for the mode of that name
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,6 @@ class Status:
     running: Optional[VdsmdProcess]
     policy: LoadedPolicy
     advice: tuple[Advice, ...]
-    schema_version: int = SCHEMA_VERSION
 
 
 def read_status(root: Union[str, Path] = "/") -> Status:

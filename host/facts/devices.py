@@ -92,12 +92,19 @@ class Guid(str):
         """The form of the kernel: ``0002:c903:00fb:1231``."""
         return ":".join(self[at : at + 4] for at in range(0, 16, 4))
 
+    @property
+    def in_bytes(self) -> str:
+        """The form of addresses: ``00:02:c9:03:00:fb:12:31``."""
+        return ":".join(self[at : at + 2] for at in range(0, 16, 2))
+
+
+# In a P_Key: the port is a full member of the partition (IBTA 10.9.1.2).
+FULL_MEMBER = 0x8000
+
 
 @dataclass(frozen=True)
 class PKey:
-    """One used entry of a port's P_Key table; ``value`` such as ``0x8001``. Bit 15
-    marks a full member.
-    """
+    """One used entry of a port's P_Key table; ``value`` such as ``0x8001``."""
 
     index: int
     value: str

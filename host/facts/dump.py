@@ -8,27 +8,24 @@ the first mistake.
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Union
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts.model import SCHEMA_VERSION, Facts, Route
-from ovirt_rdma.host.system.json_codec import (
-    Records,
+from ovirt_rdma.host.facts.model import Facts, Route
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import (
+    Envelope,
     UnreadableJson,
     WrongRecord,
-    kind,
-    plain,
+    WrongVersion,
     read_json,
 )
 
-KIND = "facts"
-
 _MAKE = "ovirt-rdma-host facts -o json"
-_MOST_SHOWN = 60
 _FIX = f"regenerate it on the host it describes: {_MAKE}"
+FACTS = Envelope("facts", 1)
 
 
 class FactsProblem(Problem):
@@ -39,8 +36,7 @@ def to_json_dict(facts: Facts) -> dict[str, Any]:
     """Return facts as dicts, lists, strings, numbers and None, keys in field order,
     after ``schema_version`` and ``kind``.
     """
-    first = {"schema_version": facts.schema_version, "kind": KIND}
-    return {**first, **plain(facts)}
+    return FACTS.around(plain(facts))
 
 
 def to_json(facts: Facts) -> str:
@@ -49,7 +45,7 @@ def to_json(facts: Facts) -> str:
     Pure ASCII: bytes of the kernel that are not UTF-8 become ``\\udcXX`` escapes, which
     are read back as the same bytes.
     """
-    return json.dumps(to_json_dict(facts), indent=2, allow_nan=False) + "\n"
+    return FACTS.text(plain(facts))
 
 
 def from_json_dict(data: object, where: str) -> Facts:
@@ -59,29 +55,14 @@ def from_json_dict(data: object, where: str) -> Facts:
     mistake: another schema version, a missing or unknown key, a value of the wrong
     type, or an end of a route that is not an IP address.
     """
-    if not isinstance(data, dict):
-        raise FactsProblem(
-            "facts-file-invalid",
-            f"{where}: not a facts dump, {kind(data)} at the top",
-            _FIX,
-        )
-    # First, because another version explains all other mistakes.
-    version = data.get("schema_version")
-    if "schema_version" in data and version != SCHEMA_VERSION:
+    try:
+        return Records("the facts", _check).read(Facts, FACTS.content(data))
+    except WrongVersion as wrong:
         raise FactsProblem(
             "facts-file-version",
-            f"{where}: schema_version is {_shown(version)}, this version reads only "
-            f"{SCHEMA_VERSION}",
+            f"{where}: {wrong}",
             f"{_FIX} (with the version of ovirt-rdma that reads it)",
-        )
-    if data.get("kind") != KIND:
-        shown = _shown(data["kind"]) if "kind" in data else "missing"
-        raise FactsProblem(
-            "facts-file-invalid", f"{where}: kind is {shown}, not {KIND!r}", _FIX
-        )
-    rest = {key: value for key, value in data.items() if key != "kind"}
-    try:
-        return Records("the facts", _check).read(Facts, rest)
+        ) from None
     except WrongRecord as wrong:
         raise FactsProblem("facts-file-invalid", f"{where}: {wrong}", _FIX) from None
 
@@ -97,14 +78,8 @@ def load(path: Union[str, Path]) -> Facts:
         data = read_json(path)
     except UnreadableJson as error:
         fix = _FIX if error.is_file else f"give the name of a file made with: {_MAKE}"
-        raise FactsProblem("facts-file-unreadable", f"{where} {error}", fix) from None
+        raise FactsProblem("facts-file-unreadable", f"{where}: {error}", fix) from None
     return from_json_dict(data, where)
-
-
-def _shown(value: object) -> str:
-    """Return a value for a sentence, or its type if it is long or nested."""
-    short = isinstance(value, (int, float, str)) and len(ascii(value)) <= _MOST_SHOWN
-    return ascii(value) if short else kind(value)
 
 
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:

@@ -200,7 +200,6 @@ __all__ = [
     "ARPHRD_ETHER",
     "ARPHRD_INFINIBAND",
     "ARPHRD_LOOPBACK",
-    "SCHEMA_VERSION",
     "UNKNOWN",
     "Adapter",
     "Bond",
@@ -238,8 +237,6 @@ __all__ = [
     "Unit",
     "VdsmDaemon",
 ]
-
-SCHEMA_VERSION = 1
 
 # For a text that the kernel did not have or that is invalid; ``Facts.problems`` says
 # which.
@@ -363,4 +360,3 @@ class Facts:
     cm_ids: Optional[tuple[CmId, ...]] = None
     degraded_marks: tuple[DegradedMark, ...] = ()
     problems: tuple[str, ...] = ()
-    schema_version: int = SCHEMA_VERSION

@@ -144,7 +144,7 @@ def _name(value: object) -> Optional[str]:
     return value if isinstance(value, str) and value else None
 
 
-_NET_CLASS = "/sys/class/net"
+_NET_CLASS = "/sys/class/net"  # as in paths, which the hooks need not import
 _LOWER = "lower_"
 # include/uapi/linux/if_arp.h
 _INFINIBAND = "32"

@@ -60,6 +60,27 @@ def split(text: Optional[str]) -> PolicyFiles:
         return PolicyFiles(text, {})  # an invalid policy.yaml
 
 
+def files_of(text: Optional[str]) -> dict[str, str]:
+    """Return the contents in a text of :func:`joined`, by name: ``policy.yaml`` or that
+    of a drop-in.
+    """
+    file, drop_ins = split(text)
+    return {**({} if file is None else {_FILE: file}), **drop_ins}
+
+
+def with_files(
+    text: Optional[str], contents: Mapping[str, Optional[str]]
+) -> Optional[str]:
+    """Return ``text``, of :func:`joined`, with other ``contents`` of some files, by
+    name; None for no such file.
+    """
+    files = files_of(text)
+    if all(files.get(name) == content for name, content in contents.items()):
+        return text
+    new = {n: t for n, t in {**files, **contents}.items() if t is not None}
+    return joined(new.pop(_FILE, None), new)
+
+
 def parse_files(text: Optional[str], where: str) -> PolicyFile:
     """Read the policy in a text of :func:`joined`. Raises PolicyProblem."""
     files = split(text)

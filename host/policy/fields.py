@@ -11,6 +11,8 @@ from __future__ import annotations
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.model import MEMBERSHIPS
 from ovirt_rdma.host.facts.ib_codes import RATES_GBPS
+from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
+from ovirt_rdma.host.policy.block_fields import BLOCK
 from ovirt_rdma.host.policy.fabric import FIRST_VLAN, LAST_VLAN
 from ovirt_rdma.host.policy.forms import (
     Field,
@@ -35,9 +37,7 @@ from ovirt_rdma.host.policy.model import (
     NfsRule,
 )
 
-# The smallest MTU of IPv4 (RFC 791), and the largest of IPoIB's connected mode
-# (0x10000 - 16, ipoib.h).
-_MIN_MTU, _MAX_MTU = 68, 65520
+_MIN_MTU = 68  # of IPv4 (RFC 791)
 # More than InfiniBand's 254: mlx5 counts the representors of its VFs as ports.
 _MAX_PORT = 65535
 # A subnet manager takes seconds for a sweep. With more than an hour, netdevs would
@@ -193,7 +193,7 @@ INTERFACE = Keys(
     Field("transport_mode", Text(choices=TRANSPORT_MODES), "IPoIB", _UNCHANGED),
     Field(
         "mtu",
-        Number(_MIN_MTU, _MAX_MTU, word=AUTO),
+        Number(_MIN_MTU, CONNECTED_MTU, word=AUTO),
         "in bytes; what is possible depends on the mode",
         _UNCHANGED,
     ),
@@ -353,6 +353,7 @@ POLICY = Keys(
     Field("nfs", NFS.or_null(), "which exports are mounted over RDMA"),
     Field("host", HOST.or_null(), "how the RDMA ports of a host are configured"),
     Field("fabric", FABRIC.or_null(), "the partitions of the InfiniBand fabric"),
+    Field("block", BLOCK.or_null(), "which block storage a host logs in to"),
 )
 
 DROP_IN = Keys(
@@ -361,5 +362,5 @@ DROP_IN = Keys(
         "nfs",
         Keys(NFS.fields["rules"], not_offered={"defaults": _ONLY_IN_POLICY}).or_null(),
     ),
-    not_offered=dict.fromkeys(("host", "fabric"), _ONLY_IN_POLICY),
+    not_offered=dict.fromkeys(("host", "fabric", "block"), _ONLY_IN_POLICY),
 )

@@ -176,6 +176,8 @@ class Number(Form):
 
     def _read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
         low, high = (-_HUGE, _HUGE) if reading.stored else (self.low, self.high)
+        if self.word and reading.texts.get(path) == self.word:
+            return self.word  # YAML 1.1 reads off as a truth value
         if self.word and isinstance(value, str):
             if value.isdecimal():
                 self._wrong_type(value, path, reading)

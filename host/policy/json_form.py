@@ -13,10 +13,10 @@ version did not write has its default.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from typing import Any
 
+from ovirt_rdma.host.policy import block_fields
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
 from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, POLICY, RULE
 from ovirt_rdma.host.policy.forms import (
@@ -39,6 +39,7 @@ from ovirt_rdma.host.policy.model import (
     NfsRule,
     Policy,
 )
+from ovirt_rdma.host.system.json_document import digest_of
 
 # Keys that the first version of this form did not have.
 _LATER = {"partitions"}
@@ -101,6 +102,7 @@ _POLICY = Keys(
     _needed("nfs", Keys(_needed("rules", ListOf(_RULE)))),
     Field("host", _HOST),
     Field("fabric", _FABRIC),
+    Field("block", block_fields.STORED),
 )
 
 
@@ -113,6 +115,8 @@ def to_json_dict(policy: Policy) -> dict[str, object]:
     }
     if policy.fabric != FabricPolicy():
         data["fabric"] = fabric_to_json_dict(policy.fabric)
+    if policy.block != BlockPolicy():
+        data["block"] = block_fields.to_json_dict(policy.block)
     return data
 
 
@@ -176,6 +180,7 @@ def from_json_dict(data: object) -> Policy:
         nfs=NfsPolicy(tuple(NfsRule(**rule) for rule in parts["nfs"]["rules"])),
         host=_host(parts["host"]) if "host" in parts else HostPolicy(),
         fabric=_fabric(parts["fabric"]) if "fabric" in parts else FabricPolicy(),
+        block=_block(parts["block"]) if "block" in parts else BlockPolicy(),
     )
 
 
@@ -210,12 +215,13 @@ def _host(parts: dict[str, Any]) -> HostPolicy:
     )
 
 
+def _block(parts: dict[str, Any]) -> BlockPolicy:
+    block = block_fields.from_json_parts(parts)
+    if block.login_timeout <= 0 or (block.rescan_interval or 1) <= 0:
+        raise ValueError("policy.block: a time must be more than 0")
+    return block
+
+
 def digest(policy: Policy) -> str:
     """Return ``sha256:…`` over the policy's content: equal policies, equal digests."""
-    return digest_as_stored(to_json_dict(policy))
-
-
-def digest_as_stored(data: object) -> str:
-    """Return the digest over a policy in its JSON form, also of an earlier version."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
+    return digest_of(to_json_dict(policy))

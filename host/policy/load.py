@@ -27,6 +27,11 @@ from ovirt_rdma.host.policy.fields import DROP_IN, POLICY
 from ovirt_rdma.host.policy.files import drop_in_folder, read_policy_texts
 from ovirt_rdma.host.policy.forms import Form, Reading
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.validate_block import (
+    BLOCK_CHECKS,
+    block_mistakes,
+    block_policy,
+)
 from ovirt_rdma.host.policy.validate_fabric import (
     FABRIC_CHECKS,
     fabric_mistakes,
@@ -50,7 +55,7 @@ from ovirt_rdma.host.policy.validate_nfs import (
 if TYPE_CHECKING:
     from ovirt_rdma.host.policy.yaml_source import YamlDocument
 
-_CHECKS = {**NFS_CHECKS, **HOST_CHECKS, **FABRIC_CHECKS}
+_CHECKS = {**NFS_CHECKS, **HOST_CHECKS, **FABRIC_CHECKS, **BLOCK_CHECKS}
 
 
 class _Source(NamedTuple):
@@ -192,6 +197,7 @@ def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:
         nfs=NfsPolicy(rules),
         host=host_policy(main.parts.get("host") or {}),
         fabric=fabric_policy(main.parts.get("fabric") or {}),
+        block=block_policy(main.parts.get("block") or {}),
     )
 
 
@@ -219,6 +225,7 @@ def _mistakes(sources: list[_Source], main: _Source) -> set[Diagnostic]:
         if source is main and isinstance(main.parts, dict):
             found += host_mistakes(main.parts.get("host"))
             found += fabric_mistakes(main.parts.get("fabric"))
+            found += block_mistakes(main.parts.get("block"))
         mistakes = [source.remark(*mistake) for mistake in found]
         mistakes += (
             error._replace(file=source.file) for error in source.document.mistakes

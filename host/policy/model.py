@@ -18,7 +18,8 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import ipoib
-from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import FULL_MEMBER, Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.policy.block_fields import BlockPolicy
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = ipoib.MODES
@@ -35,7 +36,6 @@ PARTITIONS_INTERVAL_S = 30
 PORT_MTUS = (256, 512, 1024, 2048, 4096)
 
 # The full-member bit of a P_Key.
-FULL_MEMBER = 0x8000
 
 
 @dataclass(frozen=True)
@@ -208,18 +208,18 @@ class NfsPolicy:
     rules: tuple[NfsRule, ...] = ()
 
 
-_EMPTY_HOST = HostPolicy()
-_EMPTY_FABRIC = FabricPolicy()
+_EMPTY_HOST, _EMPTY_FABRIC, _EMPTY_BLOCK = HostPolicy(), FabricPolicy(), BlockPolicy()
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The whole policy. The block part will get a field of its own."""
+    """The whole policy."""
 
     version: int = POLICY_VERSION
     nfs: NfsPolicy = NfsPolicy()
     host: HostPolicy = _EMPTY_HOST
     fabric: FabricPolicy = _EMPTY_FABRIC
+    block: BlockPolicy = _EMPTY_BLOCK
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,13 @@ missing, somebody removed it, and the copy is not used.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import threading
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_COPY, POLICY_JSON
@@ -34,15 +33,15 @@ from ovirt_rdma.host.system.files import (
     remove_unfinished,
     write_atomically,
 )
+from ovirt_rdma.host.system.json_document import Envelope, json_value
 from ovirt_rdma.host.system.safe_file import read_file
-
-SCHEMA_VERSION = 1
 
 # Written by root, read by the user vdsm.
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
 
 _LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"
+STORED = Envelope("stored-policy", 1, shows_kind=False, digested="policy")
 
 _log = logging.getLogger("storage.ovirt_rdma")
 
@@ -111,8 +110,6 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     stored = StoredPolicy(policy, digest, source, now)
     content = {
-        "schema_version": SCHEMA_VERSION,
-        "digest": digest,
         "source": source,
         "loaded_at": now,
         "policy": json_form.to_json_dict(policy),
@@ -122,9 +119,7 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True)
             path.parent.chmod(DIRECTORY_MODE)
-        write_atomically(
-            path, json.dumps(content, indent=2).encode("ascii") + b"\n", FILE_MODE
-        )
+        write_atomically(path, STORED.text(content).encode("ascii"), FILE_MODE)
     except NotDurable as error:
         remarks.append(f"{path}: {error.strerror}; {fix_for(error, path)}")
     except OSError as error:
@@ -208,7 +203,7 @@ def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
             "make it a file with mode 0644 in a directory with mode 0755",
         ) from error
     try:
-        return _decoded(json.loads(raw.decode("utf-8")))
+        return _decoded(STORED.content(json_value(raw)))
     except (ValueError, RecursionError) as error:
         raise StoredPolicyProblem(
             "stored-policy-invalid",
@@ -217,27 +212,18 @@ def read(path: Path = Path(POLICY_JSON)) -> Optional[StoredPolicy]:
         ) from error
 
 
-def _decoded(data: object) -> StoredPolicy:
-    if not isinstance(data, dict):
-        raise ValueError("it is not an object")
-    version = data.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise ValueError(
-            f"its schema version is {version!r}, this program reads {SCHEMA_VERSION}"
-        )
-    wanted = {"schema_version", "digest", "source", "loaded_at", "policy"}
-    if set(data) != wanted:
-        keys = ", ".join(sorted(set(data) ^ wanted))
+def _decoded(content: dict[str, Any]) -> StoredPolicy:
+    wanted = {"source", "loaded_at", "policy"}
+    if set(content) != wanted:
+        keys = ", ".join(sorted(set(content) ^ wanted))
         raise ValueError(f"keys are missing or unknown: {keys}")
-    for key in ("digest", "source", "loaded_at"):
-        if not isinstance(data[key], str):
+    for key in ("source", "loaded_at"):
+        if not isinstance(content[key], str):
             raise ValueError(f"{key} is not of type str")
-    policy = json_form.from_json_dict(data["policy"])
-    if json_form.digest_as_stored(data["policy"]) != data["digest"]:
-        raise ValueError("its policy was changed by hand (the digest differs)")
+    policy = json_form.from_json_dict(content["policy"])
     # An earlier version may have computed another digest for the same policy.
     digest = json_form.digest(policy)
-    return StoredPolicy(policy, digest, data["source"], data["loaded_at"])
+    return StoredPolicy(policy, digest, content["source"], content["loaded_at"])
 
 
 def _intact(path: Path) -> Optional[StoredPolicy]:

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.devices import FULL_MEMBER, Guid
+from ovirt_rdma.host.facts.ipoib import HEADER, MOST_DATAGRAM_MTU
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.forms import Check
 from ovirt_rdma.host.policy.model import (
@@ -22,7 +24,6 @@ from ovirt_rdma.host.policy.model import (
     DATAGRAM,
     ETHERNET,
     FOLLOW,
-    FULL_MEMBER,
     INFINIBAND,
     ON,
     PARTITIONS_INTERVAL_S,
@@ -89,14 +90,14 @@ def port_guid(text: str) -> str:
     plain = text.lower()
     if _GUID_NUMBER.fullmatch(plain) or _GUID_GROUPS.fullmatch(plain):
         digits = plain.removeprefix("0x").replace(":", "").zfill(16)
-        return _in_groups(digits)
+        return Guid(digits).in_groups
     sentence = (
         f"{text!r} is not a GUID; allowed: 0002:c903:00fb:1231, 0x0002c90300fb1231"
     )
     # Both end with the GUID of the port (RFC 4391 section 9.1.1).
     for form, kind in ((_IPOIB_ADDRESS, "an IPoIB address"), (_GID, "a GID")):
         if form.fullmatch(plain):
-            guid = _in_groups(plain.replace(":", "")[-16:])
+            guid = Guid(plain.replace(":", "")[-16:]).in_groups
             sentence = f"{text!r} is {kind}; write the GUID at its end: {guid}"
     raise FormError("guid-invalid", sentence)
 
@@ -133,10 +134,6 @@ def child_pkey(text: str) -> str:
             "is in it",
         )
     return f"0x{full:04x}"
-
-
-def _in_groups(digits: str) -> str:
-    return ":".join(digits[start : start + 4] for start in range(0, 16, 4))
 
 
 # Convert the keys of ``match`` that can be written in several ways.
@@ -179,11 +176,6 @@ def _options(modules: Mapping[str, Any]) -> Iterator[ModuleOption]:
         for name, value in (options or {}).items():
             yield ModuleOption(kernel_name(module), kernel_name(name), value)
 
-
-# IPoIB's header takes 4 bytes of the IB MTU (RFC 4391 section 6). The largest IB MTU is
-# 10240 on Omni-Path, and 4096 elsewhere.
-_IPOIB_HEADER = 4
-_MAX_DATAGRAM_MTU = 10240 - _IPOIB_HEADER
 
 _MATCH_EMPTY = Sentence(
     "match-empty",
@@ -327,23 +319,23 @@ def _mode_mistakes(rule: Mapping[str, Any], path: KeyPath) -> Iterator[Mistake]:
         )
     if mode != DATAGRAM or not isinstance(mtu, int) or isinstance(mtu, bool):
         return
-    if mtu > _MAX_DATAGRAM_MTU:
+    if mtu > MOST_DATAGRAM_MTU:
         yield (
             (*path, "mtu"),
             Sentence(
                 "mtu-too-large",
                 f"{mtu} is too large for datagram mode, whose limit is 4092 "
-                f"({_MAX_DATAGRAM_MTU} on Omni-Path); write auto, or transport_mode: "
+                f"({MOST_DATAGRAM_MTU} on Omni-Path); write auto, or transport_mode: "
                 "connected",
             ),
         )
-    elif isinstance(port_mtu, int) and mtu > port_mtu - _IPOIB_HEADER:
+    elif isinstance(port_mtu, int) and mtu > port_mtu - HEADER:
         yield (
             (*path, "mtu"),
             Sentence(
                 "mtu-too-large",
                 f"{mtu} is too large for datagram mode with port_mtu: {port_mtu}, "
-                f"whose limit is {port_mtu - _IPOIB_HEADER}; write auto or less",
+                f"whose limit is {port_mtu - HEADER}; write auto or less",
             ),
         )
 

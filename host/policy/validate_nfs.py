@@ -15,6 +15,7 @@ from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.mount_options import ENGINE_REFUSES
 from ovirt_rdma.host.policy.diagnostics import KeyPath, Mistake
 from ovirt_rdma.host.policy.forms import Check
 from ovirt_rdma.host.policy.model import (
@@ -68,16 +69,14 @@ _BY_DOMAIN = (
 _BY_MOUNT = "mount.nfs determines it"
 _BY_ENGINE = "it is a field of the engine's storage connection"
 
-# Options that a policy must not have, and where each is set instead. The engine's are
-# its NFS_MANAGED_OPTIONS (ConnectStorageToVdsCommand).
+# Options that a policy must not have, and where each is set instead.
 _OWNED_ELSEWHERE = {
     **dict.fromkeys(
         ("proto", "rdma", "rdma6", "tcp", "tcp6", "udp", "udp6"), _BY_TRANSPORT
     ),
     "port": _BY_PORT,
     "retry": _BY_PROGRAM,
-    **dict.fromkeys(("timeo", "retrans", "vers", "nfsvers"), _BY_DOMAIN),
-    "minorversion": _BY_DOMAIN,
+    **dict.fromkeys(ENGINE_REFUSES, _BY_DOMAIN),
     **dict.fromkeys(("addr", "clientaddr", "mountproto"), _BY_MOUNT),
     **dict.fromkeys(("vfs_type", "protocol_version"), _BY_ENGINE),
     "bg": "vdsmd would see a mount that does not exist yet",

@@ -7,18 +7,18 @@ what it reads until it reads the capabilities again.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Union
 
 from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, MODE_VDSMD, marker_mode
-from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import CAPS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.store import in_force
-from ovirt_rdma.host.system.files import fix_for, write_atomically
+from ovirt_rdma.host.system.files import not_written, write_atomically
+from ovirt_rdma.host.system.json_document import Envelope
 from ovirt_rdma.host.system.safe_file import read_file
 
-SCHEMA_VERSION = 1
+# The hook after_get_caps, which imports nothing of ours, reads version 1.
+CAPS = Envelope("capabilities", 1, shows_kind=False)
 FEATURES = ("NFS_RDMA",)
 # Read by the user vdsm.
 _FILE_MODE = 0o644
@@ -27,8 +27,7 @@ _DIRECTORY_MODE = 0o755
 
 def text_of_caps() -> str:
     """Return the text of the file if the host supports NFS over RDMA. Pure."""
-    content = {"schema_version": SCHEMA_VERSION, "additionalFeatures": list(FEATURES)}
-    return json.dumps(content) + "\n"
+    return CAPS.text({"additionalFeatures": list(FEATURES)}, indent=None)
 
 
 def has_features(root: Union[str, Path]) -> bool:
@@ -60,11 +59,7 @@ def write_caps(root: Union[str, Path] = "/") -> bool:
             path.parent.chmod(_DIRECTORY_MODE)
         write_atomically(path, wanted, _FILE_MODE)
     except OSError as error:
-        raise Problem(
-            "file-not-written",
-            f"{path} cannot be written: {error.strerror}",
-            fix_for(error, path),
-        ) from error
+        raise not_written(error, path) from error
     return True
 
 

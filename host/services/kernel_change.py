@@ -8,7 +8,6 @@ nothing differs from it any more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +16,19 @@ from typing import Optional, Union
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import FINDINGS_JSON, under
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN, Finding
-from ovirt_rdma.host.system.files import fix_for, write_atomically
-from ovirt_rdma.host.system.json_codec import (
-    Records,
+from ovirt_rdma.host.system.files import not_written, write_atomically
+from ovirt_rdma.host.system.json_codec import Records, plain
+from ovirt_rdma.host.system.json_document import (
+    Envelope,
     UnreadableJson,
     WrongRecord,
-    plain,
     read_json,
 )
 from ovirt_rdma.host.system.safe_file import read_file
 
-SCHEMA_VERSION = 1
 _FILE_MODE = 0o644
 _FIX = "remove it; the next check of ovirt-rdma-recheck.service writes it again"
+FINDINGS = Envelope("findings", 1, shows_kind=False)
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class KernelFindings:
 class Record:
     """The newest findings, and the last ones with the kernel before, if they differ."""
 
-    schema_version: int
     now: KernelFindings
     before: Optional[KernelFindings]
 
@@ -95,10 +93,10 @@ def findings_of(
 def record_after(record: Optional[Record], now: KernelFindings) -> Record:
     """Return the record with the findings ``now``. Pure."""
     if record is None:
-        return Record(SCHEMA_VERSION, now, None)
+        return Record(now, None)
     changed = record.now.kernel != now.kernel
-    after = Record(SCHEMA_VERSION, now, record.now if changed else record.before)
-    return after if differences(after) else Record(SCHEMA_VERSION, now, None)
+    after = Record(now, record.now if changed else record.before)
+    return after if differences(after) else Record(now, None)
 
 
 def differences(record: Record) -> tuple[Difference, ...]:
@@ -123,29 +121,19 @@ def read_record(root: Union[str, Path]) -> Optional[Record]:
     if not path.exists():
         return None
     try:
-        data = read_json(path, read_file)
-        record = _records.read(Record, data)
-        if record.schema_version != SCHEMA_VERSION:
-            raise WrongRecord(f"its schema version is {record.schema_version}")
+        return _records.read(Record, FINDINGS.content(read_json(path, read_file)))
     except UnreadableJson as error:
-        raise Problem("findings-unreadable", f"{path} {error}", _FIX) from error
+        raise Problem("findings-unreadable", f"{path}: {error}", _FIX) from error
     except WrongRecord as error:
-        raise Problem(
-            "findings-invalid", f"{path} cannot be used: {error}", _FIX
-        ) from error
-    return record
+        raise Problem("findings-invalid", f"{path}: {error}", _FIX) from error
 
 
 def write_record(root: Union[str, Path], record: Record) -> None:
     """Write the record below ``root``. Raises Problem."""
     path = under(root, FINDINGS_JSON)
-    data = json.dumps(plain(record), indent=2) + "\n"
+    data = FINDINGS.text(plain(record))
     try:
         path.parent.mkdir(mode=0o755, exist_ok=True, parents=True)
         write_atomically(path, data.encode(), _FILE_MODE)
     except OSError as error:
-        raise Problem(
-            "file-not-written",
-            f"{path} cannot be written: {error.strerror}",
-            fix_for(error, path),
-        ) from error
+        raise not_written(error, path) from error

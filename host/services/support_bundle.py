@@ -33,7 +33,7 @@ from ovirt_rdma.host.services.support_content import (
     VERBS,
 )
 from ovirt_rdma.host.system.commands import ENVIRONMENT
-from ovirt_rdma.host.system.files import fix_for, write_atomically
+from ovirt_rdma.host.system.files import not_written, write_atomically
 from ovirt_rdma.host.system.safe_file import (
     link_of_others,
     names_of_others,
@@ -143,11 +143,7 @@ def write(bundle: Bundle, path: Path, root: Union[str, Path] = "/") -> int:
     except FileExistsError as error:
         raise exists(path) from error
     except OSError as error:
-        raise Problem(
-            "file-not-written",
-            f"{path} cannot be written: {error.strerror}",
-            fix_for(error, path),
-        ) from error
+        raise not_written(error, path) from error
     return len(data)
 
 

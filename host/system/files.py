@@ -20,6 +20,8 @@ import tempfile
 from pathlib import Path
 from typing import Callable
 
+from ovirt_rdma.host.errors import Problem
+
 # Editors and people do not use this suffix, and it does not end in .conf.
 _SUFFIX = ".ovirt-rdma"
 # The eight characters are tempfile's.
@@ -156,6 +158,15 @@ def fix_for(error: OSError, path: Path) -> str:
     if error.errno == errno.EIO:
         return f"check the disk of {path.parent}, which has errors: journalctl -k"
     return f"check {path.parent}: it must be a folder that root can write to"
+
+
+def not_written(error: OSError, path: Path) -> Problem:
+    """Return ``error`` from an attempt to write ``path`` as a Problem."""
+    return Problem(
+        "file-not-written",
+        f"{path} cannot be written: {error.strerror}",
+        fix_for(error, path),
+    )
 
 
 def unfinished(folder: Path) -> Path:

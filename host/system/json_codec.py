@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read JSON strictly, and convert frozen dataclasses to JSON values and back.
+"""Convert frozen dataclasses to JSON values and back, strictly.
 
-Facts files and plan files are read with it; each error is a sentence. Fields are
-strings, numbers, booleans, Optional, ``tuple[X, ...]`` and dataclasses.
+Each error is a sentence. Fields are strings, numbers, booleans, Optional,
+``tuple[X, ...]`` and dataclasses.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import json
-import math
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import (
     Any,
     Callable,
@@ -26,85 +23,7 @@ from typing import (
     get_type_hints,
 )
 
-from ovirt_rdma.host.system.safe_file import read_named
-
-# More digits than any 64-bit number has. Python's own limit is 4300 digits, but not for
-# all operations.
-_MOST_DIGITS = 20
-
-
-class UnreadableJson(Exception):
-    """The file has no valid JSON value; the text is a clause after the file's name.
-
-    ``is_file`` is false if the file could not be read.
-    """
-
-    def __init__(self, reason: str, *, is_file: bool = True) -> None:
-        super().__init__(reason)
-        self.is_file = is_file
-
-
-def read_json(
-    path: Union[str, Path], read: Callable[[Union[str, Path]], bytes] = read_named
-) -> object:
-    """Return the value in a JSON file, in UTF-8, read by ``read``. Raises
-    UnreadableJson.
-    """
-    try:
-        text = read(path).decode("utf-8")
-    except OSError as e:
-        reason = f"cannot be read: {e.strerror or e}"
-        raise UnreadableJson(reason, is_file=False) from None
-    except UnicodeDecodeError as e:
-        raise UnreadableJson(f"is not JSON: byte {e.start} is not UTF-8") from None
-    return json_value(text)
-
-
-def json_value(text: str) -> object:
-    """Return the value in JSON text.
-
-    Raises UnreadableJson, also for NaN, which RFC 8259 does not have, and for what it
-    leaves open: repeated keys and very large numbers.
-    """
-    try:
-        value: object = json.loads(
-            text,
-            parse_int=_whole,
-            parse_float=_finite,
-            parse_constant=_no_number,
-            object_pairs_hook=_object,
-        )
-    except json.JSONDecodeError as e:
-        place = f"line {e.lineno} column {e.colno}"
-        raise UnreadableJson(f"{place} is not JSON: {e.msg}") from None
-    except RecursionError:
-        raise UnreadableJson("is nested too deeply") from None
-    return value
-
-
-def _whole(digits: str) -> int:
-    if len(digits.lstrip("-")) > _MOST_DIGITS:
-        raise UnreadableJson("has a number with too many digits")
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise UnreadableJson("has a number that is too large")
-    return value
-
-
-def _no_number(word: str) -> NoReturn:
-    raise UnreadableJson(f"is not JSON: it has {word}")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise UnreadableJson("has a key twice in one object")
-    return values
-
+from ovirt_rdma.host.system.json_document import WrongRecord, json_type
 
 _Record = TypeVar("_Record")
 
@@ -112,10 +31,6 @@ Check = Callable[[Any, Mapping[str, Any]], tuple[str, str]]
 """Gets a dataclass and its values; returns a key and the mistake in its value, or two
 empty texts.
 """
-
-
-class WrongRecord(ValueError):
-    """The data does not match the dataclass; the text says where and how."""
 
 
 def plain(value: Any) -> Any:
@@ -147,7 +62,7 @@ class Records:
 
     def _instance(self, cls: Any, data: object, path: str) -> object:
         if not isinstance(data, Mapping):
-            _refuse(path, f"is {kind(data)}, not an object")
+            _refuse(path, f"is {json_type(data)}, not an object")
         hints = _hints(cls)
         for key in data:
             if key not in hints:
@@ -171,7 +86,7 @@ class Records:
             return None if data is None else self._value(inner, data, path)
         if form is tuple:
             if not isinstance(data, list):
-                _refuse(path, f"is {kind(data)}, not an array")
+                _refuse(path, f"is {json_type(data)}, not an array")
             return tuple(
                 self._value(inner, entry, f"{path}[{index}]")
                 for index, entry in enumerate(data)
@@ -179,19 +94,6 @@ class Records:
         if form is object:
             return self._instance(inner, data, path)
         return _scalar(inner, data, path)
-
-
-def kind(value: object) -> str:
-    """Return the JSON type of a value: ``an object``."""
-    if value is None:
-        return "null"
-    if isinstance(value, (dict, Mapping)):
-        return "an object"
-    if isinstance(value, (list, tuple)):
-        return "an array"
-    if isinstance(value, str):
-        return "a string"
-    return "true or false" if isinstance(value, bool) else "a number"
 
 
 def _scalar(hint: Any, data: object, path: str) -> object:
@@ -203,7 +105,7 @@ def _scalar(hint: Any, data: object, path: str) -> object:
             _refuse(path, "is too large")
         return float(data)
     if not isinstance(data, hint):
-        _refuse(path, f"is {kind(data)}, not {_WANTED[hint]}")
+        _refuse(path, f"is {json_type(data)}, not {_WANTED[hint]}")
     return data
 
 

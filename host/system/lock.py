@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.paths import RUN_LOCK, under
 from ovirt_rdma.host.system.safe_file import read_file
 
@@ -145,7 +146,7 @@ _FIXES = {
 class LockHeld(Problem):
     """Another run has the lock; nothing was changed."""
 
-    exit_code = 75
+    exit_code = ExitCode.OTHER_RUN
 
 
 @contextmanager

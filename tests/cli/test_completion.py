@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import pty
 import select
@@ -15,12 +14,11 @@ from pathlib import Path
 import pytest
 from support.man_page import verbs
 
-from ovirt_rdma.cli.engine import main as engine
-from ovirt_rdma.cli.host import main as host
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.decision.registry import RULES
 from tools import completion
+from tools.verbs import PARSERS, walk
 
-PARSERS = {engine.PROGRAM: engine.parser, host.PROGRAM: host.parser}
 LIMIT_S = 60
 
 
@@ -102,20 +100,11 @@ def bash(tmp_path_factory) -> Iterator[Bash]:
     assert b"bash: " not in bash.screen, bash.screen.decode()
 
 
-def groups(made: argparse.ArgumentParser, words: str = "") -> dict[str, list[str]]:
-    """Return the verbs that may follow each group of verbs."""
-    found = {}
-    for action in made._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            found[words] = list(action.choices)
-            for name, child in action.choices.items():
-                found.update(groups(child, f"{words} {name}".strip()))
-    return found
-
-
 @pytest.mark.parametrize("program", PARSERS)
 def test_each_verb_and_option_is_offered(bash, program):
-    for words, expected in groups(PARSERS[program]()).items():
+    groups = {words: one.verbs for words, one in walk(PARSERS[program]()) if one.verbs}
+    assert len(groups) > 2
+    for words, expected in groups.items():
         typed = words.split()
         shown = bash.completed(" ".join([program, *typed, ""]))
         assert shown[len(typed) :] == sorted(expected), words
@@ -160,7 +149,7 @@ def test_words_and_files_are_completed(bash, line, expected):
 
 
 def test_arguments_that_repeat_are_completed_again():
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     parser.add_argument("one", choices=("a", "b"))
     parser.add_argument("more", nargs="*", metavar="FILE")
     (words,) = completion.words_of(parser)

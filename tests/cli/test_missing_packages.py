@@ -42,7 +42,6 @@ def run(room: str, missing: str, *lines: list[str]) -> tuple[int, str, str]:
     [
         ("host", "yaml", ["policy", "check", POLICY], "python3-pyyaml"),
         ("engine", "ovirtsdk4", ["hosts", "list"], "python3-ovirt-engine-sdk4"),
-        ("engine", "requests", ["hosts", "list"], "python3-requests"),
         ("engine", "pycurl", ["hosts", "list"], "python3-pycurl"),
     ],
 )

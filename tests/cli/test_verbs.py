@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import typing
 from typing import Any, ClassVar, Union
@@ -13,10 +12,14 @@ import pytest
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
 from ovirt_rdma.cli.parser import parse
-from tools.command_docs import verbs
+from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.mount_options import MountOptions
+from tools.verbs import verbs
 
 pytestmark = pytest.mark.engine
 
+# What annotations name, which no module of verbs imports when it runs.
+NAMES = {**vars(typing), "Export": Export, "MountOptions": MountOptions}
 NOT_OF_THE_VERB = {"form", "root"}
 LINES = [
     (program, line, shlex.split(f"{name} {example}", comments=True))
@@ -50,10 +53,15 @@ def test_the_examples_of_a_verb_give_it_what_it_declares(program, line, words):
     verb, values = parse(main.parser(words), words)
     for name in NOT_OF_THE_VERB:
         values.pop(name, None)
-    made = verb(**values)
-    hints = typing.get_type_hints(verb, localns={"ClassVar": ClassVar})
+    hints = typing.get_type_hints(verb, localns=NAMES)
+    declared = {
+        name: hint
+        for name, hint in hints.items()
+        if typing.get_origin(hint) is not ClassVar
+    }
+    assert vars(verb(**values)).keys() == declared.keys()
     assert {
-        field.name: getattr(made, field.name)
-        for field in dataclasses.fields(made)
-        if not has_type(getattr(made, field.name), hints[field.name])
+        name: values[name]
+        for name, hint in declared.items()
+        if not has_type(values[name], hint)
     } == {}

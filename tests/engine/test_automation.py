@@ -74,6 +74,41 @@ def test_a_later_host_and_a_revert_to_the_state_before_the_first(site):
     assert site.rdma.revert("data1").stage == "reverted"
 
 
+def test_there_and_back_and_a_revert_to_the_state_before_the_first(site):
+    row = site.world.connection_of("data1")
+    row.mount_options = "soft"
+    for to in ("rdma", "tcp", "rdma", "tcp"):
+        assert site.rdma.convert("data1", to=to).stage == "converted"
+    assert row.mount_options == "soft"
+    assert "transport: tcp" in site.world.host("host01").policy_text
+    assert site.rdma.revert("data1").stage == "reverted"
+    assert row.mount_options == "soft"
+    assert {host.policy_text for host in site.world.hosts.values()} == {""}
+    # That state is over with the revert: the next one records its own.
+    row.mount_options = "hard"
+    assert site.rdma.convert("data1").stage == "converted"
+    assert site.rdma.revert("data1").stage == "reverted"
+    assert row.mount_options == "hard"
+
+
+def test_one_of_two_to_the_other_transport_would_lose_the_record_of_both(tmp_path):
+    world = sample_world(hosts=2, domains=("data1", "data2"), addon=True)
+    world.connection_of("data2").nfs_version = "v4_1"
+    with EngineDouble(world) as double:
+        site = Site(double, tmp_path / "states")
+        with site.rdma as rdma:
+            assert rdma.convert("data1", "data2").stage == "converted"
+            for name, other in (("data1", "data2"), ("data2", "data1")):
+                with problem("refused", "data1, data2 were converted together") as said:
+                    rdma.convert(name, to="tcp")
+                assert f"name {other} too" in said.value.fix
+            # In the same direction the other one is included.
+            assert rdma.convert("data1").stage == "converted"
+            assert rdma.convert("data1", "data2", to="tcp").stage == "converted"
+            assert rdma.revert("data2").stage == "reverted"
+    assert {host.policy_text for host in world.hosts.values()} == {""}
+
+
 def test_the_command_reverts_what_a_program_has_converted(site, capsys, monkeypatch):
     site.rdma.convert("data1")
     monkeypatch.setattr(conversion_run, "conversion_states", lambda: site.states)
@@ -136,6 +171,14 @@ def test_checks_come_before_the_plan(site):
         contextlib.closing(RdmaEngine(site.rdma.session, None, site.states)) as blind,
     ):
         blind.convert("data1")
+
+
+def test_a_domain_that_is_in_no_data_center(site):
+    site.world.domain("data1").data_center = None
+    for act in (site.rdma.convert, site.rdma.revert):
+        with problem("refused", "data1 is not attached to a data center"):
+            act("data1")
+    assert site.double.changes() == []
 
 
 def test_a_push_that_fails_on_a_host_is_seen_in_the_task(site):

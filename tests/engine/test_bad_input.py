@@ -39,6 +39,7 @@ from ovirt_rdma.cli.engine.settings import settings_of
 from ovirt_rdma.engine_sdk_tools.conversion import state_file
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.model import status_words
+from ovirt_rdma.host.policy.drop_ins import with_files
 from ovirt_rdma.host.system.files import write_atomically
 
 pytestmark = pytest.mark.engine
@@ -191,6 +192,22 @@ def test_wrong_names(asked, words, code, said):
     yes = "" if words.startswith(looks) else " --assume-yes"
     asked(words + yes).refused(code, *said)
     assert asked.state() == before
+
+
+@pytest.mark.parametrize("more", ["-y", "--dry-run"])
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (CONVERT, "or create a new one with"),
+        (CONVERT.replace("--rolling", ""), "or create a new one with"),
+        ("domain revert data1", "attach it first"),
+    ],
+)
+def test_a_domain_that_is_in_no_data_center(asked, words, fix, more):
+    asked.world.domain("data1").data_center = None
+    asked(f"{words} {more}").refused(4, "data1 is not attached to a data center", fix)
+    assert not asked.folder.exists()
+    assert asked.double.changes() == []
 
 
 def test_ambiguous_names(asked):
@@ -416,7 +433,6 @@ def conversion_file(asked):
         lambda text: b"",
         lambda text: b"\xff\x00",
         lambda text: b"[]",
-        lambda text: text.replace(b'"schema_version": 2', b'"schema_version": 99'),
         lambda text: text.replace(b"host01", b"host02"),
     ],
 )
@@ -431,6 +447,19 @@ def test_a_state_file_that_is_broken_is_left_as_it_is(asked, words, broken):
     assert len(asked.double.changes()) == changes
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize("words", [CONVERT, "domain revert data1"])
+def test_a_state_file_of_a_newer_version_is_left_as_it_is(asked, words):
+    path = conversion_file(asked)
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({**whole, "schema_version": 4}))
+    before = path.read_bytes()
+    asked(f"{words} -y").refused(
+        1, f"{path} is invalid: it was written by a newer version", "or a newer one"
+    )
+    assert path.read_bytes() == before
+
+
 def test_a_file_that_names_this_machine_and_is_empty(asked):
     """Any task would look like ours."""
     asked.folder.mkdir(parents=True)
@@ -439,22 +468,68 @@ def test_a_file_that_names_this_machine_and_is_empty(asked):
     assert asked.double.changes() == []
 
 
+def as_version_2(state):
+    """Return a state with whole policies, and its baseline in records of its own."""
+    for host in state["hosts"]:
+        files = host.pop("files")
+        for key, field in (("policy", "found"), ("wanted", "wanted")):
+            host[key] = with_files("", {f["name"]: f[field] for f in files})
+        del host["others"], host["first_transports"], host["converted"]
+        host.update(digest=None, between=[])
+    for domain in state["domains"]:
+        del domain["first"]
+    del state["former"]
+    return {**state, "first_domains": [], "first_hosts": []}
+
+
 @pytest.mark.engine
-def test_a_state_file_of_version_1_is_reverted(asked):
-    """This version could not leave out hosts."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_state_file_of_an_earlier_version_is_reverted(asked, version):
+    asked.world.connection_of("data1").mount_options = "soft"
+    before = asked.state()
     path = conversion_file(asked)
     whole = json.loads(path.read_text())
-    for host in (*whole["state"]["hosts"], *whole["state"]["first_hosts"]):
-        del host["event"], host["left_out"]
-    for domain in (*whole["state"]["domains"], *whole["state"]["first_domains"]):
-        del domain["event"]
+    whole["state"] = as_version_2(whole["state"])
+    if version == 1:
+        # This version could not leave out hosts.
+        for host in whole["state"]["hosts"]:
+            del host["event"], host["left_out"]
+        for domain in whole["state"]["domains"]:
+            del domain["event"]
     text = json.dumps(whole["state"], sort_keys=True, separators=(",", ":"))
     whole["digest"] = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    whole["schema_version"] = 1
+    whole["schema_version"] = version
     path.write_text(json.dumps(whole))
     done = asked("domain revert data1 -y --no-job")
     assert done.code == 0, done
-    assert json.loads(path.read_text())["schema_version"] == 2
+    assert asked.state() == before
+    assert json.loads(path.read_text())["schema_version"] == 3
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "broken",
+    ["a list", "no hosts", "a host without its policy", "a policy of another type"],
+)
+def test_a_state_file_of_an_earlier_version_that_is_broken(asked, broken):
+    path = conversion_file(asked)
+    whole = json.loads(path.read_text())
+    state = whole["state"] = as_version_2(whole["state"])
+    if broken == "a list":
+        whole["state"] = [1]
+    elif broken == "no hosts":
+        del state["hosts"]
+    elif broken == "a host without its policy":
+        del state["hosts"][0]["policy"]
+    else:
+        state["hosts"][0]["policy"] = {"a": []}
+    text = json.dumps(whole["state"], sort_keys=True, separators=(",", ":"))
+    whole["digest"] = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    whole["schema_version"] = 2
+    path.write_text(json.dumps(whole))
+    before = asked.state()
+    asked("domain revert data1 -y").refused(1, str(path), "keep a copy")
+    assert asked.state() == before
 
 
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1", "domain heal"])

@@ -334,7 +334,7 @@ ON_4K = (
     Claim(
         "IPOIB-BOND-01",
         "a bond in active-backup sets fail_over_mac itself, and its members' MTU",
-        f"ip link set ib0 down; ip link add bond0 type bond mode {ACTIVE_BACKUP}; "
+        f"ip link set ib0 down; ip link add bond0 type bond mode {ACTIVE_BACKUP[0]}; "
         "show bond0 bonding/fail_over_mac; call ip link set ib0 master bond0; "
         "show bond0 bonding/fail_over_mac; show ib0 mtu; "
         "call ip link set bond0 mtu 2044; show ib0 mtu",
@@ -343,7 +343,7 @@ ON_4K = (
     Claim(
         "IPOIB-BOND-01",
         "no Ethernet beside it",
-        f"ip link set ib0 down; ip link add bond0 type bond mode {ACTIVE_BACKUP}; "
+        f"ip link set ib0 down; ip link add bond0 type bond mode {ACTIVE_BACKUP[0]}; "
         "call ip link set ib0 master bond0; ip link add dummy0 type dummy; "
         "call ip link set dummy0 master bond0",
         "taken\nDevice type is different from other slaves.",

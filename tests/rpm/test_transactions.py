@@ -19,6 +19,7 @@ POLICY_TEXT = "version: 1\nnfs: {rules: [{server: nas1, transport: tcp}]}\n"
 LINK = "/etc/systemd/system/vdsmd.service.d/50-ovirt-rdma.conf"
 MARKER = "/etc/ovirt-rdma/enabled"
 POLICY = "/etc/ovirt-rdma/policy.yaml"
+DROP_IN = "/etc/ovirt-rdma/policy.d/50-data.yaml"
 STATE = "/var/lib/ovirt-rdma"
 EARLIER_DATA = Path(__file__).parents[1] / "data/earlier-version"
 # What systemd-tmpfiles makes at each boot.
@@ -38,6 +39,7 @@ def owned(packages: dict[str, Path], names: tuple[str, ...]) -> set[str]:
 def use(machine: Machine) -> dict[str, str]:
     """Enable, load a policy, and bring the journal and marks of a host that works."""
     machine.path(POLICY).write_text(POLICY_TEXT)
+    machine.path(DROP_IN).write_text(POLICY_TEXT.replace("nas1", "nas2"))
     machine.shell("ovirt-rdma-host policy load && ovirt-rdma-host enable")
     for name in ("journal.jsonl", "boot.json"):
         target = machine.path(f"{STATE}/{name.removesuffix('.jsonl')}")
@@ -139,6 +141,7 @@ def test_erase_names_what_is_still_applied(machine, new):
         assert not machine.path(path).is_symlink(), path
     assert machine.path(f"{STATE}/journal").read_bytes() == journal
     assert machine.path(f"{STATE}/policy.json").exists()
+    assert machine.path(DROP_IN).exists()
     # As promised.
     machine.install(*of(new))
     assert "IPOIB-MODE-01/ib0" in machine.shell("ovirt-rdma-host history -v")
@@ -210,6 +213,7 @@ def test_enablement_and_state_stay(machine, new, earlier, way):
     assert all(line.endswith(f"  c {POLICY}") for line in changed)
     shown = machine.shell("ovirt-rdma-host policy show -o json")
     assert '"server": "nas1"' in shown
+    assert '"server": "nas2"' in shown
     assert "IPOIB-MODE-01/ib0" in machine.shell("ovirt-rdma-host history -v")
 
 

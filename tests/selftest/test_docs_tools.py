@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("sphinx")
 
 from tools import command_docs, docs_pages, man_pages
+from tools.verbs import verbs
 
 pytestmark = pytest.mark.selftest
 
@@ -95,10 +96,10 @@ def test_the_contents_are_the_links_of_each_section():
 
 
 def test_all_verbs_and_the_hidden_ones():
-    shown = command_docs.verbs("ovirt-rdma-host")
+    shown = verbs("ovirt-rdma-host")
     assert {"check", "policy load", "nfs list"} < set(shown)
     assert not any(name.startswith("unit") for name in shown)
-    hidden = command_docs.verbs("ovirt-rdma-host", hidden=True)
+    hidden = verbs("ovirt-rdma-host", hidden=True)
     assert {"unit caps", "unit recover"} < set(hidden)
 
 
@@ -111,9 +112,8 @@ def test_all_verbs_and_the_hidden_ones():
     ],
 )
 def test_help_becomes_a_sentence(help, sentence):
-    parser = argparse.ArgumentParser()
-    action = parser.add_argument("--x", help=help, default=7)
-    assert command_docs.sentence_of(parser, action) == sentence
+    action = argparse.ArgumentParser().add_argument("--x", help=help, default=7)
+    assert command_docs.sentence_of(action) == sentence
 
 
 def test_a_group_of_options_is_described_once_or_in_the_verb():

@@ -3,26 +3,23 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
+from ovirt_rdma.cli.parser import Parser
+from tools.verbs import leaves, shown
+
 PAGES = Path(__file__).parents[2] / "docs" / "man"
 
 
-def verbs(made: argparse.ArgumentParser, words: str = "") -> dict[str, set[str]]:
+def verbs(made: Parser) -> dict[str, set[str]]:
     """Return every verb with its visible options."""
-    found: dict[str, set[str]] = {}
-    shown = set()
-    for action in made._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, child in action.choices.items():
-                found.update(verbs(child, f"{words} {name}".strip()))
-        elif action.help != argparse.SUPPRESS:
-            shown.update(action.option_strings)
-    return found or {words: shown}
+    return {
+        name: {option for one in shown(parser) for option in one.option_strings}
+        for name, parser in leaves(made).items()
+    }
 
 
 def plain(text: str) -> str:

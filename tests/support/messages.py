@@ -196,6 +196,9 @@ def _texts(node: ast.expr, names: dict[str, list[ast.expr]]) -> Iterator[str]:
     elif isinstance(node, ast.IfExp):
         yield from _texts(node.body, names)
         yield from _texts(node.orelse, names)
+    elif isinstance(node, ast.BoolOp):
+        for value in node.values:
+            yield from _texts(value, names)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = _texts(node.left, names), list(_texts(node.right, names))
         yield from (f"{one}{other}" for one in left for other in right)

@@ -7,28 +7,41 @@ Each function returns one table as a Section, which prints itself.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Optional
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.host.facts.devices import Adapter, Dcb, Netdev, PKey, Profile, RdmaPort
-from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.rules.pci_ids import model_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+    from ovirt_rdma.host.facts.devices import (
+        Adapter,
+        Dcb,
+        Netdev,
+        PKey,
+        Profile,
+        RdmaPort,
+    )
+    from ovirt_rdma.host.facts.model import Facts
 
 NOTHING = "-"
 
 
-@dataclass(frozen=True)
 class Section:
     """A titled table; a cell may be None or empty.
 
     ``even_empty``: the title is printed even without rows, because that is a fact too.
     """
 
-    title: str
-    headings: tuple[str, ...]
-    rows: list[tuple[Optional[str], ...]]
-    even_empty: bool = False
+    def __init__(
+        self,
+        title: str,
+        headings: tuple[str, ...],
+        rows: list[tuple[Optional[str], ...]],
+        even_empty: bool = False,
+    ) -> None:
+        self.title, self.headings = title, headings
+        self.rows, self.even_empty = rows, even_empty
 
     def show(self, output: Output) -> None:
         """Print the table, without columns that have no values."""
@@ -37,8 +50,7 @@ class Section:
             output.line(self.title if self.rows else f"{self.title}: none")
         if not self.rows:
             return
-        columns = range(len(self.headings))
-        shown = [column for column in columns if any(row[column] for row in self.rows)]
+        shown = [n for n, _ in enumerate(self.headings) if any(r[n] for r in self.rows)]
         output.table(
             [self.headings[column] for column in shown],
             [[row[column] or NOTHING for column in shown] for row in self.rows],
@@ -271,7 +283,6 @@ def mounts(facts: Facts) -> Section:
     )
 
 
-_FULL_MEMBER = 0x8000
 _MOST_PKEYS = 12
 
 
@@ -304,6 +315,8 @@ def adapters(facts: Facts) -> Section:
 
 
 def _adapter(adapter: Adapter) -> str:
+    from ovirt_rdma.host.rules.pci_ids import model_of
+
     pci = adapter.pci
     model = model_of(pci)
     ids = f"{_bare(pci.vendor)}:{_bare(pci.device)} rev {_bare(pci.revision)}"
@@ -438,8 +451,10 @@ def _pkeys(pkeys: tuple[PKey, ...]) -> Optional[str]:
 
 
 def _pkey(value: str) -> str:
+    from ovirt_rdma.host.facts.devices import FULL_MEMBER
+
     try:
-        full = int(value, 16) & _FULL_MEMBER
+        full = int(value, 16) & FULL_MEMBER
     except ValueError:  # possible in a facts file
         return value
     return value if full else f"{value} (limited)"

@@ -12,15 +12,12 @@ from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.base import Host
 from ovirt_rdma.host.changes.kinds.model import Place
-from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Netdev
+from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid, Netdev
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree
-
-NET_CLASS = "/sys/class/net"
-_GUID_BYTES = 8
-_ADDRESS_BYTES = 20
 
 
 def place_of_netdev(name: str, facts: Facts) -> Place:
@@ -56,10 +53,8 @@ def _guid(address: str) -> Optional[str]:
     """Return the GUID in an IPoIB netdev's address; None if there is none, or only
     zeros, as in VFs without an assigned GUID.
     """
-    parts = address.strip().lower().split(":")
-    guid = ":".join(parts[-_GUID_BYTES:])
-    known = len(parts) == _ADDRESS_BYTES and guid.strip("0:")
-    return guid if known else None
+    guid = Guid.of_address(address)
+    return guid.in_bytes if guid and guid.assigned else None
 
 
 def present_name(host: Host, place: Place) -> Optional[str]:

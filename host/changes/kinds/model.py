@@ -17,8 +17,10 @@ from typing import Callable, Optional, Protocol, Union
 
 from ovirt_rdma.host.changes.kinds.base import Reading
 from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.exit_code import ExitCode
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import Change
+from ovirt_rdma.host.system.json_document import Envelope
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,9 @@ class HostBackend(Protocol):
         """Return the time in seconds since 1970 UTC."""
 
 
-# Of the records below. Incremented when an older version could misread them.
-SCHEMA_VERSION = 1
+# A run's first record has the version, which is incremented when an older program could
+# misread the records. The journal's lines have no other part of an envelope.
+RECORDS = Envelope("journal", 1, shows_kind=False)
 
 # The verbs of runs.
 APPLY = "apply"
@@ -131,7 +134,7 @@ class Begin:
     policy: str = ""
     confirm_by: Optional[int] = None
     only: Optional[str] = None
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = RECORDS.version
 
 
 @dataclass(frozen=True)
@@ -207,7 +210,7 @@ class Refused(Problem):
     The message has the sentence, and below it a line for each of ``reasons``.
     """
 
-    exit_code = 4
+    exit_code = ExitCode.REFUSED
 
     def __init__(
         self, id: str, sentence: str, fix: str = "", *, reasons: Sequence[Sentence] = ()

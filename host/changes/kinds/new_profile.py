@@ -15,7 +15,6 @@ from typing import Optional
 from ovirt_rdma.host.changes.kinds import network_manager
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host
 from ovirt_rdma.host.changes.kinds.kind import Kind
-from ovirt_rdma.host.changes.kinds.location import NET_CLASS
 from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.network_manager import (
     NoSuchProfile,
@@ -25,6 +24,7 @@ from ovirt_rdma.host.changes.kinds.network_manager import (
 )
 from ovirt_rdma.host.changes.kinds.pkey_child import CHILD_S
 from ovirt_rdma.host.changes.kinds.profile import ProfileProperty
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import PROFILE, Change
 from ovirt_rdma.host.rules.infiniband.partitions import ID as MAKES_CHILD
 from ovirt_rdma.host.rules.infiniband.settings import CONNECTION_TYPE, NEW

@@ -15,9 +15,9 @@ from typing import Optional
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import NETDEV, SWITCH, Kind
-from ovirt_rdma.host.changes.kinds.location import NET_CLASS
 from ovirt_rdma.host.collect.parsers.ethtool import KEPT, features
 from ovirt_rdma.host.facts.devices import Offload
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, Change
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree

@@ -12,9 +12,10 @@ from typing import ClassVar, Optional
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import PKEY, Property, normal_text
-from ovirt_rdma.host.changes.kinds.location import NET_CLASS
 from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
-from ovirt_rdma.host.policy.model import FULL_MEMBER, partition_of_facts
+from ovirt_rdma.host.facts.devices import FULL_MEMBER
+from ovirt_rdma.host.paths import NET_CLASS
+from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.base import SYSFS, Change
 from ovirt_rdma.host.rules.infiniband.children import PARENT_LENGTH
 from ovirt_rdma.host.system.tree import FileTree

@@ -27,10 +27,10 @@ from ovirt_rdma.host.changes.kinds.kind import (
     Property,
     normal_text,
 )
-from ovirt_rdma.host.changes.kinds.location import NET_CLASS
 from ovirt_rdma.host.changes.kinds.network_manager import NoSuchProfile
 from ovirt_rdma.host.changes.kinds.offload import OffloadState
 from ovirt_rdma.host.changes.kinds.sysfs import MODE_FILE, MTU_FILE, Sysfs
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.infiniband.limits import TSO_FEATURES
 from ovirt_rdma.host.rules.infiniband.settings import (

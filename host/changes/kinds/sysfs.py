@@ -16,7 +16,8 @@ from typing import ClassVar, Optional
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import MODE, NETDEV, NUMBER, Kind
-from ovirt_rdma.host.changes.kinds.location import NET_CLASS, netdevs_of_pci
+from ovirt_rdma.host.changes.kinds.location import netdevs_of_pci
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, Change
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import FileTree
@@ -24,7 +25,7 @@ from ovirt_rdma.host.system.tree import FileTree
 MODE_FILE = "mode"
 MTU_FILE = "mtu"
 
-_NET_FILE = re.compile(rf"/sys/class/net/({NETDEV})/(\w+)")
+_NET_FILE = re.compile(rf"{NET_CLASS}/({NETDEV})/(\w+)")
 _PORT_MTU = re.compile(
     r"/sys/bus/pci/devices/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
     r"/mlx4_port([12])_mtu"

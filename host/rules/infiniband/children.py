@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.devices import Ipoib, Profile, RdmaPort
+from ovirt_rdma.host.facts.devices import FULL_MEMBER, Ipoib, Profile, RdmaPort
 from ovirt_rdma.host.facts.ipoib import DATAGRAM
 from ovirt_rdma.host.policy.model import (
     FOLLOW,
-    FULL_MEMBER,
     interface_rule_for,
     partition_of_facts,
 )

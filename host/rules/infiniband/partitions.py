@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.devices import FULL_MEMBER
 from ovirt_rdma.host.facts.ipoib import DATAGRAM
 from ovirt_rdma.host.facts.model import Unit
-from ovirt_rdma.host.paths import PARTITIONS_UNIT
+from ovirt_rdma.host.paths import NET_CLASS, PARTITIONS_UNIT
 from ovirt_rdma.host.policy.model import (
     FOLLOW,
-    FULL_MEMBER,
     names_port,
     partition,
     partition_of_facts,
@@ -239,7 +239,7 @@ def _step(view: View, child: WantedChild) -> Step:
         after = f"profile {child.name!r} on {parent}, P_Key {child.pkey}, {mode} mode"
         undo = f"deletes the profile, and NetworkManager removes {child.name}"
     else:
-        folder = f"/sys/class/net/{parent}"
+        folder = f"{NET_CLASS}/{parent}"
         changes = (Change(SYSFS, f"{folder}/create_child", None, child.pkey),)
         after = f"{child.name} on {parent}, P_Key {child.pkey}"
         undo = f"writes {child.pkey} to {folder}/delete_child"

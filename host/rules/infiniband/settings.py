@@ -13,6 +13,7 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Guid, Netdev, Profile
+from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.policy.model import partition_of_facts
 from ovirt_rdma.host.rules.base import PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.reapply import INFINIBAND_MTU
@@ -212,4 +213,4 @@ def write(interface: Interface, name: str, after: str) -> Change:
         ipoib = interface.netdev.ipoib
         mode = ipoib.mode if ipoib else None
         before = mode if name == "mode" else str(interface.netdev.mtu)
-    return Change(SYSFS, f"/sys/class/net/{interface.name}/{name}", before, after)
+    return Change(SYSFS, f"{NET_CLASS}/{interface.name}/{name}", before, after)

@@ -64,7 +64,7 @@ def test_help_loads_none_of_the_engines_libraries(option):
     program = (
         "import sys; from ovirt_rdma.cli.engine.main import main\n"
         "for words in sys.argv[2:]: main([*words.split(), sys.argv[1]])\n"
-        "print([m for m in ('ovirtsdk4', 'pycurl', 'requests', 'rich', 'yaml')"
+        "print([m for m in ('ovirtsdk4', 'pycurl', 'rich', 'yaml')"
         " if m in sys.modules])"
     )
     verbs = ("", "domain", *VERBS, "hosts prepare", "deploy-hook lint")
@@ -101,7 +101,7 @@ def test_wrong_words(capsys, words, said):
     ("name", "package"),
     [
         ("ovirtsdk4.types", "python3-ovirt-engine-sdk4"),
-        ("requests", "python3-requests"),
+        ("pycurl", "python3-pycurl"),
     ],
 )
 def test_a_package_that_is_lacking_is_named(capsys, monkeypatch, name, package):

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from contextlib import ExitStack
 
 import pytest
 
 from ovirt_rdma.cli.context import Context
-from ovirt_rdma.cli.engine.arguments import AccessOptions
 from ovirt_rdma.cli.engine.session import access_of
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.hosts import ansible, inventory
@@ -32,7 +32,7 @@ def way(monkeypatch, *, on_engine, **said):
     key = inventory.default_key("engine" if on_engine else "absent")
     monkeypatch.setattr(inventory, "default_key", lambda: key)
     none = dict.fromkeys(("facts_dir", "inventory", "ssh_key", "ssh_user"))
-    options = AccessOptions(**{**none, **said})
+    options = Namespace(**{**none, **said})
     return access_of(options, Context(Output(), ExitStack()))
 
 

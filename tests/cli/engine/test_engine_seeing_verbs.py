@@ -13,8 +13,8 @@ from engine_double.hooks import hook
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
-from ovirt_rdma.cli.engine import hosts as hosts_verbs
 from ovirt_rdma.cli.engine import session
+from ovirt_rdma.engine_sdk_tools.hosts import hooks
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
 from ovirt_rdma.host.facts.dump import to_json
 
@@ -35,7 +35,7 @@ def site(capsys, tmp_path, monkeypatch):
     Two hosts mount data1 over RDMA, as their policy says; data2 is mounted over TCP.
     """
     monkeypatch.setattr(session, "POLICY_YAML", str(tmp_path / "none.yaml"))
-    monkeypatch.setattr(hosts_verbs, "INSTALLED", str(HOOKS))
+    monkeypatch.setattr(hooks, "INSTALLED", str(HOOKS))
     world = sample_world(hosts=3, iso=True, iscsi=True, addon=True)
     for name in ("host01", "host02", "host03"):
         host = world.host(name)

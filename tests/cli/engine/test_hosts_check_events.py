@@ -17,6 +17,7 @@ from ovirt_rdma.cli.engine import hosts as hosts_verbs
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.engine_sdk_tools.fleet import check_events
 from ovirt_rdma.engine_sdk_tools.fleet.check_events import failures
+from ovirt_rdma.engine_sdk_tools.hosts import hooks
 from ovirt_rdma.engine_sdk_tools.hosts.hooks import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.matrix import FAIL, OK, WARN, Axis, Cell, Matrix
 
@@ -41,7 +42,7 @@ class Today(datetime):
 def site(capsys, tmp_path, monkeypatch):
     """Two hosts on which all checks pass, and a function that runs the check."""
     monkeypatch.setattr(session, "POLICY_YAML", str(tmp_path / "none.yaml"))
-    monkeypatch.setattr(hosts_verbs, "INSTALLED", str(HOOKS))
+    monkeypatch.setattr(hooks, "INSTALLED", str(HOOKS))
     monkeypatch.setattr(hosts_verbs, "datetime", Today)
     monkeypatch.setattr(Today, "at", NOON)
     world = sample_world(hosts=2, addon=True)

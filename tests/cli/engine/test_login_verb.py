@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import io
 import json
+import select
+import socket
+import socketserver
 import ssl
 import subprocess
 import sys
+import threading
 
 import pytest
 from engine_double import EngineDouble, sample_world
@@ -132,12 +136,105 @@ def test_logs_in_with_a_fetched_ca(login, engine, pki):
     assert engine.sso.logins == engine.sso.logouts == 2
 
 
-def test_a_ca_that_nobody_knows_is_refused(login):
+def test_a_ca_that_nobody_knows_is_refused(login, engine):
     code, out, err = login()
     assert (code, out) == (1, "")
-    assert "is not trusted: " in err
+    assert "is not trusted: unable to get local issuer certificate" in err
     assert "--fetch-ca" in err
     assert not login.settings.exists()
+    assert engine.sso.logins == 0  # it never saw the password
+
+
+def test_a_certificate_for_another_name(login, engine, pki):
+    engine.tls_url = engine.tls_url.replace("127.0.0.1", "localhost")
+    code, _, err = login("--ca-file", str(pki / "ca.pem"))
+    assert code == 1
+    assert "is not trusted: no alternative certificate subject name matches" in err
+    assert engine.sso.logins == 0
+
+
+def test_the_name_of_a_ca_file_may_have_any_letters(login, pki, tmp_path):
+    ca_file = tmp_path / "Zürich.pem"
+    ca_file.write_bytes((pki / "ca.pem").read_bytes())
+    code, _, err = login("--ca-file", str(ca_file))
+    assert code == 0, err
+
+
+class Proxy(socketserver.ThreadingTCPServer):
+    """A proxy that answers CONNECT with ``status``; ``asked`` are its first lines."""
+
+    daemon_threads = True
+
+    def __init__(self, status="200 OK"):
+        self.status, self.asked = status, []
+        super().__init__(("127.0.0.1", 0), self.serve)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def serve(self, client, address, server):
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(4096)
+        self.asked.append(head.decode().splitlines()[0].rsplit(" ", 1)[0])
+        # The header is the proxy's, not one of the engine's answer.
+        answer = f"HTTP/1.1 {self.status}\r\nContent-Encoding: gzip\r\n\r\n"
+        client.sendall(answer.encode())
+        if self.status.startswith("200"):
+            host, port = self.asked[-1].split()[1].split(":")
+            with socket.create_connection((host, int(port))) as engine:
+                ends = [client, engine]
+                while True:
+                    (one, *_), _, _ = select.select(ends, [], [])
+                    data = one.recv(65536)
+                    if not data:
+                        return
+                    ends[one is client].sendall(data)
+
+
+@pytest.fixture
+def proxy(request):
+    with Proxy(*getattr(request, "param", ())) as made:
+        threading.Thread(target=made.serve_forever, args=(0.005,), daemon=True).start()
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture
+def no_other_proxy(monkeypatch):
+    for name in ("https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.usefixtures("no_other_proxy")
+@pytest.mark.parametrize("name", ["https_proxy", "HTTPS_PROXY", "all_proxy"])
+def test_login_and_api_go_through_the_same_proxy(
+    login, engine, pki, proxy, monkeypatch, name
+):
+    monkeypatch.setenv(name, proxy.url)
+    code, _, err = login("--ca-file", str(pki / "ca.pem"))
+    assert code == 0, err
+    # The health page, login, API and logout.
+    assert len(proxy.asked) >= 4
+    assert set(proxy.asked) == {f"CONNECT {engine.tls_url.split('/')[2]}"}
+
+
+@pytest.mark.usefixtures("no_other_proxy")
+def test_a_proxy_is_not_for_all_addresses(login, pki, proxy, monkeypatch):
+    monkeypatch.setenv("https_proxy", proxy.url)
+    monkeypatch.setenv("no_proxy", "example.com,127.0.0.1")
+    code, _, err = login("--ca-file", str(pki / "ca.pem"))
+    assert code == 0, err
+    assert proxy.asked == []
+
+
+@pytest.mark.usefixtures("no_other_proxy")
+@pytest.mark.parametrize("proxy", [("403 Forbidden",)], indirect=True)
+def test_a_proxy_that_refuses_is_named(login, pki, proxy, monkeypatch):
+    monkeypatch.setenv("https_proxy", proxy.url)
+    code, _, err = login("--ca-file", str(pki / "ca.pem"))
+    assert code == 1
+    assert "403" in err
+    assert PASSWORD not in err
 
 
 def test_another_ca_than_the_one_given(login, pki):

@@ -12,10 +12,11 @@ import pytest
 from support.command_line import run
 from support.host.changes_wanted import MODES, POLICY, modes
 
-from ovirt_rdma.cli.host import apply, runs
+from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import JOURNAL, under
+from ovirt_rdma.host.system import lock
 from ovirt_rdma.host.system.lock import holder_of, one_run
 
 pytestmark = pytest.mark.hypervisor
@@ -192,9 +193,9 @@ def test_not_root(capsys, monkeypatch):
 
 def test_a_damaged_journal_stops_everything(ready):
     under(ready.root, JOURNAL).write_text("{\n{\n")
-    ready("apply").refused(1, "line 1: is not JSON", "fix: ")
-    ready("revert").refused(1, "line 1: is not JSON")
-    ready("confirm").refused(1, "line 1: is not JSON")
+    ready("apply").refused(1, "line 1: it is not JSON", "fix: ")
+    ready("revert").refused(1, "line 1: it is not JSON")
+    ready("confirm").refused(1, "line 1: it is not JSON")
     assert modes(ready) == ["datagram", "datagram"]
 
 
@@ -300,7 +301,7 @@ def test_an_edited_plan_has_nothing_else_done(ready, saved):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"), [("{", "not JSON"), ("{}", "schema_version is missing")]
+    ("text", "sentence"), [("{", "not JSON"), ("{}", "kind is missing, not 'plan'")]
 )
 def test_what_is_no_plan(ready, saved, text, sentence):
     saved.write_text(text)
@@ -396,7 +397,7 @@ def test_a_host_is_read_anew_after_what_was_taken_back(interrupted, reads):
 
 def test_and_after_a_run_that_came_between(ready, monkeypatch):
     """A rollback of this run restores its values."""
-    really, calls = apply.one_run, []
+    really, calls = lock.one_run, []
 
     @contextmanager
     def after_another(root, **more):
@@ -406,7 +407,7 @@ def test_and_after_a_run_that_came_between(ready, monkeypatch):
         with really(root, **more):
             yield
 
-    monkeypatch.setattr(apply, "one_run", after_another)
+    monkeypatch.setattr(lock, "one_run", after_another)
     result = ready("apply")
     assert result.code == 0
     assert "MODOPT-02/boot" not in result.out

@@ -46,7 +46,7 @@ VERBS = (
         (
             "",
             "verbs: facts, check, plan, apply, confirm, revert, history, "
-            "explain, policy, nfs, fabric, enable, disable, status",
+            "explain, policy, nfs, fabric, block, enable, disable, status",
         ),
         ("policy", "verbs: check, load, show"),
         ("nfs", "verbs: list, check, mount-options"),
@@ -73,6 +73,9 @@ VERBS = (
         ("disable --facts", "does not accept a facts file"),
         ("policy load --facts x", "does not accept a facts file"),
         ("apply --facts x", "does not accept a facts file"),
+        ("block login --facts x", "does not accept a facts file"),
+        ("block logout --all --facts x", "does not accept a facts file"),
+        ("block rescan --facts x", "does not accept a facts file"),
         ("confirm --facts x", "does not accept a facts file"),
         ("revert --facts x", "does not accept a facts file"),
         ("apply a b", "unknown arguments: b"),
@@ -158,8 +161,9 @@ def test_help_and_version(call):
 
 
 BROKEN_FACTS = [
-    ("", "line 1 column 1 is not JSON"),
-    ('{"schema_version": 9}', "schema_version is 9, this version reads only 1"),
+    ("", "it is not JSON: column 1: "),
+    ('{"schema_version": 9}', "kind is missing, not 'facts'"),
+    ('{"schema_version": 9, "kind": "facts"}', "schema version 9; this one reads 1"),
     ('{"schema_version": 1, "kind": "status"}', "kind is 'status', not 'facts'"),
     ('{"schema_version": 1, "kind": "facts"}', "hostname is missing"),
 ]

@@ -188,7 +188,9 @@ def test_a_load_that_fails_leaves_the_policy_in_force(host, written):
 
 def test_a_policy_of_another_version_in_force(host, written):
     path = written('{"schema_version": 2}', "var/lib/ovirt-rdma/policy.json")
-    host("policy", "show").refused(1, path, "its schema version is 2")
+    host("policy", "show").refused(
+        1, path, "written by a newer version", "ovirt-rdma-host policy load"
+    )
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,9 @@ def test_a_record_of_a_later_version_is_replaced(booted):
     path.write_text(
         path.read_text().replace('"schema_version": 1', '"schema_version": 2')
     )
-    assert "its schema version is 2; it is replaced" in booted(NEW, PASS).err
+    assert (
+        "schema version 2; this one reads 1); it is replaced" in booted(NEW, PASS).err
+    )
 
 
 def test_a_disk_that_is_full_is_one_sentence(booted, monkeypatch):

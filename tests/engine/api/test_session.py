@@ -21,7 +21,7 @@ from ovirtsdk4 import types
 from support.engine.engine_sessions import Notes, open_session
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection, _PromptMulti
+from ovirt_rdma.engine_sdk_tools.api.connection import EngineConnection
 from ovirt_rdma.engine_sdk_tools.api.errors import (
     BROKEN,
     BUSY,
@@ -37,6 +37,7 @@ from ovirt_rdma.engine_sdk_tools.api.errors import (
     LostAnswer,
     TimeoutProblem,
 )
+from ovirt_rdma.engine_sdk_tools.api.http import PromptMulti
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
 from ovirt_rdma.engine_sdk_tools.api.requests_sent import EngineApi
 from ovirt_rdma.engine_sdk_tools.api.session import AT_ONCE, Session
@@ -82,10 +83,11 @@ def test_reads_many_at_a_time(double, session, monkeypatch):
         together.wait(60)
         return spring(*request)
 
-    monkeypatch.setattr(double.traps, "spring", meet)
-    assert [len(found) for found in session.read_all([HOSTS] * 2 * AT_ONCE)] == (
-        [3] * 2 * AT_ONCE
-    )
+    with monkeypatch.context() as patched:
+        patched.setattr(double.traps, "spring", meet)
+        assert [len(found) for found in session.read_all([HOSTS] * 2 * AT_ONCE)] == (
+            [3] * 2 * AT_ONCE
+        )
     assert not together.broken
 
 
@@ -415,5 +417,5 @@ def test_an_answer_that_does_not_come_in_time(double, clock):
 def test_a_time_limit_is_looked_at_when_it_is_due(due_ms, asked_s):
     """The SDK itself checks only once per second."""
     multi = mock.Mock(timeout=lambda: due_ms)
-    _PromptMulti(multi).select(1.0)
+    PromptMulti(multi).select(1.0)
     multi.select.assert_called_once_with(asked_s)

@@ -59,6 +59,7 @@ def ini(text=INI, **more):
         ("https://engine/ovirt-engine/api/", "https://engine/ovirt-engine/api"),
         ("https://[fd00::1]", "https://[fd00::1]/ovirt-engine/api"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080/ovirt-engine/api"),
+        ("bücher.example:8443", "https://xn--bcher-kva.example:8443/ovirt-engine/api"),
     ],
 )
 def test_an_engine_as_people_write_it(text, url):
@@ -71,6 +72,10 @@ def test_an_engine_as_people_write_it(text, url):
     [
         ("http://engine.example.com", "not-https", "'http://engine.example.com'"),
         ("https://admin:pw@engine", "has-credentials", "--password-file"),
+        ("https://admin:pw@engine:port", "has-credentials", "--password-file"),
+        ("admin:pw@[fd00", "has-credentials", "--password-file"),
+        ("https://ü..example", "invalid", "is not a URL"),
+        ("https://engine/ü/api", "invalid", "path is /ü/api"),
         ("ftp://engine", "invalid", "'ftp://engine'"),
         ("https://", "invalid", "'https://'"),
         ("https://engine/other", "invalid", "path is /other"),

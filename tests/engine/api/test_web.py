@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.server
+import signal
+import socket
 import threading
 import time
 
@@ -17,9 +19,14 @@ from support.engine.engine_command_line import Clock
 from support.engine.engine_sessions import open_session
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api import auth, connection, errors
+from ovirt_rdma.engine_sdk_tools.api import connection, errors
 from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, check_health, fetch_ca, log_in
-from ovirt_rdma.engine_sdk_tools.api.errors import BROKEN, TIMEOUT, EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.errors import (
+    BROKEN,
+    TIMEOUT,
+    UNREACHABLE,
+    EngineProblem,
+)
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.settings import Settings
 
@@ -33,8 +40,9 @@ _DRIPS, _DRIP_S = 100, 0.05
 class Server:
     """An engine that answers with ``how``; ``asked`` are its requests."""
 
-    def __init__(self, how) -> None:
+    def __init__(self, how, address="127.0.0.1") -> None:
         asked = self.asked = []
+        self._address = f"[{address}]" if ":" in address else address
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -51,7 +59,10 @@ class Server:
             def log_message(self, *words):
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Listener(http.server.ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+        self._server = Listener((address, 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_port
         # The default looks for a shutdown every 0.5 s.
@@ -60,7 +71,7 @@ class Server:
         ).start()
 
     def settings(self, **more) -> Settings:
-        url = f"http://127.0.0.1:{self.port}/ovirt-engine/api"
+        url = f"http://{self._address}:{self.port}/ovirt-engine/api"
         return Settings(url, "admin@internal", "secret", **more)
 
     def close(self) -> None:
@@ -72,8 +83,8 @@ class Server:
 def serve():
     with contextlib.ExitStack() as servers:
 
-        def made(how) -> Server:
-            server = Server(how)
+        def made(how, *address) -> Server:
+            server = Server(how, *address)
             servers.callback(server.close)
             return server
 
@@ -139,10 +150,66 @@ def test_an_answer_that_is_packed_is_not_unpacked(serve, ask, how):
 
 @pytest.mark.parametrize("ask", ASKING)
 @pytest.mark.parametrize("how", [dripping_body, dripping_head])
-def test_a_byte_now_and_then_is_no_answer(serve, monkeypatch, ask, how):
-    monkeypatch.setattr(auth, "CONNECT_S", 0.5)
+def test_a_byte_now_and_then_is_no_answer(serve, ask, how):
     with problem("engine-timeout") as caught:
         ask(serve(how).settings(timeout_s=0.5))
+    assert caught.value.kind == TIMEOUT
+
+
+def test_a_signal_ends_the_wait_for_an_answer(serve):
+    """Ctrl-C does not wait for the timeout."""
+    done = threading.Event()
+
+    def interrupted(number, frame):
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGALRM, interrupted)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    began = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            check_health(serve(lambda handler: done.wait(60)).settings(timeout_s=60))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+        done.set()
+    assert time.monotonic() - began < 30
+
+
+def healthy(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "5")
+    handler.end_headers()
+    handler.wfile.write(b"DB Up")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_engines_address_may_be_a_number(serve, address):
+    server = serve(healthy, address)
+    check_health(server.settings())
+    assert server.asked == ["/ovirt-engine/services/health"]
+
+
+def test_nothing_listens():
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/ovirt-engine/api"
+        refused = f"the engine 127.0.0.1:{port} cannot be reached: Connection refused"
+        with problem("engine-unreachable", refused) as caught:
+            log_in(Settings(url, "admin@internal", "secret"))
+    assert caught.value.kind == UNREACHABLE
+
+
+def test_a_connection_that_breaks(serve):
+    def broken(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", "50")
+        handler.end_headers()
+        handler.wfile.write(b"DB Up")
+
+    with problem("engine-connection-lost", "the connection to the engine") as caught:
+        check_health(serve(broken).settings())
     assert caught.value.kind == TIMEOUT
 
 

@@ -6,7 +6,12 @@ A revert restores the baseline, the state before the first one.
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.engine.conversion_runs import (
     BY_ROW,
     EXPORT,
@@ -16,6 +21,7 @@ from support.engine.conversion_runs import (
     convert,
     everything,
     planned,
+    resume,
     revert,
     run,
     site_of,
@@ -23,6 +29,7 @@ from support.engine.conversion_runs import (
 )
 from support.engine.conversion_site import Killed, engine_of
 
+from ovirt_rdma.engine_sdk_tools.conversion.lock import is_converted
 from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERTED, REVERTED, STOPPED
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
@@ -219,6 +226,88 @@ def test_a_row_that_was_set_back_by_hand_since_is_what_comes_back():
     assert again(site, ROLLING).stage == CONVERTED
     assert revert(site).stage == REVERTED
     assert site.world.connection_of("data1").mount_options == "hard"
+
+
+def test_to_the_other_transport_and_a_revert_goes_back_to_the_first():
+    site = site_of()
+    site.world.connection_of("data1").mount_options = "soft"
+    before = everything(site)
+    convert(site)
+    for to in ("tcp", "rdma", "tcp"):
+        state = again(site, replace(ROLLING, to=to))
+    assert state.stage == CONVERTED, state.why
+    assert set(transports(site).values()) == {"tcp"}
+    assert "transport: tcp" in site.world.host("host02").policy_text
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def test_a_host_that_is_in_another_data_center_meanwhile():
+    site = site_of()
+    before = everything(site)
+    convert(site)
+    away = site.world.hosts.pop(site.world.host("host02").id)
+    prefer = replace(ROLLING, rule="prefer-rdma")
+    assert again(site, prefer).stage == CONVERTED
+    assert again(site, ROLLING).stage == CONVERTED
+    site.world.hosts[away.id] = away
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def test_a_host_that_the_second_one_had_not_reached_when_it_stopped():
+    """Resumed, it is recorded again, and still has its first state."""
+    site = site_of()
+    before = everything(site)
+    convert(site)
+    prefer = replace(ROLLING, rule="prefer-rdma")
+    state = planned(site, prefer, earlier=[site.stored]).state
+    last = state.hosts[-1].name
+    site.pushes_fail = {state.hosts[1].name}
+    assert run(site, state).stage == STOPPED
+    assert not site.stored.host(last).touched
+    site.pushes_fail = set()
+    assert resume(site).stage == CONVERTED
+    assert revert(site).stage == REVERTED
+    assert not changed(site, before)
+
+
+RUNS = st.tuples(
+    st.sampled_from(["rdma", "tcp"]),
+    st.sampled_from([OFFLINE, ROLLING, replace(ROLLING, rule="prefer-rdma")]),
+    st.none() | st.integers(0, 60),
+    st.booleans(),
+)
+
+
+@given(runs=st.lists(RUNS, min_size=1, max_size=5))
+def test_after_any_conversions_killed_or_not_a_revert_goes_back_to_the_first(runs):
+    """Each may be killed, then resumed or reverted."""
+    site = site_of(hosts=2)
+    site.world.connection_of("data1").mount_options = "soft"
+    site.world.host("host01").policy_text = "# ours\nversion: 1\n"
+    before = everything(site)
+    for to, request_, kill_after, go_on in runs:
+        last = site.stored
+        earlier = [last] if last is not None and is_converted(last) else []
+        plan = planned(site, replace(request_, to=to), earlier=earlier)
+        if not plan.steps:
+            continue
+        if kill_after is not None:
+            site.kill_at = len(site.acts) + kill_after
+        with contextlib.suppress(Killed):
+            run(site, plan.state)
+        site.alive()
+        if site.stored is last:
+            continue  # killed before its first record
+        if site.stored.stage != CONVERTED:
+            state = resume(site) if go_on else revert(site)
+            assert state.stage == (CONVERTED if go_on else REVERTED), state.why
+    if site.stored is not None and site.stored.stage != REVERTED:
+        assert revert(site).stage == REVERTED
+    assert not changed(site, before)
 
 
 # -- a revert of a host whose machines stay

@@ -172,11 +172,10 @@ def test_a_push_that_was_cut_off_before_the_load_is_made_good():
     site.world.host("host02").rdma_ready = True
     state = planned(site).state
     site.world.host("host02").rdma_ready = False
-    wanted = state.host("host02").wanted
 
     def back_but_not_loaded():
-        site.world.host("host02").policy_text = state.host("host02").policy
-        site.in_force["host02"] = wanted
+        there = site.world.host("host02")
+        site.in_force["host02"], there.policy_text = there.policy_text, ""
 
     site.meanwhile["perform activating host02"] = back_but_not_loaded
     state = run(site, state)

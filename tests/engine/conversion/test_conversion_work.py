@@ -44,6 +44,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
 from ovirt_rdma.engine_sdk_tools.conversion.preflight import ConversionRequest
+from ovirt_rdma.host.policy.drop_ins import joined, split
 
 pytestmark = pytest.mark.engine
 
@@ -277,14 +278,96 @@ def test_iso_and_export_domains(request_):
         assert set(transports(site, export).values()) == {"rdma"}
 
 
-def test_a_policy_that_somebody_changed_meanwhile_is_left():
+@pytest.mark.parametrize("fails", [False, True], ids=["revert", "rollback"])
+def test_a_policy_that_somebody_changed_meanwhile_is_left(fails):
+    """What the conversion has written there, and somebody has edited."""
     site = site_of()
+    there = site.world.host("host02")
     state = planned(site).state
-    theirs = "version: 1\n# edited\n"
-    site.world.host("host02").policy_text = theirs
+
+    def edited():
+        file, drop_ins = split(there.policy_text)
+        edits = {name: f"{text}# edited\n" for name, text in drop_ins.items()}
+        there.policy_text = joined(file, edits)
+
+    if fails:
+        there.rdma_ready = False
+        site.meanwhile["perform activating host02"] = edited
+        state = run(site, state)
+    else:
+        run(site, state)
+        edited()
+        state = revert(site)
+        assert site.world.host("host01").policy_text == ""
+    assert "50-domain-data1.yaml on host02 was changed" in state.why
+    assert "# edited" in there.policy_text
+
+
+OTHERS = {
+    "policy.yaml": lambda file, drop_ins: ("version: 1\n# edited\n", drop_ins),
+    "a drop-in": lambda file, drop_ins: (file, {**drop_ins, "70-a.yaml": _OTHER}),
+    "no policy.yaml": lambda file, drop_ins: (None, drop_ins),
+}
+_OTHER = "version: 1\nnfs: {rules: [{server: nas9, transport: tcp}]}\n"
+
+
+@pytest.mark.parametrize("request_", [ROLLING, OFFLINE], ids=["rolling", "offline"])
+@pytest.mark.parametrize("edit", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("when", ["before", "during", "after"])
+def test_what_others_change_in_other_files_stays(when, edit, request_):
+    site = site_of()
+    there = site.world.host("host02")
+
+    def edited():
+        there.policy_text = joined(*edit(*split(there.policy_text)))
+
+    state = planned(site, request_).state
+    if when == "before":
+        edited()
+    if when == "during":
+        site.meanwhile["look"] = edited
     state = run(site, state)
-    assert "policy.yaml on host02 was changed" in state.why
-    assert site.world.host("host02").policy_text == theirs
+    assert state.stage == CONVERTED, state.why
+    if when == "after":
+        edited()
+    now = dict(split(there.policy_text).drop_ins)
+    assert "require-rdma" in now.pop("50-domain-data1.yaml")
+    kept = joined(split(there.policy_text).file, now)
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert there.policy_text == kept
+    assert set(transports(site).values()) == {"tcp"}
+
+
+@pytest.mark.parametrize("request_", [ROLLING, OFFLINE], ids=["rolling", "offline"])
+def test_a_host_without_a_policy_file_gets_none(request_):
+    site = site_of()
+    there = site.world.host("host02")
+    there.policy_text = None
+    before = everything(site)
+    assert convert(site, request_).stage == CONVERTED
+    file, drop_ins = split(there.policy_text)
+    assert (file, list(drop_ins)) == (None, ["50-domain-data1.yaml"])
+    state = revert(site)
+    assert state.stage == REVERTED, state.why
+    assert not changed(site, before)
+
+
+def test_an_edit_that_is_not_loaded_is_not_loaded_by_a_revert():
+    site = site_of()
+    convert(site)
+    there = site.world.host("host02")
+    site.in_force["host02"] = there.policy_text
+    there.policy_text = joined(_OTHER, split(there.policy_text).drop_ins)
+    before = there.policy_text
+    state = revert(site)
+    assert state.stage == STOPPED
+    assert "host02 was edited and is not loaded" in state.why
+    assert there.policy_text == before
+    # Loaded by its admin, it stays, and the rest is reverted.
+    site.in_force.clear()
+    assert revert(site).stage == REVERTED
+    assert there.policy_text == _OTHER
 
 
 def test_a_push_that_fails():

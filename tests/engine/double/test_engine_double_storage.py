@@ -674,13 +674,19 @@ def test_a_reinstalled_host_goes_on_as_is_said(
     assert seen == ["maintenance", *statuses]
 
 
-@pytest.mark.engine_does("HOST-27")
-def test_a_failed_reinstall(engine: Engine) -> None:
+def reinstalled(engine: Engine, **more: Any) -> Any:
+    """Return host02 after its reinstallation, which goes as ``more`` says."""
     host = engine.world.host("host02")
     host.status = "maintenance"
-    host.more = {"install_tasks": ["one"], "install_fails": "A task failed"}
+    host.more.update(more)
     engine.host("host02").install(ssh=PUBLIC_KEY)
     engine.world.settle()
+    return host
+
+
+@pytest.mark.engine_does("HOST-27")
+def test_a_failed_reinstall(engine: Engine) -> None:
+    host = reinstalled(engine, install_tasks=["one"], install_fails="A task failed")
     assert host.status == "install_failed"
     assert engine.world.log.codes() == [560, 559, 505]
 
@@ -695,11 +701,8 @@ def test_a_reinstall_begins_after_its_answer(engine: Engine) -> None:
 
 @pytest.mark.engine_does("HOST-30")
 def test_the_name_of_a_task_has_the_severity_of_its_event(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.status = "maintenance"
-    host.more["install_tasks"] = ["one", "ours: [ERROR] it is bad", "a [WARNING] b"]
-    engine.host("host02").install(ssh=PUBLIC_KEY)
-    engine.world.settle()
+    tasks = ["one", "ours: [ERROR] it is bad", "a [WARNING] b"]
+    reinstalled(engine, install_tasks=tasks)
     assert engine.world.log.codes() == [560, 559, 553, 554, 561, 504]
     texts = [event.description for event in engine.world.log.events]
     assert "Installing Host host02. ours: it is bad." in texts
@@ -707,31 +710,21 @@ def test_the_name_of_a_task_has_the_severity_of_its_event(engine: Engine) -> Non
 
 @pytest.mark.engine_does("HOST-31")
 def test_a_playbook_that_ends_with_an_error_has_succeeded(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.status = "maintenance"
-    host.more.update(install_tasks=["one", "two"], install_error=1)
-    engine.host("host02").install(ssh=PUBLIC_KEY)
-    engine.world.settle()
+    host = reinstalled(engine, install_tasks=["one", "two"], install_error=1)
     assert host.status == "maintenance"
     assert engine.world.log.codes() == [560, 559, 561, 504]
 
 
 @pytest.mark.engine_does("HOST-32")
 def test_a_host_that_ansible_does_not_reach(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.status, host.reachable = "maintenance", False
-    engine.host("host02").install(ssh=PUBLIC_KEY)
-    engine.world.settle()
+    engine.world.host("host02").reachable = False
+    host = reinstalled(engine)
     assert (host.status, engine.world.log.codes()) == ("install_failed", [560, 505])
 
 
 @pytest.mark.engine_does("HOST-33")
 def test_a_host_that_cannot_be_restarted(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.status = "maintenance"
-    host.more["reboot_fails"] = True
-    engine.host("host02").install(ssh=PUBLIC_KEY)
-    engine.world.settle()
+    host = reinstalled(engine, reboot_fails=True)
     assert (host.status, engine.world.log.codes()) == (
         "install_failed",
         [560, 561, 505],
@@ -740,22 +733,14 @@ def test_a_host_that_cannot_be_restarted(engine: Engine) -> None:
 
 @pytest.mark.engine_does("HOST-34")
 def test_an_engine_that_is_restarted_forgets_the_installation(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.status = "maintenance"
-    host.more["engine_restarts"] = True
-    engine.host("host02").install(ssh=PUBLIC_KEY)
-    engine.world.settle()
+    host = reinstalled(engine, engine_restarts=True)
     assert host.status == "up"
     assert not {504, 505, 561} & set(engine.world.log.codes())
 
 
 @pytest.mark.engine_does("HOST-35")
 def test_a_host_whose_vdsm_is_silent_after_the_playbook(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.status = "maintenance"
-    host.more["vdsm_silent"] = True
-    engine.host("host02").install(ssh=PUBLIC_KEY)
-    engine.world.settle()
+    host = reinstalled(engine, vdsm_silent=True)
     assert (host.status, engine.world.log.codes()) == (
         "non_responsive",
         [560, 561, 505],

@@ -22,8 +22,9 @@ from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
 from support.engine.engine_command_line import access, run_engine
 from support.engine.engine_door import DoubleDoor, run_role
 
-from ovirt_rdma.cli.engine import conversion_run, prepare
+from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
+from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
 from ovirt_rdma.host.policy import json_form
 from ovirt_rdma.host.policy.drop_ins import joined, split
 from ovirt_rdma.host.policy.load import parse_policy
@@ -39,15 +40,16 @@ PROGRAM = """
 import signal, sys, time
 from pathlib import Path
 from support.engine.engine_door import HttpDoor
-from ovirt_rdma.cli.engine import conversion_run, prepare
+from ovirt_rdma.cli.engine import conversion_run
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.state_file import StateFolder
 from ovirt_rdma.engine_sdk_tools.api import session
+from ovirt_rdma.engine_sdk_tools.deploy_hook import settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 url, folder, policy, *words = sys.argv[1:]
 conversion_run.conversion_states = lambda: StateFolder(Path(folder))
-prepare.policy_of_engine = lambda: {"prepare_policy_file": policy}
-prepare.read_settings = lambda collection: {}
+settings.policy_of_engine = lambda: {"prepare_policy_file": policy}
+settings.read_settings = lambda collection: {}
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
 true_session = session.Session
 session.Session = lambda settings: true_session(settings, sleep=brief)
@@ -85,8 +87,8 @@ class Fleet:
     def run(self, *words, door=True):
         policy = {"prepare_policy_file": str(self.policy)}
         with self.states() as patched:
-            patched.setattr(prepare, "policy_of_engine", lambda: policy)
-            patched.setattr(prepare, "read_settings", lambda collection: {})
+            patched.setattr(settings, "policy_of_engine", lambda: policy)
+            patched.setattr(settings, "read_settings", lambda collection: {})
             given = self.door if door else None
             command = ("hosts", "prepare", *words)
             return run_engine(self.capsys, self.double, given, *command)
@@ -424,7 +426,7 @@ def test_a_broken_state_file_is_left_alone(fleet):
     whole = json.loads(path.read_text())
     path.write_text(json.dumps({**whole, "digest": "sha256:0"}))
     before = path.read_text()
-    fleet.run("-y").refused(1, "the digest differs", "activate those by hand")
+    fleet.run("-y").refused(1, "its digest differs", "activate those by hand")
     assert path.read_text() == before
 
 

@@ -17,7 +17,6 @@ from support.problems import problem
 from ovirt_rdma.host.changes.journal import (
     Journal,
     JournalProblem,
-    WrongLine,
     compacted,
     line_of,
     record_in,
@@ -36,6 +35,7 @@ from ovirt_rdma.host.changes.kinds.model import (
 from ovirt_rdma.host.changes.ledger import Ledger, fold
 from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.rules.base import Change
+from ovirt_rdma.host.system.json_document import WrongRecord
 
 pytestmark = pytest.mark.hypervisor
 
@@ -150,16 +150,19 @@ def test_a_torn_tail_of_zeros_is_cut_off(journal):
     ("line", "words"),
     [
         (b"not json", ["line 10: ", "JSON"]),
-        (b"[" * 100000, ["line 10: ", "JSON"]),
+        (b"[" * 100000, ["line 10: ", "nested"]),
         (b"[]", ["line 10: ", "an array"]),
         (b'{"record":"wish","run":1}', ["line 10: ", "'wish'"]),
         (b'{"record":["a"],"run":1}', ["line 10: ", "['a']"]),
         (b'{"record":"end","run":"1"}', ["line 10: ", "outcome"]),
         (b'{"record":"end","run":1,"x":1}', ["line 10: x "]),
-        (b'{"record":"begin","schema_version":2,"new":1}', ["line 10: ", "schema 2"]),
+        (
+            b'{"record":"begin","schema_version":2,"new":1}',
+            ["line 10: ", "a newer version of ovirt-rdma (schema version 2"],
+        ),
         (
             unchecked(line_of(RECORDS[0])).replace(b'n":1}', b'n":0}')[:-1],
-            ["line 10: ", "schema_version is 0"],
+            ["line 10: ", "an older version of ovirt-rdma (schema version 0"],
         ),
         (
             line_of(RECORDS[2]).replace(b"4092", b"4093")[:-1],
@@ -193,7 +196,7 @@ def test_no_flipped_bit_changes_what_is_known():
             flipped[bit // 8] ^= 1 << bit % 8
             try:
                 found = record_in(bytes(flipped))
-            except WrongLine as wrong:
+            except WrongRecord as wrong:
                 refused += 1
                 assert str(wrong).isprintable()
             else:
@@ -271,7 +274,7 @@ def test_a_checksum_counts_at_the_front_and_in_one_form_only():
         line.replace('{"', '{ "'),
         line.replace("{", f"{{{checksum},"),
     ):
-        with pytest.raises(WrongLine):
+        with pytest.raises(WrongRecord):
             record_in(wrong.encode())
 
 

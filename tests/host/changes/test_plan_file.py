@@ -134,8 +134,14 @@ def changed(*path, to):
     ("data", "sentence"),
     [
         ([], "an array"),
-        (changed("schema_version", to=2), "schema_version is 2, not 1"),
-        (changed("schema_version", to=True), "schema_version is True, not 1"),
+        (
+            changed("schema_version", to=2),
+            "a newer version of ovirt-rdma (schema version 2",
+        ),
+        (
+            changed("schema_version", to=True),
+            "schema_version is True, not a whole number",
+        ),
         (changed("kind", to="facts"), "kind is 'facts', not 'plan'"),
         (changed("kind", to=None), "kind is missing, not 'plan'"),
         (changed("hostname", to=None), "hostname is missing"),
@@ -167,7 +173,7 @@ def test_what_is_wrong_is_named_with_its_place(data, sentence):
     ("content", "sentence"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"{", "line 1 column 2 is not JSON"),
+        (b"{", "it is not JSON: column 2: "),
         (b"\xff", "is not JSON: byte 0 is not UTF-8"),
     ],
 )

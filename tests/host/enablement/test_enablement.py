@@ -387,7 +387,6 @@ class TestStatus:
     def test_a_host_with_the_package_only(self, host):
         status = read_status(host.root)
         assert asdict(status) == {
-            "schema_version": 2,
             "enabled": {
                 "mode": None,
                 "marker": "absent",

@@ -135,8 +135,8 @@ nfs:
             ("1: version", "value-type-wrong", "'1'", "1"),
         ),
         (
-            "version: 1\nblock:\n",
-            ("2: block", "key-unknown", "version, nfs, host, fabric"),
+            "version: 1\nblocks:\n",
+            ("2: blocks", "key-unknown", "version, nfs, host, fabric, block"),
         ),
         (
             "just words\n",

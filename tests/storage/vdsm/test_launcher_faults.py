@@ -248,7 +248,7 @@ def _forbidden(host):
     "damage, words",
     [
         (_broken, "the stored policy is invalid"),
-        (_other_schema, "its schema version is 99"),
+        (_other_schema, "schema version 99; this one reads 1"),
         (_folder, "cannot be read: Is a directory"),
         (_forbidden, "cannot be read: Permission denied"),
     ],

@@ -31,7 +31,13 @@ from ovirt_rdma.engine_sdk_tools.hosts.role import (
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.changes.status import ChangeStatus
 from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, VdsmdProcess
-from ovirt_rdma.host.enablement.status import Enabled, LoadedPolicy, Package, Status
+from ovirt_rdma.host.enablement.status import (
+    SCHEMA_VERSION,
+    Enabled,
+    LoadedPolicy,
+    Package,
+    Status,
+)
 from ovirt_rdma.host.facts import dump
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy import json_form
@@ -205,7 +211,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
     content = json.loads(json.dumps(dataclasses.asdict(status)))
     content["policy"]["drop_ins"] = split(host.policy_text).drop_ins
     return {
-        "schema_version": content["schema_version"],
+        "schema_version": SCHEMA_VERSION,
         "kind": "status",
         **content,
         "degraded": [],

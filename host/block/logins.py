@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Decide which SRP logins are missing and by which port, and why one failed. Pure."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import itertools
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from ovirt_rdma.host.block.model import TIMEOUTS, Session
+from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.model import Route
+from ovirt_rdma.host.policy.block_fields import OFF, SrpTarget, Timeout
+from ovirt_rdma.host.policy.model import partition, partition_of_facts
+from ovirt_rdma.host.policy.validate_block import timeouts_problem
+
+_INFINIBAND = "InfiniBand"
+_ACTIVE = "ACTIVE"
+
+
+@dataclass(frozen=True)
+class Login:
+    """A login to ``target`` by one local port; ``session`` if it is there already."""
+
+    target: SrpTarget
+    device: str
+    port: int
+    session: Optional[Session] = None
+
+    @property
+    def local(self) -> str:
+        """The port's name below /sys/class/infiniband_srp (ib_srp.c, srp_add_port)."""
+        return f"srp-{self.device}-{self.port}"
+
+    @property
+    def title(self) -> str:
+        """The login in sentences: ``srp 'array1' by mlx4_0/1``."""
+        return f"{self.target.title} by {self.device}/{self.port}"
+
+
+@dataclass(frozen=True)
+class NoLogin:
+    """No local port can log in to ``target``; ``reason`` says why."""
+
+    target: SrpTarget
+    reason: Sentence
+
+
+def wanted_logins(
+    targets: Sequence[SrpTarget],
+    devices: Sequence[RdmaDevice],
+    netdevs: Sequence[Netdev],
+    routes: Sequence[Route],
+    sessions: Sequence[Session],
+) -> list[Union[Login, NoLogin]]:
+    """Return each login that ``targets`` want, and each target that has none.
+
+    ``routes`` are those to the addresses of the targets.
+    """
+    by_address = {route.destination: route for route in routes}
+    left = list(sessions)
+    found: list[Union[Login, NoLogin]] = []
+    for target in targets:
+        if target.uses_rdma_cm:
+            ports = _by_route(target, devices, netdevs, by_address)
+        else:
+            ports = _on_fabric(target, devices)
+        if isinstance(ports, Sentence):
+            found.append(NoLogin(target, ports))
+            continue
+        for device, port in ports:
+            session = _taken(left, target, device, port)
+            found.append(Login(target, device, port, session))
+    return found
+
+
+def address_of(target: SrpTarget) -> str:
+    """Return the IP address in ``dest``."""
+    return (target.dest or "").rpartition(":")[0].strip("[]")
+
+
+def _taken(
+    left: list[Session], target: SrpTarget, device: str, port: int
+) -> Optional[Session]:
+    """Remove the session of a login from ``left`` and return it.
+
+    The kernel tells logins of one port apart by these identifiers, and by
+    initiator_ext, which it does not show (srp_conn_unique, ib_srp.c).
+    """
+    for session in left:
+        same = (session.device, session.port, session.id_ext, session.ioc_guid)
+        if same == (device, port, target.id_ext, target.ioc_guid):
+            left.remove(session)
+            return session
+    return None
+
+
+def _named(target: SrpTarget, device: str, port: int) -> bool:
+    return (
+        target.device is None or fnmatch.fnmatchcase(device, target.device)
+    ) and target.port in {None, port}
+
+
+def _on_fabric(
+    target: SrpTarget, devices: Iterable[RdmaDevice]
+) -> Union[list[tuple[str, int]], Sentence]:
+    """Return the ACTIVE InfiniBand ports in the subnet of the target."""
+    prefix = (target.dgid or "")[:16]
+    ports = [(one.name, port) for one in devices for port in one.ports]
+    ports = [(name, port) for name, port in ports if _named(target, name, port.number)]
+    infiniband = [(name, p) for name, p in ports if p.link_layer == _INFINIBAND]
+    if not infiniband:
+        also = "; for a RoCE or iWARP port, write dest" if ports else ""
+        text = f"no InfiniBand port of this host is named{also}"
+        return Sentence("srp-no-infiniband-port", text)
+    active = [(name, p) for name, p in infiniband if p.state == _ACTIVE]
+    if not active:
+        shown = ", ".join(f"{name}/{p.number} is {p.state}" for name, p in infiniband)
+        return Sentence("srp-port-not-active", f"no port is ACTIVE: {shown}")
+    near = [
+        (name, p)
+        for name, p in active
+        if not p.gids or p.gids[0].gid.replace(":", "")[:16] == prefix
+    ]
+    if not near:
+        text = f"no ACTIVE port is in the subnet {prefix} of its dgid"
+        return Sentence("srp-other-subnet", text)
+    members = [(name, p.number) for name, p in near if _is_member(p, target.pkey or "")]
+    if not members:
+        shown = ", ".join(f"{name}/{p.number}" for name, p in near)
+        text = f"the P_Key table of {shown} does not have the partition {target.pkey}"
+        return Sentence("srp-not-in-partition", text)
+    return members
+
+
+def _is_member(port: RdmaPort, pkey: str) -> bool:
+    """Whether the kernel finds the partition, as full or limited member, in the port's
+    table (ib_find_pkey in srp_init_ib_qp, ib_srp.c).
+    """
+    wanted = partition(pkey)
+    table = [partition_of_facts(one.value) for one in port.pkeys]
+    return wanted in table or not table  # unknown: the kernel decides
+
+
+def _by_route(
+    target: SrpTarget,
+    devices: Iterable[RdmaDevice],
+    netdevs: Iterable[Netdev],
+    routes: dict[str, Route],
+) -> Union[list[tuple[str, int]], Sentence]:
+    """Return the port by which the kernel reaches the address: ib_srp logs in only by
+    that one (rdma_resolve_addr in srp_new_rdma_cm_id, ib_srp.c).
+    """
+    address = address_of(target)
+    route = routes.get(address)
+    if route is None:
+        return Sentence("srp-route-unknown", f"the route to {address} is unknown")
+    if route.netdev is None:
+        return Sentence("srp-no-route", f"{address} is not reachable: {route.problem}")
+    ports = [
+        (one.name, port.number)
+        for one in devices
+        for port in one.ports
+        if any(gid.netdev == route.netdev for gid in port.gids)
+    ]
+    ports = ports or [
+        (netdev.rdma_device, netdev.rdma_port)
+        for netdev in netdevs
+        if netdev.name == route.netdev and netdev.rdma_device and netdev.rdma_port
+    ]
+    if not ports:
+        return Sentence(
+            "srp-route-without-rdma",
+            f"the route to {address} leads through {route.netdev}, which has no RDMA "
+            "device",
+        )
+    named = [port for port in ports if _named(target, *port)]
+    if not named:
+        shown = ", ".join(f"{device}/{port}" for device, port in ports)
+        return Sentence(
+            "srp-route-through-other-port",
+            f"the route to {address} leads through {shown}, which device and port of "
+            "the target do not name",
+        )
+    return named[:1]
+
+
+def login_text(target: SrpTarget) -> str:
+    """Return what is written to add_target (srp_parse_options, ib_srp.c)."""
+    words = [f"id_ext={target.id_ext}", f"ioc_guid={target.ioc_guid}"]
+    if target.dest:
+        words.append(f"dest={target.dest}")
+    else:
+        words.append(f"dgid={target.dgid}")
+        words.append(f"pkey={(target.pkey or '').removeprefix('0x')}")
+        words.append(f"service_id={target.service_id}")
+    if target.initiator_ext:
+        words.append(f"initiator_ext={target.initiator_ext}")
+    words += (f"{name}={value}" for name, value in target.options)
+    return ",".join(words)
+
+
+def timeout_writes(
+    now: Sequence[Timeout], target: SrpTarget
+) -> list[tuple[str, Union[int, str]]]:
+    """Return the writes, in order, that give a session the timeouts of ``target``.
+
+    ``now`` are the present ones, in the order of TIMEOUTS; one that the target leaves
+    out stays. The kernel compares each write with the other two values, so a valid end
+    can need an order, or a value in between.
+    """
+    wanted = tuple(
+        present if value is None else value
+        for present, value in zip(now, (getattr(target, key) for key in TIMEOUTS))
+    )
+    changed = [n for n in range(len(TIMEOUTS)) if wanted[n] != now[n]]
+    for order in itertools.permutations(changed):
+        if _each_accepted(now, [(n, wanted[n]) for n in order]):
+            return [(TIMEOUTS[n], _value(wanted[n])) for n in order]
+    # First without the two limits, which reconnecting alone allows; then one by one.
+    between: list[tuple[int, Timeout]] = [(2, 10), (1, OFF), (0, OFF)]
+    steps = [*between, *((n, wanted[n]) for n in (0, 1, 2))]
+    return [(TIMEOUTS[n], _value(value)) for n, value in steps]
+
+
+def _value(value: Timeout) -> Union[int, str]:
+    return OFF if value is None else value
+
+
+def _each_accepted(now: Sequence[Timeout], writes: list[tuple[int, Timeout]]) -> bool:
+    values = list(now)
+    for place, value in writes:
+        values[place] = value
+        if timeouts_problem(*values):
+            return False
+    return True
+
+
+# Reasons in SRP_LOGIN_REJ (include/scsi/srp.h), and what the Linux target means by them
+# (srpt_cm_req_recv in ib_srpt.c).
+_SRP_REASONS = {
+    0x00010000: "the target cannot make a connection now",
+    0x00010001: "the target has no resources for it, or its port is not enabled",
+    0x00010002: "the request is too long; set max_it_iu_size in options",
+    0x00010003: "the target has no port with this id_ext and ioc_guid",
+    0x00010004: "the target does not know this form of buffer descriptors",
+    0x00010005: "the target accepts one channel only; set ch_count: 1 in options",
+    0x00010006: "the target allows this host no (further) login: its access list has "
+    "no entry for this port, or its limit is reached",
+}
+# Reasons in a REJ of the connection manager: InfiniBand specification, volume 1,
+# table 109; enum ib_cm_rej_reason of include/rdma/ib_cm.h.
+_CM_REASONS = {
+    1: "the target has no queue pair left",
+    3: "the target has no resources left",
+    4: "the target did not answer in time",
+    8: "nothing listens there for SRP: service_id, or the port in dest, is wrong, or "
+    "the target is not enabled",
+    28: "the target refused it without a reason",
+}
+_REJECTED = re.compile(r"REJECTED, reason (0x[0-9a-f]{8})")
+_REJ = re.compile(r"REJ reason (0x[0-9a-f]+)")
+_UNANSWERED = "Sending CM REQ failed"
+_NO_PATH = "Path record query failed"
+_TOO_LARGE = "requested max_it_iu_len too large"
+_SCSI_HOST = re.compile(r"scsi (host[0-9]+): ")
+
+
+# The errors of add_target (add_target_store in ib_srp.c and what it calls), but the
+# refusals.
+_ERRORS = {
+    errno.EHOSTUNREACH: Sentence("srp-target-silent", "the target does not answer"),
+    errno.ENXIO: Sentence("srp-target-silent", "no RDMA path to its address was found"),
+    errno.ETIMEDOUT: Sentence(
+        "srp-target-silent", "the subnet manager or the target did not answer in time"
+    ),
+    errno.ENOENT: Sentence(
+        "srp-not-in-partition", "the local port has left the partition of the target"
+    ),
+    errno.EINVAL: Sentence(
+        "srp-login-invalid",
+        "the kernel does not accept the values; its log says which",
+    ),
+}
+
+
+def failure(number: int, target: SrpTarget, log: Iterable[str]) -> Sentence:
+    """Return why a login failed with the error ``number``.
+
+    ``log`` are the lines of the kernel's log since it began. ib_srp reports every
+    refusal as ECONNRESET; the reason is in the log only.
+    """
+    lines = list(log)
+    if number == errno.ECONNRESET:
+        return Sentence("srp-login-refused", _refusal(target, lines))
+    if any(_NO_PATH in line for line in lines):
+        text = "the subnet manager knows no path to its dgid in this partition"
+        return Sentence("srp-no-path", text)
+    other = Sentence("srp-login-failed", f"the kernel reports: {os.strerror(number)}")
+    return _ERRORS.get(number, other)
+
+
+def _refusal(target: SrpTarget, lines: list[str]) -> str:
+    # `scsi host4: ib_srp: Connection 0/2 to 10.99.0.1 failed` names the SCSI host.
+    to = address_of(target) if target.dest else _colons(target.dgid or "")
+    own = {
+        match[1]
+        for line in lines
+        if f" to {to} failed" in line and (match := _SCSI_HOST.search(line))
+    }
+    for line in reversed(lines):
+        match = _SCSI_HOST.search(line)
+        if own and (match is None or match[1] not in own):
+            continue
+        srp, manager = _REJECTED.search(line), _REJ.search(line)
+        if srp:
+            code = int(srp[1], 16)
+            return f"{_SRP_REASONS.get(code, 'unknown reason')} (SRP reason {srp[1]})"
+        if _TOO_LARGE in line:
+            return _SRP_REASONS[0x00010002]
+        if _UNANSWERED in line:
+            return "the target did not answer"
+        if manager:
+            code = int(manager[1], 16)
+            text = _CM_REASONS.get(code, "unknown reason")
+            return f"{text} (REJ reason {code})"
+    return "the target refused it; the kernel's log has no reason"
+
+
+def _colons(digits: str) -> str:
+    return ":".join(digits[n : n + 4] for n in range(0, 32, 4))

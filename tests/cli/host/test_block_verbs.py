@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``block list``, ``check``, ``login``, ``logout`` and ``rescan``."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from support.command_line import run
+from support.fakes.fake_block import GUID, FakeBlock
+from support.fakes.fake_hosts import connectx3_ib, soft_roce
+from support.fakes.fake_runner import FakeRunner
+
+from ovirt_rdma.cli.host import block as verbs
+from ovirt_rdma.host.block import srp as srp_module
+from ovirt_rdma.host.block.srp import Srp
+from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.system.lock import one_run
+
+OTHER = "0002c90300fb1299"
+POLICY = f"""\
+version: 1
+block:
+  srp:
+    - {{name: array, id_ext: {GUID}, ioc_guid: {GUID}, dest: 10.0.0.1:5555}}
+"""
+SECOND = f"""\
+    - {{name: other, id_ext: {GUID}, ioc_guid: {OTHER}, dest: 10.0.0.1:5556}}
+"""
+ELSEWHERE = f"""\
+    - {{name: far, id_ext: {GUID}, ioc_guid: {OTHER}, dest: 10.7.7.7:5556}}
+"""
+
+
+@pytest.fixture
+def host(tmp_path, capsys, monkeypatch):
+    """A host with Soft-RoCE; the target ``array`` has two LUNs."""
+    root = soft_roce(tmp_path)
+    root.no_route("10.7.7.7")
+    return of_root(root, "srp-rxe0-1", capsys, monkeypatch)
+
+
+@pytest.fixture
+def infiniband(tmp_path, capsys, monkeypatch):
+    """A host with a ConnectX-3, whose first port is ACTIVE."""
+    root = connectx3_ib(tmp_path)
+    root.fabric_port("mlx4_0", 1, lid=5, sm_lid=1, pkeys=("0xffff", "0x8001"))
+    return of_root(root, "srp-mlx4_0-1", capsys, monkeypatch)
+
+
+def of_root(root, local, capsys, monkeypatch):
+    fake = FakeBlock(root)
+    fake.local_port(local)
+    fake.targets = {GUID: [2048, 4 << 21]}
+    tools = FakeRunner()
+    tools.program("modprobe", lambda argv: "")
+    tools.program("dmesg", lambda argv: "\n".join(fake.log))
+    monkeypatch.setattr(verbs, "HostReader", lambda top: HostReader(top, root.runner))
+    monkeypatch.setattr(verbs, "Srp", lambda top, _: Srp(top, tools, fake.write))
+    write = srp_module._written
+
+    def written(path, text):
+        if path.name == "delete":
+            fake.remove(int(path.parent.name.removeprefix("port-").partition(":")[0]))
+        return write(path, text)
+
+    monkeypatch.setattr(srp_module, "_written", written)
+
+    def on_host(*words):
+        return run(capsys, *words, "--root", str(root.path))
+
+    def follow(text):
+        file = root.path / "p.yaml"
+        file.write_text(text)
+        assert on_host("policy", "load", str(file)).code == 0
+
+    on_host.fake, on_host.root, on_host.follow = fake, root, follow
+    follow(POLICY)
+    return on_host
+
+
+def test_a_host_without_sessions(host):
+    result = host("block", "list")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "This host has no session of block storage over RDMA.\n"
+
+
+def test_policy_show_has_the_targets(host):
+    shown = host("policy", "show").out
+    assert f"array   SRP       10.0.0.1:5555  {GUID}\n" in shown
+    (target,) = host("policy", "show", "-o", "json").document["block"]["srp"]
+    assert (target["name"], target["dest"]) == ("array", "10.0.0.1:5555")
+
+
+def test_login_and_what_list_shows_then(host):
+    result = host("block", "login")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "srp 'array' by rxe0/1: logged in.\n"
+    host.fake.mapped(0, "lun0", "mpath-36001405aaaaaaaaaaaaaaaaaaaaaaa00", "sda")
+    assert (
+        host("block", "list").out
+        == """\
+TARGET            PROTOCOL  BY      STATE    LUNS
+0002c90300fb1230  SRP       rxe0/1  running  2
+
+WWID                               SIZE   PATHS  STATE    MAP   VDSM OFFERS IT
+36001405aaaaaaaaaaaaaaaaaaaaaaa00  1 MiB  sda    running  lun0  yes
+36001405aaaaaaaaaaaaaaaaaaaaaaa01  4 GiB  sda1   running  -     no
+"""
+    )
+    (session,) = host("block", "list", "-o", "json").document["sessions"]
+    assert session["timeouts"]["dev_loss_tmo"] == 600
+    assert [lun["offered"] for lun in session["luns"]] == [True, False]
+
+
+def test_a_second_login_changes_nothing(host):
+    host("block", "login")
+    before = list(host.fake.written)
+    result = host("block", "login")
+    assert (result.code, result.out) == (
+        0,
+        "srp 'array' by rxe0/1: was logged in before.\n",
+    )
+    assert host.fake.written == before
+
+
+def test_the_infiniband_cm_logs_in_by_the_active_port_in_the_partition(infiniband):
+    policy = POLICY.replace(
+        "dest: 10.0.0.1:5555",
+        f"dgid: fe80::2:c903:ab:1, pkey: 0x7fff, service_id: {GUID}",
+    )
+    infiniband.follow(policy)
+    result = infiniband("block", "login")
+    assert result.out == "srp 'array' by mlx4_0/1: logged in.\n"
+    infiniband.follow(policy.replace("0x7fff", "0x8005"))
+    document = infiniband("block", "login", "-o", "json").document
+    assert document["logins"][0]["problems"][0]["id"] == "srp-not-in-partition"
+
+
+def test_the_rdma_cm_logs_in_over_ipoib(infiniband):
+    assert infiniband("block", "login").out == "srp 'array' by mlx4_0/1: logged in.\n"
+
+
+def test_one_failed_login_does_not_affect_the_others(host):
+    host.follow(POLICY + SECOND + ELSEWHERE.replace(OTHER, OTHER[:-1] + "8"))
+    host.fake.errors[OTHER] = errno.EHOSTUNREACH
+    result = host("block", "login")
+    assert result.code == 1
+    assert result.out.splitlines() == [
+        "srp 'array' by rxe0/1: logged in.",
+        "srp 'other' by rxe0/1: the target does not answer.",
+        "srp 'far': 10.7.7.7 is not reachable: Network is unreachable.",
+    ]
+    document = host("block", "login", "-o", "json").document
+    assert [
+        (
+            one["target"],
+            one["logged_in"],
+            one["made"],
+            [p["id"] for p in one["problems"]],
+        )
+        for one in document["logins"]
+    ] == [
+        ("array", True, False, []),
+        ("other", False, False, ["srp-target-silent"]),
+        ("far", False, False, ["srp-no-route"]),
+    ]
+
+
+def test_only_the_named_targets_are_logged_in(host):
+    host.follow(POLICY + SECOND)
+    host("block", "login", "other")
+    assert [text.count(OTHER) for _, text in host.fake.written] == [1]
+    host("block", "login", "nobody", "-o", "json").error("block-target-unknown", 2)
+
+
+def test_check_compares_with_the_policy(host):
+    result = host("block", "check")
+    assert result.code == 3
+    assert "srp 'array' by rxe0/1 is not logged in" in result.out
+    host("block", "login")
+    for minor, device in enumerate(("sda", "sda1")):
+        host.fake.mapped(minor, f"lun{minor}", f"mpath-3600{minor}", device)
+    result = host("block", "check")
+    assert result.code == 0
+    assert "The block storage is as the policy says" in result.out
+
+
+def ids(result):
+    return [one["id"] for one in result.document["findings"]]
+
+
+def test_check_finds_what_is_wrong_with_a_session(host):
+    host("block", "login")
+    assert ids(host("block", "check", "-o", "json")) == ["lun-without-map"] * 2
+    host.follow(POLICY.replace("5555}", "5555, fast_io_fail_tmo: 5}"))
+    host.root.write("/sys/class/srp_remote_ports/port-0:1/state", "lost")
+    result = host("block", "check", "-o", "json")
+    assert result.code == 3
+    assert ids(result) == [
+        "srp-timeout-differs",
+        "srp-session-not-running",
+        *["lun-without-map"] * 2,
+    ]
+
+
+def test_an_iser_target_without_session_is_found(host):
+    host.follow(
+        "version: 1\nblock:\n  iser:\n"
+        "    - {portal: 10.0.0.1, iqn: iqn.2003-01.org.a}\n"
+    )
+    assert ids(host("block", "check", "-o", "json")) == ["iser-not-logged-in"]
+    host.root.iscsi_session(9, "iqn.2003-01.org.a", "10.0.0.1", "iscsi_iser")
+    assert ids(host("block", "check", "-o", "json")) == []
+
+
+def test_logout_in_use_is_refused_and_names_the_users(host):
+    host("block", "login")
+    host.fake.process(812, "qemu-kvm", "sda")
+    result = host("block", "logout", "array")
+    result.refused(4, "sda: process 812 (qemu-kvm)")
+    assert host("block", "list").out.count("running") == 3
+    host("block", "logout", "--all", "-o", "json").error("block-in-use", 4)
+
+
+def test_logout_and_what_srp_daemon_may_do(host):
+    host("block", "login")
+    host.fake.process(90, "srp_daemon")
+    result = host("block", "logout", GUID)
+    assert (result.code, result.out) == (0, f"{GUID} by rxe0/1: logged out.\n")
+    assert "srp_daemon" in result.err
+    assert host("block", "list").out.startswith("This host has no session")
+    # Nothing is left to log out from.
+    assert host("block", "logout", "array").code == 0
+
+
+def test_logout_needs_a_name(host):
+    for words in ((), ("array", "--all")):
+        host("block", "logout", *words, "-o", "json").error("block-logout-names", 2)
+    host("block", "logout", "nobody", "-o", "json").error("block-session-unknown", 2)
+
+
+def test_rescan_reports_what_changed(host, monkeypatch):
+    host("block", "login")
+    assert host("block", "rescan").out == "Nothing new in 1 session.\n"
+    written = srp_module._written
+
+    def scan(path, text):
+        if path.name == "scan":
+            host.fake.lun(0, 2, "sdx", 2048)
+            host.root.write("/sys/class/block/sda/size", "4096")
+        return written(path, text)
+
+    monkeypatch.setattr(srp_module, "_written", scan)
+    assert host("block", "rescan").out == (
+        "sdx is new: 1 MiB.\nsda had 1 MiB, and has 2 MiB.\n"
+    )
+
+
+@pytest.mark.parametrize("verb", [("login",), ("logout", "--all"), ("rescan",)])
+def test_another_run_is_waited_for_by_the_user(host, verb):
+    with one_run(host.root.path):
+        host("block", *verb, "-o", "json").error("host-lock-held", 75)
+
+
+def test_a_module_that_is_not_there(host, monkeypatch):
+    tools = FakeRunner()
+    monkeypatch.setattr(verbs, "Srp", lambda top, _: Srp(top, tools, host.fake.write))
+    host("block", "login", "-o", "json").error("srp-module-not-loaded", 1)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Commands, verbs and documentation name the same exit codes.
+
+`make docs` compares the manual pages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ovirt_rdma.cli.engine import main as engine
+from ovirt_rdma.cli.host import main as host
+from ovirt_rdma.host.errors import Problem, UsageProblem
+from ovirt_rdma.host.exit_code import ExitCode
+from tools.verbs import verbs
+
+pytestmark = pytest.mark.engine
+
+DOCS = Path(__file__).parents[2] / "docs"
+PROGRAMS = {main.PROGRAM: main for main in (engine, host)}
+VERBS = [
+    (program, name, parser.verb.codes)
+    for program in PROGRAMS
+    for hidden in (False, True)
+    for name, parser in verbs(program, hidden=hidden).items()
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_help_of_a_command_lists_them(capsys, program):
+    assert PROGRAMS[program].main(["--help"]) == 0
+    shown = re.findall(r"^  (\d+) +(.*)$", capsys.readouterr().out, re.MULTILINE)
+    listed = {int(number): sentence for number, sentence in shown}
+    assert listed == {code: code.sentence for code in PROGRAMS[program].EXIT_CODES}
+    assert (5 in listed) == (program == "ovirt-rdma")
+
+
+@pytest.mark.parametrize(("program", "name", "codes"), VERBS)
+def test_a_verb_has_no_others(program, name, codes):
+    named = re.findall(r"(?:^|,\s|--exit-code )(\d+) ", codes)
+    assert named[0] == "0"
+    assert set(map(int, named)) <= set(PROGRAMS[program].EXIT_CODES)
+
+
+def test_the_engine_page_has_the_same():
+    section = (DOCS / "engine.md").read_text().partition("## Exit codes\n")[2]
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", section, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(engine.EXIT_CODES)
+    for number, text in rows:
+        assert text.startswith(ExitCode(int(number)).sentence)
+
+
+def test_problems_have_them():
+    assert (Problem.exit_code, UsageProblem.exit_code) == (
+        ExitCode.FAILED,
+        ExitCode.USAGE,
+    )
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_documents_have_the_number(capsys, tmp_path, form):
+    facts = tmp_path / "facts.json"
+    facts.write_text("{}")
+    code = host.main(["plan", "--facts", str(facts), "-o", form])
+    out = capsys.readouterr().out
+    document = json.loads(out) if form == "json" else yaml.safe_load(out)
+    assert (document["kind"], document["exit_code"], code) == ("error", 1, 1)

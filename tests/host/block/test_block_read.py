@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Sessions and LUNs as sysfs has them, and who uses a LUN."""
+
+import pytest
+from support.fakes.fake_block import GUID, NAA, FakeBlock
+from support.fakes.fake_root import FakeRoot
+
+from ovirt_rdma.host.block.model import Lun, Session
+from ovirt_rdma.host.block.read import BlockReader
+from ovirt_rdma.host.system.tree import FileTree
+
+VALUES = {"id_ext": GUID, "ioc_guid": GUID}
+GID = "fe800000000000000002c90300fb1231"
+
+
+@pytest.fixture
+def block(tmp_path):
+    return FakeBlock(FakeRoot(tmp_path))
+
+
+def reader(block):
+    return BlockReader(FileTree(block.root.path))
+
+
+def users(block, *devices):
+    return [str(user) for user in reader(block).users(devices)]
+
+
+def test_a_host_without_block_storage_has_none(block):
+    facts = reader(block).facts()
+    assert (facts.sessions, facts.srp_ports, facts.problems) == ((), None, ())
+
+
+def test_srp_sessions_with_their_luns(block):
+    block.local_port("srp-mlx4_0-1")
+    block.targets = {GUID: [2048, 4096]}
+    block.session("srp-mlx4_0-1", {**VALUES, "dgid": GID})
+    block.session("srp-mlx4_0-2", VALUES)
+    block.root.write("/sys/class/srp_remote_ports/port-1:1/state", "blocked")
+    block.root.write("/sys/class/srp_remote_ports/port-1:1/dev_loss_tmo", "off")
+    map = block.mapped(3, "lun0", f"mpath-3{NAA[:-2]}00", "sda")
+    assert map == "dm-3"
+    facts = reader(block).facts()
+    assert facts.problems == ()
+    assert facts.srp_ports == ("srp-mlx4_0-1",)
+    first, second = facts.sessions
+    luns = (
+        Lun("sda", 0, f"3{NAA[:-2]}00", 1 << 20, "LIO-ORG", "disk0", "running", "lun0"),
+        Lun("sda1", 1, f"3{NAA[:-2]}01", 2 << 20, "LIO-ORG", "disk1", "running"),
+    )
+    assert first == Session(
+        "srp",
+        0,
+        "running",
+        "mlx4_0",
+        1,
+        GUID,
+        GUID,
+        GID,
+        remote_port="port-0:1",
+        timeouts=(15, 600, 10),
+        luns=luns,
+    )
+    # By RDMA CM there is no GID to read (dgid_show, ib_srp.c: ENOENT).
+    assert (second.port, second.dgid, second.state) == (2, None, "blocked")
+    assert second.timeouts == (15, "off", 10)
+
+
+def test_a_session_that_is_being_removed_is_left_out(block):
+    block.session("srp-mlx4_0-1", VALUES)
+    block.root.unreadable("/sys/class/scsi_host/host0/ioc_guid")
+    facts = reader(block).facts()
+    assert facts.sessions == ()
+    assert len(facts.problems) == 1
+
+
+def test_iser_sessions_and_no_others(block):
+    block.root.iscsi_session(4, "iqn.2003-01.org:a", "10.0.0.1", "iscsi_iser")
+    block.root.iscsi_session(5, "iqn.2003-01.org:b", "10.0.0.1", "iscsi_tcp")
+    block.root.write("/sys/class/iscsi_session/session4/state", "LOGGED_IN")
+    (found,) = reader(block).facts().sessions
+    assert (found.protocol, found.iqn, found.portal, found.state) == (
+        "iser",
+        "iqn.2003-01.org:a",
+        "10.0.0.1:3260",
+        "LOGGED_IN",
+    )
+
+
+def test_srp_daemon_is_seen(block):
+    assert not reader(block).facts().srp_daemon
+    block.process(77, "srp_daemon")
+    assert reader(block).facts().srp_daemon
+
+
+@pytest.fixture
+def lun(block):
+    """A host with one LUN, sda, that nothing uses."""
+    block.targets = {GUID: [2048]}
+    block.session("srp-mlx4_0-1", VALUES)
+    block.root.write("/proc/self/mountinfo", "")
+    assert users(block, "sda") == []
+    return block
+
+
+def test_a_mount_is_a_user(lun):
+    lun.root.write(
+        "/proc/self/mountinfo",
+        "30 1 8:0 / /mnt/x rw - ext4 /dev/sda rw\n31 1 8:16 / /y",
+    )
+    assert users(lun, "sda") == ["sda: mounted at /mnt/x"]
+
+
+def test_a_process_is_a_user_but_not_multipathd(lun):
+    lun.process(80, "multipathd", "sda")
+    lun.process(81, "qemu-kvm", "sda", "sda")
+    lun.process(82, "bash", "sdb")
+    assert users(lun, "sda") == ["sda: process 81 (qemu-kvm)"]
+
+
+def test_swap_is_a_user(lun):
+    lun.root.write("/proc/swaps", "Filename Type Size\n/dev/sda partition 1024")
+    assert users(lun, "sda") == ["sda: swap"]
+
+
+def test_a_map_alone_is_none_but_what_is_on_it(lun):
+    lun.mapped(0, "lun0", "mpath-36001", "sda")
+    assert users(lun, "sda") == []
+    lun.mapped(1, "lun0p1", "part1-mpath-36001", "dm-0")
+    assert users(lun, "sda") == []
+    lun.mapped(2, "vg-metadata", "LVM-xyz", "dm-1")
+    assert users(lun, "sda") == ["sda: device vg-metadata"]
+    lun.process(81, "qemu-kvm", "dm-2")
+    assert users(lun, "sda") == [
+        "sda: device vg-metadata",
+        "sda: process 81 (qemu-kvm)",
+    ]
+
+
+def test_a_map_with_another_running_path_loses_nothing(lun):
+    lun.session("srp-mlx4_0-2", VALUES)
+    lun.mapped(0, "lun0", "mpath-36001", "sda", "sdb")
+    lun.mapped(2, "vg-metadata", "LVM-xyz", "dm-0")
+    assert users(lun, "sda") == []
+    # Both go; or the other one is not running.
+    assert users(lun, "sda", "sdb") == ["sda: device vg-metadata"]
+    lun.root.write("/sys/class/block/sdb/device/state", "transport-offline")
+    assert users(lun, "sda") == ["sda: device vg-metadata"]
+
+
+def test_a_partition_is_part_of_its_disk(lun):
+    lun.root.write("/sys/class/block/sda/sda1/partition", "1")
+    lun.root.write("/sys/class/block/sda1/dev", "8:1")
+    lun.root.write("/proc/self/mountinfo", "30 1 8:1 / /mnt/x rw - ext4 /dev/sda1 rw")
+    assert users(lun, "sda") == ["sda: mounted at /mnt/x"]

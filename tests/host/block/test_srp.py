@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Logins, logouts and rescans, on a host whose kernel is a fake."""
+
+import contextlib
+import errno
+import os
+import time
+
+import pytest
+from support.fakes.fake_block import GUID, FakeBlock
+from support.fakes.fake_root import FakeRoot
+
+from ovirt_rdma.host.block import srp as srp_module
+from ovirt_rdma.host.block.logins import Login
+from ovirt_rdma.host.block.read import BlockReader
+from ovirt_rdma.host.block.srp import Srp, write_in_child
+from ovirt_rdma.host.policy.block_fields import SrpTarget
+from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.tree import FileTree
+
+OTHER = "0002c90300fb1299"
+
+
+def target(guid=GUID, **keys):
+    return SrpTarget(1, "array", GUID, guid, dest="10.0.0.1:5555", **keys)
+
+
+@pytest.fixture
+def fake(tmp_path):
+    fake = FakeBlock(FakeRoot(tmp_path))
+    fake.local_port("srp-rxe0-1")
+    fake.targets = {GUID: [2048]}
+    return fake
+
+
+def run(fake, argv):
+    if argv[0] != "dmesg":
+        raise CommandFailed(f"{argv[0]} is not here")
+    return "\n".join(fake.log)
+
+
+@pytest.fixture
+def srp(fake):
+    return Srp(fake.root.path, lambda argv: run(fake, argv), fake.write)
+
+
+def sessions(fake):
+    return BlockReader(FileTree(fake.root.path)).facts().sessions
+
+
+def test_a_login_makes_a_session_with_the_timeouts_of_the_target(fake, srp):
+    wanted = target(fast_io_fail_tmo=5, dev_loss_tmo="off")
+    (outcome,) = srp.log_in([Login(wanted, "rxe0", 1)], 5)
+    assert (outcome.made, outcome.problem, outcome.notes) == (True, None, ())
+    (session,) = sessions(fake)
+    assert session.timeouts == (5, "off", 10)
+    # The second time nothing is written.
+    before = list(fake.written)
+    (outcome,) = srp.log_in([Login(wanted, "rxe0", 1, session)], 5)
+    assert (outcome.made, outcome.problem) == (False, None)
+    assert fake.written == before
+
+
+def test_a_login_that_srp_daemon_made_meanwhile_counts(fake, srp):
+    fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    (outcome,) = srp.log_in([Login(target(), "rxe0", 1)], 5)
+    assert (outcome.made, outcome.problem) == (False, None)
+
+
+def test_a_refused_login_has_the_reason_of_this_attempt(fake, srp):
+    line = "scsi host3: ib_srp: SRP LOGIN REJECTED, reason 0x0001000"
+    fake.log.append(f"{line}1")
+
+    def refused(path, text, timeout_s):
+        fake.log.append(f"{line}6")
+        return errno.ECONNRESET
+
+    srp._write = refused
+    (outcome,) = srp.log_in([Login(target(), "rxe0", 1)], 5)
+    assert outcome.problem.id == "srp-login-refused"
+    assert "0x00010006" in outcome.problem
+
+
+def test_a_log_without_a_new_line_explains_nothing(fake, srp):
+    fake.log.append("scsi host3: ib_srp: SRP LOGIN REJECTED, reason 0x00010006")
+    (outcome,) = srp.log_in([Login(target(OTHER), "rxe0", 1)], 5)
+    assert "no reason" in outcome.problem
+
+
+def test_a_port_that_ib_srp_does_not_offer(fake, srp):
+    (outcome,) = srp.log_in([Login(target(), "rxe0", 2)], 5)
+    assert outcome.problem.id == "srp-local-port-missing"
+
+
+def test_local_ports_log_in_at_the_same_time_and_one_port_in_turn(fake, srp):
+    fake.local_port("srp-rxe1-1")
+    running, most = [], []
+
+    def slow(path, text, timeout_s):
+        running.append(path.parent.name)
+        most.append(tuple(running))
+        time.sleep(0.2)
+        running.remove(path.parent.name)
+        return errno.ETIME
+
+    srp._write = slow
+    logins = [
+        Login(target(), "rxe0", 1),
+        Login(target(OTHER), "rxe0", 1),
+        Login(target(), "rxe1", 1),
+    ]
+    outcomes = srp.log_in(logins, 0.2)
+    assert [one.problem.id for one in outcomes] == ["srp-target-silent"] * 3
+    assert any(set(names) == {"srp-rxe0-1", "srp-rxe1-1"} for names in most)
+    assert all(names.count("srp-rxe0-1") <= 1 for names in most)
+
+
+def test_a_timeout_that_the_kernel_refuses_is_a_note(fake, srp, monkeypatch):
+    monkeypatch.setattr(srp_module, "_written", lambda path, text: "Invalid argument")
+    wanted = target(fast_io_fail_tmo=5)
+    (outcome,) = srp.log_in([Login(wanted, "rxe0", 1)], 5)
+    assert (outcome.made, [note.id for note in outcome.notes]) == (
+        True,
+        ["srp-timeout-not-set"],
+    )
+
+
+def test_a_logout_waits_until_the_session_is_gone(fake, srp, monkeypatch):
+    fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    (session,) = sessions(fake)
+    monkeypatch.setattr(srp_module, "_GONE_S", 0.3)
+    assert srp.log_out(session).id == "srp-logout-failed"
+    deleted = fake.root.path / "sys/class/srp_remote_ports/port-0:1/delete"
+    assert deleted.read_text().startswith("1")
+
+    def removed(path, text):
+        fake.remove(0)
+        return ""
+
+    monkeypatch.setattr(srp_module, "_written", removed)
+    assert srp.log_out(session) is None
+    assert sessions(fake) == ()
+
+
+def test_a_rescan_reaches_the_host_and_each_lun(fake, srp):
+    fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    (session,) = sessions(fake)
+    assert srp.rescan([session]) == []
+    top = fake.root.path
+    assert (top / "sys/class/scsi_host/host0/scan").read_text().startswith("- - -")
+    assert (top / "sys/class/block/sda/device/rescan").read_text().startswith("1")
+
+
+def test_multipath_learns_a_new_size(fake, monkeypatch):
+    fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    fake.mapped(0, "lun0", "mpath-36001", "sda")
+    (session,) = sessions(fake)
+    calls = []
+
+    def written(path, text):
+        fake.root.write("/sys/class/block/sda/size", "4096")
+        return ""
+
+    monkeypatch.setattr(srp_module, "_written", written)
+    assert Srp(fake.root.path, calls.append, fake.write).rescan([session]) == []
+    assert calls == [("multipathd", "resize", "map", "lun0")]
+    assert Srp(fake.root.path, calls.append, fake.write).rescan(sessions(fake)) == []
+    assert len(calls) == 1
+
+
+class TestTheChild:
+    """The process that writes one login."""
+
+    def test_it_writes(self, tmp_path):
+        path = tmp_path / "add_target"
+        path.write_text("")
+        assert write_in_child(path, "id_ext=1", 5) == 0
+        assert path.read_text() == "id_ext=1"
+
+    def test_it_returns_the_kernels_error(self, tmp_path):
+        assert write_in_child(tmp_path / "absent", "x", 5) == errno.ENOENT
+        assert write_in_child(tmp_path, "x", 5) == errno.EISDIR
+
+    def test_it_is_killed_at_the_deadline(self, tmp_path, monkeypatch):
+        """A pipe that nobody reads keeps it waiting, as a silent target does."""
+        monkeypatch.setattr(srp_module, "_STARTUP_S", 0.2)
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        began = time.monotonic()
+        assert write_in_child(path, "x", 0.3) == errno.ETIME
+        assert time.monotonic() - began < 5
+
+    def test_its_start_is_not_part_of_the_timeout(self, tmp_path, monkeypatch):
+        """The write waits, because the pipe is full."""
+        monkeypatch.setattr(srp_module, "_STARTUP_S", 60.0)
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        ours = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(ours, bytes(4096))
+        began = time.monotonic()
+        assert write_in_child(path, "x", 0.2) == errno.ETIME
+        assert 0.2 <= time.monotonic() - began < 30
+        os.close(ours)

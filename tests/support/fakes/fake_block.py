@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""LUNs of a fake host, and the writes to ib_srp's files as its kernel takes them.
+
+drivers/infiniband/ulp/srp/ib_srp.c and drivers/scsi/scsi_transport_srp.c, Linux 6.1.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+from support.fakes.fake_root import FakeRoot
+
+GUID = "0002c90300fb1230"
+NAA = "6001405aaaaaaaaaaaaaaaaaaaaaaaaa"
+
+
+class FakeBlock:
+    """The SRP sessions of ``root``; ``targets`` are those that accept a login: their
+    ioc_guid to the sizes of their LUNs in sectors. ``errors`` has the errno for others.
+    ``log`` is the kernel's log, ``written`` has each login.
+    """
+
+    def __init__(self, root: FakeRoot) -> None:
+        self.root = root
+        self.targets: dict[str, list[int]] = {}
+        self.errors: dict[str, int] = {}
+        self.log: list[str] = ["[    1.000000] an older line"]
+        self.written: list[tuple[str, str]] = []
+        self._hosts = 0
+
+    def local_port(self, name: str) -> None:
+        """Let ib_srp offer a local port, such as srp-mlx4_0-1."""
+        self.root.write(f"/sys/class/infiniband_srp/{name}/port", "1")
+        self.root.write(f"/sys/class/infiniband_srp/{name}/add_target", "")
+
+    def write(self, path: Path, text: str, timeout_s: float) -> int:
+        """Take a login as add_target_store() does; return the errno."""
+        local = path.parent.name
+        if not path.exists():
+            return errno.ENOENT
+        self.written.append((local, text))
+        values = dict(word.split("=") for word in text.split(","))
+        guid = values["ioc_guid"]
+        for host, name, other in self._sessions():
+            if (name, other) == (local, guid):
+                self.log.append(f"scsi host{host}: ib_srp: Already connected")
+                return errno.EEXIST
+        if guid in self.targets:
+            self.session(local, values)
+            return 0
+        return self.errors.get(guid, errno.ECONNRESET)
+
+    def session(self, local: str, values: dict[str, str]) -> int:
+        """Add a session by a local port; return the number of its SCSI host."""
+        number, self._hosts = self._hosts, self._hosts + 1
+        _, device, port = local.split("-")
+        folder = f"/sys/class/scsi_host/host{number}"
+        remote = f"/sys/class/srp_remote_ports/port-{number}:1"
+        for name, text in {
+            "local_ib_device": device,
+            "local_ib_port": port,
+            "id_ext": f"0x{values['id_ext']}",
+            "ioc_guid": f"0x{values['ioc_guid']}",
+            "scan": "",
+        }.items():
+            self.root.write(f"{folder}/{name}", text)
+        for name, text in {
+            "state": "running",
+            "fast_io_fail_tmo": "15",
+            "dev_loss_tmo": "600",
+            "reconnect_delay": "10",
+            "delete": "",
+        }.items():
+            self.root.write(f"{remote}/{name}", text)
+        if "dgid" in values:
+            gid = values["dgid"]
+            parts = [gid[n : n + 4] for n in range(0, 32, 4)]
+            self.root.write(f"{folder}/dgid", ":".join(parts))
+        else:
+            self.root.unreadable(f"{folder}/dgid")  # ENOENT on reading
+        for lun, sectors in enumerate(self.targets.get(values["ioc_guid"], [])):
+            self.lun(number, lun, f"sd{chr(97 + number)}{lun or ''}", sectors)
+        return number
+
+    def remove(self, host: int) -> None:
+        """Remove a session with its LUNs."""
+        top = self.root.path / "sys/class"
+        for path in top.glob(f"scsi_device/{host}:*"):
+            shutil.rmtree(path)
+        for name in (f"scsi_host/host{host}", f"srp_remote_ports/port-{host}:1"):
+            shutil.rmtree(top / name, ignore_errors=True)
+
+    def lun(self, host: int, number: int, device: str, sectors: int) -> None:
+        """Add a LUN; its WWID ends with its number."""
+        path = f"/sys/devices/host{host}/{host}:0:0:{number}"
+        block = f"{path}/block/{device}"
+        self.root.link(f"/sys/class/scsi_device/{host}:0:0:{number}/device", path)
+        for name, text in {
+            "vendor": "LIO-ORG",
+            "model": f"disk{number}",
+            "state": "running",
+            "wwid": f"naa.{NAA[:-2]}{number:02}",
+            "rescan": "",
+        }.items():
+            self.root.write(f"{path}/{name}", text)
+        self.root.write(f"{block}/size", str(sectors))
+        self.root.write(f"{block}/dev", f"8:{host * 16 + number}")
+        self.root.link(f"{block}/device", path)
+        self.root.link(f"/sys/class/block/{device}", block)
+
+    def mapped(self, minor: int, name: str, uuid: str, *slaves: str) -> str:
+        """Add a device-mapper device on others; return its name, dm-N."""
+        device = f"dm-{minor}"
+        path = f"/sys/devices/virtual/block/{device}"
+        self.root.write(f"{path}/dm/name", name)
+        self.root.write(f"{path}/dm/uuid", uuid)
+        self.root.write(f"{path}/dev", f"253:{minor}")
+        self.root.link(f"/sys/class/block/{device}", path)
+        for slave in slaves:
+            own = (self.root.path / f"sys/class/block/{slave}").resolve()
+            inside = "/" + str(own.relative_to(self.root.path.resolve()))
+            self.root.link(f"{inside}/holders/{device}", path)
+            self.root.link(f"{path}/slaves/{slave}", inside)
+        return device
+
+    def process(self, pid: int, program: str, *opened: str) -> None:
+        """Add a process with open devices, such as sda."""
+        self.root.write(f"/proc/{pid}/comm", program)
+        for number, name in enumerate(opened, 3):
+            link = self.root.path / f"proc/{pid}/fd/{number}"
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(f"/dev/{name}")
+
+    def _sessions(self) -> list[tuple[str, str, str]]:
+        found = []
+        hosts = self.root.path / "sys/class/scsi_host"
+        for host in hosts.iterdir() if hosts.is_dir() else ():
+            read = {f: (host / f).read_text().strip() for f in _IDENTITY}
+            local = f"srp-{read['local_ib_device']}-{read['local_ib_port']}"
+            number, guid = host.name.removeprefix("host"), read["ioc_guid"]
+            found.append((number, local, guid.removeprefix("0x")))
+        return found
+
+
+_IDENTITY = ("local_ib_device", "local_ib_port", "ioc_guid")
