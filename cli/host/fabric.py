@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``fabric partitions render``, ``validate`` and ``diff``.
+"""Run ``fabric partitions`` and ``fabric sm``, and ``fabric check``.
 
-They only read: partitions.conf is the file of the host that runs opensm.
+All but ``apply``, ``enable`` and ``disable`` only read.
 """
 
 from __future__ import annotations
 
-from ovirt_rdma.cli.host.arguments import HostVerb, add_facts, add_policy
+from ovirt_rdma.cli.host.arguments import (
+    OTHER_RUN,
+    HostVerb,
+    add_facts,
+    add_policy,
+    refuse_facts,
+)
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.errors import Problem
@@ -21,11 +27,7 @@ if TYPE_CHECKING:
     from ovirt_rdma.host.errors import Sentence
     from ovirt_rdma.host.fabric.model import Definition
     from ovirt_rdma.host.fabric.review import FabricPort
-
-_HEAD = (
-    "Partitions of the InfiniBand fabric, for opensm.",
-    "Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render",
-)
+    from ovirt_rdma.host.policy.model import Policy
 
 
 class Render(HostVerb):
@@ -43,10 +45,10 @@ class Render(HostVerb):
     def run(self, context: Context) -> int:
         from dataclasses import asdict
 
-        from ovirt_rdma.host.fabric.render import render
+        from ovirt_rdma.host.opensm.partitions import text_of
 
         definitions, source = _of_policy(self.policy, context)
-        text = render(definitions, _HEAD)
+        text = text_of(definitions)
         if context.output.for_people:
             for line in text.splitlines():
                 context.output.line(line)
@@ -189,7 +191,8 @@ class Diff(HostVerb):
 
             from ovirt_rdma.cli.host.main import PROGRAM
 
-            words = [PROGRAM, "fabric", "partitions", "render"]
+            verb = "apply" if self.policy is None else "render"
+            words = [PROGRAM, "fabric", "partitions", verb]
             if self.policy is not None:
                 words += ["--policy", self.policy]
             output.next(shlex.join(words))
@@ -198,7 +201,64 @@ class Diff(HostVerb):
         return ExitCode.CHECKS_FAILED if lines and self.exit_code else ExitCode.DONE
 
 
-VERBS: dict[str, type[Verb]] = {"render": Render, "validate": Validate, "diff": Diff}
+class Apply(HostVerb):
+    """Write partitions.conf as the policy says, and let opensm read it."""
+
+    codes = (
+        "0 done or nothing to do, 1 failed, 3 opensm has not what the file says,\n"
+        f"4 refused, 6 failed, and everything was rolled back, {OTHER_RUN}"
+    )
+    examples = ("",)
+    more = (
+        "Reads the loaded policy. The earlier file is in the journal; revert\n"
+        "restores it."
+    )
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        refuse_facts(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.main import PROGRAM
+        from ovirt_rdma.cli.host.shown.fabric import show_applied
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, RunResult
+        from ovirt_rdma.host.changes.prepare import loaded_policy
+        from ovirt_rdma.host.services.opensm_partitions import PartitionsRun
+        from ovirt_rdma.host.system.lock import one_run
+        from ovirt_rdma.host.system.signals import delayed_signals
+
+        root, output = context.root, context.output
+        as_root("fabric partitions apply", root)
+        host, report = ThisHost(root), RunReport(output)
+        report.reading()
+        host.facts()
+        with one_run(root, by="fabric partitions apply"), delayed_signals():
+            host.recover(report)
+            policy, facts = loaded_policy(root), host.facts()
+            definitions = _definitions(policy.policy, policy.source)
+            run = PartitionsRun(root, host.run, host.effects, host.journal, report)
+            path, step = run.step(definitions)
+            if step is None:
+                result = RunResult(None, DONE, f"{path} is as the policy says")
+                proof = run.prove(definitions, facts)
+            else:
+                by = f"{PROGRAM} fabric partitions apply"
+                result, proof = run.apply(step, definitions, policy, facts, by)
+                host.finish(report)
+        show_applied(result, proof, path, report, output)
+        if result.outcome != DONE:
+            failed = result.outcome == PARTLY
+            return ExitCode.FAILED if failed else ExitCode.ROLLED_BACK
+        return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
+
+
+VERBS: dict[str, type[Verb]] = {
+    "render": Render,
+    "validate": Validate,
+    "diff": Diff,
+    "apply": Apply,
+}
 
 
 def _add_file(parser: Parser) -> None:
@@ -252,17 +312,22 @@ def _of_policy(
     policy: Optional[str], context: Context
 ) -> tuple[tuple[Definition, ...], str]:
     from ovirt_rdma.cli.host.policy import policy_in_question
-    from ovirt_rdma.host.policy.fabric import definitions_of
 
     found, source = policy_in_question(policy, context)
-    definitions = definitions_of(found.fabric)
+    return _definitions(found, source), source
+
+
+def _definitions(policy: Policy, source: str) -> tuple[Definition, ...]:
+    from ovirt_rdma.host.policy.fabric import definitions_of
+
+    definitions = definitions_of(policy.fabric)
     if not definitions:
         raise Problem(
             "policy-without-partitions",
             f"the policy has no partitions ({source})",
             "write fabric.partitions: ovirt-rdma-policy(5)",
         )
-    return definitions, source
+    return definitions
 
 
 def _diff(

@@ -128,10 +128,9 @@ _PARTITIONS: Table = (
     ("render", "print partitions.conf as the policy describes it", _fabric),
     ("validate", "validate partitions.conf, and show all mistakes", _fabric),
     ("diff", "compare partitions.conf with the policy", _fabric),
+    ("apply", "write partitions.conf as the policy says", _fabric),
 )
-_FABRIC: Table = (
-    ("partitions", "render, validate and compare opensm's partitions", _PARTITIONS),
-)
+_FABRIC: Table = (("partitions", "the partitions of opensm", _PARTITIONS),)
 _BLOCK: Table = (
     ("list", "list the sessions and LUNs of block storage over RDMA", _block),
     ("check", "compare the sessions with the policy", _block),
