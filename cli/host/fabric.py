@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ovirt_rdma.host.errors import Sentence
     from ovirt_rdma.host.fabric.model import Definition
     from ovirt_rdma.host.fabric.review import FabricPort
+    from ovirt_rdma.host.opensm.read import FabricFacts
     from ovirt_rdma.host.policy.model import Policy
 
 
@@ -253,12 +254,66 @@ class Apply(HostVerb):
         return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
 
 
+class Status(HostVerb):
+    """Show each port's subnet managers, and the opensm processes of this host."""
+
+    codes = "0 shown"
+    examples = ("", "-o json")
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.fabric import show_status
+
+        show_status(_fabric_facts(context), context.output)
+        return ExitCode.DONE
+
+
+class Check(HostVerb):
+    """Check the fabric at each port; return 3 if something is not as it should be."""
+
+    codes = "0 all is as it should be, 3 something is not"
+    examples = ("", "--policy new.yaml")
+
+    policy: Optional[str]
+
+    @classmethod
+    def add_arguments(cls, parser: Parser) -> None:
+        add_policy(parser)
+
+    def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.policy import policy_in_question
+        from ovirt_rdma.cli.host.shown.fabric import show_findings
+        from ovirt_rdma.host.opensm.review import findings
+        from ovirt_rdma.host.policy.fabric import definitions_of
+        from ovirt_rdma.host.rules.base import FAIL
+
+        policy, source = policy_in_question(self.policy, context)
+        fabric = _fabric_facts(context)
+        found = findings(fabric, definitions_of(policy.fabric))
+        show_findings(found, fabric, source, context.output)
+        failed = any(one.verdict == FAIL for one in found)
+        return ExitCode.CHECKS_FAILED if failed else ExitCode.DONE
+
+
 VERBS: dict[str, type[Verb]] = {
     "render": Render,
     "validate": Validate,
     "diff": Diff,
     "apply": Apply,
+    "status": Status,
+    "check": Check,
 }
+
+
+def _fabric_facts(context: Context) -> FabricFacts:
+    from ovirt_rdma.cli.host.shown.runs import ThisHost
+    from ovirt_rdma.host.opensm.read import FabricReader
+    from ovirt_rdma.host.system.tree import FileTree
+
+    host = ThisHost(context.root)
+    context.output.progress("reading the host")
+    facts = host.facts()
+    context.output.progress("asking the subnet manager")
+    return FabricReader(FileTree(context.root), host.run).facts(facts)
 
 
 def _add_file(parser: Parser) -> None:

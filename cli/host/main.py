@@ -130,7 +130,12 @@ _PARTITIONS: Table = (
     ("diff", "compare partitions.conf with the policy", _fabric),
     ("apply", "write partitions.conf as the policy says", _fabric),
 )
-_FABRIC: Table = (("partitions", "the partitions of opensm", _PARTITIONS),)
+_SM: Table = (("status", "show the subnet managers of the fabric", _fabric),)
+_FABRIC: Table = (
+    ("partitions", "the partitions of opensm", _PARTITIONS),
+    ("sm", "the subnet manager", _SM),
+    ("check", "check ports, subnet manager and partitions of the fabric", _fabric),
+)
 _BLOCK: Table = (
     ("list", "list the sessions and LUNs of block storage over RDMA", _block),
     ("check", "compare the sessions with the policy", _block),
@@ -160,7 +165,7 @@ _VERBS: Table = (
     ("explain", "explain a rule of check and plan", _check),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
-    ("fabric", "partitions of the InfiniBand fabric", _FABRIC),
+    ("fabric", "partitions and subnet manager of the InfiniBand fabric", _FABRIC),
     ("block", "log in to block storage over RDMA, and check it", _BLOCK),
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),
     ("disable", "undo enable", _enable),

@@ -64,7 +64,7 @@ def step_of(
 def reads_another(
     processes: Iterable[OpensmProcess], path: str
 ) -> Optional[OpensmProcess]:
-    """Return a process that was told to read another file than ``path``."""
+    """Return a process whose settings name another file than ``path``."""
     return next((p for p in processes if p.partitions not in (None, path)), None)
 
 

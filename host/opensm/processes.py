@@ -30,8 +30,8 @@ class OpensmProcess:
     """A running opensm.
 
     ``partitions`` is the file that it reads, None if that is opensm's default.
-    ``guid`` is the port that it was told (``0x0002c90300fb1231``), None if it takes
-    the first with a link; ``priority`` is None if it was not told either.
+    ``guid`` is the port of its settings (``0x0002c90300fb1231``), None if it takes
+    the first with a link; ``priority`` is None if there is none in them.
     """
 
     pid: int

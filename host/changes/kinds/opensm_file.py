@@ -55,7 +55,7 @@ class OpensmFile(File):
     def _read_again(self, host: Host) -> None:
         for process in running_opensm(FileTree(host.root)):
             host.run_or_fail(
-                f"opensm (process {process.pid}) was not told to read "
+                f"opensm (process {process.pid}) could not be signalled to read "
                 f"{self.change.target} again",
                 ("kill", "-HUP", str(process.pid)),
                 f"kill -HUP {process.pid}",

@@ -18,6 +18,7 @@ fabric:
 TEXT = """\
 # Partitions of the InfiniBand fabric, for opensm.
 # Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render
+# To keep the file as it is, add a line that reads: # mine
 
 # IPoIB broadcast group: MTU 2048, rate 10 Gb/s
 Default=0x7fff,ipoib :
