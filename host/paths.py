@@ -81,6 +81,8 @@ OTHER_DROPIN_DIRECTORIES = (
     "/usr/local/lib/systemd/system/vdsmd.service.d",
     "/usr/lib/systemd/system/vdsmd.service.d",
 )
+# The partitions of opensm: EL's, and that of Debian and MLNX_OFED.
+PARTITIONS_FILES = ("/etc/rdma/partitions.conf", "/etc/opensm/partitions.conf")
 # Our unit that keeps the P_Key children as in the P_Key tables.
 PARTITIONS_UNIT = "ovirt-rdma-partitions.service"
 

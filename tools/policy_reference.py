@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from ovirt_rdma.host.policy.block_fields import BLOCK, ISER_TARGET, OPTIONS, SRP
-from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, NFS, POLICY, RULE
+from ovirt_rdma.host.policy.fields import (
+    FABRIC,
+    HOST,
+    INTERFACE,
+    MATCH,
+    NFS,
+    PARTITION,
+    POLICY,
+    RULE,
+)
 from ovirt_rdma.host.policy.forms import (
     Field,
     Form,
@@ -36,11 +45,13 @@ TABLES: dict[str, list[tuple[str, Field]]] = {
         ("", POLICY.fields["version"]),
         *(("nfs.", field) for field in NFS.fields.values()),
         *(("host.", field) for field in HOST.fields.values()),
+        *(("fabric.", field) for field in FABRIC.fields.values()),
         *(("block.", field) for field in BLOCK.fields.values()),
     ],
     "A rule for exports": [("", field) for field in RULE.fields.values()],
     "A rule for netdevs": [("", field) for field in INTERFACE.fields.values()],
     "match": [("", field) for field in MATCH.fields.values()],
+    "A partition": [("", field) for field in PARTITION.fields.values()],
     "An SRP target": [("", field) for field in SRP.fields.values()],
     "options of a login": [("", field) for field in OPTIONS.fields.values()],
     "An iSER target": [("", field) for field in ISER_TARGET.fields.values()],
@@ -67,7 +78,7 @@ def _allowed(form: Form) -> str:
         item = form.item
         return f"a list: {'rules' if isinstance(item, Keys) else item.allowed}"
     if isinstance(form, MapOf):
-        return "module: option: value"
+        return form.shown
     text = form.allowed.replace("*", "\\*")
     return f"keys: {text}" if isinstance(form, Keys) else text
 

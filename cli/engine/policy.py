@@ -232,7 +232,7 @@ def _reports_without_facts(
 
 
 def _lines(plan: PolicyPushPlan, path: Path) -> list[str]:
-    from ovirt_rdma.cli.host.policy import policy_counts
+    from ovirt_rdma.cli.host.shown.policy import policy_counts
     from ovirt_rdma.engine_sdk_tools.names import listed
 
     lines = [f"{path}: {policy_counts(plan.policy)}, {plan.digest}"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
     from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.runs import RunReport, ThisHost
+    from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
     from ovirt_rdma.host.changes.kinds.model import Left, RunResult
     from ovirt_rdma.host.changes.ledger import Ledger, Run
     from ovirt_rdma.host.changes.plan_file import Plan
@@ -85,7 +85,7 @@ class Apply(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
         from ovirt_rdma.host.changes import plan_file
         from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK
         from ovirt_rdma.host.system.lock import one_run
@@ -151,7 +151,7 @@ class _Apply:
         self._timer_of: Optional[int] = None
 
     def run(self, saved: Optional[Plan]) -> _Done:
-        from ovirt_rdma.cli.host.runs import LEFT, REFUSED, Line
+        from ovirt_rdma.cli.host.shown.runs import LEFT, REFUSED, Line
         from ovirt_rdma.host.changes.gate import gate
         from ovirt_rdma.host.changes.kinds.model import DONE, RunRequest
         from ovirt_rdma.host.changes.prepare import (
@@ -280,7 +280,7 @@ def _document(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from ovirt_rdma.cli.host.runs import APPLIED, LEFT, REFUSED, ROLLED_BACK_STEP
+    from ovirt_rdma.cli.host.shown.runs import APPLIED, LEFT, REFUSED, ROLLED_BACK_STEP
 
     result = done.result
     applied = {left.step for left in result.left if left.failed}
@@ -322,7 +322,7 @@ class Confirm(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
         from ovirt_rdma.host.changes.journal import iso
         from ovirt_rdma.host.changes.kinds.model import Confirmed
         from ovirt_rdma.host.system.lock import one_run

@@ -62,6 +62,12 @@ def _facts(name: str) -> type[Verb]:
     return ShowFacts
 
 
+def _fabric(name: str) -> type[Verb]:
+    from ovirt_rdma.cli.host.fabric import VERBS
+
+    return VERBS[name]
+
+
 def _nfs(name: str) -> type[Verb]:
     from ovirt_rdma.cli.host.nfs import VERBS
 
@@ -118,6 +124,18 @@ _NFS: Table = (
         _nfs,
     ),
 )
+_PARTITIONS: Table = (
+    ("render", "print partitions.conf as the policy describes it", _fabric),
+    ("validate", "validate partitions.conf, and show all mistakes", _fabric),
+    ("diff", "compare partitions.conf with the policy", _fabric),
+    ("apply", "write partitions.conf as the policy says", _fabric),
+)
+_SM: Table = (("status", "show the subnet managers of the fabric", _fabric),)
+_FABRIC: Table = (
+    ("partitions", "the partitions of opensm", _PARTITIONS),
+    ("sm", "the subnet manager", _SM),
+    ("check", "check ports, subnet manager and partitions of the fabric", _fabric),
+)
 _BLOCK: Table = (
     ("list", "list the sessions and LUNs of block storage over RDMA", _block),
     ("check", "compare the sessions with the policy", _block),
@@ -148,6 +166,7 @@ _VERBS: Table = (
     ("explain", "explain a rule of check and plan", _check),
     ("policy", "check, load and show the policy", _POLICY),
     ("nfs", "list NFS mounts, check exports and their mount options", _NFS),
+    ("fabric", "partitions and subnet manager of the InfiniBand fabric", _FABRIC),
     ("block", "log in to block storage over RDMA, and check it", _BLOCK),
     ("enable", "let VDSM mount NFS storage as the policy says", _enable),
     ("disable", "undo enable", _enable),

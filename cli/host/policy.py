@@ -16,98 +16,15 @@ from ovirt_rdma.host.exit_code import ExitCode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-    from typing import Optional, Union
+    from typing import Optional
 
     from ovirt_rdma.cli.context import Context
     from ovirt_rdma.host.export import Export
-    from ovirt_rdma.host.policy.block_fields import BlockPolicy
     from ovirt_rdma.host.policy.diagnostics import Diagnostic
     from ovirt_rdma.host.policy.load import PolicyFile
-    from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, NfsRule, Policy
-
-
-def policy_counts(policy: Policy) -> str:
-    """Return ``2 NFS rules, 1 interface``; without host settings that are not used."""
-    host = policy.host
-    parts = [count(len(policy.nfs.rules), "NFS rule")]
-    for settings, noun in (
-        (host.interfaces, "interface"),
-        (host.modules, "module"),
-        (host.module_options, "module option"),
-        (policy.block.srp, "SRP target"),
-        (policy.block.iser, "iSER target"),
-    ):
-        if settings:
-            parts.append(count(len(settings), noun))
-    return ", ".join(parts)
-
-
-def show_host(host: HostPolicy, output: Output) -> None:
-    """Print the host part of a policy; nothing if it is empty."""
-    if host.interfaces:
-        output.line()
-        output.table(
-            ("INTERFACE", "MODE", "MTU", "TSO", "PORT_MTU", "CHILDREN", "MATCH"),
-            [
-                (
-                    rule.name,
-                    _shown(rule.transport_mode),
-                    _shown(rule.mtu),
-                    _shown(rule.tso),
-                    _shown(rule.port_mtu),
-                    ",".join(rule.pkey_children) or _shown(rule.partitions),
-                    " ".join(_match(rule)),
-                )
-                for rule in host.interfaces
-            ],
-        )
-        number = len(host.interfaces)
-        order = "; the first that names a netdev wins" if number > 1 else ""
-        output.line(
-            f"{count(number, 'interface')}{order}; - leaves the value unchanged."
-        )
-    pairs = [("module", name) for name in host.modules]
-    pairs += [
-        ("module option", f"{option.module} {option.name}={option.value}")
-        for option in host.module_options
-    ]
-    if host.follows_partitions:
-        pairs.append(("P_Key tables", f"read every {host.partitions_interval} s"))
-    if pairs:
-        output.line()
-        output.fields(pairs)
-
-
-def show_block(block: BlockPolicy, output: Output) -> None:
-    """Print the block part of a policy; nothing if it is empty."""
-    rows = [
-        (
-            target.name,
-            "SRP",
-            target.dest or f"{target.dgid} {target.pkey}",
-            target.ioc_guid,
-        )
-        for target in block.srp
-    ]
-    rows += [(one.name, "iSER", one.portal, one.iqn) for one in block.iser]
-    if rows:
-        output.line()
-        output.table(("TARGET", "PROTOCOL", "AT", "IOC_GUID, IQN"), rows)
-    if block.rescan_interval:
-        output.line(f"A rescan every {block.rescan_interval} s.")
-
-
-def _match(rule: InterfaceRule) -> Iterator[str]:
-    for key in ("link_layer", "device", "pci", "port", "guid", "pkey"):
-        value = getattr(rule, key)
-        if value is not None:
-            yield f"{key}={value}"
-
-
-def _shown(value: Union[str, int, None]) -> str:
-    return "-" if value is None else str(value)
+    from ovirt_rdma.host.policy.model import NfsRule, Policy
 
 
 class Check(HostVerb):
@@ -126,6 +43,7 @@ class Check(HostVerb):
         _add_file(parser)
 
     def run(self, context: Context) -> int:
+        from ovirt_rdma.cli.host.shown.policy import policy_counts
         from ovirt_rdma.host.policy.diagnostics import PolicyProblem
         from ovirt_rdma.host.policy.load import load_policy_file
 
@@ -200,6 +118,7 @@ class Load(HostVerb):
     def run(self, context: Context) -> int:
         from pathlib import Path
 
+        from ovirt_rdma.cli.host.shown.policy import policy_counts
         from ovirt_rdma.host.enablement.state import MODE_NFSMOUNT, marker_mode
         from ovirt_rdma.host.paths import POLICY_JSON, under
         from ovirt_rdma.host.policy.json_form import digest as digest_of
@@ -342,20 +261,26 @@ def _warn(loaded: PolicyFile, path: Path, output: Output) -> None:
 def _show_policy(policy: Policy, source: str, output: Output) -> None:
     from dataclasses import asdict
 
+    from ovirt_rdma.cli.host.shown.policy import show_parts
     from ovirt_rdma.host.policy import block_fields
     from ovirt_rdma.host.policy.block_fields import BlockPolicy
-    from ovirt_rdma.host.policy.json_form import host_to_json_dict
+    from ovirt_rdma.host.policy.fabric import FabricPolicy
+    from ovirt_rdma.host.policy.json_form import (
+        fabric_to_json_dict,
+        host_to_json_dict,
+    )
 
     if output.for_people:
         _show_rules(policy.nfs.rules, source, output)
-        show_host(policy.host, output)
-        show_block(policy.block, output)
+        show_parts(policy, output)
         return
     document: dict[str, object] = {
         "source": source,
         "nfs": {"rules": [asdict(rule) for rule in policy.nfs.rules]},
         "host": host_to_json_dict(policy.host),
     }
+    if policy.fabric != FabricPolicy():
+        document["fabric"] = fabric_to_json_dict(policy.fabric)
     if policy.block != BlockPolicy():
         document["block"] = block_fields.to_json_dict(policy.block)
     output.document("policy", document)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
     from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.runs import RunReport
+    from ovirt_rdma.cli.host.shown.runs import RunReport
     from ovirt_rdma.host.changes.kinds.model import RunResult
     from ovirt_rdma.host.changes.ledger import AppliedChange, Ledger, Run
 
@@ -61,7 +61,7 @@ class History(HostVerb):
 
 
 def _print(ledger: Ledger, output: Output, *, verbose: bool) -> None:
-    from ovirt_rdma.cli.host.runs import applied_steps
+    from ovirt_rdma.cli.host.shown.runs import applied_steps
     from ovirt_rdma.host.changes.kinds.model import DONE, PARTLY, ROLLED_BACK
 
     if not ledger.runs:
@@ -116,7 +116,7 @@ def _remark(run: Run) -> str:
 
 
 def _print_acts(run: Run, output: Output) -> None:
-    from ovirt_rdma.cli.host.runs import describe_changes
+    from ovirt_rdma.cli.host.shown.runs import describe_changes
 
     if not run.acts:
         return
@@ -158,7 +158,7 @@ def _history_document(run: Run) -> dict[str, Any]:
 
 
 def _act(applied: AppliedChange) -> dict[str, Any]:
-    from ovirt_rdma.cli.host.runs import values_of
+    from ovirt_rdma.cli.host.shown.runs import values_of
 
     return {
         "step": applied.act.step,
@@ -208,7 +208,7 @@ class Revert(HostVerb):
         refuse_facts(parser)
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.runs import (
+        from ovirt_rdma.cli.host.shown.runs import (
             BACK,
             LEFT,
             Line,
@@ -278,7 +278,7 @@ def _step(text: str) -> str:
 
 def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[dict[str, Any]]:
     """Yield the outcome of each step, with one text per value."""
-    from ovirt_rdma.cli.host.runs import BACK, LET_GO, describe_changes
+    from ovirt_rdma.cli.host.shown.runs import BACK, LET_GO, describe_changes
 
     left_reasons = {left.why for left in result.left}
     for step in result.done:

@@ -33,7 +33,7 @@ def read_changes(root: str) -> ChangeStatus:
     if not under(root, JOURNAL).exists():
         return ChangeStatus()
     # Imported only on a host where something was changed.
-    from ovirt_rdma.cli.host import runs
+    from ovirt_rdma.cli.host.shown import runs
     from ovirt_rdma.host.changes.journal import Journal
     from ovirt_rdma.host.changes.status import change_status
 
@@ -276,7 +276,7 @@ def _document(review: MountReview) -> dict[str, Optional[str]]:
 def _status_lines(report: Status, policy: Policy) -> list[tuple[str, str]]:
     import dataclasses
 
-    from ovirt_rdma.cli.host.policy import policy_counts
+    from ovirt_rdma.cli.host.shown.policy import policy_counts
     from ovirt_rdma.host.enablement.state import BY_LAUNCHER
 
     files = dataclasses.asdict(report.package)

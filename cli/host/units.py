@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from ovirt_rdma.cli.context import Context
-    from ovirt_rdma.cli.host.runs import RunReport, ThisHost
+    from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
     from ovirt_rdma.host.changes.holder import HolderTimeouts
     from ovirt_rdma.host.changes.kinds.model import RunResult
     from ovirt_rdma.host.services.package_scripts import Note
@@ -56,8 +56,8 @@ class SetNetdev(UnitVerb):
         parser.add_argument("netdev", metavar="NAME", help="a netdev")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host import runs
-        from ovirt_rdma.cli.host.runs import as_root
+        from ovirt_rdma.cli.host.shown import runs
+        from ovirt_rdma.cli.host.shown.runs import as_root
         from ovirt_rdma.host.changes.boot import restore_netdev
 
         as_root("unit netdev", context.root)
@@ -74,7 +74,7 @@ class Recover(UnitVerb):
     """
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
         from ovirt_rdma.host.system.lock import one_run
 
         as_root("unit recover", context.root)
@@ -103,7 +103,7 @@ class RollBackUnconfirmed(UnitVerb):
         parser.add_argument("number", metavar="RUN", type=int, help="a run's number")
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.runs import RunReport, ThisHost, as_root
+        from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
         from ovirt_rdma.host.changes.holder import HolderTimeouts, lock_or_end_holder
         from ovirt_rdma.host.changes.recover import roll_back_unconfirmed
 
@@ -140,8 +140,8 @@ class FollowPartitions(UnitVerb):
     """Keep P_Key children equal to the P_Key tables of ports, until SIGTERM."""
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host import runs
-        from ovirt_rdma.cli.host.runs import RunReport, as_root
+        from ovirt_rdma.cli.host.shown import runs
+        from ovirt_rdma.cli.host.shown.runs import RunReport, as_root
         from ovirt_rdma.host.services.partition_follower import follow_partitions
         from ovirt_rdma.host.system.signals import StopSignal
 
@@ -155,7 +155,7 @@ class LogInToBlock(UnitVerb):
     """Log in to the block storage of the policy before vdsmd starts, and rescan it."""
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.runs import RunReport, as_root
+        from ovirt_rdma.cli.host.shown.runs import RunReport, as_root
         from ovirt_rdma.host.services.block_keeper import BlockKeeper, tell_systemd
         from ovirt_rdma.host.system.signals import StopSignal
 
@@ -173,7 +173,7 @@ class WriteCaps(UnitVerb):
     """
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.runs import as_root
+        from ovirt_rdma.cli.host.shown.runs import as_root
         from ovirt_rdma.host.services.capabilities import write_caps, write_interfaces
 
         as_root("unit caps", context.root)
@@ -195,7 +195,7 @@ class PrepareErase(UnitVerb):
     """Disable everything before the package is erased, and report what stays."""
 
     def run(self, context: Context) -> int:
-        from ovirt_rdma.cli.host.runs import as_root
+        from ovirt_rdma.cli.host.shown.runs import as_root
         from ovirt_rdma.host.services.package_scripts import prepare_erase
 
         as_root("unit erased", context.root)
@@ -216,7 +216,7 @@ class Recheck(UnitVerb):
 
     def run(self, context: Context) -> int:
         from ovirt_rdma.cli.host.decision import load_decision
-        from ovirt_rdma.cli.host.runs import as_root
+        from ovirt_rdma.cli.host.shown.runs import as_root
         from ovirt_rdma.host.policy.json_form import digest as policy_digest
         from ovirt_rdma.host.services import kernel_change
 

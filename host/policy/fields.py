@@ -9,8 +9,11 @@ editors and the tables of docs/policy.md (tools/policy_reference.py).
 from __future__ import annotations
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.fabric.model import MEMBERSHIPS
+from ovirt_rdma.host.facts.ib_codes import RATES_GBPS
 from ovirt_rdma.host.facts.ipoib import CONNECTED_MTU
 from ovirt_rdma.host.policy.block_fields import BLOCK
+from ovirt_rdma.host.policy.fabric import FIRST_VLAN, LAST_VLAN
 from ovirt_rdma.host.policy.forms import (
     Field,
     Keys,
@@ -22,7 +25,9 @@ from ovirt_rdma.host.policy.forms import (
 from ovirt_rdma.host.policy.model import (
     AUTO,
     LINK_LAYERS,
+    OFF,
     OFFLOAD_CHOICES,
+    ON,
     PARTITIONS,
     PARTITIONS_INTERVAL_S,
     POLICY_VERSION,
@@ -240,7 +245,8 @@ HOST = Keys(
                     written=True,
                     check="option",
                 )
-            )
+            ),
+            "module: option: value",
         ),
         "options of kernel modules",
         "none",
@@ -250,6 +256,86 @@ HOST = Keys(
         Number(_MIN_INTERVAL_S, _MAX_INTERVAL_S),
         "seconds between two looks at the P_Key tables, for `partitions: follow`",
         default=PARTITIONS_INTERVAL_S,
+    ),
+)
+
+_GROUP = (
+    Field(
+        "mtu",
+        Number(choices=PORT_MTUS),
+        "the IB MTU of the partition's groups, in bytes; a port with less cannot join",
+        "opensm's default, 2048",
+    ),
+    Field(
+        "rate",
+        Number(choices=RATES_GBPS),
+        "the rate of the partition's groups, in Gb/s; a slower port cannot join",
+        "opensm's default, 10",
+    ),
+)
+
+PARTITION = Keys(
+    Field(
+        "pkey",
+        _written("a P_Key such as 0x8001", "pkey"),
+        "of the partition; bit 15 does not count",
+        "from `vlan`; one of the two must be there",
+    ),
+    Field(
+        "vlan",
+        Number(FIRST_VLAN, LAST_VLAN),
+        "the VLAN that the partition stands for: its P_Key is 0x8000 + VLAN",
+        "from `pkey`",
+    ),
+    Field(
+        "members",
+        ListOf(
+            Text(
+                "a host of fabric.hosts, a GUID, ALL, ALL_CAS, ALL_SWITCHES, "
+                "ALL_ROUTERS, SELF; with =full, =limited or =both",
+                written=True,
+                check="member",
+            )
+        ).or_null(False),
+        "the ports of the partition; SELF is the subnet manager's",
+        required=True,
+    ),
+    Field(
+        "membership",
+        Text(choices=MEMBERSHIPS),
+        "of members that do not have one; limited members reach full ones only",
+        "full",
+    ),
+    Field(
+        "ipoib",
+        Text(choices=(ON, OFF), written=True),
+        "whether opensm creates the broadcast group, without which IPoIB has no "
+        "carrier",
+        "on",
+    ),
+    *_GROUP,
+)
+
+FABRIC = Keys(
+    Field(
+        "defaults",
+        Keys(*_GROUP).or_null(),
+        "`mtu` and `rate` for every partition that does not have the key itself",
+    ),
+    Field(
+        "hosts",
+        MapOf(
+            ListOf(_written("a port's GUID such as 0002:c903:00fb:1231", "guid")),
+            "host: a list of its port GUIDs",
+        ),
+        "names for ports, to use in `members`",
+        "none",
+    ),
+    Field(
+        "partitions",
+        MapOf(PARTITION, "name: keys of the table below"),
+        "the partitions of the fabric, for the host that runs its subnet manager",
+        "none is written",
     ),
 )
 
@@ -266,6 +352,7 @@ POLICY = Keys(
     # A part without content counts as left out.
     Field("nfs", NFS.or_null(), "which exports are mounted over RDMA"),
     Field("host", HOST.or_null(), "how the RDMA ports of a host are configured"),
+    Field("fabric", FABRIC.or_null(), "the partitions of the InfiniBand fabric"),
     Field("block", BLOCK.or_null(), "which block storage a host logs in to"),
 )
 
@@ -275,5 +362,5 @@ DROP_IN = Keys(
         "nfs",
         Keys(NFS.fields["rules"], not_offered={"defaults": _ONLY_IN_POLICY}).or_null(),
     ),
-    not_offered=dict.fromkeys(("host", "block"), _ONLY_IN_POLICY),
+    not_offered=dict.fromkeys(("host", "fabric", "block"), _ONLY_IN_POLICY),
 )

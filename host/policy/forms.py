@@ -286,13 +286,14 @@ class ListOf(Form):
 
 
 class MapOf(Form):
-    """A mapping of any keys to values of one form."""
+    """A mapping of any keys to values of one form. ``shown`` is for documents."""
 
     noun = "a mapping of keys"
     nullable = True
 
-    def __init__(self, item: Form) -> None:
+    def __init__(self, item: Form, shown: str = "") -> None:
         self.item = item
+        self.shown = shown
 
     def _read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
         if not isinstance(value, dict):

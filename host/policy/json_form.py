@@ -17,6 +17,7 @@ from typing import Any
 
 from ovirt_rdma.host.policy import block_fields
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
 from ovirt_rdma.host.policy.fields import HOST, INTERFACE, MATCH, POLICY, RULE
 from ovirt_rdma.host.policy.forms import (
     Field,
@@ -28,6 +29,8 @@ from ovirt_rdma.host.policy.forms import (
     Text,
 )
 from ovirt_rdma.host.policy.model import (
+    OFF,
+    ON,
     PARTITIONS_INTERVAL_S,
     HostPolicy,
     InterfaceRule,
@@ -79,10 +82,26 @@ _HOST = Keys(
     _needed("module_options", ListOf(_OPTION)),
     _stored(HOST.fields["partitions_interval"]),
 )
+_TEXTS = ListOf(Text())
+_FABRIC = Keys(
+    _needed("hosts", ListOf(Keys(_needed("name", Text()), _needed("guids", _TEXTS)))),
+    _needed(
+        "partitions",
+        ListOf(
+            Keys(
+                *(_needed(key, Text()) for key in ("name", "pkey")),
+                _needed("members", _TEXTS),
+                _needed("ipoib", Text(choices=(ON, OFF))),
+                *(Field(key, Number(1).or_null()) for key in ("mtu", "rate", "vlan")),
+            )
+        ),
+    ),
+)
 _POLICY = Keys(
     POLICY.fields["version"],
     _needed("nfs", Keys(_needed("rules", ListOf(_RULE)))),
     Field("host", _HOST),
+    Field("fabric", _FABRIC),
     Field("block", block_fields.STORED),
 )
 
@@ -94,9 +113,28 @@ def to_json_dict(policy: Policy) -> dict[str, object]:
         "nfs": {"rules": [dataclasses.asdict(rule) for rule in policy.nfs.rules]},
         "host": host_to_json_dict(policy.host),
     }
+    if policy.fabric != FabricPolicy():
+        data["fabric"] = fabric_to_json_dict(policy.fabric)
     if policy.block != BlockPolicy():
         data["block"] = block_fields.to_json_dict(policy.block)
     return data
+
+
+def fabric_to_json_dict(fabric: FabricPolicy) -> dict[str, object]:
+    """Return the ``fabric:`` part of it."""
+    return {
+        "hosts": [
+            {"name": host.name, "guids": list(host.guids)} for host in fabric.hosts
+        ],
+        "partitions": [
+            {
+                **dataclasses.asdict(rule),
+                "members": list(rule.members),
+                "ipoib": ON if rule.ipoib else OFF,
+            }
+            for rule in fabric.partitions
+        ],
+    }
 
 
 def host_to_json_dict(host: HostPolicy) -> dict[str, object]:
@@ -141,7 +179,24 @@ def from_json_dict(data: object) -> Policy:
     return Policy(
         nfs=NfsPolicy(tuple(NfsRule(**rule) for rule in parts["nfs"]["rules"])),
         host=_host(parts["host"]) if "host" in parts else HostPolicy(),
+        fabric=_fabric(parts["fabric"]) if "fabric" in parts else FabricPolicy(),
         block=_block(parts["block"]) if "block" in parts else BlockPolicy(),
+    )
+
+
+def _fabric(parts: dict[str, Any]) -> FabricPolicy:
+    return FabricPolicy(
+        tuple(FabricHost(h["name"], tuple(h["guids"])) for h in parts["hosts"]),
+        tuple(
+            PartitionRule(
+                **{
+                    **rule,
+                    "members": tuple(rule["members"]),
+                    "ipoib": rule["ipoib"] == ON,
+                }
+            )
+            for rule in parts["partitions"]
+        ),
     )
 
 

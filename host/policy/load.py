@@ -32,6 +32,11 @@ from ovirt_rdma.host.policy.validate_block import (
     block_mistakes,
     block_policy,
 )
+from ovirt_rdma.host.policy.validate_fabric import (
+    FABRIC_CHECKS,
+    fabric_mistakes,
+    fabric_policy,
+)
 from ovirt_rdma.host.policy.validate_host import (
     HOST_CHECKS,
     host_mistakes,
@@ -50,7 +55,7 @@ from ovirt_rdma.host.policy.validate_nfs import (
 if TYPE_CHECKING:
     from ovirt_rdma.host.policy.yaml_source import YamlDocument
 
-_CHECKS = {**NFS_CHECKS, **HOST_CHECKS, **BLOCK_CHECKS}
+_CHECKS = {**NFS_CHECKS, **HOST_CHECKS, **FABRIC_CHECKS, **BLOCK_CHECKS}
 
 
 class _Source(NamedTuple):
@@ -191,6 +196,7 @@ def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:
     return Policy(
         nfs=NfsPolicy(rules),
         host=host_policy(main.parts.get("host") or {}),
+        fabric=fabric_policy(main.parts.get("fabric") or {}),
         block=block_policy(main.parts.get("block") or {}),
     )
 
@@ -218,6 +224,7 @@ def _mistakes(sources: list[_Source], main: _Source) -> set[Diagnostic]:
         before += len(rules) if isinstance(rules, list) else 0
         if source is main and isinstance(main.parts, dict):
             found += host_mistakes(main.parts.get("host"))
+            found += fabric_mistakes(main.parts.get("fabric"))
             found += block_mistakes(main.parts.get("block"))
         mistakes = [source.remark(*mistake) for mistake in found]
         mistakes += (

@@ -20,6 +20,7 @@ from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import ipoib
 from ovirt_rdma.host.facts.devices import FULL_MEMBER, Netdev, RdmaDevice, RdmaPort
 from ovirt_rdma.host.policy.block_fields import BlockPolicy
+from ovirt_rdma.host.policy.fabric import FabricPolicy
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = ipoib.MODES
 ON, OFF = "on", "off"
@@ -207,16 +208,17 @@ class NfsPolicy:
     rules: tuple[NfsRule, ...] = ()
 
 
-_EMPTY_HOST, _EMPTY_BLOCK = HostPolicy(), BlockPolicy()
+_EMPTY_HOST, _EMPTY_FABRIC, _EMPTY_BLOCK = HostPolicy(), FabricPolicy(), BlockPolicy()
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The whole policy. The fabric part will get a field of its own."""
+    """The whole policy."""
 
     version: int = POLICY_VERSION
     nfs: NfsPolicy = NfsPolicy()
     host: HostPolicy = _EMPTY_HOST
+    fabric: FabricPolicy = _EMPTY_FABRIC
     block: BlockPolicy = _EMPTY_BLOCK
 
 

@@ -33,6 +33,7 @@ OFFLOAD = "offload"
 FILE = "file"
 MODULE = "module"
 UNIT = "unit"
+OPENSM_FILE = "opensm-file"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Change:
     - OFFLOAD sets the ethtool feature ``name`` of the netdev ``target`` to ``on`` or
       ``off``.
     - FILE replaces the text of the file ``target`` by ``after``.
+    - OPENSM_FILE does that with opensm's partitions.conf, which may be the operator's.
     - MODULE loads the module ``target``.
     - UNIT enables and starts (``enabled``), or disables and stops (``disabled``), the
       systemd unit ``target``.

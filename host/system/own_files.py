@@ -30,6 +30,14 @@ def own_text(lines: Sequence[str]) -> str:
     return "\n".join((f"{_HEADER}{REVISION}", *_EXPLAINED, *lines)) + "\n"
 
 
+def kept_reason(path: str, text: str) -> str:
+    """Return why an admin wants to keep the file ``path`` with ``text``, or ""."""
+    lines = text.splitlines()
+    if any(" ".join(line.split()).lower() == _MINE for line in lines):
+        return f"{path} has a line {_MINE!r}: it is left alone"
+    return ""
+
+
 def foreign_reason(path: str, text: Optional[str]) -> str:
     """Return why the existing file ``path`` must not be written by us, or "".
 
@@ -37,9 +45,10 @@ def foreign_reason(path: str, text: Optional[str]) -> str:
     """
     if text is None:
         return f"{path} cannot be read"
+    kept = kept_reason(path, text)
+    if kept:
+        return kept
     lines = text.splitlines()
-    if any(" ".join(line.split()).lower() == _MINE for line in lines):
-        return f"{path} has a line {_MINE!r}: it is left alone"
     if not lines or not lines[0].startswith(_HEADER):
         return f"{path} is not from ovirt-rdma, judging by its first line"
     return ""

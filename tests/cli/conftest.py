@@ -9,7 +9,8 @@ from support.fakes.fake_timers import Timers
 from support.host.changes_wanted import POLICY
 from support.storage.vdsm_fixtures import loaded_vdsm
 
-from ovirt_rdma.cli.host import decision, runs
+from ovirt_rdma.cli.host import decision
+from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.decision import registry
 from ovirt_rdma.host.facts.dump import to_json as facts_file_of

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tables and documents of ``ovirt-rdma-host``, from data that was read before."""
+"""Show people and programs what a run of ``ovirt-rdma-host`` has found or done."""

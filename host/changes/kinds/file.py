@@ -7,7 +7,8 @@ A file is written atomically, and only if there is none or it is ours.
 from __future__ import annotations
 
 import shlex
-from typing import Optional
+from pathlib import Path
+from typing import ClassVar, Optional
 
 from ovirt_rdma.host.changes.kinds.base import EffectFailed, Host, Reading
 from ovirt_rdma.host.changes.kinds.kind import Kind
@@ -31,6 +32,7 @@ class File(Kind):
     name = FILE
     may_be_removed = True
     is_text = True
+    fix_of_foreign: ClassVar[str] = _FIX
 
     def values(self) -> Optional[str]:
         return r"[^\0]*" if self.change.target in OWN_FILES else None
@@ -79,19 +81,28 @@ class File(Kind):
             # A write may have been killed before the rename.
             remove_unfinished(host.path(self.change.target).parent)
 
+    def _foreign(self, text: str) -> str:
+        """Return why a file with this ``text`` must not be written, or ""."""
+        return foreign_reason(self.change.target, text)
+
+    def _mode(self, path: Path) -> int:
+        """Return the mode of the file that is written to ``path``."""
+        return _MODE
+
     def _put(self, host: Host, text: Optional[str]) -> None:
         target = self.change.target
         path = host.path(target)
         present = self.read(host)
         if present.problem:
             raise EffectFailed("file-unreadable", present.problem, _FIX)
-        foreign = "" if present.value is None else foreign_reason(target, present.value)
+        foreign = "" if present.value is None else self._foreign(present.value)
         if foreign:
-            raise EffectFailed("file-not-ours", foreign, _FIX)
+            raise EffectFailed("file-not-ours", foreign, self.fix_of_foreign)
         try:
             if text is not None:
                 path.parent.mkdir(mode=0o755, exist_ok=True)
-                write_atomically(path, text.encode("utf-8", "surrogateescape"), _MODE)
+                mode = self._mode(path)
+                write_atomically(path, text.encode("utf-8", "surrogateescape"), mode)
                 return
             if present.value is not None:
                 path.unlink()

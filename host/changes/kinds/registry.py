@@ -15,6 +15,7 @@ from ovirt_rdma.host.changes.kinds.model import AtomicChange
 from ovirt_rdma.host.changes.kinds.module import Module
 from ovirt_rdma.host.changes.kinds.new_profile import NewProfile
 from ovirt_rdma.host.changes.kinds.offload import OffloadState
+from ovirt_rdma.host.changes.kinds.opensm_file import OpensmFile
 from ovirt_rdma.host.changes.kinds.pkey_child import PkeyChild
 from ovirt_rdma.host.changes.kinds.profile import ProfileProperty
 from ovirt_rdma.host.changes.kinds.sysfs import Sysfs
@@ -28,6 +29,7 @@ KINDS: tuple[type[Kind], ...] = (
     ProfileProperty,
     OffloadState,
     File,
+    OpensmFile,
     Module,
     Unit,
 )

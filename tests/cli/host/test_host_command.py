@@ -46,7 +46,7 @@ VERBS = (
         (
             "",
             "verbs: facts, check, plan, apply, confirm, revert, history, "
-            "explain, policy, nfs, block, enable, disable, status",
+            "explain, policy, nfs, fabric, block, enable, disable, status",
         ),
         ("policy", "verbs: check, load, show"),
         ("nfs", "verbs: list, check, mount-options"),

@@ -439,3 +439,20 @@ class TestWhoseFile:
         finally:
             os.close(read_end)
         assert (result.code, result.err) == (0, "")
+
+
+def test_the_partitions_are_shown_below_all_else(host, written):
+    path = written(
+        "version: 1\nfabric:\n  hosts: {hv1: [0002:c903:00fb:1231]}\n  partitions:\n"
+        "    v100: {vlan: 100, members: [hv1=limited], mtu: 4096}\n"
+    )
+    assert host("policy", "check").out.endswith("0 NFS rules, 1 partition.\n")
+    shown = host("policy", "show", "--policy", path).out.splitlines()
+    assert shown[-3:] == [
+        "PARTITION  P_KEY   VLAN  IPOIB  MTU   RATE  MEMBERS",
+        "v100       0x8064  100   yes    4096  -     hv1=limited",
+        "1 partition; - is opensm's default.",
+    ]
+    document = host("policy", "show", "--policy", path, "-o", "json").document
+    (partition,) = document["fabric"]["partitions"]
+    assert partition["members"] == ["hv1=limited"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Check ThisHost, the host that a verb changes."""
 
-from ovirt_rdma.cli.host import runs
+from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.host.system import commands
 
 

@@ -15,7 +15,7 @@ import yaml
 from jsonschema import Draft7Validator
 
 from ovirt_rdma.host.policy.fields import POLICY
-from ovirt_rdma.host.policy.forms import Keys, ListOf
+from ovirt_rdma.host.policy.forms import Keys, ListOf, MapOf
 from tools.policy_reference import PAGE, SCHEMA, TABLES, page, schema
 
 EXAMPLES = [PAGE.with_name("policy.yaml"), PAGE.parents[1] / "rpm" / "policy.yaml"]
@@ -31,7 +31,7 @@ def test_the_page_and_the_schema_are_up_to_date():
 
 def keys_below(form, path=""):
     """Every key that a policy can have, with its path."""
-    form = form.item if isinstance(form, ListOf) else form
+    form = form.item if isinstance(form, (ListOf, MapOf)) else form
     if isinstance(form, Keys):
         for name, field in form.fields.items():
             yield f"{path}{name}"
@@ -41,7 +41,7 @@ def keys_below(form, path=""):
 def test_the_tables_have_every_key_with_a_meaning():
     described = {f"{b}{field.name}" for rows in TABLES.values() for b, field in rows}
     # Tables of rules have no path, and those of defaults are the rules'.
-    described |= {"nfs", "host", "block"}
+    described |= {"nfs", "host", "fabric", "block"}
     for key in keys_below(POLICY):
         assert key in described or key.rpartition(".")[2] in described, key
     for rows in TABLES.values():

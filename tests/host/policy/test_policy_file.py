@@ -135,8 +135,8 @@ nfs:
             ("1: version", "value-type-wrong", "'1'", "1"),
         ),
         (
-            "version: 1\nfabric:\n",
-            ("2: fabric", "key-unknown", "version, nfs, host"),
+            "version: 1\nblocks:\n",
+            ("2: blocks", "key-unknown", "version, nfs, host, fabric, block"),
         ),
         (
             "just words\n",

@@ -15,7 +15,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.host.effects_host import Told
 from support.problems import problem
 
-from ovirt_rdma.cli.host.runs import describe_changes
+from ovirt_rdma.cli.host.shown.runs import describe_changes
 from ovirt_rdma.host.changes.gate import gate
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.kinds import registry

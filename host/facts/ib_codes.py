@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Give the codes with which InfiniBand writes MTUs and rates. Pure data.
+
+InfiniBand Architecture 1.6, PathRecord; the same as libibverbs' ``enum ibv_mtu`` and
+``enum ibv_rate``, and as opensm's include/iba/ib_types.h.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+# Bytes of an IB MTU by its code.
+MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
+
+# Signalling rates in Mb/s by their code.
+RATES = {
+    2: 2500,
+    3: 10000,
+    4: 30000,
+    5: 5000,
+    6: 20000,
+    7: 40000,
+    8: 60000,
+    9: 80000,
+    10: 120000,
+    11: 14000,
+    12: 56000,
+    13: 112000,
+    14: 168000,
+    15: 25000,
+    16: 100000,
+    17: 200000,
+    18: 300000,
+    19: 28000,
+    20: 50000,
+    21: 400000,
+    22: 600000,
+    23: 800000,
+    24: 1200000,
+}
+
+# Whole Gb/s, for people; 2.5 Gb/s is left out: no fabric needs so slow a group.
+RATES_GBPS = tuple(sorted(rate // 1000 for rate in RATES.values() if rate % 1000 == 0))
+
+
+def mtu_code(mtu: int) -> int:
+    """Return the code of an IB MTU in bytes. Raises KeyError if there is none."""
+    return {value: code for code, value in MTUS.items()}[mtu]
+
+
+def rate_code(gbps: int) -> int:
+    """Return the code of a rate in Gb/s. Raises KeyError if there is none."""
+    return {value: code for code, value in RATES.items()}[gbps * 1000]
+
+
+def mtu_text(code: int) -> str:
+    """Return a code of an MTU for people: ``4 (2048 bytes)``."""
+    return f"{code} ({MTUS[code]} bytes)"
+
+
+def rate_text(code: int) -> str:
+    """Return a code of a rate for people: ``7 (40 Gb/s)``."""
+    return f"{code} ({RATES[code] / 1000:g} Gb/s)"
+
+
+def meant_mtu(number: int) -> Optional[int]:
+    """Return the code that was meant if ``number`` is an MTU in bytes."""
+    return {value: code for code, value in MTUS.items()}.get(number)
+
+
+def meant_rate(number: int) -> Optional[int]:
+    """Return the code that was meant if ``number`` is a rate in Gb/s and no code."""
+    return {value: code for code, value in RATES.items()}.get(number * 1000)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Represent the ``fabric:`` part of the policy, as data and as definitions. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from ovirt_rdma.host.fabric.model import (
+    ALL,
+    DEFAULT_NAME,
+    DEFAULT_PKEY,
+    FULL,
+    SELF,
+    WORDS,
+    Definition,
+    GroupFlags,
+    Member,
+    guid_text,
+)
+from ovirt_rdma.host.facts.ib_codes import mtu_code, rate_code
+
+# A VLAN's partition is 0x8000 + VLAN, by convention (OpenStack's networking-mlnx,
+# NVIDIA Skyway).
+FIRST_VLAN, LAST_VLAN = 1, 4094
+
+
+@dataclass(frozen=True)
+class FabricHost:
+    """The port GUIDs of a host, as ``0002:c903:00fb:1231``."""
+
+    name: str
+    guids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PartitionRule:
+    """A partition of the fabric.
+
+    ``pkey`` is that of full members (``0x8001``), ``vlan`` the VLAN that it stands for.
+    ``members`` are ``WHO=MEMBERSHIP``: WHO is the name of a host, a GUID as
+    ``0002:c903:00fb:1231``, or ALL, ALL_CAS, ALL_SWITCHES or SELF. ``mtu`` is in bytes
+    and ``rate`` in Gb/s, of the groups that opensm creates; None is opensm's default.
+    """
+
+    name: str
+    pkey: str
+    members: tuple[str, ...]
+    ipoib: bool = True
+    mtu: Optional[int] = None
+    rate: Optional[int] = None
+    vlan: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class FabricPolicy:
+    """The ``fabric:`` part; without partitions nothing is written."""
+
+    hosts: tuple[FabricHost, ...] = ()
+    partitions: tuple[PartitionRule, ...] = ()
+
+    def guids_of(self, who: str) -> Optional[tuple[str, ...]]:
+        """Return the GUIDs of the host ``who``; None if it is no host's name."""
+        return next((host.guids for host in self.hosts if host.name == who), None)
+
+
+def definitions_of(fabric: FabricPolicy) -> tuple[Definition, ...]:
+    """Return the definitions of partitions.conf; none without partitions.
+
+    The default partition is always the first: without a definition, opensm makes all
+    ports but its own limited members, and no broadcast group.
+    """
+    found = [_definition(rule, fabric) for rule in fabric.partitions]
+    if found and all(one.pkey != DEFAULT_PKEY for one in found):
+        everyone = (Member(ALL, FULL),)
+        found.append(Definition(DEFAULT_NAME, DEFAULT_PKEY, True, members=everyone))
+    return tuple(sorted(found, key=lambda one: one.pkey != DEFAULT_PKEY))
+
+
+def _definition(rule: PartitionRule, fabric: FabricPolicy) -> Definition:
+    members: list[Member] = []
+    for text in rule.members:
+        who, _, membership = text.rpartition("=")
+        if who in WORDS:
+            members.append(Member(who, membership))
+            continue
+        for guid in fabric.guids_of(who) or (who,):
+            number = int(guid.replace(":", ""), 16)
+            members.append(Member(guid_text(number), membership))
+    flags = GroupFlags(
+        mtu=None if rule.mtu is None else mtu_code(rule.mtu),
+        rate=None if rule.rate is None else rate_code(rule.rate),
+    )
+    return Definition(
+        rule.name,
+        int(rule.pkey, 16) & 0x7FFF,
+        rule.ipoib,
+        flags=flags,
+        members=tuple(sorted(members, key=_order)),
+    )
+
+
+def _order(member: Member) -> int:
+    # The last membership of a port counts in opensm: what names many comes first.
+    if member.is_guid:
+        return len(WORDS)
+    return len(WORDS) - 1 if member.port == SELF else WORDS.index(member.port)

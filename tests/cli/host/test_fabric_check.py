@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``fabric sm status`` and ``fabric check``."""
+
+from __future__ import annotations
+
+import pytest
+from support.host.subnet import PID, Subnet
+
+pytestmark = pytest.mark.hypervisor
+
+FILE = "/etc/rdma/partitions.conf"
+OWN, OTHER = "0x0002c90300fb1231", "0x0002c90300fb1241"
+POLICY = """\
+version: 1
+fabric:
+  partitions:
+    storage: {{pkey: 0x8001, {}members: [{}]}}
+"""
+PKEYS = "/sys/class/infiniband/mlx4_0/ports/1/pkeys"
+
+
+@pytest.fixture
+def fabric(changeable):
+    fake = changeable.fake
+    fake.write(FILE, "Default=0x7fff,ipoib : ALL=full;\nstorage=1,ipoib : ALL=full;")
+    fake.write(f"{PKEYS}/0", "0xffff")
+    subnet = Subnet(changeable.root / FILE[1:], OWN, [OTHER])
+    subnet.install(fake, "-p", "3", "-g", OWN)
+    subnet.read()
+    changeable.subnet = subnet
+    return changeable
+
+
+def check(host, *words):
+    return host("fabric", "check", *words)
+
+
+def verdicts(host):
+    return {
+        one["id"]: one["verdict"]
+        for one in check(host, "-o", "json").document["findings"]
+    }
+
+
+def test_status_shows_managers_and_processes(fabric):
+    fabric.subnet.others = [OTHER]
+    result = fabric("fabric", "sm", "status")
+    assert result.code == 0
+    assert f"{OWN} (this host)  1    0         master" in result.out
+    assert f"{OTHER}              2    0         standby" in result.out
+    assert result.out.endswith(
+        f"opensm is running on this host: process {PID}, port {OWN}, priority 3.\n"
+    )
+    document = fabric("fabric", "sm", "status", "-o", "json").document
+    assert document["ports"][0]["master"]["guid"] == OWN
+    assert document["opensm"][0]["priority"] == 3
+
+
+def test_status_without_a_manager(fabric):
+    fabric.fake.write(f"/proc/{PID}/cmdline", "bash")
+    fabric.subnet.silent = True
+    result = fabric("fabric", "sm", "status")
+    assert "no answer" in result.out
+    assert "note: sminfo at mlx4_0/1 failed" in result.err
+    assert result.out.endswith("opensm is not running on this host.\n")
+
+
+def test_check_passes(fabric):
+    result = check(fabric)
+    assert (result.code, result.err) == (0, "")
+    assert "the subnet manager is at this host, LID 1, priority 0" in result.out
+    assert "the broadcast group of 0xffff has MTU 2048 and 10 Gb/s" in result.out
+
+
+def test_a_silent_manager_fails(fabric):
+    fabric.subnet.silent = True
+    assert check(fabric).code == 3
+    assert verdicts(fabric)["subnet-manager-silent"] == "FAIL"
+
+
+def test_without_tools_nothing_is_claimed(fabric):
+    for name in ("sminfo", "saquery"):
+        del fabric.fake.runner.programs[name]
+    result = check(fabric)
+    assert result.code == 0
+    assert "SKIP  mlx4_0/1  not checked: sminfo is not available here" in result.out
+
+
+def test_a_missing_p_key_fails(fabric):
+    fabric.follow(POLICY.format("", OWN))
+    result = check(fabric)
+    assert result.code == 3
+    assert f"{OWN} should be a full member of 0x8001, and is no member" in result.out
+    assert "fix: ovirt-rdma-host fabric partitions apply" in result.out
+    fabric.fake.write(f"{PKEYS}/1", "0x8001")
+    assert check(fabric).code == 0
+
+
+def test_a_limited_member_is_not_a_full_one(fabric):
+    fabric.fake.write(f"{PKEYS}/1", "0x0001")
+    fabric.follow(POLICY.format("", OWN))
+    said = check(fabric)
+    assert said.code == 3
+    assert "should be a full member of 0x8001, and is not that" in said.out
+
+
+def test_a_p_key_too_many_fails(fabric):
+    fabric.fake.write(f"{PKEYS}/1", "0x8007")
+    fabric.follow(POLICY.format("", OTHER))
+    assert verdicts(fabric)["port-is-member"] == "FAIL"
+
+
+def test_a_group_unlike_the_policy_fails(fabric):
+    fabric.fake.write(f"{PKEYS}/1", "0x8001")
+    fabric.follow(POLICY.format("mtu: 4096, ", OWN))
+    assert verdicts(fabric)["broadcast-group-differs"] == "FAIL"
+
+
+def test_a_group_that_is_too_fast_for_the_port_fails(fabric):
+    fabric.subnet.groups[0x7FFF] = (4, 16)
+    result = check(fabric)
+    assert result.code == 3
+    assert "the group has 100 Gb/s, the port 40" in result.out
+
+
+def test_two_masters_fail(fabric):
+    plain = fabric.subnet.saquery
+    fabric.fake.runner.program(
+        "saquery",
+        lambda argv: plain(argv).replace(
+            "SMState...............2", "SMState...............3"
+        ),
+    )
+    fabric.subnet.others = [OTHER]
+    assert verdicts(fabric)["several-masters"] == "FAIL"
+
+
+def test_an_inactive_port_counts_if_the_policy_names_it(fabric):
+    fabric.fake.write("/sys/class/infiniband/mlx4_0/ports/1/state", "1: DOWN")
+    assert check(fabric).code == 0
+    fabric.follow(POLICY.format("", OWN))
+    assert verdicts(fabric)["port-not-active"] in ("FAIL", "SKIP")
+    assert check(fabric).code == 3
+
+
+def test_a_host_without_infiniband(host):
+    result = host("fabric", "check")
+    assert (result.code, "has no InfiniBand port" in result.out) == (0, True)

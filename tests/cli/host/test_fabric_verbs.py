@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""``fabric partitions render``, ``validate`` and ``diff``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TOPOLOGY = Path(__file__).parents[2] / "data/fabric/ibnetdiscover.txt"
+POLICY = """\
+version: 1
+fabric:
+  hosts: {hv1: [0x2c9030000011], hv2: [0x2c9030000021]}
+  partitions:
+    storage: {pkey: 0x8001, mtu: 4096, rate: 10, members: [SELF, hv2=limited, hv1]}
+"""
+TEXT = """\
+# Partitions of the InfiniBand fabric, for opensm.
+# Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render
+# To keep the file as it is, add a line that reads: # mine
+
+# IPoIB broadcast group: MTU 2048, rate 10 Gb/s
+Default=0x7fff,ipoib :
+    ALL=full;
+
+# IPoIB broadcast group: MTU 4096, rate 10 Gb/s
+storage=0x0001,ipoib,rate=3,mtu=5 :
+    SELF=full,
+    0x00002c9030000021=limited,
+    0x00002c9030000011=full;
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    def write(name: str, text: str) -> str:
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    return write
+
+
+def fabric(host, verb, *words):
+    return host("fabric", "partitions", verb, *words)
+
+
+def test_the_policy_is_rendered_and_valid(host, files):
+    policy = files("p.yaml", POLICY)
+    result = fabric(host, "render", "--policy", policy)
+    assert (result.code, result.out, result.err) == (0, TEXT, "")
+    file = files("partitions.conf", result.out)
+    shown = fabric(host, "validate", file, "--topology", str(TOPOLOGY))
+    assert (shown.code, shown.out) == (0, f"{file} is valid: 2 partitions.\n")
+    document = fabric(host, "render", "--policy", policy, "-o", "json").document
+    assert document["text"] == TEXT
+    assert [one["name"] for one in document["partitions"]] == ["Default", "storage"]
+
+
+def test_a_policy_without_partitions_is_not_rendered(host, files):
+    policy = files("p.yaml", "version: 1\n")
+    fabric(host, "render", "--policy", policy).refused(1, "no partitions", "fix: ")
+
+
+def test_all_mistakes_are_shown(host, files):
+    file = files("p.conf", "Default=0x7fff,mtu=9 : ALL=full;\na=0 : A;")
+    result = fabric(host, "validate", file)
+    assert result.code == 3
+    assert [line.partition(": ")[0] for line in result.out.splitlines()[:3]] == [
+        f"{file}:1",
+        f"{file}:2",
+        f"{file}:2",
+    ]
+    assert f"{file} is invalid: 3 mistakes." in result.out
+    document = fabric(host, "validate", file, "-o", "json").document
+    assert (document["valid"], len(document["errors"])) == (False, 3)
+
+
+def test_a_guid_that_the_fabric_lacks_is_a_warning(host, files):
+    file = files("p.conf", TEXT.replace("21=limited", "29=limited"))
+    result = fabric(host, "validate", file, "--topology", str(TOPOLOGY))
+    assert result.code == 0
+    assert "0x00002c9030000029 of storage (0x8001) is no port" in result.out
+
+
+def test_the_file_of_this_host_is_held_against_its_ports(changeable):
+    folder = changeable.root / "etc/rdma"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "partitions.conf").write_text(
+        "Default=0x7fff,ipoib,rate=16 : ALL=full;\n"
+    )
+    result = changeable("fabric", "partitions", "validate")
+    assert result.code == 0
+    assert "cannot join the broadcast group" in result.out
+
+
+def test_a_difference_is_one_of_meaning(host, files):
+    policy = files("p.yaml", POLICY)
+    file = files("p.conf", TEXT.replace("    ", "\t").replace("# ", "#"))
+    same = fabric(host, "diff", file, "--policy", policy, "--exit-code")
+    assert (same.code, same.err) == (0, "")
+    assert "has the partitions of the policy" in same.out
+    file = files("p.conf", TEXT.replace("=limited", "=full"))
+    differs = fabric(host, "diff", file, "--policy", policy, "--exit-code")
+    assert differs.code == 3
+    assert "+    0x00002c9030000021=limited," in differs.out.splitlines()
+    assert fabric(host, "diff", file, "--policy", policy).code == 0
+
+
+def test_a_file_that_opensm_swallows_is_not_compared(host, files):
+    policy, file = files("p.yaml", POLICY), files("p.conf", "a=0x1 : all;")
+    fabric(host, "diff", file, "--policy", policy).refused(1, "'all' is not a member")
+
+
+def test_files_that_cannot_be_read(host, files, tmp_path):
+    fabric(host, "validate").refused(1, "partitions.conf cannot be read", "fix: ")
+    file = files("p.conf", TEXT)
+    wrong = fabric(host, "validate", file, "--topology", file)
+    wrong.refused(1, "is not from ibnetdiscover", "fix: ")

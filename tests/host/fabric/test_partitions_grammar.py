@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""partitions.conf: what is read, what is refused, and that nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from support.host.partitions import EL_DEFAULT, SWALLOWED, VALID, definitions_of_files
+
+from ovirt_rdma.host.fabric.grammar import PartitionsProblem, parse
+from ovirt_rdma.host.fabric.model import Definition, GroupFlags, Member
+from ovirt_rdma.host.fabric.render import render
+
+WHERE = "partitions.conf"
+
+
+def read(text: str) -> tuple[Definition, ...]:
+    return parse(text.encode("utf-8"), WHERE)
+
+
+def ids(text: str) -> list[str]:
+    with pytest.raises(PartitionsProblem) as caught:
+        read(text)
+    return [mistake.sentence.id for mistake in caught.value.mistakes]
+
+
+def test_a_definition_is_read_with_all_that_it_has():
+    text = (
+        "# the storage partition\n"
+        "Default=0x7fff, ipoib, mtu=5 : ALL=full;\n"
+        "storage = 0x8001, indx0, ipoib, mtu=5, rate=0x7, sl=1, scope=2, "
+        "defmember=full :\n"
+        "  0x2c90300fb1231, SELF=limited,\n"
+        "  ALL_SWITCHES=both ; # and those\n"
+    )
+    assert read(text) == (
+        Definition("Default", 0x7FFF, True, False, GroupFlags(mtu=5), (_all(),)),
+        Definition(
+            "storage",
+            1,
+            True,
+            True,
+            GroupFlags(mtu=5, rate=7, sl=1, scopes=(2,)),
+            (
+                Member("0x0002c90300fb1231", "full"),
+                Member("SELF", "limited"),
+                Member("ALL_SWITCHES", "both"),
+            ),
+        ),
+    )
+
+
+def _all() -> Member:
+    return Member("ALL", "full")
+
+
+@pytest.mark.parametrize("text", VALID)
+def test_valid_files_are_read_and_written_again(text):
+    definitions = read(text)
+    assert definitions
+    assert read(render(definitions)) == definitions
+
+
+def test_the_file_of_el_is_valid():
+    first, second = read(EL_DEFAULT)
+    assert (first.pkey, first.ipoib, second.ipoib) == (0x7FFF, False, True)
+    assert [group.mgid for group in second.groups][:2] == [
+        "ff12:401b::ffff:ffff",
+        "ff12:401b::1",
+    ]
+
+
+@pytest.mark.parametrize(("id", "text"), SWALLOWED)
+def test_what_opensm_swallows_is_refused(id, text):
+    assert id in ids(text)
+
+
+def test_every_mistake_is_named_with_its_line():
+    text = "a=0x1,mtu=9 : ALL;\n# fine\nb=0x0 :\n  A, 0x5=full;\nc=0x3 : ALL"
+    with pytest.raises(PartitionsProblem) as caught:
+        read(text)
+    assert str(caught.value).splitlines() == [
+        "partitions.conf:1: mtu=9 is out of range; allowed: the code of an IB MTU, "
+        "1 to 5",
+        "partitions.conf:3: 0x0 is not a partition; allowed: 0x0001 to 0xffff but not "
+        "0x8000 (opensm chooses another one)",
+        "partitions.conf:4: 'A' is not a member; opensm takes it for ALL; allowed: "
+        "ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF, or a GUID such as "
+        "0x0002c90300fb1231",
+        "partitions.conf:5: the definition has no ; at its end",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("mtu=4096", "mtu=5 (4096 bytes)"), ("rate=40", "rate=7 (40 Gb/s)")],
+)
+def test_a_number_in_place_of_its_code_is_recognized(written, meant):
+    with pytest.raises(PartitionsProblem, match="did you mean") as caught:
+        read(f"Default=0x7fff,ipoib,{written} : ALL=full;")
+    assert f"did you mean {meant}?" in str(caught.value)
+
+
+@given(definitions_of_files())
+def test_what_is_written_is_read_again(definitions):
+    assert read(render(definitions)) == definitions
+
+
+@given(definitions_of_files())
+def test_no_line_reaches_the_limit_of_opensm(definitions):
+    assert max(map(len, render(definitions).splitlines())) < 200

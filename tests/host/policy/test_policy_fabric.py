@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The ``fabric:`` part of policy.yaml: its meaning, and its mistakes."""
+
+from __future__ import annotations
+
+import pytest
+from support.host.policy_mistakes import expect_mistake
+
+from ovirt_rdma.host.policy import json_form
+from ovirt_rdma.host.policy.fabric import FabricHost, FabricPolicy, PartitionRule
+from ovirt_rdma.host.policy.load import parse_policy
+from ovirt_rdma.host.policy.model import Policy
+
+HOSTS = "  hosts: {hv1: [0x2c90300fb1231], hv2: [0002:c903:00fb:1241]}\n"
+G1, G2 = "0002:c903:00fb:1231", "0002:c903:00fb:1241"
+
+
+def fabric(text: str) -> FabricPolicy:
+    return parse_policy(f"version: 1\nfabric:\n{text}", "p.yaml").policy.fabric
+
+
+def test_a_partition_has_members_defaults_and_a_key():
+    text = (
+        "  defaults: {mtu: 4096, rate: 40}\n"
+        f"{HOSTS}"
+        "  partitions:\n"
+        "    storage: {pkey: 0x0001, members: [hv1, hv2=limited, SELF]}\n"
+        "    v100: {vlan: 100, membership: limited, ipoib: off, mtu: 2048,\n"
+        "      members: [1002:0103:0000:1231, ALL=full]}\n"
+    )
+    assert fabric(text) == FabricPolicy(
+        (FabricHost("hv1", (G1,)), FabricHost("hv2", (G2,))),
+        (
+            PartitionRule(
+                "storage",
+                "0x8001",
+                ("hv1=full", "hv2=limited", "SELF=full"),
+                mtu=4096,
+                rate=40,
+            ),
+            PartitionRule(
+                "v100",
+                "0x8064",
+                ("1002:0103:0000:1231=limited", "ALL=full"),
+                ipoib=False,
+                mtu=2048,
+                rate=40,
+                vlan=100,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("text", ["", "  partitions:\n", "  hosts: {}\n  defaults:\n"])
+def test_a_fabric_part_with_nothing_in_it_is_the_empty_policy(text):
+    assert fabric(text) == FabricPolicy()
+
+
+def test_it_is_stored_and_read_again():
+    text = f"{HOSTS}  partitions: {{a: {{vlan: 5, members: [hv1=both]}}}}\n"
+    policy = Policy(fabric=fabric(text))
+    assert json_form.from_json_dict(json_form.to_json_dict(policy)) == policy
+
+
+def test_a_policy_without_it_has_the_digest_of_earlier_versions():
+    assert "fabric" not in json_form.to_json_dict(Policy())
+
+
+def partition(keys: str) -> str:
+    return f"version: 1\nfabric:\n{HOSTS}  partitions:\n    a: {keys}\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "where", "id"),
+    [
+        ("{pkey: 0x0, members: [hv1]}", "a.pkey", "pkey-invalid"),
+        ("{pkey: 0x8000, members: [hv1]}", "a.pkey", "pkey-invalid"),
+        ("{pkey: 0x10001, members: [hv1]}", "a.pkey", "pkey-invalid"),
+        ("{pkey: 0x7fff, members: [hv1]}", "a.pkey", "pkey-default-partition"),
+        ("{vlan: 0, members: [hv1]}", "a.vlan", "value-out-of-range"),
+        ("{vlan: 4095, members: [hv1]}", "a.vlan", "value-out-of-range"),
+        ("{members: [hv1]}", "a", "pkey-or-vlan"),
+        ("{pkey: 0x1, vlan: 1, members: [hv1]}", "a", "pkey-or-vlan"),
+        ("{pkey: 0x1}", "a.members", "key-missing"),
+        ("{pkey: 0x1, members: []}", "a.members", "partition-empty"),
+        ("{pkey: 0x1, members: [hv3]}", "a.members[1]", "host-unknown"),
+        ("{pkey: 0x1, members: [0x0]}", "a.members[1]", "guid-zero"),
+        ("{pkey: 0x1, members: [hv1=ful]}", "a.members[1]", "membership-unknown"),
+        ("{pkey: 0x1, members: [-]}", "a.members[1]", "member-invalid"),
+        ("{pkey: 0x1, members: [hv1, hv1]}", "a.members[2]", "member-repeated"),
+        (
+            f"{{pkey: 0x1, members: [hv1, '{G1}=limited']}}",
+            "a.members[2]",
+            "member-repeated",
+        ),
+        ("{pkey: 0x1, members: [hv1], mtu: 5}", "a.mtu", "value-unknown"),
+        ("{pkey: 0x1, members: [hv1], rate: 7}", "a.rate", "value-unknown"),
+    ],
+)
+def test_mistakes_of_a_partition(keys, where, id):
+    expect_mistake(partition(keys), f"5: fabric.partitions.{where}", id)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "id"),
+    [
+        ("  hosts: {ALL: [0x5]}\n", "3: fabric.hosts.ALL", "host-name-invalid"),
+        ("  hosts: {hv1: [five]}\n", "3: fabric.hosts.hv1[1]", "guid-invalid"),
+        (
+            "  hosts: {hv1: [0x5], hv2: [0x5]}\n",
+            "3: fabric.hosts.hv2[1]",
+            "guid-repeated",
+        ),
+        (
+            "  hosts: {hv1: []}\n  partitions: {a: {vlan: 1, members: [hv1]}}\n",
+            "4: fabric.partitions.a.members[1]",
+            "host-without-guid",
+        ),
+        (
+            "  partitions: {5a: {vlan: 1, members: [ALL]}}\n",
+            "3: fabric.partitions.5a",
+            "partition-name-invalid",
+        ),
+        (
+            "  partitions:\n    a: {vlan: 1, members: [ALL]}\n"
+            "    b: {pkey: 0x0001, members: [ALL]}\n",
+            "5: fabric.partitions.b.pkey",
+            "pkey-repeated",
+        ),
+        (
+            "  partitions: {Default: {vlan: 1, members: [ALL]}}\n",
+            "3: fabric.partitions.Default.vlan",
+            "pkey-default-partition",
+        ),
+    ],
+)
+def test_mistakes_between_hosts_and_partitions(text, where, id):
+    expect_mistake(f"version: 1\nfabric:\n{text}", where, id)
